@@ -1,0 +1,250 @@
+//! Whose account a source belongs to, and the tallies of every source and account.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ticktax_model::recording::{ProbeKind, Sum};
+use ticktax_model::statement::{Account, Class};
+use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
+
+use super::tally::{Lengths, Tally, sort_parts};
+
+/// What the rows of a source mean to the books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Time, of this class.
+    Account(Class),
+    /// What a probe saw of time that is in other rows.
+    Gap(ProbeKind),
+}
+
+impl Role {
+    /// The role of `source`. Whose time it was decides before what kind of time it was, so that
+    /// the tool's own interrupts are the tool's.
+    pub(super) fn of(source: &Source) -> Self {
+        let class = match (source.kind, source.owner) {
+            (Kind::Gap, _) if *source.name == *ProbeKind::Spin.name() => {
+                return Self::Gap(ProbeKind::Spin);
+            }
+            (Kind::Gap, _) => return Self::Gap(ProbeKind::Sleep),
+            (Kind::Idle, _) => Class::Idle,
+            (Kind::Steal, _) => Class::Steal,
+            (_, Owner::Tool) => Class::Tool,
+            (_, Owner::Probe) => Class::Probe,
+            (Kind::Irq, _) => Class::Irq,
+            (Kind::Softirq, _) => Class::Softirq,
+            (Kind::Nmi, _) => Class::Nmi,
+            (Kind::Task, Owner::Program) => Class::Program,
+            (Kind::Task, Owner::Kernel) => Class::KernelThread,
+        };
+        Self::Account(class)
+    }
+}
+
+/// An account by its place among the registry's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct AccountId(pub(super) u32);
+
+impl AccountId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What tells one account from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    class: Class,
+    name: Arc<str>,
+    pid: Option<i32>,
+}
+
+impl Key {
+    fn of(class: Class, source: &Source) -> Self {
+        let (name, pid) = match (class, &source.thread) {
+            (Class::Program, Some(thread)) => (thread.program.clone(), Some(thread.pid)),
+            (Class::KernelThread, _) => (stem(&source.name).into(), None),
+            (Class::Tool, _) => ("ticktax".into(), None),
+            (Class::Probe, _) => ("probe".into(), None),
+            (Class::Idle, _) => ("idle".into(), None),
+            (Class::Steal, _) => ("steal".into(), None),
+            _ => (source.name.clone(), None),
+        };
+        Self { class, name, pid }
+    }
+}
+
+/// What all threads of one kind share in their names: `kworker` of `kworker/0:1`.
+fn stem(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(stem, _)| stem)
+}
+
+/// The part of its account that `source` is, where the account has such parts.
+///
+/// An interrupt's own frame is no part: what its functions leave of the account is the
+/// interrupt's. Neither are the probes' threads, because time leaves that account for others.
+fn part_name(class: Class, source: &Source) -> Option<&str> {
+    let is_thread = matches!(class, Class::Program | Class::KernelThread | Class::Tool);
+    match (&*source.detail, is_thread) {
+        _ if class == Class::Probe => None,
+        ("", true) => Some(&source.name),
+        ("", false) => None,
+        (detail, _) => Some(detail),
+    }
+}
+
+/// Whether the intervals of `source` count as its account's. The functions within an interrupt
+/// do not: the number of interrupts is that of the frames around them.
+fn is_counted(class: Class, source: &Source) -> bool {
+    !matches!(class, Class::Irq | Class::Softirq | Class::Nmi) || source.detail.is_empty()
+}
+
+#[derive(Debug)]
+struct Entry {
+    role: Role,
+    account: AccountId,
+    counted: bool,
+    tally: Tally,
+}
+
+#[derive(Debug)]
+struct Group {
+    key: Key,
+    lengths: Lengths,
+}
+
+/// All sources seen, by [`SourceId`], and the accounts that they belong to.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    entries: Vec<Entry>,
+    groups: Vec<Group>,
+    by_key: HashMap<Key, AccountId>,
+}
+
+impl Registry {
+    /// The role of the source `id`, which is entered when it is new.
+    pub(super) fn role(&mut self, sources: &SourceTable, id: SourceId) -> Role {
+        while self.entries.len() <= id.0 as usize {
+            self.enter(sources);
+        }
+        self.entries[id.0 as usize].role
+    }
+
+    /// Enters the next source of the table.
+    fn enter(&mut self, sources: &SourceTable) {
+        let id = u32::try_from(self.entries.len()).expect("a source's id has 32 bits");
+        let source = sources.get(SourceId(id));
+        let role = Role::of(source);
+        let (account, counted) = match role {
+            Role::Account(class) => {
+                (self.account_for(Key::of(class, source)), is_counted(class, source))
+            }
+            Role::Gap(_) => (AccountId(u32::MAX), false),
+        };
+        self.entries.push(Entry { role, account, counted, tally: Tally::default() });
+    }
+
+    fn account_for(&mut self, key: Key) -> AccountId {
+        if let Some(&id) = self.by_key.get(&key) {
+            return id;
+        }
+        let id = AccountId(u32::try_from(self.groups.len()).expect("no more accounts than sources"));
+        self.groups.push(Group { key: key.clone(), lengths: Lengths::default() });
+        self.by_key.insert(key, id);
+        id
+    }
+
+    /// Books a row of a source that [`Registry::role`] was asked about.
+    pub(super) fn add_span(&mut self, span: &Span) {
+        let entry = &mut self.entries[span.source.0 as usize];
+        entry.tally.add(span.self_time, span.dur);
+        if entry.counted {
+            self.groups[entry.account.index()].lengths.add(span.self_time, span.dur);
+        }
+    }
+
+    /// Books a window's worth of rows of a source that [`Registry::role`] was asked about.
+    pub(super) fn add_sum(&mut self, sum: &Sum) {
+        let entry = &mut self.entries[sum.span.source.0 as usize];
+        let tally = Tally { time: sum.span.self_time, count: sum.count, longest: sum.max };
+        entry.tally.merge(&tally);
+        if entry.counted {
+            self.groups[entry.account.index()].lengths.add_sum(sum);
+        }
+    }
+
+    /// The account that a source which has had a row belongs to.
+    pub(super) fn account_of(&self, id: SourceId) -> AccountId {
+        self.entries[id.0 as usize].account
+    }
+
+    /// An account's class and name.
+    pub(super) fn describe(&self, id: AccountId) -> (Class, &Arc<str>) {
+        let key = &self.groups[id.index()].key;
+        (key.class, &key.name)
+    }
+
+    /// The accounts that had rows, in no order.
+    pub(super) fn accounts(&self, sources: &SourceTable) -> Vec<Account> {
+        let mut times = vec![Tally::default(); self.groups.len()];
+        let mut parts: Vec<BTreeMap<&str, Tally>> = vec![BTreeMap::new(); self.groups.len()];
+        for (entry, (_, source)) in self.entries.iter().zip(sources.iter()) {
+            let Role::Account(class) = entry.role else { continue };
+            if entry.tally.is_empty() {
+                continue;
+            }
+            times[entry.account.index()].merge(&entry.tally);
+            if let Some(name) = part_name(class, source) {
+                parts[entry.account.index()].entry(name).or_default().merge(&entry.tally);
+            }
+        }
+        let groups = self.groups.iter().zip(times).zip(parts);
+        groups
+            .filter(|((_, tally), _)| !tally.is_empty())
+            .map(|((group, tally), parts)| group.to_account(tally.time, parts))
+            .collect()
+    }
+}
+
+impl Group {
+    fn to_account(&self, time: Nanos, parts: BTreeMap<&str, Tally>) -> Account {
+        let mut account = self.lengths.to_account(self.key.class, &self.key.name, time);
+        account.pid = self.key.pid;
+        // A single part that repeats its account's name says nothing.
+        if !(parts.len() == 1 && parts.contains_key(&*self.key.name)) {
+            let parts = parts.into_iter().map(|(name, tally)| tally.into_part(name.to_owned()));
+            account.parts = parts.collect();
+            sort_parts(&mut account.parts);
+        }
+        account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::recording::ProbeKind;
+    use ticktax_model::statement::Class;
+    use ticktax_model::{Kind, Owner, Source};
+
+    use super::{Role, part_name, stem};
+
+    #[test]
+    fn whose_it_is_decides_before_what_kind_it_is() {
+        let of = |kind, owner| Role::of(&Source { owner, ..Source::kernel(kind, "x", "") });
+        assert_eq!(of(Kind::Irq, Owner::Kernel), Role::Account(Class::Irq));
+        assert_eq!(of(Kind::Irq, Owner::Tool), Role::Account(Class::Tool));
+        assert_eq!(of(Kind::Task, Owner::Probe), Role::Account(Class::Probe));
+        assert_eq!(of(Kind::Task, Owner::Kernel), Role::Account(Class::KernelThread));
+        assert_eq!(of(Kind::Gap, Owner::Probe), Role::Gap(ProbeKind::Sleep));
+        assert_eq!(Role::of(&Source::kernel(Kind::Gap, "spin", "")), Role::Gap(ProbeKind::Spin));
+    }
+
+    #[test]
+    fn threads_are_parts_and_an_interrupts_own_frame_is_none() {
+        let kworker = Source::kernel(Kind::Task, "kworker/0:1", "vmstat_update");
+        assert_eq!(stem(&kworker.name), "kworker");
+        assert_eq!(part_name(Class::KernelThread, &kworker), Some("vmstat_update"));
+        let timer = Source::kernel(Kind::Irq, "local_timer", "");
+        assert_eq!(part_name(Class::Irq, &timer), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! The books of one CPU, and whether they balance.
+
+use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuBooks};
+use ticktax_model::{Cpu, Nanos};
+
+/// Time by class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClassTimes([Nanos; Class::ALL.len()]);
+
+impl ClassTimes {
+    /// Adds time to a class.
+    pub(super) fn add(&mut self, class: Class, time: Nanos) {
+        self.0[class as usize] += time;
+    }
+
+    /// Moves time from one class to another. The sum stays as it is.
+    pub(super) fn shift(&mut self, from: Class, to: Class, time: Nanos) {
+        self.0[from as usize] -= time;
+        self.0[to as usize] += time;
+    }
+
+    /// The time of a class.
+    pub(super) fn of(&self, class: Class) -> Nanos {
+        self.0[class as usize]
+    }
+
+    /// The time of all classes.
+    pub(super) fn sum(&self) -> Nanos {
+        self.0.iter().sum()
+    }
+
+    /// These times as the books of `cpu`.
+    pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuBooks {
+        let classes = Class::ALL.into_iter().map(|class| ClassTime { class, time: self.of(class) });
+        let classes = classes.filter(|part| part.time != Nanos::ZERO).collect();
+        CpuBooks { cpu, elapsed, classes }
+    }
+}
+
+/// Adds up both sides, each from what the statement says: a CPU's classes against its elapsed time,
+/// and the accounts against that of all CPUs.
+pub(super) fn balance(cpus: &[CpuBooks], accounts: &[Account]) -> Balance {
+    let off = cpus.iter().map(|books| {
+        let accounted: Nanos = books.classes.iter().map(|part| part.time).sum();
+        (books.cpu, accounted - books.elapsed)
+    });
+    Balance {
+        elapsed: cpus.iter().map(|books| books.elapsed).sum(),
+        accounted: accounts.iter().map(|account| account.time).sum(),
+        off: off.filter(|&(_, difference)| difference != Nanos::ZERO).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::statement::{Account, Class};
+    use ticktax_model::{Cpu, Nanos};
+
+    use super::{ClassTimes, balance};
+    use crate::ledger::tally::Lengths;
+
+    fn account(class: Class, time: i64) -> Account {
+        Lengths::default().to_account(class, "x", Nanos(time))
+    }
+
+    #[test]
+    fn shifting_keeps_the_sum() {
+        let mut times = ClassTimes::default();
+        times.add(Class::Probe, Nanos(100));
+        times.shift(Class::Probe, Class::Outside, Nanos(30));
+        assert_eq!((times.of(Class::Probe), times.of(Class::Outside)), (Nanos(70), Nanos(30)));
+        assert_eq!(times.sum(), Nanos(100));
+    }
+
+    #[test]
+    fn every_class_has_a_place_of_its_own() {
+        for (place, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, place);
+        }
+    }
+
+    #[test]
+    fn errors_of_two_cpus_do_not_cancel() {
+        let mut times = ClassTimes::default();
+        times.add(Class::Idle, Nanos(100));
+        let cpus = [times.to_books(Cpu(0), Nanos(90)), times.to_books(Cpu(1), Nanos(110))];
+        let balance = balance(&cpus, &[account(Class::Idle, 200)]);
+        assert_eq!(balance.elapsed, balance.accounted);
+        assert_eq!(balance.off, [(Cpu(0), Nanos(10)), (Cpu(1), Nanos(-10))]);
+        assert!(!balance.balances());
+    }
+}

@@ -1,0 +1,247 @@
+//! What the gaps of all CPUs have in common, and the worst of them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use ticktax_model::recording::{Header, ProbeKind};
+use ticktax_model::statement::{Class, GapCause, GapStatement, Part, WorstGap};
+use ticktax_model::{Cpu, Nanos, SourceTable};
+
+use super::accounts::{AccountId, Registry};
+use super::contents::{Contents, Held};
+use super::gaps::{CpuGaps, GapBook, Verdict, parts};
+use super::matching::Gap;
+use super::tally::{Lengths, Tally, sort_parts};
+
+/// The accounts that had the most time in a gap, as a set, and whether there were more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CauseKey {
+    accounts: [Option<AccountId>; Self::NAMED],
+    more: bool,
+}
+
+impl CauseKey {
+    /// How many sources a cause names before it says `…`.
+    const NAMED: usize = 3;
+    /// Causes beyond the most that are told apart.
+    const OTHER: Self = Self { accounts: [None; Self::NAMED], more: true };
+
+    fn name(&self, registry: &Registry) -> String {
+        if *self == Self::OTHER {
+            return "other".to_owned();
+        }
+        let accounts = self.accounts.iter().flatten().map(|&id| registry.describe(id));
+        let mut names: Vec<_> =
+            accounts.map(|(class, name)| (precedence(class), &**name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let more = self.more.then_some("…");
+        let names: Vec<&str> = names.into_iter().map(|(_, name)| name).chain(more).collect();
+        names.join(" + ")
+    }
+}
+
+/// The order in which a cause names its sources: who interrupts comes before who is interrupted.
+fn precedence(class: Class) -> u8 {
+    match class {
+        Class::Nmi => 0,
+        Class::Irq => 1,
+        Class::Softirq => 2,
+        Class::KernelThread => 3,
+        Class::Program => 4,
+        _ => 5,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Cause {
+    gaps: Lengths,
+    named: Nanos,
+}
+
+/// A gap that may be among the worst.
+#[derive(Debug)]
+struct Noted {
+    gap: Gap,
+    held: Vec<Held>,
+    named: Nanos,
+    blind: bool,
+}
+
+impl Noted {
+    /// Longest first; of equals the earlier, then the lower CPU.
+    fn rank(gap: &Gap) -> (Reverse<Nanos>, Nanos, Cpu) {
+        (Reverse(gap.span.dur), gap.span.start, gap.span.cpu)
+    }
+
+    fn to_worst(&self, header: &Header, verdict: Verdict, sources: &SourceTable) -> WorstGap {
+        let span = &self.gap.span;
+        let mut parts: BTreeMap<String, Tally> = BTreeMap::new();
+        for held in &self.held {
+            let tally = Tally { time: held.own, count: held.count, longest: held.longest };
+            parts.entry(sources.get(held.source).to_string()).or_default().merge(&tally);
+        }
+        let rest = match (self.held.is_empty(), self.blind, verdict) {
+            (_, true, _) | (_, _, Verdict::Unplaceable) | (true, _, Verdict::Unexplained) => {
+                "unexplained"
+            }
+            (true, _, Verdict::Outside) => "outside",
+            (false, ..) => "entry and exit",
+        };
+        let residual = span.dur - self.named;
+        if residual > Nanos::ZERO {
+            parts.entry(rest.to_owned()).or_default().add(residual, residual);
+        }
+        let mut parts: Vec<Part> =
+            parts.into_iter().map(|(name, tally)| tally.into_part(name)).collect();
+        sort_parts(&mut parts);
+        let opened = header.books.iter().find(|books| books.cpu == span.cpu);
+        let at = span.start - opened.map_or(Nanos::ZERO, |books| books.begin);
+        WorstGap { cpu: span.cpu, at, length: span.dur, parts }
+    }
+}
+
+/// What one probe saw on all CPUs.
+#[derive(Debug, Default)]
+struct View {
+    causes: HashMap<CauseKey, Cause>,
+    worst: Vec<Noted>,
+}
+
+/// What the probes saw on all CPUs.
+#[derive(Debug, Default)]
+pub(super) struct Observatory {
+    spin: View,
+    sleep: View,
+    /// Kept for its memory.
+    ranking: Vec<(AccountId, Nanos)>,
+}
+
+impl Observatory {
+    /// How many of the worst gaps are kept.
+    const WORST: usize = 10;
+    /// How many causes are told apart.
+    const MOST_CAUSES: usize = 1_024;
+
+    /// Notes one gap.
+    pub(super) fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
+        let key = (!contents.held.is_empty()).then(|| self.cause(&contents.held, registry));
+        let view = match gap.probe {
+            ProbeKind::Spin => &mut self.spin,
+            ProbeKind::Sleep => &mut self.sleep,
+        };
+        if let Some(mut key) = key {
+            if view.causes.len() >= Self::MOST_CAUSES && !view.causes.contains_key(&key) {
+                key = CauseKey::OTHER;
+            }
+            let cause = view.causes.entry(key).or_default();
+            cause.gaps.add(gap.span.dur, gap.span.dur);
+            cause.named += contents.named;
+        }
+        view.note_worst(gap, contents);
+    }
+
+    fn cause(&mut self, held: &[Held], registry: &Registry) -> CauseKey {
+        self.ranking.clear();
+        for held in held {
+            let account = registry.account_of(held.source);
+            match self.ranking.iter_mut().find(|(known, _)| *known == account) {
+                Some((_, time)) => *time += held.own,
+                None => self.ranking.push((account, held.own)),
+            }
+        }
+        let more = self.ranking.len() > CauseKey::NAMED;
+        if more {
+            self.ranking.sort_unstable_by_key(|&(id, time)| (Reverse(time), registry.describe(id)));
+            self.ranking.truncate(CauseKey::NAMED);
+        }
+        self.ranking.sort_unstable_by_key(|&(id, _)| id);
+        let mut accounts = [None; CauseKey::NAMED];
+        for (slot, &(id, _)) in accounts.iter_mut().zip(&self.ranking) {
+            *slot = Some(id);
+        }
+        CauseKey { accounts, more }
+    }
+
+    /// The statement about the gaps of the probe that ran: the spinning one's where both did.
+    pub(super) fn statement(
+        &self,
+        header: &Header,
+        cpus: &[(&CpuGaps, Verdict, Cpu)],
+        registry: &Registry,
+        sources: &SourceTable,
+    ) -> Option<GapStatement> {
+        let ran = |probe| header.probes.iter().any(|report| report.probe == probe);
+        let saw = |probe| cpus.iter().any(|(gaps, ..)| gaps.of(probe).is_some());
+        let kinds = [ProbeKind::Spin, ProbeKind::Sleep];
+        let reported = kinds.into_iter().find(|&probe| ran(probe));
+        let probe = reported.or_else(|| kinds.into_iter().find(|&probe| saw(probe)))?;
+        let view = match probe {
+            ProbeKind::Spin => &self.spin,
+            ProbeKind::Sleep => &self.sleep,
+        };
+        let books: Vec<(&GapBook, Verdict)> = cpus
+            .iter()
+            .filter_map(|&(gaps, verdict, _)| Some((gaps.of(probe)?, verdict)))
+            .collect();
+        let verdict_on = |cpu| {
+            let found = cpus.iter().find(|&&(_, _, at)| at == cpu);
+            found.map_or(Verdict::Unexplained, |&(_, verdict, _)| verdict)
+        };
+        let worst = view.worst.iter();
+        let of_probe = header.probes.iter().filter(|report| report.probe == probe);
+        Some(GapStatement {
+            probe,
+            watched: of_probe.map(|report| report.end - report.begin).sum(),
+            long: parts(books.iter().map(|&(book, verdict)| (&book.long, verdict))),
+            short: parts(books.iter().map(|&(book, verdict)| (&book.short, verdict))),
+            worst: worst
+                .map(|noted| noted.to_worst(header, verdict_on(noted.gap.span.cpu), sources))
+                .collect(),
+            causes: view.causes(&books, registry),
+        })
+    }
+}
+
+impl View {
+    fn note_worst(&mut self, gap: &Gap, contents: &Contents) {
+        let rank = Noted::rank(gap);
+        let place = self.worst.partition_point(|noted| Noted::rank(&noted.gap) < rank);
+        if place >= Observatory::WORST {
+            return;
+        }
+        self.worst.truncate(Observatory::WORST - 1);
+        let (held, named, blind) = (contents.held.clone(), contents.named, contents.blind);
+        self.worst.insert(place, Noted { gap: *gap, held, named, blind });
+    }
+
+    fn causes(&self, books: &[(&GapBook, Verdict)], registry: &Registry) -> Vec<GapCause> {
+        let mut causes: BTreeMap<String, Cause> = BTreeMap::new();
+        let mut add = |name: String, gaps: &Lengths, named: Nanos| {
+            let cause = causes.entry(name).or_default();
+            cause.gaps.merge(gaps);
+            cause.named += named;
+        };
+        for (key, cause) in &self.causes {
+            add(key.name(registry), &cause.gaps, cause.named);
+        }
+        for (book, verdict) in books {
+            let name = if *verdict == Verdict::Outside { "outside" } else { "unexplained" };
+            add(name.to_owned(), &book.empty, Nanos::ZERO);
+            add("unexplained".to_owned(), &book.nameless, Nanos::ZERO);
+        }
+        let causes = causes.into_iter().filter(|(_, cause)| cause.gaps.tally.count > 0);
+        let mut causes: Vec<GapCause> = causes
+            .map(|(name, cause)| GapCause {
+                name,
+                count: cause.gaps.tally.count,
+                time: cause.gaps.tally.time,
+                named: cause.named,
+                median: cause.gaps.quantile(0.5),
+                max: cause.gaps.tally.max(),
+            })
+            .collect();
+        causes.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+        causes
+    }
+}

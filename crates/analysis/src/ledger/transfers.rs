@@ -1,0 +1,163 @@
+//! What the books hold beyond the rows: time that was lost, and time that moves out of a probe's
+//! account once its gaps are understood.
+
+use ticktax_model::Nanos;
+use ticktax_model::recording::{Loss, ProbeKind};
+use ticktax_model::statement::{Account, Class, Part};
+
+use super::CpuLedger;
+use super::accounts::{AccountId, Registry};
+use super::books::ClassTimes;
+use super::gaps::Verdict;
+use super::tally::{Lengths, Tally, sort_parts};
+
+/// Everything that goes to an account without being a row's own time, all CPUs together.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    entry_exit: Lengths,
+    /// The same by the account that it is around.
+    around: Vec<Tally>,
+    outside: Lengths,
+    /// Out of `outside`.
+    steal: Nanos,
+    lost: Tally,
+    /// Empty gaps that prove nothing.
+    unproven: Lengths,
+    /// Gaps whose rows could not be placed.
+    untold: Lengths,
+    from_probe: Nanos,
+}
+
+impl Transfers {
+    /// Books the own time of rows that were lost.
+    pub(super) fn book_loss(&mut self, loss: Loss, classes: &mut ClassTimes) {
+        self.lost.merge(&Tally {
+            time: loss.self_time,
+            count: loss.events,
+            longest: Nanos::ZERO,
+        });
+        classes.add(Class::Unexplained, loss.self_time);
+    }
+
+    /// Moves what the spinning probe's gaps hold beyond named rows out of the probe's account.
+    pub(super) fn book_gaps(
+        &mut self,
+        cpu: &CpuLedger,
+        verdict: Verdict,
+        classes: &mut ClassTimes,
+    ) {
+        let Some(book) = cpu.gaps.of(ProbeKind::Spin) else { return };
+        let mut untold = book.untold.clone();
+        match verdict {
+            Verdict::Outside => self.outside.merge(&book.empty),
+            Verdict::Unexplained => self.unproven.merge(&book.empty),
+            Verdict::Unplaceable => {
+                untold.merge(&book.empty);
+                untold.merge(&book.all_around);
+            }
+        }
+        let empty = match verdict {
+            Verdict::Outside => Class::Outside,
+            Verdict::Unexplained | Verdict::Unplaceable => Class::Unexplained,
+        };
+        if verdict != Verdict::Unplaceable {
+            self.move_out(classes, empty, book.empty.tally.time);
+            self.move_out(classes, Class::EntryExit, book.all_around.tally.time);
+            self.entry_exit.merge(&book.all_around);
+            if self.around.len() < book.around.len() {
+                self.around.resize(book.around.len(), Tally::default());
+            }
+            self.around.iter_mut().zip(&book.around).for_each(|(sum, tally)| sum.merge(tally));
+        }
+        // Rows that may be in these gaps have accounts of their own already, and the probe's own
+        // time is net of them. Only what they leave can still be the probe's to give.
+        untold.tally.time = (untold.tally.time - cpu.time_line.unplaced()).max(Nanos::ZERO);
+        if untold.tally.time > Nanos::ZERO {
+            self.move_out(classes, Class::Unexplained, untold.tally.time);
+            self.untold.merge(&untold);
+        }
+    }
+
+    fn move_out(&mut self, classes: &mut ClassTimes, to: Class, time: Nanos) {
+        classes.shift(Class::Probe, to, time);
+        self.from_probe += time;
+    }
+
+    /// Books as steal what the hypervisor's clock says it took, as far as it was seen as outside.
+    /// What goes beyond that was taken from somebody else's rows, and cannot be told apart there.
+    pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
+        let stolen = stolen.min(classes.of(Class::Outside));
+        if stolen > Nanos::ZERO {
+            classes.shift(Class::Outside, Class::Steal, stolen);
+            self.steal += stolen;
+        }
+    }
+
+    /// Adds all of it to the accounts of the rows.
+    pub(super) fn apply(self, accounts: &mut Vec<Account>, registry: &Registry) {
+        give(accounts, Class::Probe, "probe", -self.from_probe);
+        give(accounts, Class::Steal, "steal", self.steal);
+        let outside = self.outside.tally.time - self.steal;
+        accounts.push(self.outside.to_account(Class::Outside, "outside", outside));
+        accounts.push(self.entry_exit_account(registry));
+        accounts.push(self.unexplained_account());
+        accounts.retain(|account| account.time != Nanos::ZERO || account.count > 0);
+    }
+
+    fn entry_exit_account(&self, registry: &Registry) -> Account {
+        let time = self.entry_exit.tally.time;
+        let mut account = self.entry_exit.to_account(Class::EntryExit, "entry and exit", time);
+        let around = (0u32..).map(AccountId).zip(&self.around);
+        let around = around.filter(|(_, tally)| !tally.is_empty());
+        let parts =
+            around.map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
+        // Two programs of one name are one part.
+        account.parts = merged(parts.collect());
+        account
+    }
+
+    fn unexplained_account(&self) -> Account {
+        let mut lengths = self.unproven.clone();
+        lengths.merge(&self.untold);
+        let time = lengths.tally.time + self.lost.time;
+        lengths.tally.count += self.lost.count;
+        let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
+        account.max = lengths.tally.max().filter(|&longest| longest > Nanos::ZERO);
+        let parts = [
+            ("lost events", &self.lost),
+            ("gaps without a span", &self.unproven.tally),
+            ("gaps that could not be matched", &self.untold.tally),
+        ];
+        let parts = parts.into_iter().filter(|(_, tally)| !tally.is_empty());
+        account.parts = parts.map(|(name, tally)| tally.into_part(name.to_owned())).collect();
+        sort_parts(&mut account.parts);
+        account
+    }
+}
+
+/// Adds `time` to the account of this name, which is made when it is missing.
+fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
+    if time == Nanos::ZERO {
+        return;
+    }
+    match accounts.iter_mut().find(|account| account.class == class && account.name == name) {
+        Some(account) => account.time += time,
+        None => accounts.push(Lengths::default().to_account(class, name, time)),
+    }
+}
+
+/// The parts with those of one name added up.
+fn merged(mut parts: Vec<Part>) -> Vec<Part> {
+    parts.sort_by(|a, b| a.name.cmp(&b.name));
+    parts.dedup_by(|next, kept| {
+        let same = next.name == kept.name;
+        if same {
+            kept.time += next.time;
+            kept.count += next.count;
+            kept.max = kept.max.max(next.max);
+        }
+        same
+    });
+    sort_parts(&mut parts);
+    parts
+}

@@ -1,0 +1,10 @@
+//! What ticktax makes of a recording.
+//!
+//! Everything here is a pure function of a recording's rows and header: nothing reads a clock, a
+//! file or the environment, and nothing prints. A recording of a live machine, of a lab guest and
+//! of the simulator go through the same code.
+#![forbid(unsafe_code)]
+
+pub mod ledger;
+
+pub use ledger::Ledger;

@@ -1,0 +1,107 @@
+//! What the kernel itself counted: interrupts, softirqs, and the run time of its own threads.
+
+use std::fs;
+
+use ticktax_model::{Cpu, Nanos};
+
+use crate::truth::Count;
+
+/// A counter of one CPU, and its value at the beginning.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    file: &'static str,
+    row: &'static str,
+    cpu: Cpu,
+    before: Option<u64>,
+}
+
+impl Watched {
+    /// A row of `/proc/interrupts`, such as `CAL`.
+    pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
+        Self::begin("/proc/interrupts", row, cpu)
+    }
+
+    /// A row of `/proc/softirqs`, such as `NET_RX`.
+    pub(crate) fn softirqs(row: &'static str, cpu: Cpu) -> Self {
+        Self::begin("/proc/softirqs", row, cpu)
+    }
+
+    fn begin(file: &'static str, row: &'static str, cpu: Cpu) -> Self {
+        Self {
+            file,
+            row,
+            cpu,
+            before: read(file, row, cpu),
+        }
+    }
+
+    /// How far it went, where the kernel has such a counter.
+    pub(crate) fn end(&self) -> Option<Count> {
+        let after = read(self.file, self.row, self.cpu)?;
+        let value = after.wrapping_sub(self.before?);
+        Some(Count {
+            name: format!("{} {}", self.file, self.row),
+            value,
+        })
+    }
+}
+
+fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
+    cell(&fs::read_to_string(file).ok()?, row, cpu)
+}
+
+/// The cell of `row` and `cpu` in a table whose first line names the CPUs that are online.
+fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
+    let mut lines = table.lines();
+    let name = format!("CPU{cpu}");
+    let column = lines
+        .next()?
+        .split_whitespace()
+        .position(|word| word == name)?;
+    let mut cells = lines
+        .map(str::split_whitespace)
+        .find_map(|mut words| (words.next()?.strip_suffix(':')? == row).then_some(words))?;
+    cells.nth(column)?.parse().ok()
+}
+
+/// The process of a kernel thread that is named `comm`.
+pub(crate) fn kernel_thread(comm: &str) -> Option<i32> {
+    fs::read_dir("/proc")
+        .ok()?
+        .filter_map(Result::ok)
+        .find_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+            (name.trim_end() == comm).then_some(pid)
+        })
+}
+
+/// How long a thread has run, and how often it was put on a CPU, from its `schedstat`.
+pub(crate) fn run_time(pid: i32) -> Option<(Nanos, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let mut words = text.split_whitespace();
+    let ran = Nanos(words.next()?.parse().ok()?);
+    Some((ran, words.nth(1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cell;
+    use ticktax_model::Cpu;
+
+    const TABLE: &str = "           CPU0       CPU2
+ 24:          1          0  IO-APIC   5-edge      ACPI:Ged
+CAL:       1234         77   Function call interrupts
+ERR:          5
+";
+
+    #[test]
+    fn a_cell_is_found_by_names_not_by_position() {
+        assert_eq!(cell(TABLE, "CAL", Cpu(2)), Some(77));
+        assert_eq!(cell(TABLE, "CAL", Cpu(0)), Some(1234));
+        assert_eq!(cell(TABLE, "24", Cpu(0)), Some(1));
+        assert_eq!(cell(TABLE, "CAL", Cpu(1)), None);
+        assert_eq!(cell(TABLE, "ERR", Cpu(2)), None);
+        assert_eq!(cell(TABLE, "TLB", Cpu(0)), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! `itimer`: a storm of `SIGALRM` by `setitimer`.
+//!
+//! Alarms belong to a process, so a child makes them and gets them. Each is a timer expiry on the
+//! child's CPU, a signal sent from it, and a wake-up of the child to handle it.
+
+use nix::sys::signal::{SigSet, Signal};
+use ticktax_model::Nanos;
+
+use crate::clock;
+use crate::control::Control;
+use crate::counters::Watched;
+use crate::error::InjectError;
+use crate::plan::Plan;
+use crate::sys;
+use crate::truth::{Measured, Truth};
+
+use super::thread;
+use super::worker::{Desk, Worker};
+
+pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
+    let room = plan
+        .schedule
+        .events(plan.duration)
+        .take(Truth::MOST_LOGGED)
+        .count();
+    let worker = Worker::start(plan.cpu, c"ttx-inj-itimer", room, |desk| alarms(plan, desk))?;
+    let counter = Watched::interrupts("LOC", plan.cpu);
+    let left = worker.run(plan, control)?;
+    let comm = plan.disturbance.comm();
+    let method = format!("the CPU clock of {comm} from start to end");
+    Ok(Truth {
+        kind: plan.disturbance.name().to_owned(),
+        cpu: plan.cpu,
+        pid: left.pid,
+        tid: left.pid,
+        comm: comm.to_owned(),
+        start: left.start,
+        end: left.end,
+        stopped: control.stopped(),
+        planned: left.planned,
+        events: left.happened,
+        injected: None,
+        measured: left
+            .cpu_time
+            .map(|time| Measured::new(time, method))
+            .into_iter()
+            .collect(),
+        account: "local_timer".to_owned(),
+        also: vec![thread(comm)],
+        counts: counter.end().into_iter().collect(),
+        log_left_out: left.happened - left.log.len() as u64,
+        log: left.log,
+    })
+}
+
+/// The child: one alarm an event, waited for.
+fn alarms(plan: &Plan, desk: &mut Desk<'_>) -> nix::Result<()> {
+    let mut blocked = SigSet::empty();
+    blocked.add(Signal::SIGALRM);
+    // All signals but the alarm stay as they are; the alarm comes only while waited for.
+    let mut waiting = SigSet::thread_get_mask()?;
+    waiting.remove(Signal::SIGALRM);
+    blocked.thread_block()?;
+    sys::handle_alarms()?;
+
+    let first = desk.start + Truth::LEAD;
+    for event in plan.schedule.events(plan.duration) {
+        let due = first + event.at;
+        desk.plan();
+        if clock::now() >= first + plan.duration {
+            continue;
+        }
+        let before = sys::alarms();
+        sys::set_alarm(due - clock::now())?;
+        while sys::alarms() == before {
+            waiting.suspend()?;
+        }
+        desk.note(due, clock::now(), Nanos::ZERO);
+    }
+    Ok(())
+}

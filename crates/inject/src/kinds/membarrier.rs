@@ -1,0 +1,32 @@
+//! `membarrier`: function-call interrupts from another CPU.
+//!
+//! The kernel interrupts each CPU that runs a thread of the process at that moment. The only other
+//! one that runs is the target, so each call sends one interrupt, to the disturbed CPU.
+
+use crate::clock;
+use crate::control::Control;
+use crate::error::InjectError;
+use crate::plan::Plan;
+use crate::sys;
+use crate::truth::Truth;
+
+use super::storm::Storm;
+
+pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
+    let failed = |e| {
+        let hint = "use a kernel from 4.14 on that has membarrier, or choose munmap";
+        InjectError::system("call membarrier", e, hint)
+    };
+    sys::membarrier_register().map_err(failed)?;
+    let call = || {
+        let start = clock::now();
+        sys::membarrier().map_err(failed)?;
+        Ok((start, clock::now()))
+    };
+    Storm {
+        account: "call_function",
+        row: "CAL",
+        call,
+    }
+    .run(plan, control)
+}

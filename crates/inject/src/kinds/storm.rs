@@ -1,0 +1,125 @@
+//! What the storms of interrupts from another CPU have in common.
+//!
+//! A thread of this process spins on the disturbed CPU, so that the interrupts must go there, and
+//! notes the gaps in its loop. The calls are made by a thread on another CPU. What the storm took
+//! is told in two ways: by the gaps that began while a call was on its way, and by all gaps less
+//! those of a control time before and after it.
+
+use ticktax_model::Nanos;
+
+use crate::control::{Arm, Control, Walk};
+use crate::counters::Watched;
+use crate::error::InjectError;
+use crate::place;
+use crate::plan::Plan;
+use crate::spinner::{self, Gaps, Spinner};
+use crate::truth::{Count, Event, Measured, Truth};
+
+use super::{thread, truth_of};
+
+/// The longest control time on each side.
+const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
+
+/// Gaps a second to have room for beyond the storm's own: some hypervisors make thousands.
+const GAPS_A_SECOND: i64 = 20_000;
+
+/// A storm of interrupts.
+pub(super) struct Storm<F> {
+    /// The account that shows it.
+    pub(super) account: &'static str,
+    /// The row of `/proc/interrupts` that counts it.
+    pub(super) row: &'static str,
+    /// Makes one; returns when the call began and ended.
+    pub(super) call: F,
+}
+
+impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
+    /// Runs it by the plan.
+    pub(super) fn run(mut self, plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
+        let from = place::other_than(plan.cpu, plan.disturbance.name())?;
+        place::pin(place::SELF, from)?;
+        let target = Spinner::start(plan.cpu, room(plan))?;
+
+        let half = Nanos(plan.duration.0 / 2).min(LONGEST_CONTROL);
+        let before = crate::clock::now();
+        control.sleep_until(before + half)?;
+        let counter = Watched::interrupts(self.row, plan.cpu);
+        let walk = control.walk(plan, Arm::WhenEarly, |due, _| {
+            let (start, end) = (self.call)()?;
+            Ok(Event {
+                due,
+                start,
+                length: end - start,
+                cpu_time: None,
+            })
+        })?;
+        let count = counter.end();
+        let end = crate::clock::now();
+        control.sleep_until(end + half)?;
+        let controls = [(before, walk.start), (end, crate::clock::now())];
+        let gaps = target.finish()?;
+
+        let injected = (!gaps.overflowed).then(|| to_calls(&walk, &gaps));
+        let net = (!gaps.overflowed).then(|| net_of_control(&walk, &gaps, controls));
+        let sent = walk.log.length;
+        let target = thread(spinner::COMM);
+        let mut truth = truth_of(plan, walk, self.account, &[&target]);
+        truth.counts.extend(count);
+        if let Some((lost, hit)) = injected.flatten() {
+            let method = "the target's loop gaps of 1 µs and more that began during a call";
+            truth.injected = Some(Measured::new(lost, method));
+            truth.counts.push(Count {
+                name: "calls with a gap in the target".to_owned(),
+                value: hit,
+            });
+        }
+        truth.measured.extend(net.into_iter().flatten());
+        truth.measured.push(Measured::new(
+            sent,
+            "CLOCK_MONOTONIC around each call, on the caller's CPU",
+        ));
+        Ok(truth)
+    }
+}
+
+/// How many gaps the target should have room for.
+fn room(plan: &Plan) -> usize {
+    let events = plan.schedule.events(plan.duration).take(1 << 20).count();
+    let seconds = 3 + 2 * plan.duration.0 / 1_000_000_000;
+    let others = usize::try_from(seconds.saturating_mul(GAPS_A_SECOND)).unwrap_or(usize::MAX);
+    others.saturating_add(2 * events).min(1 << 22)
+}
+
+/// The time lost to the calls, and how many calls took some, if the log has all of them.
+fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<(Nanos, u64)> {
+    let calls = walk.log.kept();
+    (calls.len() as u64 == walk.log.happened).then(|| spinner::lost_to_calls(&gaps.kept, calls))
+}
+
+/// All gaps during the storm, and the same less those of the control time, scaled to the storm's.
+fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
+    let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
+    let quiet: Nanos = controls
+        .iter()
+        .map(|c| spinner::lost_within(&gaps.kept, *c))
+        .sum();
+    let quiet_for: Nanos = controls.iter().map(|(start, end)| *end - *start).sum();
+    let all = Measured::new(
+        storm,
+        "all of the target's loop gaps of 1 µs and more in the storm",
+    );
+    if quiet_for <= Nanos::ZERO {
+        return vec![all];
+    }
+    let scale = (walk.end - walk.start).share_of(quiet_for);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a share of a time is a time"
+    )]
+    let expected = Nanos((quiet.0 as f64 * scale).round() as i64);
+    let method = format!(
+        "the same less {expected}, which a control time of {quiet_for} around the storm lost at \
+         that rate"
+    );
+    vec![all, Measured::new(storm - expected, method)]
+}

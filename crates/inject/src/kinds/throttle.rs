@@ -1,0 +1,95 @@
+//! `throttle`: CFS bandwidth control holds a CPU-bound process to a quota.
+//!
+//! Each period the process runs for its quota and is then kept off the CPU until the next one,
+//! though the CPU may have nothing else to do. The process is a child, in a cgroup made for it.
+
+use std::path::Path;
+
+use ticktax_model::Nanos;
+
+use crate::cgroup::{Group, Stat};
+use crate::clock;
+use crate::control::Control;
+use crate::error::InjectError;
+use crate::plan::Plan;
+use crate::truth::{Count, Measured, Truth};
+
+use super::thread;
+use super::worker::{Desk, Left, Worker};
+
+/// The name of the process that is throttled.
+const HOG: &str = "ttx-inj-hog";
+
+pub(super) fn run(plan: &Plan, quota: Nanos, control: &Control) -> Result<Truth, InjectError> {
+    let period = plan.schedule.period;
+    // Dropped after the worker, so that it is empty by then.
+    let group = Group::make(quota, period)?;
+    let room = 2 * usize::try_from(plan.duration.0 / period.0)
+        .unwrap_or(usize::MAX)
+        .max(8);
+    // What is shorter than half of a throttling is somebody else's doing.
+    let shortest = Nanos((period - quota).0 / 2);
+    let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |desk| hog(desk, shortest))?;
+    group.add(worker.pid())?;
+    let before = group.stat()?;
+    let left = worker.run(plan, control)?;
+    let after = group.stat()?;
+    let stopped = control.stopped();
+    Ok(truth(plan, left, (before, after), stopped, group.path()))
+}
+
+fn truth(plan: &Plan, left: Left, stat: (Stat, Stat), stopped: bool, group: &Path) -> Truth {
+    let (before, after) = stat;
+    let throttled = after.throttled - before.throttled;
+    let time = after.throttled_time - before.throttled_time;
+    let seen: Nanos = left.log.iter().map(|event| event.length).sum();
+    let count = |name: &str, value| Count {
+        name: name.to_owned(),
+        value,
+    };
+    let mut measured: Vec<Measured> = left
+        .cpu_time
+        .map(|time| Measured::new(time, format!("the CPU clock of {HOG} from start to end")))
+        .into_iter()
+        .collect();
+    let method = "the process's own loop gaps of half a throttling and more, which are the log";
+    measured.push(Measured::new(seen, method));
+    Truth {
+        kind: plan.disturbance.name().to_owned(),
+        cpu: plan.cpu,
+        pid: left.pid,
+        tid: left.pid,
+        comm: HOG.to_owned(),
+        start: left.start,
+        end: left.end,
+        stopped,
+        planned: after.periods - before.periods,
+        events: throttled,
+        injected: Some(Measured::new(
+            time,
+            format!("throttled time in cpu.stat of {}", group.display()),
+        )),
+        measured,
+        account: "throttled".to_owned(),
+        also: vec![thread(HOG)],
+        counts: vec![
+            count("nr_periods", after.periods - before.periods),
+            count("nr_throttled", throttled),
+            count("gaps that the process saw", left.happened),
+        ],
+        log_left_out: left.happened - left.log.len() as u64,
+        log: left.log,
+    }
+}
+
+/// The child: wants the CPU all the time, and notes when it did not get it.
+fn hog(desk: &mut Desk<'_>, shortest: Nanos) -> ! {
+    let mut last = clock::now();
+    loop {
+        let time = clock::now();
+        if time - last >= shortest {
+            desk.note(last, last, time - last);
+        }
+        last = time;
+    }
+}

@@ -1,0 +1,57 @@
+//! Which CPU a thread runs on.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use ticktax_model::{Cpu, CpuList};
+
+use crate::error::InjectError;
+
+/// The calling thread, for the scheduler's calls.
+pub(crate) const SELF: Pid = Pid::from_raw(0);
+
+/// The CPUs that the calling thread may run on.
+pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
+    let set = sched_getaffinity(SELF).map_err(|e| {
+        InjectError::system("ask which CPUs are allowed", e, "allow sched_getaffinity")
+    })?;
+    let count = u32::try_from(CpuSet::count()).unwrap_or(u32::MAX);
+    Ok((0..count)
+        .map(Cpu)
+        .filter(|cpu| set.is_set(cpu.index()).unwrap_or(false))
+        .collect())
+}
+
+/// Says whether a thread of this process may run on `cpu`.
+pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
+    let allowed = allowed_cpus()?;
+    if allowed.contains(cpu) {
+        Ok(())
+    } else {
+        Err(InjectError::NoSuchCpu { cpu, allowed })
+    }
+}
+
+/// A CPU that is not `cpu`, to disturb it from.
+pub(crate) fn other_than(cpu: Cpu, kind: &'static str) -> Result<Cpu, InjectError> {
+    let other = allowed_cpus()?.iter().find(|other| *other != cpu);
+    other.ok_or(InjectError::NeedsSecondCpu { kind, cpu })
+}
+
+/// The set of `cpu` alone.
+pub(crate) fn only(cpu: Cpu) -> Result<CpuSet, InjectError> {
+    let mut set = CpuSet::new();
+    set.set(cpu.index())
+        .map_err(|e| InjectError::system(format!("name CPU {cpu}"), e, "choose one below 1024"))?;
+    Ok(set)
+}
+
+/// Keeps a thread to `cpu`.
+pub(crate) fn pin(thread: Pid, cpu: Cpu) -> Result<(), InjectError> {
+    sched_setaffinity(thread, &only(cpu)?).map_err(|e| {
+        InjectError::system(
+            format!("keep a thread to CPU {cpu}"),
+            e,
+            "choose a CPU that is online and in the process's cpuset",
+        )
+    })
+}

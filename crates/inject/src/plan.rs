@@ -1,0 +1,254 @@
+//! What to inject: the kinds, and a plan of one.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use ticktax_model::{Cpu, Nanos};
+
+use crate::error::InjectError;
+use crate::place;
+use crate::schedule::Schedule;
+
+/// One disturbance, to be run on one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What disturbs.
+    pub disturbance: Disturbance,
+    /// The CPU whose time it takes.
+    pub cpu: Cpu,
+    /// When its events happen.
+    pub schedule: Schedule,
+    /// How long it goes on.
+    pub duration: Nanos,
+}
+
+/// What takes a CPU's time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disturbance {
+    /// A `SCHED_FIFO` thread that spins.
+    Fifo {
+        /// Its real-time priority, 1 to 99.
+        priority: i32,
+    },
+    /// `membarrier` calls from another CPU: a function-call interrupt each.
+    Membarrier,
+    /// `munmap` calls from another CPU: a TLB shootdown each.
+    Munmap {
+        /// Pages mapped, touched and unmapped an event.
+        pages: u32,
+    },
+    /// UDP packets over the loopback of a network namespace of its own: `NET_RX` softirqs.
+    Softirq {
+        /// Packets an event, 1 to 1024.
+        packets: u32,
+    },
+    /// A high-resolution timer expiring.
+    Timer,
+    /// A CPU-bound process held to a quota by CFS bandwidth control.
+    Throttle {
+        /// The CPU time it may take in each period of the schedule.
+        quota: Nanos,
+    },
+    /// A running thread moved off the CPU and back: stop-class work.
+    Stop,
+    /// `setitimer` sending `SIGALRM`.
+    Itimer,
+    /// Dirty pages of a file written back.
+    Writeback {
+        /// Where the file is made; not on a tmpfs.
+        dir: PathBuf,
+        /// Bytes dirtied an event.
+        bytes: u32,
+        /// Whether to `fsync`, with the file system's journal, and not only to write the pages.
+        fsync: bool,
+    },
+    /// Nothing, for control.
+    None,
+}
+
+impl Disturbance {
+    /// The name, as on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fifo { .. } => "fifo",
+            Self::Membarrier => "membarrier",
+            Self::Munmap { .. } => "munmap",
+            Self::Softirq { .. } => "softirq",
+            Self::Timer => "timer",
+            Self::Throttle { .. } => "throttle",
+            Self::Stop => "stop",
+            Self::Itimer => "itimer",
+            Self::Writeback { .. } => "writeback",
+            Self::None => "none",
+        }
+    }
+
+    /// The name of the thread that makes its events, as the kernel shows it.
+    pub fn comm(&self) -> &'static str {
+        match self {
+            Self::Fifo { .. } => "ttx-inj-fifo",
+            Self::Membarrier => "ttx-inj-membar",
+            Self::Munmap { .. } => "ttx-inj-munmap",
+            Self::Softirq { .. } => "ttx-inj-netrx",
+            Self::Timer => "ttx-inj-timer",
+            Self::Throttle { .. } => "ttx-inj-throttl",
+            Self::Stop => "ttx-inj-stop",
+            Self::Itimer => "ttx-inj-itimer",
+            Self::Writeback { .. } => "ttx-inj-write",
+            Self::None => "ttx-inj-none",
+        }
+    }
+
+    /// What it needs root for, if it does.
+    pub fn needs_root(&self) -> Option<&'static str> {
+        match self {
+            Self::Fifo { .. } => Some("give a thread a real-time priority"),
+            Self::Softirq { .. } => Some("make a network namespace"),
+            Self::Throttle { .. } => Some("make a cgroup"),
+            _ => None,
+        }
+    }
+}
+
+impl Plan {
+    /// A plan with the default schedule, for one second.
+    pub fn new(disturbance: Disturbance, cpu: Cpu) -> Self {
+        Self {
+            disturbance,
+            cpu,
+            schedule: Schedule::default(),
+            duration: Nanos::from_secs(1),
+        }
+    }
+
+    /// The same with another schedule.
+    #[must_use]
+    pub fn schedule(self, schedule: Schedule) -> Self {
+        Self { schedule, ..self }
+    }
+
+    /// The same for another time.
+    #[must_use]
+    pub fn duration(self, duration: Nanos) -> Self {
+        Self { duration, ..self }
+    }
+
+    /// Says whether the plan can be run here by this process.
+    pub fn check(&self) -> Result<(), InjectError> {
+        let kind = self.disturbance.name();
+        let refused = |why: String| Err(InjectError::Refused { kind, why });
+        self.schedule.check()?;
+        if self.duration <= Nanos::ZERO {
+            return refused(format!(
+                "cannot run for {}: give a longer time",
+                self.duration
+            ));
+        }
+        match self.disturbance {
+            Disturbance::Fifo { priority } if !(1..=99).contains(&priority) => {
+                return refused(format!("has no priority {priority}: give one from 1 to 99"));
+            }
+            Disturbance::Fifo { .. } if self.schedule.load() > MOST_FIFO_LOAD => {
+                return refused(format!(
+                    "would take {:.0} % of the CPU, and the kernel stops real-time threads that \
+                     take 95 %: give a longer period or a shorter length",
+                    100.0 * self.schedule.load()
+                ));
+            }
+            Disturbance::Munmap { pages } if !(1..=65536).contains(&pages) => {
+                return refused(format!("cannot map {pages} pages: give 1 to 65536"));
+            }
+            Disturbance::Softirq { packets } if !(1..=1024).contains(&packets) => {
+                return refused(format!(
+                    "cannot send {packets} packets: give 1 to 1024 an event"
+                ));
+            }
+            Disturbance::Writeback { bytes: 0, .. } => {
+                return refused("has nothing to write: give at least 1 byte".to_owned());
+            }
+            Disturbance::Throttle { quota } => self.check_throttle(quota)?,
+            _ => {}
+        }
+        if let Some(why) = self.disturbance.needs_root()
+            && !nix::unistd::geteuid().is_root()
+        {
+            return Err(InjectError::NeedsRoot { kind, why });
+        }
+        place::check(self.cpu)
+    }
+
+    /// CFS bandwidth control has a beat of its own, and limits.
+    fn check_throttle(&self, quota: Nanos) -> Result<(), InjectError> {
+        let refused = |why| {
+            Err(InjectError::Refused {
+                kind: "throttle",
+                why: String::from(why),
+            })
+        };
+        let period = self.schedule.period;
+        if !self.schedule.is_plain() {
+            return refused(
+                "keeps the kernel's own beat: leave jitter, missing, burst and random out",
+            );
+        }
+        if !(Nanos::from_millis(1)..=Nanos::from_secs(1)).contains(&period) {
+            return refused("takes a period from 1 ms to 1 s, as the kernel does");
+        }
+        if quota < Nanos::from_millis(1) || quota >= period {
+            return refused("takes a quota from 1 ms to below the period");
+        }
+        Ok(())
+    }
+}
+
+/// Below the kernel's `sched_rt_runtime_us` of 95 %, which would throttle the thread itself.
+const MOST_FIFO_LOAD: f64 = 0.9;
+
+#[cfg(test)]
+mod tests {
+    use super::{Disturbance, Plan};
+    use crate::schedule::Schedule;
+    use ticktax_model::{Cpu, Nanos};
+
+    #[test]
+    fn a_plan_that_cannot_be_is_refused_in_one_line() {
+        let ms = Nanos::from_millis;
+        let random = Schedule {
+            random: true,
+            ..Schedule::default()
+        };
+        let full = Schedule::every(ms(10), ms(10));
+        let throttle = |quota| Plan::new(Disturbance::Throttle { quota }, Cpu(0));
+        let fifo = |priority| Plan::new(Disturbance::Fifo { priority }, Cpu(0));
+        for (plan, says) in [
+            (fifo(0), "priority 0"),
+            (fifo(50).schedule(full), "100 % of the CPU"),
+            (throttle(ms(10)), "below the period"),
+            (throttle(ms(5)).schedule(random), "own beat"),
+            (
+                Plan::new(Disturbance::Softirq { packets: 0 }, Cpu(0)),
+                "0 packets",
+            ),
+            (
+                Plan::new(Disturbance::None, Cpu(0)).duration(Nanos::ZERO),
+                "longer time",
+            ),
+            (Plan::new(Disturbance::None, Cpu(8191)), "CPU 8191"),
+        ] {
+            let text = plan.check().unwrap_err().to_string();
+            assert!(text.contains(says), "{text}");
+            assert!(!text.contains('\n'), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_fit_into_the_kernels_15_bytes() {
+        for kind in [
+            Disturbance::Throttle { quota: Nanos::ZERO },
+            Disturbance::Membarrier,
+        ] {
+            assert!(kind.comm().len() <= 15);
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! When a disturbance happens: a pure function of a few numbers and a seed.
+//!
+//! The same [`Schedule`] gives the same events every time, so that a test which fails can be run
+//! again with the same truth.
+
+use serde::{Deserialize, Serialize};
+use ticktax_model::Nanos;
+
+/// The beat of a disturbance, and how it departs from it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// From the beginning of one burst to the beginning of the next; the mean of it if `random`.
+    pub period: Nanos,
+    /// How long one event lasts, for the kinds that can be told how long.
+    pub length: Nanos,
+    /// Each burst is late by a time drawn evenly from 0 to this. The lateness does not add up.
+    pub jitter: Nanos,
+    /// The share of bursts that do not happen, from 0 to below 1.
+    pub missing: f64,
+    /// Events a burst.
+    pub burst: u32,
+    /// From the beginning of one event of a burst to the beginning of the next.
+    pub spacing: Nanos,
+    /// Whether bursts come at random (Poisson arrivals) and not by the beat.
+    pub random: bool,
+    /// What the random numbers are made from.
+    pub seed: u64,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            period: Nanos::from_millis(10),
+            length: Nanos::from_micros(200),
+            jitter: Nanos::ZERO,
+            missing: 0.0,
+            burst: 1,
+            spacing: Nanos::from_micros(500),
+            random: false,
+            seed: 1,
+        }
+    }
+}
+
+/// Why a schedule makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ScheduleError {
+    /// There is no time between two events.
+    #[error("a period of {0} has no room for an event: give one of at least 1 µs")]
+    Period(Nanos),
+    /// A length or jitter or spacing lies before zero.
+    #[error("the {name} is {value}: it cannot be negative")]
+    Negative {
+        /// Which of them.
+        name: &'static str,
+        /// What it was.
+        value: Nanos,
+    },
+    /// All events would be missing, or fewer than none.
+    #[error("a share of {0} of events missing is not possible: give one from 0 to below 1")]
+    Missing(f64),
+    /// A burst without events.
+    #[error("a burst needs at least one event")]
+    EmptyBurst,
+    /// A burst reaches into the next one.
+    #[error(
+        "a burst with its jitter may last {burst}, longer than the period of {period}: give a \
+         longer period, or a smaller burst, spacing or jitter"
+    )]
+    Overlap {
+        /// How long a burst can last from its due time.
+        burst: Nanos,
+        /// The period that it does not fit into.
+        period: Nanos,
+    },
+}
+
+/// One event of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// When, from the beginning of the schedule.
+    pub at: Nanos,
+    /// How long it should last.
+    pub length: Nanos,
+}
+
+impl Schedule {
+    /// A plain beat of events that last `length`.
+    pub fn every(period: Nanos, length: Nanos) -> Self {
+        Self {
+            period,
+            length,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the schedule is a plain beat: nothing late, missing, in bursts or at random.
+    pub fn is_plain(&self) -> bool {
+        self.jitter == Nanos::ZERO && self.missing == 0.0 && self.burst == 1 && !self.random
+    }
+
+    /// The share of the time that the events take on average.
+    pub fn load(&self) -> f64 {
+        let burst = self.length.share_of(self.period) * f64::from(self.burst);
+        burst * (1.0 - self.missing)
+    }
+
+    /// Says whether the schedule can be run.
+    pub fn check(&self) -> Result<(), ScheduleError> {
+        if self.period < Nanos::from_micros(1) {
+            return Err(ScheduleError::Period(self.period));
+        }
+        let times = [
+            ("length", self.length),
+            ("jitter", self.jitter),
+            ("spacing", self.spacing),
+        ];
+        if let Some((name, value)) = times.into_iter().find(|(_, t)| *t < Nanos::ZERO) {
+            return Err(ScheduleError::Negative { name, value });
+        }
+        if !(0.0..1.0).contains(&self.missing) {
+            return Err(ScheduleError::Missing(self.missing));
+        }
+        if self.burst == 0 {
+            return Err(ScheduleError::EmptyBurst);
+        }
+        let burst = Nanos(
+            self.spacing
+                .0
+                .saturating_mul(i64::from(self.burst - 1))
+                .saturating_add(self.jitter.0),
+        );
+        if burst > self.period && !self.random {
+            return Err(ScheduleError::Overlap {
+                burst,
+                period: self.period,
+            });
+        }
+        Ok(())
+    }
+
+    /// The events of the first `duration`, in the order of their time. Nothing is allocated.
+    pub fn events(&self, duration: Nanos) -> Events {
+        Events {
+            schedule: *self,
+            duration,
+            random: SplitMix64(self.seed),
+            next_beat: Nanos::ZERO,
+            burst_at: Nanos::ZERO,
+            done_of_burst: self.burst,
+            latest: Nanos::ZERO,
+        }
+    }
+}
+
+/// The events of a [`Schedule`], one after the other.
+#[derive(Clone, Debug)]
+pub struct Events {
+    schedule: Schedule,
+    duration: Nanos,
+    random: SplitMix64,
+    next_beat: Nanos,
+    burst_at: Nanos,
+    done_of_burst: u32,
+    latest: Nanos,
+}
+
+impl Events {
+    /// The beat of the next burst, whether or not it will happen.
+    fn beat(&mut self) -> Nanos {
+        let period = self.schedule.period;
+        if self.schedule.random {
+            // 1 - u is never 0, so the logarithm is finite.
+            let wait = -(1.0 - self.random.unit()).ln();
+            self.next_beat += scaled(period, wait);
+            self.next_beat
+        } else {
+            let beat = self.next_beat;
+            self.next_beat += period;
+            beat
+        }
+    }
+}
+
+impl Iterator for Events {
+    type Item = Planned;
+
+    fn next(&mut self) -> Option<Planned> {
+        while self.done_of_burst >= self.schedule.burst {
+            let beat = self.beat();
+            if beat >= self.duration {
+                return None;
+            }
+            // Always drawn, so that a schedule with gaps keeps the times of the one without.
+            let (chance, late) = (self.random.unit(), self.random.unit());
+            if chance >= self.schedule.missing {
+                self.burst_at = beat + scaled(self.schedule.jitter, late);
+                self.done_of_burst = 0;
+            }
+        }
+        let offset = self
+            .schedule
+            .spacing
+            .0
+            .saturating_mul(i64::from(self.done_of_burst));
+        self.done_of_burst += 1;
+        // Random bursts may overlap; time still goes forward.
+        self.latest = Nanos(self.burst_at.0.saturating_add(offset)).max(self.latest);
+        (self.latest < self.duration).then_some(Planned {
+            at: self.latest,
+            length: self.schedule.length,
+        })
+    }
+}
+
+/// `time × factor`, to the nanosecond.
+fn scaled(time: Nanos, factor: f64) -> Nanos {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a float cast saturates, as wanted here"
+    )]
+    Nanos((time.0 as f64 * factor).round() as i64)
+}
+
+/// Steele, Lea and Flood's generator: 64 bits of state, good enough for arrival times.
+#[derive(Clone, Debug)]
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Evenly from 0 to below 1.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Planned, Schedule, ScheduleError, SplitMix64};
+    use ticktax_model::Nanos;
+
+    const SECOND: Nanos = Nanos::from_secs(1);
+
+    fn times(schedule: &Schedule) -> Vec<i64> {
+        schedule.events(SECOND).map(|event| event.at.0).collect()
+    }
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        let mut random = SplitMix64(1_234_567);
+        let first: Vec<u64> = (0..3).map(|_| random.next()).collect();
+        assert_eq!(
+            first,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+
+    #[test]
+    fn a_plain_beat_is_exact() {
+        let schedule = Schedule::every(Nanos::from_millis(10), Nanos::from_micros(200));
+        let events: Vec<Planned> = schedule.events(SECOND).collect();
+        assert_eq!(events.len(), 100);
+        for (k, event) in (0_i64..).zip(&events) {
+            assert_eq!(event.at, Nanos::from_millis(10 * k));
+            assert_eq!(event.length, Nanos::from_micros(200));
+        }
+        assert!(schedule.is_plain());
+        assert!((schedule.load() - 0.02).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_seed_alone_decides() {
+        let schedule = Schedule {
+            random: true,
+            missing: 0.3,
+            ..Schedule::default()
+        };
+        assert_eq!(times(&schedule), times(&schedule.clone()));
+        assert_ne!(
+            times(&schedule),
+            times(&Schedule {
+                seed: 2,
+                ..schedule
+            })
+        );
+    }
+
+    #[test]
+    fn jitter_is_bounded_and_does_not_add_up() {
+        let schedule = Schedule {
+            jitter: Nanos::from_millis(2),
+            ..Schedule::default()
+        };
+        let late: Vec<i64> = (0..)
+            .zip(times(&schedule))
+            .map(|(k, at)| at - k * 10_000_000)
+            .collect();
+        assert_eq!(late.len(), 100);
+        assert!(late.iter().all(|late| (0..=2_000_000).contains(late)));
+        let mean = late.iter().sum::<i64>() / 100;
+        assert!((700_000..1_300_000).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn missing_events_leave_the_others_where_they_were() {
+        let jitter = Nanos::from_millis(1);
+        let whole = Schedule {
+            period: Nanos::from_millis(2),
+            jitter,
+            ..Schedule::default()
+        };
+        let holed = Schedule {
+            missing: 0.2,
+            ..whole
+        };
+        let (whole, holed) = (times(&whole), times(&holed));
+        assert!(holed.iter().all(|at| whole.contains(at)));
+        assert!((360..440).contains(&holed.len()), "{}", holed.len());
+    }
+
+    #[test]
+    fn poisson_arrivals_have_the_mean_and_the_spread() {
+        let schedule = Schedule {
+            random: true,
+            period: Nanos::from_micros(100),
+            ..Schedule::default()
+        };
+        let at = times(&schedule);
+        assert!((9_600..10_400).contains(&at.len()), "{}", at.len());
+        let gaps: Vec<f64> = at.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e5).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // The waits of a Poisson process are exponential: as much spread as mean.
+        assert!(
+            (variance.sqrt() / mean - 1.0).abs() < 0.05,
+            "{variance} {mean}"
+        );
+    }
+
+    #[test]
+    fn bursts_hold_their_events_together() {
+        let schedule = Schedule {
+            burst: 3,
+            spacing: Nanos::from_micros(500),
+            ..Schedule::default()
+        };
+        let at = times(&schedule);
+        assert_eq!(at.len(), 300);
+        assert_eq!(&at[..4], [0, 500_000, 1_000_000, 10_000_000]);
+    }
+
+    #[test]
+    fn time_goes_forward_whatever_the_schedule() {
+        let schedule = Schedule {
+            random: true,
+            burst: 5,
+            missing: 0.1,
+            ..Schedule::default()
+        };
+        let at = times(&Schedule {
+            spacing: Nanos::from_millis(30),
+            ..schedule
+        });
+        assert!(at.is_sorted());
+        assert!(at.iter().all(|at| *at < SECOND.0));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let good = Schedule::default();
+        assert_eq!(good.check(), Ok(()));
+        for (bad, says) in [
+            (
+                Schedule {
+                    period: Nanos::ZERO,
+                    ..good
+                },
+                "period",
+            ),
+            (
+                Schedule {
+                    jitter: Nanos(-1),
+                    ..good
+                },
+                "negative",
+            ),
+            (
+                Schedule {
+                    missing: 1.0,
+                    ..good
+                },
+                "missing",
+            ),
+            (
+                Schedule {
+                    missing: f64::NAN,
+                    ..good
+                },
+                "missing",
+            ),
+            (Schedule { burst: 0, ..good }, "burst"),
+            (Schedule { burst: 30, ..good }, "longer than the period"),
+        ] {
+            let error: ScheduleError = bad.check().unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The calls that no safe wrapper exists for. The only unsafe code of the crate.
+#![expect(unsafe_code, reason = "raw system calls, memory mappings and fork")]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::net::UdpSocket;
+use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, fork};
+use ticktax_model::Nanos;
+
+/// The size of a page where the tests run; a wrong one would only touch pages twice or skip some.
+const PAGE: usize = 4096;
+
+/// Makes the calling thread `SCHED_FIFO`; threads that it starts are not.
+pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
+    let param = libc::sched_param {
+        sched_priority: priority,
+    };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `param` is a valid sched_param that outlives the call, and 0 is the caller itself.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
+    Errno::result(result).map(drop)
+}
+
+/// Allows this process to use [`membarrier`]. It stays allowed until the process ends or execs.
+pub(crate) fn membarrier_register() -> nix::Result<()> {
+    membarrier_call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+}
+
+/// A memory barrier on each CPU that runs a thread of this process: an interrupt to each.
+pub(crate) fn membarrier() -> nix::Result<()> {
+    membarrier_call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+}
+
+fn membarrier_call(command: libc::c_int) -> nix::Result<()> {
+    // SAFETY: membarrier takes three integers and touches no memory of ours.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+    Errno::result(result).map(drop)
+}
+
+/// Brings the interface `lo` of the socket's network namespace up.
+pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
+    let mut name = [0; libc::IFNAMSIZ];
+    for (to, from) in name.iter_mut().zip(c"lo".to_bytes()) {
+        *to = from.cast_signed();
+    }
+    let up = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(i16::MAX);
+    let request = libc::ifreq {
+        ifr_name: name,
+        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: up },
+    };
+    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is, and keeps no pointer to it.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    Errno::result(result).map(drop)
+}
+
+/// Writes the dirty pages of a file and waits for them, without the file system's journal.
+pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: sync_file_range takes integers only; 0 bytes from 0 means the whole file.
+    let result = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
+    Errno::result(result).map(drop)
+}
+
+/// Anonymous memory that is unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<c_void>,
+    bytes: NonZeroUsize,
+}
+
+impl Mapping {
+    /// Private memory of `pages` pages, none of them touched.
+    pub(crate) fn private(pages: u32) -> nix::Result<Self> {
+        Self::new(pages as usize * PAGE, MapFlags::MAP_PRIVATE)
+    }
+
+    fn new(bytes: usize, flags: MapFlags) -> nix::Result<Self> {
+        let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the kernel chooses the address, so no mapping of ours is replaced.
+        let start = unsafe { mmap_anonymous(None, bytes, access, flags) }?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Writes to each page, so that the kernel has to give it memory.
+    pub(crate) fn touch(&mut self) {
+        for offset in (0..self.bytes.get()).step_by(PAGE) {
+            // SAFETY: `offset` is less than `bytes`, so the place lies in the mapping.
+            let place = unsafe { self.start.cast::<u8>().add(offset) };
+            // SAFETY: the place is writable, and `&mut self` says that nobody else uses it.
+            unsafe { place.write_volatile(1) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: these are the bounds that mmap gave, and what borrowed from it has ended.
+        let result = unsafe { munmap(self.start, self.bytes.get()) };
+        debug_assert_eq!(result, Ok(()));
+    }
+}
+
+/// Numbers that a child process shares with its parent.
+#[derive(Debug)]
+pub(crate) struct SharedWords(Mapping);
+
+// SAFETY: the mapping is reached only through atomics, and unmapped once, by its owner.
+unsafe impl Send for SharedWords {}
+// SAFETY: the same.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// `count` numbers, all 0.
+    pub(crate) fn new(count: usize) -> nix::Result<Self> {
+        let bytes = count * size_of::<AtomicI64>();
+        let mut mapping = Mapping::new(bytes, MapFlags::MAP_SHARED)?;
+        mapping.touch();
+        let shared = Self(mapping);
+        for word in shared.words() {
+            word.store(0, Ordering::Relaxed);
+        }
+        Ok(shared)
+    }
+
+    /// The numbers.
+    pub(crate) fn words(&self) -> &[AtomicI64] {
+        let count = self.0.bytes.get() / size_of::<AtomicI64>();
+        // SAFETY: the mapping is page-aligned, holds `count` words, lives as long as `self`, and
+        // any bits are an i64; it is written through atomics only, in both processes.
+        unsafe { std::slice::from_raw_parts(self.0.start.cast().as_ptr(), count) }
+    }
+}
+
+/// A child process of one thread, killed and reaped when dropped.
+#[derive(Debug)]
+pub(crate) struct Child(Pid);
+
+impl Child {
+    /// Runs `body` in a child process, which ends with it. In a process of several threads `body`
+    /// must not allocate, lock or print, since another thread may have held the lock at the fork.
+    pub(crate) fn fork(body: impl FnOnce()) -> nix::Result<Self> {
+        // SAFETY: the child runs only `body`, which keeps to the rule above, and _exit.
+        match unsafe { fork() }? {
+            ForkResult::Parent { child } => Ok(Self(child)),
+            ForkResult::Child => {
+                let end = ExitOnDrop;
+                body();
+                drop(end);
+                unreachable!("the child has ended")
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.0
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Our own child, not yet reaped: its pid cannot belong to anybody else.
+        let _ = kill(self.0, Signal::SIGKILL);
+        while waitpid(self.0, None) == Err(Errno::EINTR) {}
+    }
+}
+
+/// Ends the process without running what the parent registered to run at exit, also on a panic.
+struct ExitOnDrop;
+
+impl Drop for ExitOnDrop {
+    fn drop(&mut self) {
+        // SAFETY: _exit takes an integer and does not return.
+        unsafe { libc::_exit(0) }
+    }
+}
+
+/// How many alarms this process has got.
+static ALARMS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn count_alarm(_: libc::c_int) {
+    ALARMS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many `SIGALRM` this process has got since [`handle_alarms`].
+pub(crate) fn alarms() -> u64 {
+    ALARMS.load(Ordering::Relaxed)
+}
+
+/// Has this process count its `SIGALRM`. For a child process of our own only: it is not undone.
+pub(crate) fn handle_alarms() -> nix::Result<()> {
+    let handler = SigHandler::Handler(count_alarm);
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing but add to an atomic, which is async-signal-safe.
+    unsafe { sigaction(Signal::SIGALRM, &action) }.map(drop)
+}
+
+/// Has the kernel send this process a `SIGALRM` after `wait`, at least 1 µs.
+pub(crate) fn set_alarm(wait: Nanos) -> nix::Result<()> {
+    let micros = (wait.0 / 1_000).max(1);
+    let zero = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 0,
+    };
+    let value = libc::timeval {
+        tv_sec: micros / 1_000_000,
+        tv_usec: micros % 1_000_000,
+    };
+    let once = libc::itimerval {
+        it_interval: zero,
+        it_value: value,
+    };
+    // SAFETY: `once` is a valid itimerval, and a null pointer for the old one is allowed.
+    let result =
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut()) };
+    Errno::result(result).map(drop)
+}

@@ -1,0 +1,148 @@
+//! CPUs, and lists of them as the kernel writes them (`0-3,8`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A logical CPU, by the number that the kernel gives it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Cpu(pub u32);
+
+impl Cpu {
+    /// The number as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A set of CPUs in ascending order, read and written in the kernel's list format (`0-3,8`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct CpuList(Vec<Cpu>);
+
+/// Why a text is not a list of CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{part}` is not a CPU list: write numbers and ranges, such as 0-3,8")]
+pub struct CpuListError {
+    part: String,
+}
+
+impl CpuList {
+    /// The largest CPU number accepted: the kernel's own limit (`NR_CPUS`) is 8192 on x86-64.
+    pub const MAX_CPU: u32 = 8191;
+
+    /// The CPUs, ascending, each once.
+    pub fn iter(&self) -> impl Iterator<Item = Cpu> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether the list holds no CPU.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many CPUs the list holds.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether `cpu` is in the list.
+    pub fn contains(&self, cpu: Cpu) -> bool {
+        self.0.binary_search(&cpu).is_ok()
+    }
+}
+
+impl FromIterator<Cpu> for CpuList {
+    fn from_iter<I: IntoIterator<Item = Cpu>>(cpus: I) -> Self {
+        let mut cpus: Vec<Cpu> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        Self(cpus)
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut cpus = Vec::new();
+        for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+            let wrong = || CpuListError { part: part.to_owned() };
+            let number = |digits: &str| match digits.trim().parse() {
+                Ok(n) if n <= Self::MAX_CPU => Ok(n),
+                _ => Err(wrong()),
+            };
+            let (first, last) = match part.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(part)?, number(part)?),
+            };
+            if first > last {
+                return Err(wrong());
+            }
+            cpus.extend((first..=last).map(Cpu));
+        }
+        Ok(cpus.into_iter().collect())
+    }
+}
+
+impl TryFrom<String> for CpuList {
+    type Error = CpuListError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<CpuList> for String {
+    fn from(list: CpuList) -> Self {
+        list.to_string()
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for run in self.0.chunk_by(|a, b| a.0 + 1 == b.0) {
+            write!(f, "{separator}{}", run[0])?;
+            if run.len() > 1 {
+                write!(f, "-{}", run[run.len() - 1])?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cpu, CpuList};
+
+    #[test]
+    fn reads_and_writes_the_kernels_format() {
+        for (text, written) in
+            [("0-3,8", "0-3,8"), ("1,0", "0-1"), ("5", "5"), ("", ""), ("0-1,1-2\n", "0-2")]
+        {
+            assert_eq!(text.parse::<CpuList>().unwrap().to_string(), written);
+        }
+        assert!("0-3".parse::<CpuList>().unwrap().contains(Cpu(2)));
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_list() {
+        for text in ["x", "3-1", "-1", "1-", "0,zwei", "99999", "0-4000000000"] {
+            assert!(text.parse::<CpuList>().is_err(), "{text}");
+        }
+    }
+}

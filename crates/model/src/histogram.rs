@@ -1,0 +1,142 @@
+//! Log-linear histograms: four equal steps in every octave, the layout that the BPF programs fill.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Nanos;
+
+/// Steps in an octave: a value is known to within a quarter of its octave, ±11 % at the middle.
+const STEPS_BITS: u32 = 2;
+const STEPS: usize = 1 << STEPS_BITS;
+
+/// A count of times by length, from 0 ns up, with a relative resolution of 25 %.
+///
+/// Bucket `i` below [`Histogram::BUCKETS`] holds the lengths from [`Histogram::lower`]`(i)` to just
+/// under `lower(i + 1)`; the last bucket holds all that is longer (from about 60 s on).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Histogram {
+    counts: Vec<u32>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: vec![0; Self::BUCKETS] }
+    }
+}
+
+impl Histogram {
+    /// The number of buckets, the same in `record.h`.
+    pub const BUCKETS: usize = 140;
+
+    /// The bucket that a length falls into; negative ones fall into the first.
+    pub fn bucket(length: Nanos) -> usize {
+        let value = length.0.max(0).unsigned_abs();
+        if value < STEPS as u64 {
+            return usize::try_from(value).unwrap_or(0);
+        }
+        let octave = value.ilog2();
+        let step = (value >> (octave - STEPS_BITS)) as usize & (STEPS - 1);
+        (((octave - STEPS_BITS + 1) as usize) * STEPS + step).min(Self::BUCKETS - 1)
+    }
+
+    /// The shortest length that falls into bucket `index`.
+    pub fn lower(index: usize) -> Nanos {
+        if index < STEPS {
+            return Nanos(i64::try_from(index).unwrap_or(0));
+        }
+        let octave = index / STEPS - 1;
+        Nanos(((STEPS + index % STEPS) as i64) << octave)
+    }
+
+    /// A histogram with these counts; `None` when they are not [`Histogram::BUCKETS`] many.
+    pub fn from_counts(counts: &[u32]) -> Option<Self> {
+        (counts.len() == Self::BUCKETS).then(|| Self { counts: counts.to_vec() })
+    }
+
+    /// The counts, one a bucket.
+    pub fn counts(&self) -> &[u32] {
+        &self.counts
+    }
+
+    /// Counts one time of this length.
+    pub fn record(&mut self, length: Nanos) {
+        let count = &mut self.counts[Self::bucket(length)];
+        *count = count.saturating_add(1);
+    }
+
+    /// Adds all that `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+    }
+
+    /// How many times were counted.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// The length below which the share `q` (0 to 1) of the counted times lies, at the middle of
+    /// its bucket; `None` when nothing was counted.
+    pub fn quantile(&self, q: f64) -> Option<Nanos> {
+        let total = self.total();
+        if total == 0 {
+            return None;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the product lies between 0 and a count"
+        )]
+        let rank = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        let index = self.counts.iter().position(|&count| {
+            seen += u64::from(count);
+            seen >= rank
+        })?;
+        let (low, high) = (Self::lower(index), Self::lower(index + 1));
+        Some(Nanos(i64::midpoint(low.0, high.0 - 1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Histogram;
+    use crate::Nanos;
+
+    proptest! {
+        #[test]
+        fn a_length_lies_between_its_buckets_bounds(ns in 0i64..60_000_000_000) {
+            let bucket = Histogram::bucket(Nanos(ns));
+            prop_assert!(Histogram::lower(bucket).0 <= ns);
+            prop_assert!(ns < Histogram::lower(bucket + 1).0);
+        }
+
+        #[test]
+        fn a_quantile_is_within_a_bucket_of_the_exact_one(
+            mut lengths in prop::collection::vec(1i64..1_000_000_000, 1..300), q in 0.0f64..=1.0,
+        ) {
+            let mut histogram = Histogram::default();
+            lengths.iter().for_each(|&ns| histogram.record(Nanos(ns)));
+            lengths.sort_unstable();
+            let rank = ((q * lengths.len() as f64).ceil() as usize).max(1);
+            let exact = Nanos(lengths[rank - 1]);
+            let told = histogram.quantile(q).unwrap();
+            prop_assert_eq!(Histogram::bucket(told), Histogram::bucket(exact));
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_the_last_bucket_is_kept_there() {
+        assert_eq!(Histogram::bucket(Nanos::MAX), Histogram::BUCKETS - 1);
+        assert_eq!(Histogram::bucket(Nanos(-5)), 0);
+        assert!(Histogram::lower(Histogram::BUCKETS - 1) > Nanos::from_secs(50));
+    }
+
+    #[test]
+    fn nothing_counted_has_no_quantile() {
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! The vocabulary of ticktax.
+//!
+//! Everything that the other crates say to each other is said in these types: a recording of what
+//! happened on each CPU ([`recording::Row`]s and a [`recording::Header`]), the
+//! [`statement::Statement`] that the analysis makes of it, and the small words they are made of.
+//! Nothing here calls the system, except to read and write a recording's file.
+#![forbid(unsafe_code)]
+
+pub mod cpu;
+pub mod histogram;
+pub mod machine;
+pub mod recording;
+pub mod span;
+pub mod statement;
+pub mod time;
+
+pub use cpu::{Cpu, CpuList};
+pub use histogram::Histogram;
+pub use span::{Kind, Owner, Source, SourceId, SourceTable, Span, Thread};
+pub use time::Nanos;

@@ -1,0 +1,113 @@
+//! What kind of machine it was, and what its own counters said.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Cpu, CpuList, Nanos};
+
+/// Facts about the machine that was observed; what could not be read is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Machine {
+    /// Host name.
+    pub host: String,
+    /// Kernel release, as `uname -r` prints it.
+    pub kernel: String,
+    /// Machine architecture, as `uname -m` prints it.
+    pub arch: String,
+    /// Timer interrupt frequency that the kernel was built for, in Hz.
+    pub hz_configured: Option<u32>,
+    /// How the tick behaves: `periodic`, `nohz idle`, `nohz full 2-7`.
+    pub tick_mode: Option<String>,
+    /// High-resolution timers on or off.
+    pub high_resolution: Option<bool>,
+    /// Clocksource in use.
+    pub clocksource: Option<String>,
+    /// The kernel's command line.
+    pub cmdline: Option<String>,
+    /// CPUs online at the start.
+    pub online: CpuList,
+    /// The hypervisor's name, where the machine is virtual and says so.
+    pub hypervisor: Option<String>,
+    /// How the kernel counts CPU time: the configuration options in force.
+    pub accounting: Vec<String>,
+    /// The preemption model in force: `none`, `voluntary`, `full`, `lazy`, `rt`.
+    pub preemption: Option<String>,
+}
+
+/// A reading of the kernel's own counters, taken at both ends of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Counters {
+    /// When they were read, on `CLOCK_MONOTONIC`.
+    pub at: Nanos,
+    /// `/proc/stat`, a line a CPU.
+    pub cpu_times: BTreeMap<u32, CpuTimes>,
+    /// `/proc/interrupts`: row label and device names → a count for each CPU.
+    pub interrupts: BTreeMap<String, InterruptRow>,
+    /// `/proc/softirqs`: vector → a count for each CPU.
+    pub softirqs: BTreeMap<String, BTreeMap<u32, u64>>,
+}
+
+/// A row of `/proc/interrupts`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptRow {
+    /// The devices on the line, or the kernel's description of an architecture's own interrupt.
+    pub description: String,
+    /// Count by CPU number.
+    pub counts: BTreeMap<u32, u64>,
+}
+
+/// One CPU's line of `/proc/stat`, in time rather than in ticks. Sampled at the tick on most
+/// kernels, with a resolution of 10 ms (`USER_HZ` = 100).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuTimes {
+    /// Programs, at nice 0 or below.
+    pub user: Nanos,
+    /// Programs, at a positive nice value.
+    pub nice: Nanos,
+    /// The kernel, for programs and its own threads.
+    pub system: Nanos,
+    /// Nothing to run.
+    pub idle: Nanos,
+    /// Nothing to run, with a task waiting for a disk.
+    pub iowait: Nanos,
+    /// Hardware interrupts; 0 on kernels that sample at the tick alone.
+    pub irq: Nanos,
+    /// Softirqs.
+    pub softirq: Nanos,
+    /// Taken by the hypervisor, by its own clock.
+    pub steal: Nanos,
+}
+
+impl CpuTimes {
+    /// What passed from `before` to here, account by account.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            user: self.user - before.user,
+            nice: self.nice - before.nice,
+            system: self.system - before.system,
+            idle: self.idle - before.idle,
+            iowait: self.iowait - before.iowait,
+            irq: self.irq - before.irq,
+            softirq: self.softirq - before.softirq,
+            steal: self.steal - before.steal,
+        }
+    }
+}
+
+impl Counters {
+    /// By how much the interrupt row `label` grew on `cpu` from `before` to here; `None` when
+    /// either reading lacks it.
+    pub fn interrupts_since(&self, before: &Self, label: &str, cpu: Cpu) -> Option<u64> {
+        let count = |counters: &Self| counters.interrupts.get(label)?.counts.get(&cpu.0).copied();
+        Some(count(self)?.saturating_sub(count(before)?))
+    }
+
+    /// The time that the hypervisor's clock says it took from `cpu`, from `before` to here.
+    pub fn steal_since(&self, before: &Self, cpu: Cpu) -> Option<Nanos> {
+        let steal = |counters: &Self| Some(counters.cpu_times.get(&cpu.0)?.steal);
+        Some(steal(self)? - steal(before)?)
+    }
+}

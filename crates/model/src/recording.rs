@@ -1,0 +1,291 @@
+//! A recording: what one world (live machine, lab guest, simulator) did, on disk or in passing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{Counters, Machine};
+use crate::{Cpu, Histogram, Nanos, SourceId, Span};
+
+mod file;
+
+pub use file::{RecordingError, RecordingReader, RecordingWriter};
+
+/// The version of the recording's format. A reader refuses what is newer than itself and reads
+/// what is older.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One row of a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Row {
+    /// A single interval.
+    Span(Span),
+    /// Many intervals of one source, summed over a window: a long recording keeps these instead.
+    Sum(Sum),
+}
+
+/// All intervals of one source on one CPU within a window of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sum {
+    /// The window's place and length, and in `self_time` the sum of all intervals' own time.
+    pub span: Span,
+    /// How many intervals there were.
+    pub count: u64,
+    /// The longest, on the wall.
+    pub max: Nanos,
+    /// All of them by their length on the wall.
+    pub histogram: Histogram,
+}
+
+/// Which of the three worlds a recording is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum World {
+    /// A machine in use.
+    Live,
+    /// A kernel booted in a virtual machine of the lab.
+    Lab,
+    /// The model.
+    Simulated,
+}
+
+/// How much the observer was able to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Every span with its name, from the kernel's tracepoints.
+    Kernel,
+    /// Probes' gaps and the differences of counters under `/proc`.
+    Proc,
+}
+
+/// Everything about a recording but its rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Header {
+    /// [`SCHEMA_VERSION`] of the program that wrote it.
+    pub schema: u32,
+    /// Version of that program.
+    pub tool_version: String,
+    /// Which world it is of.
+    pub world: World,
+    /// How much could be seen.
+    pub level: Level,
+    /// The machine.
+    pub machine: Machine,
+    /// Start, as seconds since 1970 on the wall clock.
+    pub began_unix: i64,
+    /// The interval over which each CPU's books are kept.
+    pub books: Vec<Books>,
+    /// What could not be seen, and why.
+    pub coverage: Coverage,
+    /// How the probes' clock was checked and aligned with the tracer's.
+    pub clock: Option<ClockReport>,
+    /// The probes that ran, one a CPU.
+    pub probes: Vec<ProbeReport>,
+    /// The kernel's counters at the start.
+    pub before: Counters,
+    /// The kernel's counters at the end.
+    pub after: Counters,
+    /// What observing cost.
+    pub cost: ToolCost,
+    /// The command that was audited, where there was one.
+    pub command: Option<CommandReport>,
+}
+
+/// The interval over which one CPU's time is accounted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Books {
+    /// Which CPU.
+    pub cpu: Cpu,
+    /// Opened at, on `CLOCK_MONOTONIC`.
+    pub begin: Nanos,
+    /// Closed at.
+    pub end: Nanos,
+}
+
+impl Books {
+    /// The time to account for.
+    pub fn elapsed(&self) -> Nanos {
+        self.end - self.begin
+    }
+}
+
+/// What the observer could see, and what not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Coverage {
+    /// Tracepoints that were watched.
+    pub attached: Vec<String>,
+    /// What could not be seen, one by one.
+    pub blind: Vec<Blind>,
+    /// Losses while recording, by CPU.
+    pub lost: Vec<Loss>,
+    /// Whether every way into the kernel was watched, so that a gap without a span proves that
+    /// the kernel ran nothing in it.
+    pub every_entry_watched: bool,
+}
+
+impl Coverage {
+    /// What was lost on `cpu`.
+    pub fn lost_on(&self, cpu: Cpu) -> Loss {
+        let lost = self.lost.iter().filter(|loss| loss.cpu == cpu);
+        lost.fold(Loss::none(cpu), |sum, loss| Loss {
+            cpu,
+            events: sum.events + loss.events,
+            self_time: sum.self_time + loss.self_time,
+            gaps: sum.gaps + loss.gaps,
+        })
+    }
+
+    /// Events lost on all CPUs.
+    pub fn events_lost(&self) -> u64 {
+        self.lost.iter().map(|loss| loss.events).sum()
+    }
+}
+
+/// Something that could not be seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Blind {
+    /// What: an account, a tracepoint, a CPU.
+    pub what: String,
+    /// Why, and where there is a remedy, what to do.
+    pub why: String,
+}
+
+/// Events that were seen but could not be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Loss {
+    /// Where.
+    pub cpu: Cpu,
+    /// How many spans, exactly.
+    pub events: u64,
+    /// Their own time, exactly: it is in the books as unexplained.
+    pub self_time: Nanos,
+    /// How many of a probe's gaps.
+    pub gaps: u64,
+}
+
+impl Loss {
+    /// Nothing was lost.
+    pub const fn none(cpu: Cpu) -> Self {
+        Self { cpu, events: 0, self_time: Nanos::ZERO, gaps: 0 }
+    }
+}
+
+/// How a counter that a probe reads was checked, and tied to `CLOCK_MONOTONIC`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockReport {
+    /// The counter: `tsc`, `cntvct`, `clock_gettime`.
+    pub counter: String,
+    /// Its measured frequency, in Hz.
+    pub frequency_hz: f64,
+    /// By how much `CLOCK_MONOTONIC` drifted against it during the recording, in millionths.
+    pub drift_ppm: f64,
+    /// Steps backwards seen between CPUs when it was checked; one is enough to distrust it.
+    pub backwards_steps: u64,
+    /// Why it was trusted, or not.
+    pub verdict: String,
+    /// The tightest bracket of a reading of `CLOCK_MONOTONIC` between two of the counter.
+    pub bracket: Nanos,
+    /// The most by which an aligned time may be wrong.
+    pub uncertainty: Nanos,
+    /// How many times the two were compared.
+    pub anchors: u64,
+}
+
+/// Which probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProbeKind {
+    /// A loop that reads a counter and notes every gap.
+    Spin,
+    /// A thread that sleeps to absolute times and notes how late it wakes.
+    Sleep,
+}
+
+impl ProbeKind {
+    /// The word for it; the name of the source of its gaps.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Sleep => "sleep",
+        }
+    }
+}
+
+/// How a probe ran on one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProbeReport {
+    /// Which probe.
+    pub probe: ProbeKind,
+    /// Where.
+    pub cpu: Cpu,
+    /// Its thread.
+    pub tid: i32,
+    /// Scheduling policy that it was granted.
+    pub policy: String,
+    /// `spin`: the median time of one turn of its loop. `sleep`: the interval.
+    pub period: Nanos,
+    /// `spin`: the shortest gap that it notes. `sleep`: the timer slack in force.
+    pub threshold: Nanos,
+    /// Turns of the loop, or wake-ups.
+    pub turns: u64,
+    /// From when it measured.
+    pub begin: Nanos,
+    /// Until when.
+    pub end: Nanos,
+    /// Why it ended early, where it did.
+    pub ended_early: Option<String>,
+}
+
+/// What observing cost, measured in the same run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolCost {
+    /// From the start of loading the tracer until it was attached.
+    pub load: Nanos,
+    /// CPU time of the tool's threads during the recording, the probes' left out.
+    pub cpu: Nanos,
+    /// Most memory that the process held, in bytes.
+    pub memory_bytes: u64,
+    /// Tracepoint hits that ran a program of the tracer.
+    pub events: u64,
+    /// CPU time inside the tracer's programs, where the kernel kept statistics of them.
+    pub tracer: Option<Nanos>,
+}
+
+/// The audited command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandReport {
+    /// What was run, with its arguments.
+    pub argv: Vec<String>,
+    /// Its process id.
+    pub pid: i32,
+    /// Its exit code; 128 + the signal's number when a signal ended it; `None` when it was still
+    /// running as the audit ended.
+    pub exit: Option<i32>,
+}
+
+/// Consumes a recording's rows as they come: a ledger, a file, a finder of beats.
+pub trait RowSink {
+    /// Takes one row. Rows of one CPU come in the order in which they ended; rows of different
+    /// CPUs come in any order.
+    fn row(&mut self, sources: &crate::SourceTable, row: &Row);
+}
+
+impl Row {
+    /// The CPU that it is of.
+    pub fn cpu(&self) -> Cpu {
+        self.span().cpu
+    }
+
+    /// Its source.
+    pub fn source(&self) -> SourceId {
+        self.span().source
+    }
+
+    /// The interval: the span itself, or the window that was summed over.
+    pub fn span(&self) -> &Span {
+        match self {
+            Self::Span(span) => span,
+            Self::Sum(sum) => &sum.span,
+        }
+    }
+}

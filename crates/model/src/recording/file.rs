@@ -1,0 +1,22 @@
+//! The recording's file: one Parquet file, readable by any tool that reads Parquet.
+//!
+//! ```sql
+//! SELECT source, sum(self) FROM 'x.parquet' GROUP BY 1
+//! ```
+//!
+//! A row is a [`Row`](super::Row); the [`Header`](super::Header) is JSON in the file's key-value
+//! metadata, under the key `ticktax`. Both directions stream: memory is bounded by a row group,
+//! whatever the length of the recording.
+
+mod column;
+mod error;
+mod reader;
+mod schema;
+mod temporary;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use error::RecordingError;
+pub use reader::RecordingReader;
+pub use writer::RecordingWriter;

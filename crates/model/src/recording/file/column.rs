@@ -1,0 +1,157 @@
+//! One column of a row group, read in batches. Any column may be stored as required or as
+//! optional: tools that rewrite Parquet files make every column optional.
+
+use std::sync::Arc;
+
+use parquet::basic::Repetition;
+use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
+use parquet::data_type::DataType;
+use parquet::file::reader::RowGroupReader;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+
+use super::error::parquet_words;
+
+/// Why a column cannot be used; the reader adds the name of the file.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It is missing, or does not decode.
+    Damaged { column: &'static str, why: String },
+    /// It holds a word that has no meaning.
+    UnknownWord { column: &'static str, word: String },
+}
+
+impl Fault {
+    pub(super) fn damaged(column: &'static str, why: impl Into<String>) -> Self {
+        Self::Damaged { column, why: why.into() }
+    }
+}
+
+/// Where a column is in the file.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    name: &'static str,
+    index: usize,
+    descriptor: ColumnDescPtr,
+}
+
+impl Place {
+    /// Finds the column `name` at the top level of the file, which must hold values of type `T`.
+    pub(super) fn of<T: DataType>(
+        schema: &SchemaDescriptor,
+        name: &'static str,
+    ) -> Result<Self, Fault> {
+        let index = (0..schema.num_columns())
+            .find(|&index| {
+                let column = schema.column(index);
+                matches!(column.path().parts(), [only] if only == name)
+            })
+            .ok_or_else(|| Fault::damaged(name, "it is missing"))?;
+        let descriptor = schema.column(index);
+        if descriptor.physical_type() != T::get_physical_type() {
+            let found = descriptor.physical_type();
+            return Err(Fault::damaged(name, format!("it holds values of type {found}")));
+        }
+        if descriptor.self_type().get_basic_info().repetition() == Repetition::REPEATED {
+            return Err(Fault::damaged(name, "it holds lists"));
+        }
+        Ok(Self { name, index, descriptor })
+    }
+}
+
+/// A column of one row group.
+pub(super) struct Column<T: DataType> {
+    name: &'static str,
+    reader: ColumnReaderImpl<T>,
+    optional: bool,
+    /// Rows that were read or skipped so far.
+    position: usize,
+    /// The values of the batch; rows without one have none here.
+    values: Vec<T::T>,
+    /// For an optional column, one a row: whether it has a value.
+    levels: Vec<i16>,
+}
+
+impl<T: DataType> Column<T> {
+    /// Opens the column of `group` that is at `place`, which was found for the type `T`.
+    pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
+        let pages = group
+            .get_column_page_reader(place.index)
+            .map_err(|error| Fault::damaged(place.name, parquet_words(&error)))?;
+        let reader = get_column_reader(Arc::clone(&place.descriptor), pages);
+        Ok(Self {
+            name: place.name,
+            reader: get_typed_column_reader::<T>(reader),
+            optional: place.descriptor.max_def_level() > 0,
+            position: 0,
+            values: Vec::new(),
+            levels: Vec::new(),
+        })
+    }
+
+    /// A fault of this column.
+    pub(super) fn fault(&self, why: impl Into<String>) -> Fault {
+        Fault::damaged(self.name, why)
+    }
+
+    /// Reads the next `rows` rows, some of which may have no value.
+    pub(super) fn read(&mut self, rows: usize) -> Result<Batch<'_, T::T>, Fault> {
+        self.values.clear();
+        self.levels.clear();
+        let levels = self.optional.then_some(&mut self.levels);
+        let (read, _, _) = self
+            .reader
+            .read_records(rows, levels, None, &mut self.values)
+            .map_err(|error| Fault::damaged(self.name, parquet_words(&error)))?;
+        self.position += read;
+        let present = match self.optional {
+            true => self.levels.iter().filter(|&&level| level > 0).count(),
+            false => read,
+        };
+        if read != rows || self.values.len() != present {
+            return Err(self.fault("it is shorter than the others"));
+        }
+        Ok(Batch { values: &self.values, levels: self.optional.then_some(&self.levels) })
+    }
+
+    /// Reads the next `rows` rows, all of which must have a value.
+    pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
+        self.read(rows)?;
+        if self.values.len() != rows {
+            return Err(self.fault("a row has no value"));
+        }
+        Ok(&self.values)
+    }
+
+    /// Skips to the row `row` of the group, counted from 0, and reads its value.
+    pub(super) fn at(&mut self, row: usize) -> Result<Option<&T::T>, Fault> {
+        let ahead = row.saturating_sub(self.position);
+        let skipped = self
+            .reader
+            .skip_records(ahead)
+            .map_err(|error| Fault::damaged(self.name, parquet_words(&error)))?;
+        self.position += skipped;
+        if skipped != ahead {
+            return Err(self.fault("it is shorter than the others"));
+        }
+        self.read(1)?;
+        Ok(self.values.first())
+    }
+}
+
+/// Consecutive rows of a column.
+pub(super) struct Batch<'a, V> {
+    values: &'a [V],
+    levels: Option<&'a Vec<i16>>,
+}
+
+impl<'a, V> Batch<'a, V> {
+    /// The rows' values, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Option<&'a V>> + use<'a, V> {
+        let mut values = self.values.iter();
+        let (levels, rows) = (self.levels, self.levels.map_or(self.values.len(), Vec::len));
+        (0..rows).map(move |row| match levels {
+            Some(levels) if levels[row] == 0 => None,
+            _ => values.next(),
+        })
+    }
+}

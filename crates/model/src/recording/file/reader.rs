@@ -1,0 +1,372 @@
+//! Reads a recording, a batch of rows at a time.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::SchemaDescriptor;
+
+use super::column::{Column, Fault, Place};
+use super::error::{RecordingError, parquet_words};
+use super::schema;
+use crate::recording::{Header, Row, SCHEMA_VERSION, Sum};
+use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+/// The first and the last four bytes of a Parquet file.
+const MAGIC: &[u8] = b"PAR1";
+
+/// Rows decoded at once: few enough to stay in the processor's cache.
+const BATCH_ROWS: usize = 4096;
+
+/// Reads a recording's file. Columns that it does not know are left alone.
+pub struct RecordingReader {
+    path: PathBuf,
+    file: Box<dyn FileReader>,
+    header: Header,
+    places: Places,
+}
+
+impl fmt::Debug for RecordingReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingReader")
+            .field("path", &self.path)
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecordingReader {
+    /// Opens the recording at `path` and reads its header.
+    ///
+    /// # Errors
+    /// Any [`RecordingError`] but those of writing: the file cannot be opened, is no Parquet file,
+    /// is cut short, is not a recording, or is of a schema that this program does not read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let path = path.as_ref();
+        let cannot_read = |error: io::Error| RecordingError::read(path, &error);
+        let facts = fs::metadata(path).map_err(cannot_read)?;
+        if !facts.is_dir() && !facts.is_file() {
+            let why = "it is a device or a pipe, not a file; name a file".to_owned();
+            return Err(RecordingError::Read { path: path.to_owned(), why });
+        }
+        let mut file = File::open(path).map_err(cannot_read)?;
+        let mut ends = Vec::new();
+        (&file).take(4).read_to_end(&mut ends).map_err(cannot_read)?;
+        if facts.len() >= 8 {
+            file.seek(SeekFrom::End(-4)).map_err(cannot_read)?;
+            (&file).take(4).read_to_end(&mut ends).map_err(cannot_read)?;
+        }
+        check_magic(path, &ends)?;
+        Self::new(path, file)
+    }
+
+    /// As [`RecordingReader::open`], of a file that is in memory; `name` stands for its path in
+    /// messages.
+    ///
+    /// # Errors
+    /// Those of [`RecordingReader::open`].
+    pub fn from_bytes(name: impl AsRef<Path>, bytes: Bytes) -> Result<Self, RecordingError> {
+        let mut ends = bytes[..bytes.len().min(4)].to_vec();
+        if bytes.len() >= 8 {
+            ends.extend_from_slice(&bytes[bytes.len() - 4..]);
+        }
+        check_magic(name.as_ref(), &ends)?;
+        Self::new(name.as_ref(), bytes)
+    }
+
+    fn new<R: ChunkReader + 'static>(path: &Path, chunks: R) -> Result<Self, RecordingError> {
+        let path = path.to_owned();
+        let file = SerializedFileReader::new(chunks)
+            .map_err(|error| RecordingError::Header { path: path.clone(), why: parquet_words(&error) })?;
+        let facts = file.metadata().file_metadata();
+        let json = facts
+            .key_value_metadata()
+            .and_then(|entries| entries.iter().find(|entry| entry.key == schema::HEADER_KEY))
+            .and_then(|entry| entry.value.as_deref())
+            .ok_or_else(|| RecordingError::Foreign { path: path.clone() })?;
+        let header = header(&path, json)?;
+        let places = Places::find(facts.schema_descr()).map_err(|fault| name(&path, fault))?;
+        Ok(Self { path, file: Box::new(file), header, places })
+    }
+
+    /// Everything about the recording but its rows.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> u64 {
+        u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    /// Gives every row to `each`, in the order in which they were written, with a table that holds
+    /// the row's source. It begins at the first row each time.
+    ///
+    /// # Errors
+    /// [`RecordingError::Column`] or [`RecordingError::UnknownWord`] when a column is damaged; the
+    /// rows given before then are right.
+    pub fn replay(
+        &mut self,
+        each: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Result<(), RecordingError> {
+        let mut known = Known::default();
+        for index in 0..self.file.num_row_groups() {
+            let group = self.file.get_row_group(index).map_err(|error| {
+                RecordingError::Read { path: self.path.clone(), why: parquet_words(&error) }
+            })?;
+            replay_group(&*group, &self.places, &mut known, each)
+                .map_err(|fault| name(&self.path, fault))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file that begins and ends with these bytes is a Parquet file.
+fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
+    let path = || path.to_owned();
+    let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));
+    if !MAGIC.starts_with(first) {
+        return Err(RecordingError::NotParquet { path: path() });
+    }
+    if last != MAGIC {
+        return Err(RecordingError::Truncated { path: path() });
+    }
+    Ok(())
+}
+
+fn name(path: &Path, fault: Fault) -> RecordingError {
+    let path = path.to_owned();
+    match fault {
+        Fault::Damaged { column, why } => RecordingError::Column { path, column, why },
+        Fault::UnknownWord { column, word } => RecordingError::UnknownWord { path, column, word },
+    }
+}
+
+/// Reads the header, whichever schema it is of.
+fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
+    /// What every schema's header has.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        schema: u64,
+    }
+    let damaged = |error: serde_json::Error| RecordingError::Header {
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    let found = serde_json::from_str::<Version>(json).map_err(damaged)?.schema;
+    match found {
+        // An older schema gets an arm here that turns its JSON into today's.
+        1 => serde_json::from_str(json).map_err(damaged),
+        _ if found > u64::from(SCHEMA_VERSION) => {
+            Err(RecordingError::Newer { path: path.to_owned(), found })
+        }
+        _ => Err(RecordingError::UnknownSchema { path: path.to_owned(), found }),
+    }
+}
+
+/// Where the columns are.
+struct Places {
+    cpu: Place,
+    start: Place,
+    dur: Place,
+    self_time: Place,
+    kind: Place,
+    source: Place,
+    detail: Place,
+    owner: Place,
+    program: Place,
+    pid: Place,
+    tid: Place,
+    count: Place,
+    max: Place,
+    histogram: Place,
+    source_id: Place,
+}
+
+impl Places {
+    fn find(columns: &SchemaDescriptor) -> Result<Self, Fault> {
+        Ok(Self {
+            cpu: Place::of::<Int32Type>(columns, schema::CPU)?,
+            start: Place::of::<Int64Type>(columns, schema::START)?,
+            dur: Place::of::<Int64Type>(columns, schema::DUR)?,
+            self_time: Place::of::<Int64Type>(columns, schema::SELF)?,
+            kind: Place::of::<ByteArrayType>(columns, schema::KIND)?,
+            source: Place::of::<ByteArrayType>(columns, schema::SOURCE)?,
+            detail: Place::of::<ByteArrayType>(columns, schema::DETAIL)?,
+            owner: Place::of::<ByteArrayType>(columns, schema::OWNER)?,
+            program: Place::of::<ByteArrayType>(columns, schema::PROGRAM)?,
+            pid: Place::of::<Int32Type>(columns, schema::PID)?,
+            tid: Place::of::<Int32Type>(columns, schema::TID)?,
+            count: Place::of::<Int64Type>(columns, schema::COUNT)?,
+            max: Place::of::<Int64Type>(columns, schema::MAX)?,
+            histogram: Place::of::<ByteArrayType>(columns, schema::HISTOGRAM)?,
+            source_id: Place::of::<Int32Type>(columns, schema::SOURCE_ID)?,
+        })
+    }
+}
+
+/// The columns of a row group that say what a source is. They are decoded only at the rows where
+/// a source appears for the first time.
+struct Words {
+    kind: Column<ByteArrayType>,
+    source: Column<ByteArrayType>,
+    detail: Column<ByteArrayType>,
+    owner: Column<ByteArrayType>,
+    program: Column<ByteArrayType>,
+    pid: Column<Int32Type>,
+    tid: Column<Int32Type>,
+}
+
+impl Words {
+    fn open(group: &dyn RowGroupReader, places: &Places) -> Result<Self, Fault> {
+        Ok(Self {
+            kind: Column::open(group, &places.kind)?,
+            source: Column::open(group, &places.source)?,
+            detail: Column::open(group, &places.detail)?,
+            owner: Column::open(group, &places.owner)?,
+            program: Column::open(group, &places.program)?,
+            pid: Column::open(group, &places.pid)?,
+            tid: Column::open(group, &places.tid)?,
+        })
+    }
+
+    /// The source of the row `row`, counted from the start of the group.
+    fn at(&mut self, row: usize) -> Result<Source, Fault> {
+        let kind = text(&mut self.kind, row)?;
+        let kind = Kind::from_name(&kind)
+            .ok_or(Fault::UnknownWord { column: schema::KIND, word: kind })?;
+        let owner = text(&mut self.owner, row)?;
+        let owner = Owner::from_name(&owner)
+            .ok_or(Fault::UnknownWord { column: schema::OWNER, word: owner })?;
+        let thread = match self.tid.at(row)?.copied() {
+            None => None,
+            Some(tid) => {
+                let pid = self.pid.at(row)?.copied();
+                let pid = pid.ok_or_else(|| self.pid.fault("a row has a tid but no pid"))?;
+                Some(Thread { pid, tid, program: text(&mut self.program, row)?.into() })
+            }
+        };
+        let name = text(&mut self.source, row)?.into();
+        Ok(Source { kind, owner, name, detail: text(&mut self.detail, row)?.into(), thread })
+    }
+}
+
+/// The text in the row `row` of the column, counted from the start of the group.
+fn text(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
+    let text = column.at(row)?.map(|bytes| std::str::from_utf8(bytes.data()).map(str::to_owned));
+    match text {
+        Some(Ok(text)) => Ok(text),
+        Some(Err(_)) => Err(column.fault("a row is not UTF-8")),
+        None => Err(column.fault("a row has no value")),
+    }
+}
+
+/// The sources that appeared so far.
+#[derive(Default)]
+struct Known {
+    table: SourceTable,
+    /// By the file's number.
+    ids: Vec<Option<SourceId>>,
+}
+
+impl Known {
+    /// The id of the source with the file's number `number`, if it appeared before.
+    fn get(&self, number: i32) -> Option<SourceId> {
+        *self.ids.get(usize::try_from(number).ok()?)?
+    }
+
+    fn add(&mut self, number: i32, source: Source) -> Result<SourceId, Fault> {
+        let place = u32::try_from(number).ok().filter(|&number| number < schema::SOURCES_MAX);
+        let place = place.ok_or_else(|| {
+            Fault::damaged(schema::SOURCE_ID, format!("{number} is not the number of a source"))
+        })? as usize;
+        if self.ids.len() <= place {
+            self.ids.resize(place + 1, None);
+        }
+        let id = self.table.intern(source);
+        self.ids[place] = Some(id);
+        Ok(id)
+    }
+}
+
+/// Gives the rows of one group to `each`.
+fn replay_group(
+    group: &dyn RowGroupReader,
+    places: &Places,
+    known: &mut Known,
+    each: &mut dyn FnMut(&SourceTable, &Row),
+) -> Result<(), Fault> {
+    let mut cpus = Column::<Int32Type>::open(group, &places.cpu)?;
+    let mut starts = Column::<Int64Type>::open(group, &places.start)?;
+    let mut durs = Column::<Int64Type>::open(group, &places.dur)?;
+    let mut selfs = Column::<Int64Type>::open(group, &places.self_time)?;
+    let mut counts = Column::<Int64Type>::open(group, &places.count)?;
+    let mut maxima = Column::<Int64Type>::open(group, &places.max)?;
+    let mut histograms = Column::<ByteArrayType>::open(group, &places.histogram)?;
+    let mut numbers = Column::<Int32Type>::open(group, &places.source_id)?;
+    let mut words = None;
+
+    let all = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+    for first in (0..all).step_by(BATCH_ROWS) {
+        let rows = BATCH_ROWS.min(all - first);
+        let cpus = cpus.read_all(rows)?;
+        let starts = starts.read_all(rows)?;
+        let durs = durs.read_all(rows)?;
+        let selfs = selfs.read_all(rows)?;
+        let counts = counts.read_all(rows)?;
+        let maxima = maxima.read_all(rows)?;
+        let numbers = numbers.read_all(rows)?;
+        for (row, histogram) in histograms.read(rows)?.iter().enumerate() {
+            let source = match known.get(numbers[row]) {
+                Some(id) => id,
+                None => {
+                    let words = match &mut words {
+                        Some(words) => words,
+                        None => words.insert(Words::open(group, places)?),
+                    };
+                    known.add(numbers[row], words.at(first + row)?)?
+                }
+            };
+            let cpu = u32::try_from(cpus[row])
+                .map_err(|_| Fault::damaged(schema::CPU, "a CPU's number is negative"))?;
+            let span = Span {
+                cpu: Cpu(cpu),
+                start: Nanos(starts[row]),
+                dur: Nanos(durs[row]),
+                self_time: Nanos(selfs[row]),
+                source,
+            };
+            let row = match histogram {
+                None => Row::Span(span),
+                Some(bytes) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
+            };
+            each(&known.table, &row);
+        }
+    }
+    Ok(())
+}
+
+/// The sum that a row with a histogram is.
+fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
+    let wrong = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
+    let (buckets, rest) = bytes.data().as_chunks::<4>();
+    if !rest.is_empty() || buckets.len() > Histogram::BUCKETS {
+        return Err(wrong("a histogram has no whole number of buckets, or too many"));
+    }
+    let mut counts = [0; Histogram::BUCKETS];
+    for (count, bucket) in counts.iter_mut().zip(buckets) {
+        *count = u32::from_le_bytes(*bucket);
+    }
+    Ok(Sum {
+        span,
+        count: u64::try_from(count)
+            .map_err(|_| Fault::damaged(schema::COUNT, "a count is negative"))?,
+        max: Nanos(max),
+        histogram: Histogram::from_counts(&counts)
+            .ok_or_else(|| wrong("a histogram has too many buckets"))?,
+    })
+}

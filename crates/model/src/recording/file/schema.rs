@@ -1,0 +1,81 @@
+//! The columns of a recording's file, and how each is stored.
+
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::{ColumnPath, TypePtr};
+
+/// The key of the header in the file's key-value metadata.
+pub(super) const HEADER_KEY: &str = "ticktax";
+
+/// Rows in a row group, which is what a writer holds in memory.
+pub(super) const GROUP_ROWS: usize = 64 * 1024;
+
+/// The largest `source_id`, exclusive: no recording of a real machine comes near it, and a damaged
+/// file cannot make a reader allocate without bound.
+pub(super) const SOURCES_MAX: u32 = 1 << 24;
+
+pub(super) const CPU: &str = "cpu";
+pub(super) const START: &str = "start";
+pub(super) const DUR: &str = "dur";
+pub(super) const SELF: &str = "self";
+pub(super) const KIND: &str = "kind";
+pub(super) const SOURCE: &str = "source";
+pub(super) const DETAIL: &str = "detail";
+pub(super) const OWNER: &str = "owner";
+pub(super) const PROGRAM: &str = "program";
+pub(super) const PID: &str = "pid";
+pub(super) const TID: &str = "tid";
+pub(super) const COUNT: &str = "count";
+pub(super) const MAX: &str = "max";
+pub(super) const HISTOGRAM: &str = "histogram";
+pub(super) const SOURCE_ID: &str = "source_id";
+
+/// The columns in the file's order; the writer fills them in this order.
+///
+/// `source_id` numbers the sources within the file: rows with the same number have the same words.
+/// A reader decodes the words of a source once, not once a row, which is most of its speed.
+const MESSAGE: &str = "message ticktax {
+    REQUIRED INT32 cpu;
+    REQUIRED INT64 start;
+    REQUIRED INT64 dur;
+    REQUIRED INT64 self;
+    REQUIRED BYTE_ARRAY kind (UTF8);
+    REQUIRED BYTE_ARRAY source (UTF8);
+    REQUIRED BYTE_ARRAY detail (UTF8);
+    REQUIRED BYTE_ARRAY owner (UTF8);
+    OPTIONAL BYTE_ARRAY program (UTF8);
+    OPTIONAL INT32 pid;
+    OPTIONAL INT32 tid;
+    REQUIRED INT64 count;
+    REQUIRED INT64 max;
+    OPTIONAL BYTE_ARRAY histogram;
+    REQUIRED INT32 source_id;
+}";
+
+/// The file's schema.
+pub(super) fn message() -> Result<TypePtr, ParquetError> {
+    parse_message_type(MESSAGE).map(Arc::new)
+}
+
+/// How the columns are stored: times as differences, words by dictionary, all of it in snappy.
+pub(super) fn properties() -> WriterPropertiesPtr {
+    let column = |name: &str| ColumnPath::from(name);
+    let mut builder = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_created_by(concat!("ticktax ", env!("CARGO_PKG_VERSION")).to_owned());
+    // A dictionary of times would hold nearly all of them.
+    for name in [START, DUR, SELF, MAX] {
+        builder = builder
+            .set_column_dictionary_enabled(column(name), false)
+            .set_column_encoding(column(name), Encoding::DELTA_BINARY_PACKED);
+    }
+    builder = builder
+        .set_column_dictionary_enabled(column(HISTOGRAM), false)
+        .set_column_statistics_enabled(column(HISTOGRAM), EnabledStatistics::None);
+    Arc::new(builder.build())
+}

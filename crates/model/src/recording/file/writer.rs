@@ -1,0 +1,326 @@
+//! Writes a recording, a row group at a time.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+
+use super::error::{RecordingError, parquet_words};
+use super::schema;
+use super::temporary::Temporary;
+use crate::recording::{Header, Row, RowSink, SCHEMA_VERSION};
+use crate::{Histogram, Source, SourceId, SourceTable, Span};
+
+type Output = Box<dyn Write + Send>;
+
+/// Writes a recording to a file that appears under its name only once it is complete.
+///
+/// Rows go in through [`RowSink`]. An error while writing does not interrupt the caller, who has a
+/// statement to print: the rows after it are dropped, [`RecordingWriter::error`] tells of it, and
+/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds nothing is left on the disk,
+/// except under a hidden name `.NAME.PID-N.part` when the process is killed.
+pub struct RecordingWriter {
+    path: PathBuf,
+    // Declared before `temporary`, so that nothing is still to be flushed when the file goes.
+    file: SerializedFileWriter<Output>,
+    temporary: Temporary,
+    buffer: Buffer,
+    failed: Option<RecordingError>,
+}
+
+impl fmt::Debug for RecordingWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingWriter")
+            .field("path", &self.path)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecordingWriter {
+    /// Begins a recording that will appear as `path`, in place of what is there.
+    ///
+    /// # Errors
+    /// [`RecordingError::Create`] when the folder does not exist or may not be written, or when
+    /// `path` is a folder or a device; [`RecordingError::Write`] when the disk is full.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        Self::create_through(path.as_ref(), |file| Box::new(file))
+    }
+
+    /// As [`RecordingWriter::create`], writing through what `wrap` makes of the file: tests put a
+    /// disk that fills up there.
+    pub(super) fn create_through(
+        path: &Path,
+        wrap: impl FnOnce(File) -> Output,
+    ) -> Result<Self, RecordingError> {
+        let cannot_create = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => RecordingError::Create {
+                path: path.to_owned(),
+                why: "its folder does not exist; make it first, or choose another".to_owned(),
+            },
+            io::ErrorKind::InvalidInput => RecordingError::Create {
+                path: path.to_owned(),
+                why: "it is a device or a pipe, not a file; name a file".to_owned(),
+            },
+            _ => RecordingError::create(path, &error),
+        };
+        let temporary = Temporary::beside(path).map_err(cannot_create)?;
+        let output = wrap(temporary.handle().map_err(cannot_create)?);
+        let file = schema::message()
+            .and_then(|message| SerializedFileWriter::new(output, message, schema::properties()))
+            .map_err(|error| write_error(path, &error))?;
+        let path = path.to_owned();
+        Ok(Self { path, file, temporary, buffer: Buffer::default(), failed: None })
+    }
+
+    /// The error that stopped the writing, where there was one.
+    pub fn error(&self) -> Option<&RecordingError> {
+        self.failed.as_ref()
+    }
+
+    /// Writes `header` and what is left of the rows, puts the file on the disk and under its
+    /// name. The schema version written is this program's, whatever the header says.
+    ///
+    /// # Errors
+    /// The first error since the recording began: [`RecordingError::Write`], or
+    /// [`RecordingError::Header`] when the header holds a number that is not finite. The file then
+    /// does not appear, and what was there before is as it was.
+    pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
+        self.flush();
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let json = header_json(header)
+            .map_err(|why| RecordingError::Header { path: self.path.clone(), why })?;
+        self.file
+            .append_key_value_metadata(KeyValue::new(schema::HEADER_KEY.to_owned(), Some(json)));
+        self.file.finish().map_err(|error| write_error(&self.path, &error))?;
+        drop(self.file);
+        self.temporary.appear().map_err(|error| RecordingError::write(&self.path, &error))
+    }
+
+    /// Writes the buffered rows as a row group.
+    fn flush(&mut self) {
+        if self.failed.is_some() || self.buffer.is_empty() {
+            return;
+        }
+        if let Err(error) = self.buffer.write(&mut self.file) {
+            self.failed = Some(write_error(&self.path, &error));
+            self.buffer = Buffer::default();
+        }
+    }
+}
+
+impl RowSink for RecordingWriter {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        if self.failed.is_some() {
+            return;
+        }
+        if !self.buffer.push(sources, row) {
+            let why = format!("it has more than {} sources; record less", schema::SOURCES_MAX);
+            self.failed = Some(RecordingError::Write { path: self.path.clone(), why });
+        }
+        if self.buffer.is_full() {
+            self.flush();
+        }
+    }
+}
+
+fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
+    RecordingError::Write { path: path.to_owned(), why: parquet_words(error) }
+}
+
+/// The header as JSON, once it is certain that a reader will understand it: JSON has no word for a
+/// number that is not finite.
+fn header_json(header: &Header) -> Result<String, String> {
+    let header = Header { schema: SCHEMA_VERSION, ..header.clone() };
+    let json = serde_json::to_string(&header).map_err(|error| error.to_string())?;
+    serde_json::from_str::<Header>(&json).map_err(|error| error.to_string())?;
+    Ok(json)
+}
+
+/// The words of a source as the file's columns hold them.
+struct Words {
+    kind: ByteArray,
+    source: ByteArray,
+    detail: ByteArray,
+    owner: ByteArray,
+    program: Option<ByteArray>,
+    pid: Option<i32>,
+    tid: Option<i32>,
+}
+
+impl From<&Source> for Words {
+    fn from(source: &Source) -> Self {
+        let thread = source.thread.as_ref();
+        Self {
+            kind: source.kind.name().into(),
+            source: (&*source.name).into(),
+            detail: (&*source.detail).into(),
+            owner: source.owner.name().into(),
+            program: thread.map(|thread| (&*thread.program).into()),
+            pid: thread.map(|thread| thread.pid),
+            tid: thread.map(|thread| thread.tid),
+        }
+    }
+}
+
+/// The file's own numbers of the sources that came so far.
+#[derive(Default)]
+struct Sources {
+    table: SourceTable,
+    words: Vec<Words>,
+    /// By the caller's id, the file's. The caller may have several tables, so it is only a hint.
+    hints: Vec<Option<SourceId>>,
+}
+
+impl Sources {
+    /// The file's number of the source that `id` stands for; `None` when there are too many.
+    fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
+        let source = sources.get(id);
+        let place = id.0 as usize;
+        // Comparing is cheap: the same names are mostly the same memory.
+        if let Some(&Some(known)) = self.hints.get(place)
+            && self.table.get(known) == source
+        {
+            return i32::try_from(known.0).ok();
+        }
+        let known = self.table.intern(source.clone());
+        if known.0 >= schema::SOURCES_MAX {
+            return None;
+        }
+        if self.words.len() < self.table.len() {
+            self.words.push(source.into());
+        }
+        if self.hints.len() <= place {
+            self.hints.resize(place + 1, None);
+        }
+        self.hints[place] = Some(known);
+        i32::try_from(known.0).ok()
+    }
+}
+
+/// The rows of a row group to be, by column.
+#[derive(Default)]
+struct Buffer {
+    sources: Sources,
+    cpu: Vec<i32>,
+    start: Vec<i64>,
+    dur: Vec<i64>,
+    self_time: Vec<i64>,
+    count: Vec<i64>,
+    max: Vec<i64>,
+    source: Vec<i32>,
+    histograms: Vec<ByteArray>,
+    /// One a row: 1 where the row has a histogram.
+    histogram_levels: Vec<i16>,
+}
+
+impl Buffer {
+    /// The most histograms in a row group, so that a long recording of sums stays within a few
+    /// MiB of memory as well.
+    const HISTOGRAMS: usize = 8 * 1024;
+
+    fn is_empty(&self) -> bool {
+        self.cpu.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
+    }
+
+    /// Takes a row; `false` when there are too many sources.
+    fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
+        let Some(number) = self.sources.number(sources, row.source()) else {
+            return false;
+        };
+        let &Span { cpu, start, dur, self_time, .. } = row.span();
+        let (count, max) = match row {
+            Row::Span(_) => (1, dur),
+            Row::Sum(sum) => (i64::try_from(sum.count).unwrap_or(i64::MAX), sum.max),
+        };
+        self.cpu.push(i32::try_from(cpu.0).unwrap_or(i32::MAX));
+        self.start.push(start.0);
+        self.dur.push(dur.0);
+        self.self_time.push(self_time.0);
+        self.count.push(count);
+        self.max.push(max.0);
+        self.source.push(number);
+        self.histogram_levels.push(i16::from(matches!(row, Row::Sum(_))));
+        if let Row::Sum(sum) = row {
+            self.histograms.push(histogram_bytes(&sum.histogram));
+        }
+        true
+    }
+
+    /// Writes all rows as one row group and forgets them.
+    fn write(&mut self, file: &mut SerializedFileWriter<Output>) -> Result<(), ParquetError> {
+        let mut group = file.next_row_group()?;
+        let all = &self.sources.words;
+        let words = || self.source.iter().filter_map(|&id| all.get(usize::try_from(id).ok()?));
+        let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
+        // The three columns of the thread are there together or not at all.
+        let levels: Vec<i16> = words().map(|words| i16::from(words.tid.is_some())).collect();
+
+        column::<Int32Type>(&mut group, &self.cpu, None)?;
+        column::<Int64Type>(&mut group, &self.start, None)?;
+        column::<Int64Type>(&mut group, &self.dur, None)?;
+        column::<Int64Type>(&mut group, &self.self_time, None)?;
+        column::<ByteArrayType>(&mut group, &text(|words| &words.kind), None)?;
+        column::<ByteArrayType>(&mut group, &text(|words| &words.source), None)?;
+        column::<ByteArrayType>(&mut group, &text(|words| &words.detail), None)?;
+        column::<ByteArrayType>(&mut group, &text(|words| &words.owner), None)?;
+        let program: Vec<_> = words().filter_map(|words| words.program.clone()).collect();
+        column::<ByteArrayType>(&mut group, &program, Some(&levels))?;
+        let pid: Vec<_> = words().filter_map(|words| words.pid).collect();
+        column::<Int32Type>(&mut group, &pid, Some(&levels))?;
+        let tid: Vec<_> = words().filter_map(|words| words.tid).collect();
+        column::<Int32Type>(&mut group, &tid, Some(&levels))?;
+        column::<Int64Type>(&mut group, &self.count, None)?;
+        column::<Int64Type>(&mut group, &self.max, None)?;
+        column::<ByteArrayType>(&mut group, &self.histograms, Some(&self.histogram_levels))?;
+        column::<Int32Type>(&mut group, &self.source, None)?;
+        group.close()?;
+
+        for numbers in [&mut self.cpu, &mut self.source] {
+            numbers.clear();
+        }
+        for times in [
+            &mut self.start,
+            &mut self.dur,
+            &mut self.self_time,
+            &mut self.count,
+            &mut self.max,
+        ] {
+            times.clear();
+        }
+        self.histograms.clear();
+        self.histogram_levels.clear();
+        Ok(())
+    }
+}
+
+/// Writes the next column of the group. With `levels`, a row whose level is 0 has no value.
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, Output>,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let mut column = group
+        .next_column()?
+        .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()
+}
+
+/// The counts as little-endian 32-bit numbers, zeros at the end left out.
+fn histogram_bytes(histogram: &Histogram) -> ByteArray {
+    let counts = histogram.counts();
+    let used = counts.iter().rposition(|&count| count != 0).map_or(0, |last| last + 1);
+    counts[..used].iter().flat_map(|count| count.to_le_bytes()).collect::<Vec<u8>>().into()
+}

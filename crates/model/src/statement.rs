@@ -1,0 +1,280 @@
+//! The statement: what the books of a recording say, ready to be printed.
+//!
+//! A statement holds every number that a renderer shows. A renderer computes nothing but shares
+//! and units, so that the terminal, JSON and whatever comes next cannot disagree.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::recording::{
+    ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, ToolCost, World,
+};
+use crate::{Cpu, Nanos};
+
+/// The version of the statement's JSON form. A field is added without a new version; a field is
+/// renamed, removed or given another meaning only with one.
+pub const STATEMENT_VERSION: u32 = 1;
+
+/// What a recording's books say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Statement {
+    /// [`STATEMENT_VERSION`] of the program that wrote it.
+    pub statement_version: u32,
+    /// Version of that program.
+    pub tool_version: String,
+    /// Which world it is about.
+    pub world: World,
+    /// How much could be seen.
+    pub level: Level,
+    /// The machine.
+    pub machine: Machine,
+    /// Start, as seconds since 1970 on the wall clock.
+    pub began_unix: i64,
+    /// Every account of the machine, all CPUs together, largest first within its class.
+    pub accounts: Vec<Account>,
+    /// The books of each CPU.
+    pub cpus: Vec<CpuBooks>,
+    /// Whether it all adds up.
+    pub balance: Balance,
+    /// What the probes saw, where they ran.
+    pub gaps: Option<GapStatement>,
+    /// What could not be seen.
+    pub coverage: Coverage,
+    /// How the probes' clock was checked.
+    pub clock: Option<ClockReport>,
+    /// The probes.
+    pub probes: Vec<ProbeReport>,
+    /// What observing cost.
+    pub cost: ToolCost,
+    /// The audited command.
+    pub command: Option<CommandReport>,
+}
+
+/// The classes of accounts, in the order in which a statement lists them.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// The user's programs.
+    Program,
+    /// Threads of the kernel.
+    KernelThread,
+    /// Hardware interrupts.
+    Irq,
+    /// Softirqs.
+    Softirq,
+    /// Non-maskable interrupts.
+    Nmi,
+    /// Getting into and out of the kernel around what has a name, as a probe saw it.
+    EntryExit,
+    /// Gaps in which the kernel provably ran nothing: the hypervisor or the firmware had the CPU.
+    Outside,
+    /// Taken by the hypervisor, by its own clock.
+    Steal,
+    /// What no source explains.
+    Unexplained,
+    /// ticktax's own work.
+    Tool,
+    /// A probe's loop: time that was there to be used.
+    Probe,
+    /// Nothing to run.
+    Idle,
+}
+
+impl Class {
+    /// Every class, in a statement's order.
+    pub const ALL: [Self; 12] = [
+        Self::Program,
+        Self::KernelThread,
+        Self::Irq,
+        Self::Softirq,
+        Self::Nmi,
+        Self::EntryExit,
+        Self::Outside,
+        Self::Steal,
+        Self::Unexplained,
+        Self::Tool,
+        Self::Probe,
+        Self::Idle,
+    ];
+
+    /// Whether time in this class is time that a program wanted and did not get.
+    pub const fn is_taken(self) -> bool {
+        matches!(
+            self,
+            Self::KernelThread
+                | Self::Irq
+                | Self::Softirq
+                | Self::Nmi
+                | Self::EntryExit
+                | Self::Outside
+                | Self::Steal
+                | Self::Unexplained
+        )
+    }
+}
+
+/// One account: whose time, and how much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Account {
+    /// Its class.
+    pub class: Class,
+    /// The name that a person would use.
+    pub name: String,
+    /// Process id, where the account is a program's.
+    pub pid: Option<i32>,
+    /// Time, over all CPUs.
+    pub time: Nanos,
+    /// How many intervals; 0 where the source only says how much time.
+    pub count: u64,
+    /// Median length of an interval on the wall.
+    pub median: Option<Nanos>,
+    /// The length that 99 of 100 intervals stay below.
+    pub p99: Option<Nanos>,
+    /// The longest interval.
+    pub max: Option<Nanos>,
+    /// Parts of it by function, work item or thread, largest first; they sum to at most `time`.
+    pub parts: Vec<Part>,
+}
+
+/// A part of an account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Part {
+    /// A timer's or work item's function, a page fault, a thread.
+    pub name: String,
+    /// Time.
+    pub time: Nanos,
+    /// How many intervals.
+    pub count: u64,
+    /// The longest interval.
+    pub max: Option<Nanos>,
+}
+
+/// The books of one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuBooks {
+    /// Which CPU.
+    pub cpu: Cpu,
+    /// The time to account for.
+    pub elapsed: Nanos,
+    /// What was accounted for, by class; a class without time is left out.
+    pub classes: Vec<ClassTime>,
+}
+
+/// The time of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassTime {
+    /// Which class.
+    pub class: Class,
+    /// How much.
+    pub time: Nanos,
+}
+
+impl CpuBooks {
+    /// The time of `class`.
+    pub fn of(&self, class: Class) -> Nanos {
+        self.classes.iter().filter(|part| part.class == class).map(|part| part.time).sum()
+    }
+}
+
+/// Whether the books balance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Balance {
+    /// The elapsed time of all CPUs together.
+    pub elapsed: Nanos,
+    /// The sum of all accounts, computed from them.
+    pub accounted: Nanos,
+    /// CPUs whose own sum differs from their elapsed time, and by how much.
+    pub off: Vec<(Cpu, Nanos)>,
+}
+
+impl Balance {
+    /// Whether every nanosecond of every CPU is in exactly one account.
+    pub fn balances(&self) -> bool {
+        self.off.is_empty() && self.elapsed == self.accounted
+    }
+}
+
+/// What the probes' gaps were made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GapStatement {
+    /// Which probe saw them.
+    pub probe: ProbeKind,
+    /// The time over which the probes measured, all CPUs together.
+    pub watched: Nanos,
+    /// All gaps of at least [`GapStatement::FLOOR`].
+    pub long: GapParts,
+    /// The shorter ones, down to the probe's threshold.
+    pub short: GapParts,
+    /// The longest gaps, longest first, with what was in them.
+    pub worst: Vec<WorstGap>,
+    /// Gaps by what they held, the costliest first.
+    pub causes: Vec<GapCause>,
+}
+
+impl GapStatement {
+    /// Gaps from this length on count for coverage.
+    pub const FLOOR: Nanos = Nanos(1_000);
+}
+
+/// Gaps, and the four parts of their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GapParts {
+    /// How many.
+    pub count: u64,
+    /// Their time. It is the sum of the four parts.
+    pub time: Nanos,
+    /// In spans that have a name.
+    pub named: Nanos,
+    /// Getting into and out of the kernel around those.
+    pub entry_exit: Nanos,
+    /// Nothing ran in the kernel, and the trace proves it.
+    pub outside: Nanos,
+    /// None of these.
+    pub unexplained: Nanos,
+    /// The median gap.
+    pub median: Option<Nanos>,
+    /// The gap that 99 of 100 stay below.
+    pub p99: Option<Nanos>,
+    /// The longest.
+    pub max: Option<Nanos>,
+}
+
+impl GapParts {
+    /// The share of the time that is explained: by name, entry and exit, or proof.
+    pub fn coverage(&self) -> f64 {
+        if self.time == Nanos::ZERO { 1.0 } else { 1.0 - self.unexplained.share_of(self.time) }
+    }
+}
+
+/// One long gap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorstGap {
+    /// Where.
+    pub cpu: Cpu,
+    /// When, since the books were opened.
+    pub at: Nanos,
+    /// How long.
+    pub length: Nanos,
+    /// What was in it, costliest first.
+    pub parts: Vec<Part>,
+}
+
+/// Gaps that had the same things in them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GapCause {
+    /// What was in them, joined by ` + `; `outside` or `unexplained` where nothing was.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// Their time.
+    pub time: Nanos,
+    /// The part of it in spans that have a name.
+    pub named: Nanos,
+    /// The median gap.
+    pub median: Option<Nanos>,
+    /// The longest.
+    pub max: Option<Nanos>,
+}

@@ -1,0 +1,293 @@
+//! From readings of the counter to times, through a chain of anchors.
+
+use ticktax_model::Nanos;
+
+use super::{Anchor, NANOS_PER_SECOND};
+
+/// How many anchors an alignment holds unless told otherwise. 4096 anchors take 96 KiB.
+const DEFAULT_CAPACITY: usize = 4096;
+
+/// The map from the counter to `CLOCK_MONOTONIC`: straight lines between anchors.
+///
+/// The kernel slews `CLOCK_MONOTONIC` as NTP tells it to, so one line is not enough for a long
+/// measurement. Before the first anchor and after the last, the line is continued with the slope
+/// of the whole chain, which short brackets at its ends disturb least.
+///
+/// The map is exact at every anchor that is kept, never goes back, and takes bounded memory: over
+/// its capacity it keeps every second anchor, and from then on every second of those pushed, so
+/// that the anchors stay evenly spread however long it runs.
+#[derive(Debug, Clone)]
+pub struct Alignment {
+    /// Ascending in counter, and never empty.
+    anchors: Vec<Anchor>,
+    capacity: usize,
+    frequency_hz: u64,
+    /// One in so many pushed anchors is kept for good.
+    stride: usize,
+    /// How many were pushed since the one before the last that is kept for good, 1 to `stride`.
+    /// The last anchor is always held, so that the map reaches the present.
+    since_kept: usize,
+    worst_bracket: Nanos,
+    /// How far the worst anchor that was given up lay from the line that took its place.
+    worst_dropped: Nanos,
+}
+
+impl Alignment {
+    /// An alignment that begins at `first`, for a counter of about `frequency_hz` (above 0), which
+    /// counts until the second anchor is there. Holds up to 4096 anchors.
+    pub fn new(first: Anchor, frequency_hz: u64) -> Self {
+        Self::with_capacity(first, frequency_hz, DEFAULT_CAPACITY)
+    }
+
+    /// [`Alignment::new`], with room for `capacity` anchors, at least 4.
+    pub fn with_capacity(first: Anchor, frequency_hz: u64, capacity: usize) -> Self {
+        let capacity = capacity.max(4);
+        let mut anchors = Vec::with_capacity(capacity + 1);
+        anchors.push(first);
+        Self {
+            anchors,
+            capacity,
+            frequency_hz: frequency_hz.max(1),
+            stride: 1,
+            since_kept: 1,
+            worst_bracket: first.bracket,
+            worst_dropped: Nanos::ZERO,
+        }
+    }
+
+    /// Adds an anchor. `false` means that it does not lie after the last one and was left out.
+    pub fn push(&mut self, anchor: Anchor) -> bool {
+        let last = self.last();
+        if anchor.counter <= last.counter || anchor.monotonic < last.monotonic {
+            return false;
+        }
+        self.worst_bracket = self.worst_bracket.max(anchor.bracket);
+        if self.since_kept < self.stride {
+            let end = self.anchors.len() - 1;
+            let before = self.anchors[end - 1];
+            self.note_dropped(&before, &last, &anchor);
+            self.anchors[end] = anchor;
+            self.since_kept += 1;
+        } else {
+            self.anchors.push(anchor);
+            self.since_kept = 1;
+        }
+        if self.anchors.len() > self.capacity {
+            self.thin();
+        }
+        true
+    }
+
+    /// The anchors that the map rests on, ascending, at least one.
+    pub fn anchors(&self) -> &[Anchor] {
+        &self.anchors
+    }
+
+    /// The time at which the counter read `counter`, rounded down to whole nanoseconds.
+    ///
+    /// Never decreases as `counter` grows, as long as no anchor is pushed in between.
+    pub fn to_monotonic(&self, counter: u64) -> Nanos {
+        let (first, last) = (self.anchors[0], self.last());
+        if self.anchors.len() == 1 {
+            let nanos_per_second = i128::from(NANOS_PER_SECOND);
+            return on_line(
+                &first,
+                counter,
+                nanos_per_second,
+                i128::from(self.frequency_hz),
+            );
+        }
+        let (from, to, base) = match self.anchors.partition_point(|a| a.counter <= counter) {
+            0 => (&first, &last, &first),
+            n if n == self.anchors.len() => (&first, &last, &last),
+            n => (&self.anchors[n - 1], &self.anchors[n], &self.anchors[n - 1]),
+        };
+        let (rise, run) = slope(from, to);
+        on_line(base, counter, rise, run)
+    }
+
+    /// How far [`Alignment::to_monotonic`] may be off between the first anchor and the last.
+    ///
+    /// Half the worst bracket, for the anchors' own error, and the largest distance of an anchor
+    /// from the line between its neighbours, for what the clock does between anchors; 1 ns for
+    /// rounding. It is an estimate: a clock that jumps there and back between two anchors goes
+    /// unseen.
+    pub fn uncertainty(&self) -> Nanos {
+        let interior = self
+            .anchors
+            .windows(3)
+            .map(|a| residual(&a[0], &a[1], &a[2]))
+            .max();
+        let residual = interior.unwrap_or(Nanos::ZERO).max(self.worst_dropped);
+        Nanos((self.worst_bracket.0 + 1) / 2 + 1) + residual
+    }
+
+    fn last(&self) -> Anchor {
+        self.anchors[self.anchors.len() - 1]
+    }
+
+    /// Keeps every second anchor and the last.
+    fn thin(&mut self) {
+        let end = self.anchors.len() - 1;
+        for odd in (1..end).step_by(2) {
+            let [from, dropped, to] = [odd - 1, odd, odd + 1].map(|n| self.anchors[n]);
+            self.note_dropped(&from, &dropped, &to);
+        }
+        let mut position = 0;
+        self.anchors.retain(|_| {
+            position += 1;
+            position % 2 == 1 || position == end + 1
+        });
+        // The neighbour before the last went if its place was odd, and with it one stride.
+        if end.is_multiple_of(2) {
+            self.since_kept += self.stride;
+        }
+        self.stride *= 2;
+    }
+
+    fn note_dropped(&mut self, from: &Anchor, dropped: &Anchor, to: &Anchor) {
+        self.worst_dropped = self.worst_dropped.max(residual(from, dropped, to));
+    }
+}
+
+/// Nanoseconds and ticks between two anchors.
+fn slope(from: &Anchor, to: &Anchor) -> (i128, i128) {
+    let rise = i128::from(to.monotonic.0) - i128::from(from.monotonic.0);
+    (rise, i128::from(to.counter) - i128::from(from.counter))
+}
+
+/// The time at `counter` on the line through `base` that rises `rise` ns in `run` ticks.
+///
+/// Both differences are below 2^65, so their product fits.
+fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
+    let ticks = i128::from(counter) - i128::from(base.counter);
+    let time = i128::from(base.monotonic.0) + (ticks * rise).div_euclid(run);
+    let clamped = time.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+    Nanos(i64::try_from(clamped).unwrap_or(i64::MAX))
+}
+
+/// How far `middle` lies from the line between its neighbours.
+fn residual(from: &Anchor, middle: &Anchor, to: &Anchor) -> Nanos {
+    let (rise, run) = slope(from, to);
+    let expected = on_line(from, middle.counter, rise, run);
+    Nanos((expected - middle.monotonic).0.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{Alignment, Anchor};
+
+    const HZ: u64 = 2_596_144_000;
+
+    /// A counter that starts at 2.6 GHz and gains on the clock by `ppm_per_second`, read 10 times a
+    /// second with an error that changes sign but stays within half of a 16 ns bracket.
+    fn anchors(count: u32, ppm_per_second: f64) -> Vec<Anchor> {
+        (0..count)
+            .map(|n| {
+                let seconds = f64::from(n) / 10.0;
+                let error = i64::from(n * 7 % 17) - 8;
+                let monotonic = Nanos(truth(seconds).0 + error);
+                Anchor {
+                    counter: ticks(seconds, ppm_per_second),
+                    monotonic,
+                    bracket: Nanos(16),
+                }
+            })
+            .collect()
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a test's times are small")]
+    fn truth(seconds: f64) -> Nanos {
+        Nanos((seconds * 1e9).round() as i64 + 5_000_000_000)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small and positive"
+    )]
+    fn ticks(seconds: f64, ppm_per_second: f64) -> u64 {
+        let gained = seconds * seconds / 2.0 * ppm_per_second * 1e-6;
+        1_000_000 + ((seconds + gained) * HZ as f64).round() as u64
+    }
+
+    fn aligned(anchors: &[Anchor], capacity: usize) -> Alignment {
+        let mut alignment = Alignment::with_capacity(anchors[0], HZ, capacity);
+        assert!(anchors[1..].iter().all(|anchor| alignment.push(*anchor)));
+        alignment
+    }
+
+    #[test]
+    fn exact_at_anchors_and_monotone_between_and_beyond() {
+        let anchors = anchors(50, 0.5);
+        let alignment = aligned(&anchors, 4096);
+        for anchor in &anchors {
+            assert_eq!(alignment.to_monotonic(anchor.counter), anchor.monotonic);
+        }
+        let end = anchors[49].counter + HZ;
+        let times = (0..end)
+            .step_by(7_777_777)
+            .map(|c| alignment.to_monotonic(c));
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn recovers_a_drifting_counter_within_the_stated_uncertainty() {
+        for (count, drift, capacity) in [(100, 0.0, 4096), (100, 2.0, 4096), (5000, 0.05, 64)] {
+            let alignment = aligned(&anchors(count, drift), capacity);
+            let margin = alignment.uncertainty();
+            assert!(alignment.anchors().len() <= capacity);
+            for step in 0..count * 3 {
+                let seconds = f64::from(step) / 30.0 * f64::from(count - 1) / f64::from(count);
+                let found = alignment.to_monotonic(ticks(seconds, drift));
+                let error = (found - truth(seconds)).0.abs();
+                assert!(
+                    error <= margin.0,
+                    "{seconds} s: off by {error} ns, stated {margin}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn thinning_keeps_both_ends_and_an_even_spread() {
+        let anchors = anchors(1000, 0.0);
+        let mut alignment = Alignment::with_capacity(anchors[0], HZ, 16);
+        for anchor in &anchors[1..] {
+            assert!(alignment.push(*anchor));
+            let kept = alignment.anchors();
+            assert_eq!((kept[0], kept[kept.len() - 1]), (anchors[0], *anchor));
+            assert!(kept.len() <= 16);
+            // All but the last step are equally long.
+            let steps = kept[..kept.len() - 1]
+                .windows(2)
+                .map(|a| a[1].monotonic - a[0].monotonic);
+            let (least, most) = (steps.clone().min(), steps.max());
+            let spread = most.zip(least).map_or(0, |(most, least)| most.0 - least.0);
+            assert!(spread < 100, "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn one_anchor_uses_the_frequency() {
+        let first = anchors(1, 0.0)[0];
+        let alignment = Alignment::new(first, HZ);
+        let second = Nanos::from_secs(1);
+        assert_eq!(
+            alignment.to_monotonic(first.counter + HZ),
+            first.monotonic + second
+        );
+        assert_eq!(alignment.to_monotonic(0), first.monotonic - Nanos(385_187));
+    }
+
+    #[test]
+    fn an_anchor_from_the_past_is_left_out() {
+        let anchors = anchors(3, 0.0);
+        let mut alignment = aligned(&anchors, 16);
+        assert!(!alignment.push(anchors[1]));
+        assert!(!alignment.push(anchors[2]));
+        assert_eq!(alignment.anchors().len(), 3);
+    }
+}

@@ -1,0 +1,139 @@
+//! Which CPUs there are, which a thread may use, and how it is put on one.
+
+use std::path::Path;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+use ticktax_model::{Cpu, CpuList};
+
+use crate::ProbeError;
+
+/// What the scheduling calls take for the thread that makes them.
+const THIS_THREAD: Pid = Pid::from_raw(0);
+
+/// The CPUs that the kernel runs at present.
+///
+/// # Errors
+/// [`ProbeError::Unreadable`] where `/sys` is not mounted.
+pub fn online_cpus() -> Result<CpuList, ProbeError> {
+    online_under(Path::new("/"))
+}
+
+/// [`online_cpus`], with another place for the root directory.
+pub(crate) fn online_under(root: &Path) -> Result<CpuList, ProbeError> {
+    let path = root.join("sys/devices/system/cpu/online");
+    let unreadable = |why: String| ProbeError::Unreadable {
+        path: path.display().to_string(),
+        why,
+    };
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| unreadable(error.kind().to_string()))?;
+    text.parse::<CpuList>()
+        .map_err(|error| unreadable(error.to_string()))
+}
+
+/// Refuses a choice of CPUs that is empty or names one that is not online.
+pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), ProbeError> {
+    if cpus.is_empty() {
+        return Err(ProbeError::NoCpu {
+            online: online.clone(),
+        });
+    }
+    match cpus.iter().find(|cpu| !online.contains(*cpu)) {
+        Some(cpu) => Err(ProbeError::NotOnline {
+            cpu,
+            online: online.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The CPUs that the calling thread may run on.
+pub(crate) fn allowed() -> CpuList {
+    let Ok(set) = sched_getaffinity(THIS_THREAD) else {
+        return CpuList::default();
+    };
+    (0..CpuSet::count())
+        .filter(|number| set.is_set(*number) == Ok(true))
+        .filter_map(|number| u32::try_from(number).ok())
+        .map(Cpu)
+        .collect()
+}
+
+/// Ties the calling thread to `cpu`.
+///
+/// # Errors
+/// [`ProbeError::NotAllowed`] when the kernel refuses, and for CPUs from 1024 on, which the C
+/// libraries' fixed-size CPU set cannot name.
+pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
+    let mut set = CpuSet::new();
+    set.set(cpu.index())
+        .and_then(|()| sched_setaffinity(THIS_THREAD, &set))
+        .map_err(|errno| ProbeError::NotAllowed {
+            cpu,
+            why: errno.desc(),
+            allowed: allowed(),
+        })
+}
+
+/// The CPU that the calling thread runs on. No system call on x86-64: the kernel's vDSO answers.
+#[inline]
+pub(crate) fn current() -> Option<Cpu> {
+    sched_getcpu()
+        .ok()
+        .and_then(|number| u32::try_from(number).ok())
+        .map(Cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ticktax_model::Cpu;
+
+    use super::{allowed, current, online_under, pin, require_online};
+
+    #[test]
+    fn an_unknown_cpu_is_named_with_those_that_exist() {
+        let error = require_online(
+            &[Cpu(0), Cpu(7)].into_iter().collect(),
+            &"0-1".parse().unwrap(),
+        );
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "CPU 7 is not online on this machine (online: 0-1)"
+        );
+        let error = require_online(&"".parse().unwrap(), &"0-1".parse().unwrap());
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "no CPU was chosen to measure: name at least one of 0-1"
+        );
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = online_under(Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("/nowhere/sys/devices/system/cpu/online could not"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_pinned_thread_runs_where_it_was_put() {
+        let cpu = allowed().iter().last().unwrap();
+        let seen = std::thread::spawn(move || pin(cpu).map(|()| current()))
+            .join()
+            .unwrap();
+        assert_eq!(seen, Ok(Some(cpu)));
+    }
+
+    #[test]
+    fn a_cpu_beyond_reach_is_refused_in_words() {
+        let error = pin(Cpu(8000)).unwrap_err().to_string();
+        assert!(
+            error.contains("pinned to CPU 8000 (Invalid argument)"),
+            "{error}"
+        );
+    }
+}

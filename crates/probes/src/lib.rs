@@ -1,0 +1,25 @@
+//! Probes: threads that find lost CPU time by needing it.
+//!
+//! Two probes look from two sides. The [`spin`] probe never gives its CPU away, so every
+//! interruption shows as a gap between two readings of the CPU's counter (the method of sysjitter
+//! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
+//! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
+//! time, `CLOCK_MONOTONIC`, and says how far that can be trusted.
+//!
+//! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
+//! allocate, lock and print nothing while they measure; what they cost and what they lost is in
+//! their reports.
+
+pub mod clock;
+mod cpus;
+mod error;
+mod pinned;
+mod policy;
+mod ring;
+pub mod sleep;
+pub mod spin;
+mod sys;
+
+pub use cpus::online_cpus;
+pub use error::ProbeError;
+pub use policy::{PolicyGrant, SchedulingPolicy};

@@ -1,0 +1,294 @@
+//! Threads that are tied to one CPU each: how all probes start, run and end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::unistd::gettid;
+use ticktax_model::{Cpu, Nanos};
+
+use crate::clock::now;
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus};
+
+/// How long a thread may take until it is ready to measure.
+const START_LIMIT: Nanos = Nanos::from_secs(10);
+
+/// How long a thread may take from the request to stop until its end.
+const STOP_LIMIT: Nanos = Nanos::from_secs(5);
+
+/// The stack of a probe's thread, in bytes. They call little and hold no large values.
+const STACK: usize = 256 * 1024;
+
+/// What a thread does on its CPU.
+pub(crate) trait Duty: Send + 'static {
+    /// What it brings back.
+    type Report: Send + 'static;
+
+    /// Done once on the CPU, under the granted policy, before the measurement of any CPU begins.
+    fn prepare(&mut self, cpu: Cpu);
+
+    /// Measures until `stop` is set.
+    fn run(self, cpu: Cpu, stop: &AtomicBool) -> Self::Report;
+}
+
+/// A thread in its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Post {
+    pub(crate) cpu: Cpu,
+    pub(crate) tid: i32,
+    pub(crate) policy: PolicyGrant,
+}
+
+/// The threads of one probe. Dropping it tells them to stop and does not wait for them.
+#[derive(Debug)]
+pub(crate) struct Crew<R> {
+    members: Vec<(Post, JoinHandle<Option<R>>)>,
+    stop: Arc<AtomicBool>,
+    memory_locked: bool,
+}
+
+/// A thread that was created but has not reported yet.
+struct Recruit<R> {
+    cpu: Cpu,
+    thread: JoinHandle<Option<R>>,
+    ready: Receiver<Result<Post, ProbeError>>,
+    go: Sender<()>,
+}
+
+impl<R: Send + 'static> Crew<R> {
+    /// Starts one thread per duty, named `NAME/CPU`, and returns once all of them measure.
+    ///
+    /// # Errors
+    /// The first thread's failure; none is left behind then.
+    pub(crate) fn start<D: Duty<Report = R>>(
+        name: &str,
+        policy: SchedulingPolicy,
+        duties: Vec<(Cpu, D)>,
+    ) -> Result<Self, ProbeError> {
+        let mut crew = Self {
+            members: Vec::new(),
+            stop: Arc::default(),
+            memory_locked: false,
+        };
+        let recruits = duties
+            .into_iter()
+            .map(|(cpu, duty)| recruit(name, policy, cpu, duty, Arc::clone(&crew.stop)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut starts = Vec::new();
+        for recruit in recruits {
+            let post = recruit.report()?;
+            crew.members.push((post, recruit.thread));
+            starts.push(recruit.go);
+        }
+        crew.memory_locked = lock_memory();
+        for go in starts {
+            // A thread that is gone is found by `stop`.
+            let _ = go.send(());
+        }
+        Ok(crew)
+    }
+
+    /// Whether the process' memory is held in RAM, so that no page fault falls into a measurement.
+    pub(crate) fn memory_locked(&self) -> bool {
+        self.memory_locked
+    }
+
+    /// The threads and their places.
+    pub(crate) fn posts(&self) -> impl Iterator<Item = &Post> {
+        self.members.iter().map(|(post, _)| post)
+    }
+
+    /// Stops all threads and collects what they bring back. Waits for at most [`STOP_LIMIT`].
+    pub(crate) fn stop(mut self) -> Vec<(Post, Result<R, ProbeError>)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let deadline = now() + STOP_LIMIT;
+        let collect = |(post, thread): (Post, JoinHandle<Option<R>>)| {
+            let cpu = post.cpu;
+            while !thread.is_finished() {
+                if now() > deadline {
+                    return (
+                        post,
+                        Err(ProbeError::NotStopped {
+                            cpu,
+                            limit: STOP_LIMIT,
+                        }),
+                    );
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let report = thread.join().ok().flatten();
+            (post, report.ok_or(ProbeError::Panicked { cpu }))
+        };
+        std::mem::take(&mut self.members)
+            .into_iter()
+            .map(collect)
+            .collect()
+    }
+}
+
+impl<R> Drop for Crew<R> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<R> Recruit<R> {
+    /// Waits until the thread is ready to measure.
+    fn report(&self) -> Result<Post, ProbeError> {
+        let limit = Duration::from_nanos(START_LIMIT.0.unsigned_abs());
+        match self.ready.recv_timeout(limit) {
+            Ok(report) => report,
+            Err(RecvTimeoutError::Timeout) => Err(ProbeError::NotReady {
+                cpu: self.cpu,
+                limit: START_LIMIT,
+            }),
+            Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Panicked { cpu: self.cpu }),
+        }
+    }
+}
+
+/// Creates the thread of one CPU. It prepares at once, then waits for its start.
+fn recruit<D: Duty>(
+    name: &str,
+    policy: SchedulingPolicy,
+    cpu: Cpu,
+    mut duty: D,
+    stop: Arc<AtomicBool>,
+) -> Result<Recruit<D::Report>, ProbeError> {
+    let (report, ready) = channel();
+    let (go, start) = channel();
+    let body = move || {
+        let place = cpus::pin(cpu).map(|()| {
+            let policy = PolicyGrant::obtain(policy);
+            touch_stack();
+            duty.prepare(cpu);
+            Post {
+                cpu,
+                tid: gettid().as_raw(),
+                policy,
+            }
+        });
+        let pinned = place.is_ok();
+        let heard = report.send(place).is_ok();
+        // The start never comes when another thread of the probe has failed.
+        let started = pinned && heard && start.recv().is_ok();
+        started.then(|| duty.run(cpu, &stop))
+    };
+    let thread = Builder::new()
+        .name(format!("{name}/{cpu}"))
+        .stack_size(STACK)
+        .spawn(body)
+        .map_err(|error| ProbeError::NoThread {
+            cpu,
+            why: error.kind().to_string(),
+        })?;
+    Ok(Recruit {
+        cpu,
+        thread,
+        ready,
+        go,
+    })
+}
+
+/// Has the kernel give the part of the stack that a measuring loop may reach.
+fn touch_stack() {
+    std::hint::black_box(&[0_u8; 8 * 1024]);
+}
+
+/// Holds what the process has in memory there, if its limits allow.
+///
+/// Pages that were never touched stay untouched: a lock must not make every reserved range of
+/// address space real. It is never undone, because another probe may rely on it.
+fn lock_memory() -> bool {
+    mlockall(MlockAllFlags::from_bits_retain(
+        libc::MCL_CURRENT | libc::MCL_ONFAULT,
+    ))
+    .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use ticktax_model::{Cpu, CpuList, Nanos};
+
+    use super::{Crew, Duty};
+    use crate::clock::now;
+    use crate::{ProbeError, SchedulingPolicy, cpus};
+
+    /// Waits for its end, and brings back where it was.
+    struct Waiting;
+
+    impl Duty for Waiting {
+        type Report = (Option<String>, Option<Cpu>);
+
+        fn prepare(&mut self, _: Cpu) {}
+
+        fn run(self, _: Cpu, stop: &AtomicBool) -> Self::Report {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            (
+                std::thread::current().name().map(str::to_owned),
+                cpus::current(),
+            )
+        }
+    }
+
+    fn duties(cpus: &CpuList) -> Vec<(Cpu, Waiting)> {
+        cpus.iter().map(|cpu| (cpu, Waiting)).collect()
+    }
+
+    /// Whether a thread of this process ends within some seconds: the kernel takes its entry away
+    /// a moment after it was joined.
+    fn ends(tid: i32) -> bool {
+        let deadline = now() + Nanos::from_secs(10);
+        let path = format!("/proc/self/task/{tid}");
+        while std::fs::exists(&path).unwrap() {
+            if now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    #[test]
+    fn threads_are_named_placed_and_gone_after_the_stop() {
+        let crew = Crew::start("ttx-test", SchedulingPolicy::Idle, duties(&cpus::allowed()));
+        for (post, report) in crew.unwrap().stop() {
+            assert_eq!(
+                report,
+                Ok((Some(format!("ttx-test/{}", post.cpu)), Some(post.cpu)))
+            );
+            assert_eq!(post.policy.granted, SchedulingPolicy::Idle);
+            assert!(ends(post.tid));
+        }
+    }
+
+    #[test]
+    fn a_dropped_crew_ends_by_itself() {
+        let crew = Crew::start(
+            "ttx-test",
+            SchedulingPolicy::Other,
+            duties(&cpus::allowed()),
+        );
+        let tids: Vec<i32> = crew.unwrap().posts().map(|post| post.tid).collect();
+        assert!(!tids.is_empty() && tids.into_iter().all(ends));
+    }
+
+    #[test]
+    fn one_thread_that_cannot_start_ends_them_all() {
+        let mut duties = duties(&cpus::allowed());
+        duties.push((Cpu(8000), Waiting));
+        let error = Crew::start("ttx-test", SchedulingPolicy::Other, duties).unwrap_err();
+        assert!(
+            matches!(error, ProbeError::NotAllowed { cpu: Cpu(8000), .. }),
+            "{error}"
+        );
+    }
+}

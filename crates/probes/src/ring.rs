@@ -1,0 +1,74 @@
+//! The ring between a measuring thread and the collector: one writer, one reader, no lock.
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use ticktax_model::Cpu;
+
+use crate::ProbeError;
+
+/// The smallest and the largest ring, in entries per CPU. Both probes' entries take 16 bytes.
+const CAPACITY: (usize, usize) = (16, 1 << 24);
+
+/// The reading end of one CPU's ring.
+#[derive(Debug)]
+pub(crate) struct Outlet<T> {
+    cpu: Cpu,
+    entries: Consumer<T>,
+}
+
+/// Makes the ring of one CPU, with all its memory in place.
+pub(crate) fn ring<T: Copy + Default>(
+    cpu: Cpu,
+    capacity: usize,
+) -> Result<(Producer<T>, Outlet<T>), ProbeError> {
+    let (least, most) = CAPACITY;
+    if !(least..=most).contains(&capacity) {
+        return Err(ProbeError::RingCapacity {
+            capacity,
+            least,
+            most,
+        });
+    }
+    let (mut producer, mut entries) = RingBuffer::new(capacity);
+    // Filled once, so that the kernel has given every page before the measurement begins.
+    while producer.push(T::default()).is_ok() {}
+    while entries.pop().is_ok() {}
+    Ok((producer, Outlet { cpu, entries }))
+}
+
+/// Hands what lies in the rings to `sink`, oldest first within each CPU.
+///
+/// Takes what was there when each ring's turn came, and so ends however fast the writer is.
+pub(crate) fn drain<T>(outlets: &mut [Outlet<T>], mut sink: impl FnMut(Cpu, T)) {
+    for outlet in outlets {
+        for _ in 0..outlet.entries.slots() {
+            let Ok(entry) = outlet.entries.pop() else {
+                break;
+            };
+            sink(outlet.cpu, entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Cpu;
+
+    use super::{drain, ring};
+
+    #[test]
+    fn a_fresh_ring_is_empty_and_holds_its_capacity() {
+        let (mut producer, outlet) = ring(Cpu(3), 16).unwrap();
+        let accepted = (0..20).filter(|n| producer.push(*n).is_ok()).count();
+        let mut seen = Vec::new();
+        drain(&mut [outlet], |cpu, n: i32| seen.push((cpu, n)));
+        assert_eq!(accepted, 16);
+        assert_eq!(seen, (0..16).map(|n| (Cpu(3), n)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused() {
+        for capacity in [0, 15, usize::MAX] {
+            assert!(ring::<u64>(Cpu(0), capacity).is_err(), "{capacity}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! When wakeups are due, and what a late one stands for.
+
+use ticktax_model::Nanos;
+
+use super::Wakeup;
+
+/// The times at which a thread is due: one after the other, an interval apart, whatever happened.
+#[derive(Debug)]
+pub(super) struct Cycle {
+    due: Nanos,
+    interval: Nanos,
+}
+
+impl Cycle {
+    pub(super) fn new(first: Nanos, interval: Nanos) -> Self {
+        Self {
+            due: first,
+            interval,
+        }
+    }
+
+    /// When the next wakeup is due.
+    pub(super) fn due(&self) -> Nanos {
+        self.due
+    }
+
+    /// Hands over every wakeup that was due by `woke`, and gives the number that was missed.
+    ///
+    /// A thread that is late by more than an interval has slept through wakeups. Each of them
+    /// counts, with the wait since it was due: to leave them out would hide most of a long delay
+    /// (coordinated omission).
+    pub(super) fn wake(&mut self, woke: Nanos, mut sink: impl FnMut(Wakeup)) -> u64 {
+        sink(Wakeup {
+            due: self.due,
+            woke,
+        });
+        self.due += self.interval;
+        let mut missed = 0;
+        while self.due <= woke {
+            sink(Wakeup {
+                due: self.due,
+                woke,
+            });
+            self.due += self.interval;
+            missed += 1;
+        }
+        missed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::Cycle;
+
+    #[test]
+    fn each_missed_cycle_waits_from_when_it_was_due() {
+        let mut cycle = Cycle::new(Nanos(1_000), Nanos(100));
+        let mut latencies = Vec::new();
+        let missed = [1_007, 1_450, 1_503].map(|woke| {
+            cycle.wake(Nanos(woke), |wakeup| {
+                latencies.push((wakeup.woke - wakeup.due).0);
+            })
+        });
+        assert_eq!(missed, [0, 3, 0]);
+        assert_eq!(latencies, [7, 350, 250, 150, 50, 3]);
+        assert_eq!(cycle.due(), Nanos(1_600));
+    }
+
+    #[test]
+    fn a_wakeup_that_falls_on_the_next_due_time_has_missed_it() {
+        let mut cycle = Cycle::new(Nanos(1_000), Nanos(100));
+        assert_eq!(cycle.wake(Nanos(1_100), |_| ()), 1);
+        assert_eq!(cycle.due(), Nanos(1_200));
+    }
+}

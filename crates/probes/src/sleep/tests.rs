@@ -1,0 +1,63 @@
+//! The sleep probe on this machine's CPUs. Nothing here depends on how busy they are.
+
+use std::time::Duration;
+
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use super::{SleepProbe, SleepSettings, Wakeup};
+use crate::{ProbeError, SchedulingPolicy, cpus};
+
+#[test]
+fn wakeups_are_due_an_interval_apart_and_never_early() {
+    let cpus = cpus::allowed();
+    let settings = SleepSettings::default();
+    let mut probe = SleepProbe::start(&cpus, settings).unwrap();
+    let mut seen: Vec<(Cpu, Wakeup)> = Vec::new();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(2));
+        probe.drain(|cpu, wakeup| seen.push((cpu, wakeup)));
+    }
+    let reports = probe.stop(|cpu, wakeup| seen.push((cpu, wakeup)));
+    assert_eq!(
+        reports.iter().map(|report| report.cpu).collect::<CpuList>(),
+        cpus
+    );
+    for report in reports {
+        assert_eq!((report.error, report.wakeups_dropped), (None, 0));
+        assert_eq!(report.policy.granted, SchedulingPolicy::Other);
+        assert!(report.timer_slack.is_some_and(|slack| slack.0 >= 0));
+        let own: Vec<Wakeup> = seen
+            .iter()
+            .filter(|(cpu, _)| *cpu == report.cpu)
+            .map(|(_, wakeup)| *wakeup)
+            .collect();
+        assert_eq!(own.len() as u64, report.wakeups);
+        assert!(report.missed <= report.wakeups);
+        assert!(own.iter().all(|wakeup| wakeup.woke >= wakeup.due));
+        assert!(
+            own.windows(2)
+                .all(|pair| pair[1].due - pair[0].due == settings.interval)
+        );
+        assert!(own.first().is_none_or(|first| first.due == report.started));
+        assert!(own.last().is_none_or(|last| last.woke == report.ended));
+    }
+}
+
+#[test]
+fn intervals_out_of_range_are_refused_in_words() {
+    let settings = SleepSettings {
+        interval: Nanos(0),
+        ..SleepSettings::default()
+    };
+    let error = SleepProbe::start(&cpus::allowed(), settings).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a sleep interval of 0 ns cannot be measured: choose 10.0 µs to 1.00 s"
+    );
+}
+
+#[test]
+fn no_cpu_is_refused() {
+    let error = SleepProbe::start(&CpuList::default(), SleepSettings::default()).unwrap_err();
+    assert!(matches!(error, ProbeError::NoCpu { .. }), "{error}");
+}

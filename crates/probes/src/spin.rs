@@ -1,0 +1,304 @@
+//! The spin probe: a thread per CPU that reads the counter without pause, and records where time
+//! is missing.
+//!
+//! What it sees is what a busy program on that CPU would lose: interrupts, softirqs, other tasks,
+//! exits to the hypervisor, firmware. It cannot say what took the time, only when and how long.
+
+mod calibration;
+mod detector;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use rtrb::Producer;
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use crate::clock::{Clock, Counter, CounterSource, FastHardware, Monotonic};
+use crate::pinned::{Crew, Duty, Post};
+use crate::ring::{Outlet, drain, ring};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus};
+use calibration::Calibration;
+use detector::{Limits, Tally};
+
+/// A stretch of time in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
+///
+/// It lies between two consecutive readings, so up to one loop's time of it was not lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// The last reading before.
+    pub start_counter: u64,
+    /// The first reading after; always later.
+    pub end_counter: u64,
+}
+
+/// How to spin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpinSettings {
+    /// The policy to ask the kernel for. Default: `SCHED_IDLE`.
+    pub policy: SchedulingPolicy,
+    /// The shortest time that counts as a gap; `None` (the default) takes the shortest that stands
+    /// out from the loop itself. A shorter one than that is raised to it.
+    pub threshold: Option<Nanos>,
+    /// How many gaps of one CPU may wait for the collector, 16 to 2^24. Each takes 16 bytes.
+    /// Default: 65,536.
+    pub ring_capacity: usize,
+}
+
+impl Default for SpinSettings {
+    fn default() -> Self {
+        Self {
+            policy: SchedulingPolicy::default(),
+            threshold: None,
+            ring_capacity: 1 << 16,
+        }
+    }
+}
+
+/// What one CPU's thread did.
+///
+/// Between the readings `started` and `ended`, every tick is either a gap's (handed over or
+/// dropped), or `time_recording`, or the loop's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpinReport {
+    /// The CPU that was measured.
+    pub cpu: Cpu,
+    /// The kernel's number of the thread, which events of the kernel name.
+    pub tid: i32,
+    /// The policy that was asked for and the one granted.
+    pub policy: PolicyGrant,
+    /// Whether the process' memory was locked, so that no page fault of its own shows as a gap.
+    pub memory_locked: bool,
+    /// The median time between two readings, in nanoseconds; calibrated before the measurement.
+    pub loop_median_ns: f64,
+    /// The shortest time that counted as a gap.
+    pub threshold: Nanos,
+    /// How often the counter was read.
+    pub loops: u64,
+    /// The first reading, in ticks.
+    pub started_counter: u64,
+    /// The last reading, in ticks.
+    pub ended_counter: u64,
+    /// Gaps seen, the dropped ones included.
+    pub gaps: u64,
+    /// Gaps that found the ring full and were not handed over.
+    pub gaps_dropped: u64,
+    /// The time in the dropped gaps.
+    pub time_dropped: Nanos,
+    /// The time that the thread itself took to record its gaps.
+    pub time_recording: Nanos,
+    /// What ended the measurement early, if anything did.
+    pub error: Option<ProbeError>,
+}
+
+/// A running spin probe. Dropping it tells its threads to stop and does not wait for them.
+#[derive(Debug)]
+pub struct SpinProbe {
+    clock: Clock,
+    crew: Crew<Outcome>,
+    outlets: Vec<Outlet<Gap>>,
+}
+
+impl SpinProbe {
+    /// Starts a thread on each of `cpus`; returns once all of them measure.
+    ///
+    /// Each calibrates its loop for 20 ms first. `clock` gives the counter, and must be the one
+    /// whose [`Clock::anchor`]s the gaps are aligned with.
+    ///
+    /// # Errors
+    /// A CPU that is not online or not allowed, a priority, ring or combination that is out of
+    /// range, or a thread that did not start. No thread is left behind then. A policy that is
+    /// refused is no error; the reports say so.
+    pub fn start(
+        clock: &Clock,
+        cpus: &CpuList,
+        settings: SpinSettings,
+    ) -> Result<Self, ProbeError> {
+        let online = cpus::online_cpus()?;
+        cpus::require_online(cpus, &online)?;
+        settings.policy.validate()?;
+        require_survivable(
+            settings.policy,
+            cpus,
+            &online,
+            rt_throttling_is_off(Path::new("/")),
+        )?;
+        let mut duties = Vec::with_capacity(cpus.len());
+        let mut outlets = Vec::with_capacity(cpus.len());
+        for cpu in cpus.iter() {
+            let (producer, outlet) = ring(cpu, settings.ring_capacity)?;
+            duties.push((cpu, Spin::new(clock, &settings, producer)));
+            outlets.push(outlet);
+        }
+        let crew = Crew::start("ttx-spin", settings.policy, duties)?;
+        Ok(Self {
+            clock: clock.clone(),
+            crew,
+            outlets,
+        })
+    }
+
+    /// Hands all gaps that are waiting to `sink`, in the order of time within each CPU.
+    ///
+    /// For one collector thread, often enough that the rings do not fill.
+    pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {
+        drain(&mut self.outlets, sink);
+    }
+
+    /// The threads' kernel numbers, by CPU, so that a tracer can tell them from other work.
+    pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
+        self.crew.posts().map(|post| (post.cpu, post.tid))
+    }
+
+    /// Stops the threads, hands the last gaps to `sink`, and reports, in the order of the CPUs.
+    ///
+    /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
+    /// [`ProbeError::NotStopped`].
+    pub fn stop(mut self, sink: impl FnMut(Cpu, Gap)) -> Vec<SpinReport> {
+        let locked = self.crew.memory_locked();
+        let results = self.crew.stop();
+        drain(&mut self.outlets, sink);
+        results
+            .into_iter()
+            .map(|(post, outcome)| report(&self.clock, locked, post, outcome))
+            .collect()
+    }
+}
+
+/// Whether the kernel lets real-time tasks have all of a CPU's time.
+fn rt_throttling_is_off(root: &Path) -> bool {
+    let text = std::fs::read_to_string(root.join("proc/sys/kernel/sched_rt_runtime_us"));
+    text.is_ok_and(|text| text.trim() == "-1")
+}
+
+/// Refuses to take every CPU from the rest of the machine.
+fn require_survivable(
+    policy: SchedulingPolicy,
+    cpus: &CpuList,
+    online: &CpuList,
+    unthrottled: bool,
+) -> Result<(), ProbeError> {
+    let everywhere = online.iter().all(|cpu| cpus.contains(cpu));
+    if matches!(policy, SchedulingPolicy::Fifo(_)) && everywhere && unthrottled {
+        return Err(ProbeError::WouldStarve {
+            online: online.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// One thread's work, and where its gaps go.
+struct Spin {
+    source: CounterSource,
+    frequency_hz: u64,
+    /// The threshold that was asked for, in ticks.
+    wanted: Option<u64>,
+    calibration: Calibration,
+    producer: Producer<Gap>,
+}
+
+/// What one thread brings back.
+#[derive(Debug)]
+struct Outcome {
+    calibration: Calibration,
+    tally: Tally,
+    dropped: u64,
+    ticks_dropped: u64,
+}
+
+impl Spin {
+    fn new(clock: &Clock, settings: &SpinSettings, producer: Producer<Gap>) -> Self {
+        Self {
+            source: clock.source(),
+            frequency_hz: clock.frequency_hz(),
+            wanted: settings
+                .threshold
+                .map(|threshold| clock.to_ticks(threshold)),
+            calibration: Calibration::default(),
+            producer,
+        }
+    }
+
+    fn run_on(mut self, counter: &mut impl Counter, cpu: Cpu, stop: &AtomicBool) -> Outcome {
+        let (mut dropped, mut ticks_dropped) = (0, 0);
+        let limits = Limits::new(self.calibration.threshold, self.frequency_hz);
+        let tally = detector::watch(counter, cpu, limits, stop, |gap| {
+            if self.producer.push(gap).is_err() {
+                dropped += 1;
+                ticks_dropped += gap.end_counter - gap.start_counter;
+            }
+        });
+        Outcome {
+            calibration: self.calibration,
+            tally,
+            dropped,
+            ticks_dropped,
+        }
+    }
+}
+
+impl Duty for Spin {
+    type Report = Outcome;
+
+    fn prepare(&mut self, _: Cpu) {
+        self.calibration = match self.source {
+            CounterSource::Monotonic => calibration::calibrate(&mut Monotonic, self.frequency_hz),
+            _ => calibration::calibrate(&mut FastHardware, self.frequency_hz),
+        };
+        let least = self.calibration.threshold;
+        self.calibration.threshold = self.wanted.map_or(least, |wanted| wanted.max(least));
+    }
+
+    fn run(self, cpu: Cpu, stop: &AtomicBool) -> Outcome {
+        match self.source {
+            CounterSource::Monotonic => self.run_on(&mut Monotonic, cpu, stop),
+            _ => self.run_on(&mut FastHardware, cpu, stop),
+        }
+    }
+}
+
+fn report(
+    clock: &Clock,
+    memory_locked: bool,
+    post: Post,
+    outcome: Result<Outcome, ProbeError>,
+) -> SpinReport {
+    let Post { cpu, tid, policy } = post;
+    let (outcome, mut error) = match outcome {
+        Ok(outcome) => (Some(outcome), None),
+        Err(error) => (None, Some(error)),
+    };
+    let lost = Outcome {
+        calibration: Calibration::default(),
+        tally: Tally::default(),
+        dropped: 0,
+        ticks_dropped: 0,
+    };
+    let Outcome {
+        calibration,
+        tally,
+        dropped,
+        ticks_dropped,
+    } = outcome.unwrap_or(lost);
+    if let Some(to) = tally.moved_to {
+        error = Some(ProbeError::Moved { cpu, to });
+    }
+    SpinReport {
+        cpu,
+        tid,
+        policy,
+        memory_locked,
+        loop_median_ns: calibration.median as f64 * 1e9 / clock.frequency_hz() as f64,
+        threshold: clock.to_nanos(calibration.threshold),
+        loops: tally.loops,
+        started_counter: tally.started,
+        ended_counter: tally.ended,
+        gaps: tally.gaps,
+        gaps_dropped: dropped,
+        time_dropped: clock.to_nanos(ticks_dropped),
+        time_recording: clock.to_nanos(tally.recording),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! The measuring loop of the spin probe.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ticktax_model::Cpu;
+
+use super::Gap;
+use crate::clock::Counter;
+
+/// How often in a row the recording of a gap may itself be taken for a gap.
+const CHAIN: u32 = 16;
+
+/// From which length on time is noticed, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// A gap is at least so long. At least 1.
+    threshold: u64,
+    /// From here on the thread looks whether it still runs on its CPU: being moved takes longer.
+    watchful: u64,
+    /// Recording a gap takes less than this, unless it is interrupted in turn.
+    recording: u64,
+}
+
+impl Limits {
+    /// The limits that go with a threshold in ticks, for a counter of `frequency_hz`.
+    pub(super) fn new(threshold: u64, frequency_hz: u64) -> Self {
+        let threshold = threshold.max(1);
+        let microsecond = frequency_hz.div_ceil(1_000_000);
+        Self {
+            threshold,
+            watchful: threshold.min(10 * microsecond),
+            recording: threshold.max(microsecond),
+        }
+    }
+}
+
+/// What the loop counted, times in ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) started: u64,
+    pub(super) ended: u64,
+    pub(super) loops: u64,
+    pub(super) gaps: u64,
+    pub(super) recording: u64,
+    pub(super) moved_to: Option<Cpu>,
+}
+
+/// Reads the counter until `stop` is set, and hands every gap to `sink`.
+///
+/// The loop is one reading, one subtraction and one comparison, and a look at a flag that stays in
+/// the CPU's cache. Ends early when the thread finds itself on another CPU than `cpu`; the time
+/// after the last reading on its own CPU is then left out.
+pub(super) fn watch<C: Counter>(
+    counter: &mut C,
+    cpu: Cpu,
+    limits: Limits,
+    stop: &AtomicBool,
+    mut sink: impl FnMut(Gap),
+) -> Tally {
+    let started = counter.read();
+    let mut tally = Tally {
+        started,
+        ..Tally::default()
+    };
+    let mut last = started;
+    while !stop.load(Ordering::Relaxed) {
+        let now = counter.read();
+        tally.loops += 1;
+        // A counter that steps back a little shows as no time, not as centuries.
+        if now.saturating_sub(last) < limits.watchful {
+            last = now;
+            continue;
+        }
+        let gap = Gap {
+            start_counter: last,
+            end_counter: now,
+        };
+        match notice(counter, cpu, limits, gap, &mut tally, &mut sink) {
+            Some(after) => last = after,
+            None => break,
+        }
+    }
+    if tally.moved_to.is_none() {
+        tally.moved_to = elsewhere(counter, cpu);
+    }
+    tally.ended = last;
+    tally
+}
+
+/// Records a gap, and gives the reading from which the loop goes on; `None` if it cannot.
+#[cold]
+#[inline(never)]
+fn notice<C: Counter>(
+    counter: &mut C,
+    cpu: Cpu,
+    limits: Limits,
+    mut gap: Gap,
+    tally: &mut Tally,
+    sink: &mut impl FnMut(Gap),
+) -> Option<u64> {
+    tally.moved_to = elsewhere(counter, cpu);
+    if tally.moved_to.is_some() {
+        return None;
+    }
+    if gap.end_counter - gap.start_counter < limits.threshold {
+        return Some(gap.end_counter);
+    }
+    for _ in 0..CHAIN {
+        tally.gaps += 1;
+        sink(gap);
+        let after = counter.read();
+        let spent = after.saturating_sub(gap.end_counter);
+        if spent < limits.recording {
+            tally.recording += spent;
+            return Some(after);
+        }
+        gap = Gap {
+            start_counter: gap.end_counter,
+            end_counter: after,
+        };
+    }
+    // So long a chain is no coincidence: the recording is that slow here. The last stretch goes
+    // to it, and the loop goes on.
+    tally.recording += gap.end_counter - gap.start_counter;
+    Some(gap.end_counter)
+}
+
+/// The CPU that the thread runs on, if that is not `cpu`.
+fn elsewhere(counter: &mut impl Counter, cpu: Cpu) -> Option<Cpu> {
+    counter.cpu().filter(|current| *current != cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use ticktax_model::Cpu;
+
+    use super::{CHAIN, Counter, Gap, Limits, Tally, watch};
+
+    /// A counter that reads what it is told, then sets the flag. It advances by 10 from then on.
+    struct Script<'a> {
+        steps: std::slice::Iter<'a, i64>,
+        time: u64,
+        cpus: Vec<u32>,
+        stop: &'a AtomicBool,
+    }
+
+    impl Counter for Script<'_> {
+        fn read(&mut self) -> u64 {
+            let step = self.steps.next().copied().unwrap_or_else(|| {
+                self.stop.store(true, Ordering::Relaxed);
+                10
+            });
+            self.time = self.time.checked_add_signed(step).unwrap();
+            self.time
+        }
+
+        fn cpu(&mut self) -> Option<Cpu> {
+            let cpu = if self.cpus.len() > 1 {
+                self.cpus.remove(0)
+            } else {
+                self.cpus[0]
+            };
+            Some(Cpu(cpu))
+        }
+    }
+
+    /// A loop over `steps` of a 1 GHz counter that starts near 10,000, with a threshold of 40 ns.
+    fn play(steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
+        let stop = AtomicBool::new(false);
+        let mut script = Script {
+            steps: steps.iter(),
+            time: 10_000,
+            cpus: cpus.to_vec(),
+            stop: &stop,
+        };
+        let mut gaps = Vec::new();
+        let limits = Limits::new(40, 1_000_000_000);
+        let tally = watch(
+            &mut script,
+            Cpu(3),
+            limits,
+            &stop,
+            |Gap {
+                 start_counter,
+                 end_counter,
+             }| {
+                gaps.push((start_counter, end_counter));
+            },
+        );
+        (tally, gaps)
+    }
+
+    #[test]
+    fn a_gap_is_found_at_the_threshold_and_not_below() {
+        let (tally, gaps) = play(&[0, 10, 39, 40, 15, 10, 2_500, 20, 10], &[3]);
+        assert_eq!(gaps, [(10_049, 10_089), (10_114, 12_614)]);
+        assert_eq!((tally.gaps, tally.recording, tally.moved_to), (2, 35, None));
+    }
+
+    #[test]
+    fn the_books_balance() {
+        let steps = [0, 12, 11, 900, 30, 12, 5_000, 20, 11, 1_200, 1_500, 40, 13];
+        let (tally, gaps) = play(&steps, &[3]);
+        let in_gaps: u64 = gaps.iter().map(|(start, end)| end - start).sum();
+        let own = tally.ended - tally.started - in_gaps - tally.recording;
+        assert_eq!(in_gaps, 900 + 5_000 + 1_200 + 1_500);
+        assert_eq!(own, 12 + 11 + 12 + 11 + 13 + 10);
+        assert!(gaps.iter().all(|(start, end)| end - start >= 40));
+        assert!(gaps.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+    }
+
+    #[test]
+    fn an_interruption_while_recording_is_a_gap_of_its_own() {
+        let (tally, gaps) = play(&[0, 2_000, 3_000, 25, 10], &[3]);
+        assert_eq!(gaps, [(10_000, 12_000), (12_000, 15_000)]);
+        assert_eq!(tally.recording, 25);
+    }
+
+    #[test]
+    fn recording_that_is_always_slow_does_not_go_on_for_ever() {
+        let (tally, gaps) = play(&[2_000; 40], &[3]);
+        assert!(gaps.len() < 40 && gaps.len() >= CHAIN as usize);
+        assert!(tally.recording > 0);
+    }
+
+    #[test]
+    fn a_thread_that_was_moved_ends_at_its_last_sound_reading() {
+        let (tally, gaps) = play(&[0, 10, 2_000, 20, 10, 9_000, 10, 10], &[3, 0]);
+        assert_eq!(gaps, [(10_010, 12_010)]);
+        assert_eq!((tally.moved_to, tally.ended), (Some(Cpu(0)), 12_040));
+    }
+
+    #[test]
+    fn being_moved_without_a_gap_is_found_at_the_end() {
+        let (tally, gaps) = play(&[0, 10, 10], &[1]);
+        assert_eq!((gaps.len(), tally.moved_to), (0, Some(Cpu(1))));
+    }
+
+    #[test]
+    fn a_step_backwards_is_not_a_gap() {
+        let (tally, gaps) = play(&[0, 10, -5, 10], &[3]);
+        assert_eq!((tally.gaps, gaps.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_long_threshold_still_looks_where_it_runs() {
+        let limits = Limits::new(1_000_000, 1_000_000_000);
+        assert_eq!((limits.watchful, limits.threshold), (10_000, 1_000_000));
+        assert_eq!(limits.recording, 1_000_000);
+    }
+}

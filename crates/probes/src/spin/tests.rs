@@ -1,0 +1,172 @@
+//! The spin probe on this machine's CPUs. Nothing here depends on how busy they are.
+
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use super::{SpinProbe, SpinSettings, require_survivable};
+use crate::clock::{Clock, CounterSource};
+use crate::{ProbeError, SchedulingPolicy, cpus};
+
+fn untrusted() -> Clock {
+    Clock::calibrate_under(tempfile::tempdir().unwrap().path())
+}
+
+#[test]
+fn every_gap_is_as_long_as_the_threshold_and_in_order() {
+    for clock in [Clock::calibrate(), untrusted()] {
+        let cpus = cpus::allowed();
+        let mut probe = SpinProbe::start(&clock, &cpus, SpinSettings::default()).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let mut gaps = Vec::new();
+        probe.drain(|cpu, gap| gaps.push((cpu, gap)));
+        let reports = probe.stop(|cpu, gap| gaps.push((cpu, gap)));
+        assert_eq!(
+            reports.iter().map(|report| report.cpu).collect::<CpuList>(),
+            cpus
+        );
+        for report in reports {
+            assert_eq!(report.error, None);
+            assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
+            assert!(report.threshold.0 > 0);
+            let own: Vec<_> = gaps.iter().filter(|(cpu, _)| *cpu == report.cpu).collect();
+            assert_eq!(own.len() as u64, report.gaps - report.gaps_dropped);
+            assert!(
+                own.windows(2)
+                    .all(|pair| pair[0].1.end_counter <= pair[1].1.start_counter)
+            );
+            for (_, gap) in &own {
+                assert!(gap.start_counter >= report.started_counter);
+                assert!(gap.end_counter <= report.ended_counter);
+                // One nanosecond for the rounding of the threshold.
+                let length = clock.to_nanos(gap.end_counter - gap.start_counter);
+                assert!(length + Nanos(1) >= report.threshold, "{length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_counts_what_it_drops() {
+    let clock = Clock::calibrate();
+    let cpu = cpus::allowed().iter().next().unwrap();
+    let settings = SpinSettings {
+        ring_capacity: 16,
+        ..SpinSettings::default()
+    };
+    let probe = SpinProbe::start(&clock, &[cpu].into_iter().collect(), settings).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let mut handed_over = 0;
+    let reports = probe.stop(|_, _| handed_over += 1);
+    assert!(handed_over <= 16);
+    assert_eq!(reports[0].gaps - reports[0].gaps_dropped, handed_over);
+    assert_eq!(
+        reports[0].gaps_dropped == 0,
+        reports[0].time_dropped == Nanos::ZERO
+    );
+}
+
+#[test]
+fn a_threshold_that_was_asked_for_holds_unless_the_loop_is_slower() {
+    let clock = Clock::calibrate();
+    let cpu: CpuList = cpus::allowed().iter().take(1).collect();
+    for (asked, exact) in [(Nanos::from_millis(900), true), (Nanos(0), false)] {
+        let settings = SpinSettings {
+            threshold: Some(asked),
+            ..SpinSettings::default()
+        };
+        let probe = SpinProbe::start(&clock, &cpu, settings).unwrap();
+        let report = &probe.stop(|_, _| ())[0];
+        assert!(report.threshold > asked - Nanos(1), "{}", report.threshold);
+        assert!(
+            !exact || report.threshold <= asked + Nanos(100),
+            "{}",
+            report.threshold
+        );
+    }
+}
+
+#[test]
+fn a_thread_that_is_moved_says_so_and_ends() {
+    let cpus: Vec<Cpu> = cpus::allowed().iter().collect();
+    let [first, second, ..] = cpus[..] else {
+        return;
+    };
+    let only: CpuList = [first].into_iter().collect();
+    let probe = SpinProbe::start(&Clock::calibrate(), &only, SpinSettings::default()).unwrap();
+    let (_, tid) = probe.threads().next().unwrap();
+    let mut elsewhere = CpuSet::new();
+    elsewhere.set(second.index()).unwrap();
+    sched_setaffinity(Pid::from_raw(tid), &elsewhere).unwrap();
+    let report = &probe.stop(|_, _| ())[0];
+    assert_eq!(
+        report.error,
+        Some(ProbeError::Moved {
+            cpu: first,
+            to: second
+        })
+    );
+}
+
+#[test]
+fn a_cpu_that_does_not_exist_is_refused() {
+    let cpus = [Cpu(0), Cpu(8000)].into_iter().collect();
+    let error = SpinProbe::start(&untrusted(), &cpus, SpinSettings::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("CPU 8000 is not online on this machine (online: 0"),
+        "{text}"
+    );
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let (clock, cpus) = (untrusted(), cpus::allowed());
+    let policy = SchedulingPolicy::Fifo(100);
+    let priority = SpinSettings {
+        policy,
+        ..SpinSettings::default()
+    };
+    let ring = SpinSettings {
+        ring_capacity: 0,
+        ..SpinSettings::default()
+    };
+    let error = |settings| SpinProbe::start(&clock, &cpus, settings).unwrap_err();
+    assert_eq!(error(priority), ProbeError::Priority { priority: 100 });
+    assert!(matches!(
+        error(ring),
+        ProbeError::RingCapacity { capacity: 0, .. }
+    ));
+}
+
+#[test]
+fn a_real_time_spin_leaves_the_machine_a_cpu_or_a_throttle() {
+    let list = |text: &str| text.parse::<CpuList>().unwrap();
+    let (all, fifo) = (list("0-3"), SchedulingPolicy::Fifo(50));
+    let starves = require_survivable(fifo, &all, &all, true).unwrap_err();
+    assert_eq!(
+        starves,
+        ProbeError::WouldStarve {
+            online: all.clone()
+        }
+    );
+    for (policy, cpus, unthrottled) in [
+        (fifo, "0-3", false),
+        (fifo, "1-3", true),
+        (SchedulingPolicy::Idle, "0-3", true),
+    ] {
+        assert_eq!(
+            require_survivable(policy, &list(cpus), &all, unthrottled),
+            Ok(())
+        );
+    }
+}
+
+#[test]
+fn the_fallback_clock_is_used_where_the_counter_is_not_trusted() {
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(untrusted().source(), CounterSource::Monotonic);
+    }
+}

@@ -1,0 +1,132 @@
+//! The system calls and instructions that have no safe wrapper. All `unsafe` of this crate is here.
+#![expect(
+    unsafe_code,
+    reason = "the CPU's counter and the scheduling calls have no safe wrapper"
+)]
+
+use nix::errno::Errno;
+
+/// The kernel's `struct sched_param`: the priority and nothing else.
+///
+/// The C libraries disagree about the size of theirs; the kernel reads this much of either.
+#[repr(C)]
+struct SchedParam {
+    priority: libc::c_int,
+}
+
+/// Whether this architecture has a counter that [`read_counter`] reads in user space.
+pub(crate) const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+
+/// Reads the time-stamp counter, after everything that the program did before it.
+///
+/// `lfence` holds `rdtsc` back until earlier instructions are done, so two readings bracket the
+/// code between them. `rdtscp` promises less for more time.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn read_counter() -> u64 {
+    // SAFETY: `lfence` needs SSE2, which every x86-64 CPU has; it touches no memory.
+    unsafe { std::arch::x86_64::_mm_lfence() };
+    read_counter_unordered()
+}
+
+/// Reads the time-stamp counter, perhaps some nanoseconds before earlier instructions are done.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn read_counter_unordered() -> u64 {
+    // SAFETY: `rdtsc` is part of every x86-64 CPU, and Linux lets programs execute it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Reads the virtual counter, after everything that the program did before it.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub(crate) fn read_counter() -> u64 {
+    // SAFETY: the barrier waits for earlier instructions and touches no memory.
+    unsafe { std::arch::asm!("isb", options(nostack, preserves_flags)) };
+    read_counter_unordered()
+}
+
+/// Reads the virtual counter, perhaps some nanoseconds before earlier instructions are done.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub(crate) fn read_counter_unordered() -> u64 {
+    let count: u64;
+    // SAFETY: Linux lets programs read CNTVCT_EL0, which touches no memory.
+    unsafe {
+        std::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nostack, preserves_flags));
+    };
+    count
+}
+
+/// Stands in for a counter where there is none; [`HAS_COUNTER`] keeps it from being called.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline]
+pub(crate) fn read_counter() -> u64 {
+    0
+}
+
+/// Stands in for a counter where there is none; [`HAS_COUNTER`] keeps it from being called.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline]
+pub(crate) fn read_counter_unordered() -> u64 {
+    0
+}
+
+/// The frequency that the counter itself declares, in Hz; `None` where it declares none.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn declared_frequency() -> Option<u64> {
+    let hertz: u64;
+    // SAFETY: Linux lets programs read CNTFRQ_EL0, which touches no memory.
+    unsafe {
+        std::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags));
+    };
+    (hertz > 0).then_some(hertz)
+}
+
+/// The frequency that the counter itself declares, in Hz; `None` where it declares none.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) fn declared_frequency() -> Option<u64> {
+    None
+}
+
+/// Sets the scheduling policy and real-time priority of the calling thread.
+///
+/// The system call is made directly, because musl's `sched_setscheduler` always fails.
+pub(crate) fn set_scheduler(policy: libc::c_int, priority: u8) -> Result<(), Errno> {
+    const THIS_THREAD: libc::pid_t = 0;
+    let param = SchedParam {
+        priority: libc::c_int::from(priority),
+    };
+    // SAFETY: `param` has the layout that the kernel expects and outlives the call, which only
+    // reads it.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            THIS_THREAD,
+            policy,
+            &raw const param,
+        )
+    };
+    Errno::result(result).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::{HAS_COUNTER, read_counter, set_scheduler};
+
+    #[test]
+    fn the_counter_counts() {
+        let first = read_counter();
+        let later = (0..1_000_000)
+            .map(|_| read_counter())
+            .find(|reading| *reading != first);
+        assert_eq!(later.is_some(), HAS_COUNTER);
+    }
+
+    #[test]
+    fn a_policy_that_does_not_exist_is_refused() {
+        assert_eq!(set_scheduler(99, 0), Err(Errno::EINVAL));
+    }
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
+/*
+ * The few kernel types and BPF helpers that the programs touch. Field offsets are relocated when
+ * the object is loaded (CO-RE), so only names and types matter here, and a field that a kernel
+ * lacks is asked for with bpf_core_field_exists first. Helper numbers are the kernel's UAPI
+ * (include/uapi/linux/bpf.h).
+ */
+#ifndef TICKTAX_KERNEL_H
+#define TICKTAX_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#define barrier() asm volatile("" ::: "memory")
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* BTF-defined maps. */
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+#define BPF_MAP_TYPE_ARRAY 2
+#define BPF_F_MMAPABLE (1U << 10)
+
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
+static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
+
+#define BPF_FIELD_EXISTS 2
+#define bpf_core_field_exists(field) __builtin_preserve_field_info(field, BPF_FIELD_EXISTS)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	char comm[16];
+	void *worker_private;
+};
+
+struct worker {
+	void *current_func;
+};
+
+struct irqaction {
+	unsigned int irq;
+};
+
+struct work_struct {
+	void *func;
+};
+
+struct timer_list {
+	void *function;
+};
+
+struct hrtimer {
+	void *function;
+};
+
+#pragma clang attribute pop
+
+/* include/linux/sched.h */
+#define PF_WQ_WORKER 0x00000020
+#define PF_KTHREAD 0x00200000
+
+#endif

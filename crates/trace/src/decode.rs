@@ -1,0 +1,263 @@
+//! From the tracer's records to the model's spans. Pure: any record decodes to something.
+
+use std::collections::HashMap;
+
+use ticktax_model::recording::{Row, Sum};
+use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+use crate::names::Names;
+use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
+
+/// What tells a record's source from another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// As in [`SpanRecord`].
+    pub kind: u8,
+    /// As in [`SpanRecord`].
+    pub flags: u8,
+    /// As in [`SpanRecord`].
+    pub tid: u32,
+    /// As in [`SpanRecord`].
+    pub tgid: u32,
+    /// As in [`SpanRecord`].
+    pub detail: u64,
+    /// As in [`SpanRecord`].
+    pub comm: [u8; 16],
+}
+
+/// Names records' sources, each once.
+#[derive(Debug)]
+pub struct Decoder {
+    names: Names,
+    known: HashMap<Identity, SourceId>,
+    /// The process that the tool itself is.
+    own_pid: u32,
+    /// How the tool's probes' threads are called.
+    probe_prefix: &'static str,
+}
+
+impl Decoder {
+    /// A decoder with these names. Threads of process `own_pid` are the tool's, and those of them
+    /// whose name begins with `probe_prefix` are its probes'.
+    pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
+        Self { names, known: HashMap::new(), own_pid, probe_prefix }
+    }
+
+    /// The names it knows.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The source of what `identity` tells apart.
+    pub fn source(&mut self, sources: &mut SourceTable, identity: &Identity) -> SourceId {
+        if let Some(&id) = self.known.get(identity) {
+            return id;
+        }
+        let id = sources.intern(self.name(identity));
+        self.known.insert(*identity, id);
+        id
+    }
+
+    fn name(&mut self, identity: &Identity) -> Source {
+        let detail = match identity.kind {
+            // The functions of the idle loop and of NMI handlers' chains say nothing more.
+            kind::IDLE => "".into(),
+            _ => self.names.detail(identity.detail),
+        };
+        let plain = |kind, name| Source { kind, owner: Owner::Kernel, name, detail, thread: None };
+        match identity.kind {
+            kind::IDLE => Source::idle(),
+            kind::SOFTIRQ => plain(Kind::Softirq, Names::softirq(identity.tid)),
+            kind::IRQ => plain(Kind::Irq, self.names.interrupt(identity.tid)),
+            kind::NMI => plain(Kind::Nmi, "nmi".into()),
+            _ => self.thread(identity, detail),
+        }
+    }
+
+    fn thread(&mut self, identity: &Identity, detail: std::sync::Arc<str>) -> Source {
+        let comm = comm(&identity.comm);
+        let owner = if identity.flags & flag::KERNEL_THREAD != 0 {
+            Owner::Kernel
+        } else if identity.tgid != self.own_pid {
+            Owner::Program
+        } else if comm.starts_with(self.probe_prefix) {
+            Owner::Probe
+        } else {
+            Owner::Tool
+        };
+        let program = self.names.program(identity.tgid, identity.tid, &comm);
+        let number = |n: u32| i32::try_from(n).unwrap_or(-1);
+        let thread = Thread { pid: number(identity.tgid), tid: number(identity.tid), program };
+        Source { kind: Kind::Task, owner, name: comm.into(), detail, thread: Some(thread) }
+    }
+
+    /// The row of one span.
+    pub fn span(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
+        let source = self.source(sources, &Identity::from(record));
+        Row::Span(Span {
+            cpu: Cpu(record.cpu.into()),
+            start: Nanos(record.start.cast_signed()),
+            dur: Nanos(record.dur.cast_signed()),
+            self_time: Nanos(record.self_ns),
+            source,
+        })
+    }
+
+    /// The row of what was added to an entry between two readings of it, the window from `begin`
+    /// to `end`; `None` when nothing was.
+    pub fn sum(
+        &mut self,
+        sources: &mut SourceTable,
+        before: Option<&SumRecord>,
+        after: &SumRecord,
+        (begin, end): (Nanos, Nanos),
+    ) -> Option<Row> {
+        let (counted, self_before) = before.map_or((0, 0), |sum| (sum.count, sum.self_ns));
+        let count = after.count.saturating_sub(counted);
+        let self_time = Nanos(after.self_ns - self_before);
+        if count == 0 && self_time == Nanos::ZERO {
+            return None;
+        }
+        let mut counts = after.histogram;
+        if let Some(before) = before {
+            for (count, earlier) in counts.iter_mut().zip(&before.histogram) {
+                *count = count.wrapping_sub(*earlier);
+            }
+        }
+        // The entry keeps the maximum of the whole run; the window's lies in its last bucket.
+        let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
+        let max = Nanos(after.max.cast_signed()).min(Histogram::lower(last + 1) - Nanos(1));
+        let source = self.source(sources, &Identity::from(after));
+        Some(Row::Sum(Sum {
+            span: Span {
+                cpu: Cpu(after.cpu.into()),
+                start: begin,
+                dur: end - begin,
+                self_time,
+                source,
+            },
+            count,
+            max,
+            histogram: Histogram::from_counts(&counts).unwrap_or_default(),
+        }))
+    }
+}
+
+impl From<&SpanRecord> for Identity {
+    fn from(record: &SpanRecord) -> Self {
+        Self::cleared(
+            record.kind,
+            record.flags,
+            (record.tid, record.tgid),
+            record.detail,
+            record.comm,
+        )
+    }
+}
+
+impl From<&SumRecord> for Identity {
+    fn from(record: &SumRecord) -> Self {
+        Self::cleared(
+            record.kind,
+            record.flags,
+            (record.tid, record.tgid),
+            record.detail,
+            record.comm,
+        )
+    }
+}
+
+impl Identity {
+    /// An identity without what its kind leaves undefined: a buffer's slot keeps the name of the
+    /// thread whose span it held before.
+    fn cleared(
+        kind: u8,
+        flags: u8,
+        (tid, tgid): (u32, u32),
+        detail: u64,
+        comm: [u8; 16],
+    ) -> Self {
+        match kind {
+            kind::IDLE => Self { kind, flags: 0, tid: 0, tgid: 0, detail: detail::NONE, comm: [0; 16] },
+            kind::TASK => Self { kind, flags, tid, tgid, detail, comm },
+            _ => Self { kind, flags, tid, tgid: 0, detail, comm: [0; 16] },
+        }
+    }
+}
+
+/// A thread's name. Anybody may give a thread any name, so what is no text is replaced, control
+/// characters too: they would reach the terminal.
+fn comm(bytes: &[u8; 16]) -> String {
+    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ticktax_model::{Kind, Owner, SourceTable};
+
+    use super::{Decoder, Identity, comm};
+    use crate::names::Names;
+    use crate::record::{SpanRecord, flag, kind};
+
+    fn decoder() -> Decoder {
+        Decoder::new(Names::read(std::path::Path::new("/nonexistent")), 100, "ttx-")
+    }
+
+    fn thread(tgid: u32, name: &[u8], flags: u8) -> Identity {
+        let mut comm = [0; 16];
+        comm[..name.len()].copy_from_slice(name);
+        Identity::from(&SpanRecord {
+            kind: kind::TASK,
+            tid: tgid,
+            tgid,
+            comm,
+            flags,
+            ..SpanRecord::default()
+        })
+    }
+
+    #[test]
+    fn a_threads_owner_follows_from_its_process_and_name() {
+        let mut decoder = decoder();
+        let mut sources = SourceTable::default();
+        for (identity, owner) in [
+            (thread(100, b"ttx-spin/0", 0), Owner::Probe),
+            (thread(100, b"ticktax", 0), Owner::Tool),
+            (thread(7, b"ttx-spin/0", 0), Owner::Program),
+            (thread(2, b"kthreadd", flag::KERNEL_THREAD), Owner::Kernel),
+        ] {
+            let id = decoder.source(&mut sources, &identity);
+            assert_eq!(sources.get(id).owner, owner, "{identity:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_slot_held_before_does_not_name_an_interrupt() {
+        let stale = SpanRecord { kind: kind::SOFTIRQ, tid: 3, comm: *b"left over name\0\0", ..SpanRecord::default() };
+        let clean = SpanRecord { comm: [0; 16], ..stale };
+        assert_eq!(Identity::from(&stale), Identity::from(&clean));
+    }
+
+    #[test]
+    fn a_name_cannot_reach_the_terminal_with_control_characters() {
+        assert_eq!(comm(b"a\x1b[31mb\0\0\0\0\0\0\0\0\0"), "a\u{fffd}[31mb");
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_decodes(
+            kind: u8, flags: u8, tid: u32, tgid: u32, detail: u64, comm: [u8; 16],
+            start: u64, dur: u64, self_ns: i64,
+        ) {
+            let record = SpanRecord { start, dur, self_ns, detail, seq: 0, tid, tgid, kind, flags, cpu: 3, comm };
+            let mut sources = SourceTable::default();
+            let row = decoder().span(&mut sources, &record);
+            let source = sources.get(row.source());
+            prop_assert!(source.kind != Kind::Gap);
+            prop_assert!(!source.name.chars().any(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Why the tracer cannot run, in words.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the level `kernel` is out of reach. Every text says what was tried, why it failed and what
+/// would help.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The caller may not load BPF programs.
+    #[error(
+        "may not trace the kernel as an ordinary user; run as root, or grant CAP_BPF, CAP_PERFMON \
+         and CAP_SYS_RESOURCE"
+    )]
+    NotPermitted,
+    /// The kernel is locked down.
+    #[error(
+        "the kernel is locked down ({mode}), which forbids BPF to read kernel memory; boot without \
+         lockdown=confidentiality to trace it"
+    )]
+    LockedDown {
+        /// The mode in force, as `/sys/kernel/security/lockdown` names it.
+        mode: String,
+    },
+    /// The kernel does not describe its types.
+    #[error(
+        "the kernel does not describe its types in {path}; a kernel built with \
+         CONFIG_DEBUG_INFO_BTF=y is needed (5.12 or newer)"
+    )]
+    NoBtf {
+        /// Where the description was looked for.
+        path: PathBuf,
+    },
+    /// The description of the kernel's types cannot be read.
+    #[error("cannot understand the kernel's type description in {path}: {why}")]
+    BadBtf {
+        /// Where it was read from.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The kernel has no BPF at all.
+    #[error("this kernel was built without BPF; CONFIG_BPF_SYSCALL=y is needed to trace it")]
+    NoBpf,
+    /// No room for the buffers.
+    #[error(
+        "no memory for the tracer's buffers ({bytes} bytes); raise RLIMIT_MEMLOCK (ulimit -l) or \
+         ask for smaller ones"
+    )]
+    NoMemory {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The kernel refuses the programs.
+    #[error("the kernel refuses the tracer's programs: {why}")]
+    Refused {
+        /// The kernel's reason, in one line.
+        why: String,
+    },
+    /// Without this program nothing can be accounted for.
+    #[error("the kernel has no tracepoint sched_switch that can be watched ({why})")]
+    NoSwitches {
+        /// What went wrong with it.
+        why: String,
+    },
+    /// More CPUs than the programs' tables have room for.
+    #[error("this machine has {cpus} CPUs, the tracer's tables have room for {room}")]
+    TooManyCpus {
+        /// Possible CPUs.
+        cpus: usize,
+        /// Room.
+        room: usize,
+    },
+}
+
+impl TraceError {
+    /// What an error from loading means, given how much memory was asked for.
+    pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
+        match io_cause(error).map(io::Error::kind) {
+            Some(io::ErrorKind::PermissionDenied) => match lockdown_mode() {
+                Some(mode) => Self::LockedDown { mode },
+                None => Self::NotPermitted,
+            },
+            Some(io::ErrorKind::OutOfMemory) => Self::NoMemory { bytes },
+            Some(io::ErrorKind::Unsupported) => Self::NoBpf,
+            _ => Self::Refused { why: one_line(error) },
+        }
+    }
+}
+
+/// The system call's error behind an error, if one is.
+fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(io);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// An error and its causes in one line, without the verifier's pages or an error number.
+pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut words = Vec::new();
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        let text = text.lines().next().unwrap_or_default();
+        let text = text.split(" Verifier output:").next().unwrap_or_default();
+        let text = text.split(" (os error").next().unwrap_or_default().trim_end_matches('.');
+        if !words.iter().any(|word: &String| word.contains(text)) {
+            words.push(text.to_owned());
+        }
+        cause = error.source();
+    }
+    words.join(": ")
+}
+
+/// The lockdown mode in force, unless it is `none` or unknown.
+fn lockdown_mode() -> Option<String> {
+    let modes = std::fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
+    let mode = modes.split('[').nth(1)?.split(']').next()?;
+    (mode != "none").then(|| mode.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{TraceError, one_line};
+
+    #[test]
+    fn a_system_error_becomes_words() {
+        let refused = |kind| TraceError::from_loading(&io::Error::from(kind), 64);
+        assert!(matches!(refused(io::ErrorKind::OutOfMemory), TraceError::NoMemory { bytes: 64 }));
+        assert!(matches!(refused(io::ErrorKind::Unsupported), TraceError::NoBpf));
+        assert!(matches!(
+            refused(io::ErrorKind::PermissionDenied),
+            TraceError::NotPermitted | TraceError::LockedDown { .. }
+        ));
+        let odd = io::Error::from_raw_os_error(7);
+        assert!(!one_line(&odd).contains("os error"), "{}", one_line(&odd));
+    }
+}

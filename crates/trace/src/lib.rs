@@ -1,0 +1,23 @@
+//! The live machine as a recording.
+//!
+//! [`Tracer`] loads the BPF programs of `bpf/` and turns what they hand out into the model's rows.
+//! [`proc`] reads the machine's facts and its counters, which need no rights at all.
+
+mod decode;
+mod error;
+mod hooks;
+mod load;
+mod names;
+mod nudge;
+pub mod proc;
+mod record;
+mod sys;
+mod tracer;
+
+pub use decode::{Decoder, Identity};
+pub use error::TraceError;
+pub use hooks::{Attach, HOOKS, Hook};
+pub use load::{Output, TraceSettings};
+pub use names::{KernelFunctions, Names};
+pub use record::{SpanRecord, SumRecord, kind};
+pub use tracer::{Closing, PROBE_PREFIX, Tracer};

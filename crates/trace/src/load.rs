@@ -1,0 +1,211 @@
+//! Loading the programs and attaching them, hook by hook.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aya::programs::{FEntry, FExit, Program, ProgramError};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
+use ticktax_model::recording::Blind;
+
+use crate::error::{TraceError, one_line};
+use crate::hooks::{Attach, HOOKS, Hook};
+use crate::record::{MAX_CPUS, SpanRecord, SumRecord};
+
+/// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
+
+/// What the tracer hands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Every span, through a ring buffer.
+    Spans {
+        /// Spans that a CPU's buffer holds; rounded up to a power of two, 2^10 to 2^22.
+        per_cpu: u32,
+    },
+    /// Sums and histograms, kept in the kernel.
+    Sums {
+        /// Sources, each counted once a CPU, that the table holds; rounded up to a power of two.
+        entries: u32,
+    },
+}
+
+/// How to load the tracer.
+#[derive(Clone, Debug)]
+pub struct TraceSettings {
+    /// What to hand out.
+    pub output: Output,
+    /// Where the kernel describes its types.
+    pub btf: PathBuf,
+    /// Hooks, by name, that are left alone.
+    pub without: BTreeSet<String>,
+}
+
+impl Default for TraceSettings {
+    fn default() -> Self {
+        Self {
+            output: Output::Spans { per_cpu: 1 << 16 },
+            btf: PathBuf::from("/sys/kernel/btf/vmlinux"),
+            without: BTreeSet::new(),
+        }
+    }
+}
+
+/// The table of sums and the rings, as they are sized for this machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) cpus: usize,
+    pub(crate) ring_order: u32,
+    pub(crate) sum_entries: u32,
+    pub(crate) summing: bool,
+}
+
+impl Sizes {
+    pub(crate) fn of(output: Output, cpus: usize) -> Self {
+        let power = |n: u32, least: u32, most: u32| n.clamp(least, most).next_power_of_two();
+        match output {
+            Output::Spans { per_cpu } => Self {
+                cpus,
+                ring_order: power(per_cpu, 1 << 10, 1 << 22).ilog2(),
+                sum_entries: 1,
+                summing: false,
+            },
+            Output::Sums { entries } => Self {
+                cpus,
+                ring_order: 0,
+                sum_entries: power(entries, 1 << 8, 1 << 20),
+                summing: true,
+            },
+        }
+    }
+
+    pub(crate) fn ring_len(self) -> usize {
+        1 << self.ring_order
+    }
+
+    fn span_entries(self) -> u32 {
+        u32::try_from(self.cpus << self.ring_order).unwrap_or(u32::MAX)
+    }
+
+    fn bytes(self) -> u64 {
+        self.cpus as u64 * self.ring_len() as u64 * size_of::<SpanRecord>() as u64
+            + u64::from(self.sum_entries) * size_of::<SumRecord>() as u64
+    }
+}
+
+/// The programs in the kernel, and which of them watch.
+pub(crate) struct Loaded {
+    pub(crate) programs: Ebpf,
+    pub(crate) attached: Vec<String>,
+    pub(crate) blind: Vec<Blind>,
+    pub(crate) every_entry_watched: bool,
+}
+
+/// Loads and attaches everything that this kernel has a place for.
+pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, TraceError> {
+    if sizes.cpus > MAX_CPUS {
+        return Err(TraceError::TooManyCpus { cpus: sizes.cpus, room: MAX_CPUS });
+    }
+    let btf = read_btf(&settings.btf)?;
+    let mut programs = EbpfLoader::new()
+        .btf(Some(&btf))
+        .verifier_log_level(VerifierLogLevel::DISABLE)
+        .override_global("ring_order", &sizes.ring_order, true)
+        .override_global("ring_mask", &(sizes.ring_len() as u32 - 1), true)
+        .override_global("sum_mask", &(sizes.sum_entries - 1), true)
+        .override_global("summing", &u32::from(sizes.summing), true)
+        .map_max_entries("spans", sizes.span_entries())
+        .map_max_entries("sums", sizes.sum_entries)
+        .load(OBJECT)
+        .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
+
+    let mut loaded =
+        Outcome { attached: Vec::new(), blind: Vec::new(), every_entry_watched: true };
+    for hook in HOOKS {
+        let result = if settings.without.contains(hook.name) {
+            Err("left out on request".to_owned())
+        } else {
+            attach(&mut programs, hook, &btf)
+        };
+        match result {
+            Ok(()) => loaded.attached.push(hook.name.to_owned()),
+            Err(why) if hook.name == "sched_switch" => return Err(no_switches(why, sizes)),
+            Err(why) => loaded.note(hook, &why),
+        }
+    }
+    let Outcome { attached, blind, every_entry_watched } = loaded;
+    Ok(Loaded { programs, attached, blind, every_entry_watched })
+}
+
+/// What came of attaching, so far.
+struct Outcome {
+    attached: Vec<String>,
+    blind: Vec<Blind>,
+    every_entry_watched: bool,
+}
+
+impl Outcome {
+    fn note(&mut self, hook: &Hook, why: &str) {
+        self.every_entry_watched &= !hook.entry;
+        self.blind.push(Blind { what: hook.tells.to_owned(), why: format!("{}: {why}", hook.name) });
+    }
+}
+
+/// Attaches all programs of `hook`, or none of them; says why in one line when it cannot.
+fn attach(programs: &mut Ebpf, hook: &Hook, btf: &Btf) -> Result<(), String> {
+    for &(name, place) in hook.programs {
+        let program = programs.program_mut(name).ok_or("not in the tracer's object")?;
+        attach_one(program, name, place, btf).map_err(|error| reason(&error))?;
+    }
+    Ok(())
+}
+
+fn attach_one(
+    program: &mut Program,
+    name: &str,
+    place: Attach,
+    btf: &Btf,
+) -> Result<(), ProgramError> {
+    match place {
+        Attach::Tracepoint => {
+            let program: &mut aya::programs::BtfTracePoint = program.try_into()?;
+            program.load(name, btf)?;
+            program.attach()?;
+        }
+        Attach::FunctionEntry(function) => {
+            let program: &mut FEntry = program.try_into()?;
+            program.load(function, btf)?;
+            program.attach()?;
+        }
+        Attach::FunctionExit(function) => {
+            let program: &mut FExit = program.try_into()?;
+            program.load(function, btf)?;
+            program.attach()?;
+        }
+    }
+    Ok(())
+}
+
+/// Why a program could not be attached, in a few words.
+fn reason(error: &ProgramError) -> String {
+    match error {
+        ProgramError::Btf(_) => "this kernel does not have it".to_owned(),
+        other => one_line(other),
+    }
+}
+
+fn no_switches(why: String, sizes: Sizes) -> TraceError {
+    // Loading maps needs less than attaching: a lack of permission can show up only here.
+    if why.contains("ermission") || why.contains("not permitted") {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        return TraceError::from_loading(&denied, sizes.bytes());
+    }
+    TraceError::NoSwitches { why }
+}
+
+fn read_btf(path: &Path) -> Result<Btf, TraceError> {
+    let bytes = fs::read(path).map_err(|_| TraceError::NoBtf { path: path.to_owned() })?;
+    Btf::parse(&bytes, Endianness::default())
+        .map_err(|error| TraceError::BadBtf { path: path.to_owned(), why: one_line(&error) })
+}

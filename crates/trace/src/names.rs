@@ -1,0 +1,225 @@
+//! Names that a person understands, for the numbers and addresses that the kernel hands out.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::record::{detail, vector};
+
+/// Functions of the kernel by address, from `/proc/kallsyms`.
+#[derive(Debug, Default)]
+pub struct KernelFunctions {
+    /// Ascending addresses, each with its name's place in `names`.
+    symbols: Vec<(u64, u32, u16)>,
+    names: String,
+}
+
+impl KernelFunctions {
+    /// Parses the text of `/proc/kallsyms`. Lines that are no functions, and addresses that are
+    /// hidden (all zero, where `kptr_restrict` says so), are left out.
+    pub fn parse(text: &str) -> Self {
+        let mut functions = Self::default();
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(sort), Some(name)) =
+                (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let (Ok(address), "t" | "T" | "w" | "W") = (u64::from_str_radix(address, 16), sort)
+            else {
+                continue;
+            };
+            let (Ok(at), Ok(length)) =
+                (u32::try_from(functions.names.len()), u16::try_from(name.len()))
+            else {
+                break;
+            };
+            if address != 0 {
+                functions.symbols.push((address, at, length));
+                functions.names.push_str(name);
+            }
+        }
+        functions.symbols.sort_by_key(|&(address, ..)| address);
+        functions
+    }
+
+    /// Whether no name is known.
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// The function that `address` lies in; of several names for one address, the first.
+    pub fn name(&self, address: u64) -> Option<&str> {
+        let above = self.symbols.partition_point(|&(start, ..)| start <= address);
+        let start = self.symbols[..above].last()?.0;
+        let first = self.symbols[..above].partition_point(|&(other, ..)| other < start);
+        let (_, at, length) = self.symbols[first];
+        Some(&self.names[at as usize..at as usize + usize::from(length)])
+    }
+}
+
+/// Softirq vectors by number (`include/linux/interrupt.h`), as `/proc/softirqs` writes them.
+const SOFTIRQS: [&str; 10] = [
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+];
+
+/// Everything that turns the tracer's numbers into names.
+#[derive(Debug)]
+pub struct Names {
+    functions: KernelFunctions,
+    lines: HashMap<u32, Arc<str>>,
+    programs: HashMap<u32, Arc<str>>,
+    proc: PathBuf,
+}
+
+impl Names {
+    /// Reads what there is to read under `proc` (`/proc`).
+    pub fn read(proc: &Path) -> Self {
+        let functions = fs::read_to_string(proc.join("kallsyms")).unwrap_or_default();
+        let interrupts = fs::read_to_string(proc.join("interrupts")).unwrap_or_default();
+        Self {
+            functions: KernelFunctions::parse(&functions),
+            lines: irq_lines(&interrupts),
+            programs: HashMap::new(),
+            proc: proc.to_owned(),
+        }
+    }
+
+    /// Whether the kernel lets its functions' names be seen.
+    pub fn knows_functions(&self) -> bool {
+        !self.functions.is_empty()
+    }
+
+    /// The name of a span's `detail`; empty where there is none.
+    pub fn detail(&self, address: u64) -> Arc<str> {
+        match address {
+            detail::NONE => "".into(),
+            detail::PAGE_FAULT => "page_fault".into(),
+            address => match self.functions.name(address) {
+                Some(name) => strip_clone(name).into(),
+                None => format!("{address:#x}").into(),
+            },
+        }
+    }
+
+    /// The name of a softirq.
+    pub fn softirq(number: u32) -> Arc<str> {
+        SOFTIRQS
+            .get(number as usize)
+            .map_or_else(|| format!("softirq {number}").into(), |&name| name.into())
+    }
+
+    /// The name of an interrupt: of the vector, or of the devices on the line.
+    pub fn interrupt(&mut self, number: u32) -> Arc<str> {
+        if let Some(own) = number.checked_sub(vector::FIRST) {
+            return vector::NAMES
+                .get(own as usize)
+                .map_or_else(|| format!("vector {own}").into(), |&name| name.into());
+        }
+        if !self.lines.contains_key(&number) {
+            // A line that was set up while recording.
+            let now = fs::read_to_string(self.proc.join("interrupts")).unwrap_or_default();
+            self.lines.extend(irq_lines(&now));
+            self.lines.entry(number).or_insert_with(|| format!("irq {number}").into());
+        }
+        Arc::clone(&self.lines[&number])
+    }
+
+    /// The name of process `tgid`, one of whose threads is called `thread`.
+    pub fn program(&mut self, tgid: u32, tid: u32, thread: &str) -> Arc<str> {
+        if tid == tgid {
+            return thread.into();
+        }
+        let proc = &self.proc;
+        let name = self.programs.entry(tgid).or_insert_with(|| {
+            fs::read_to_string(proc.join(format!("{tgid}/comm")))
+                .map_or_else(|_| thread.into(), |name| name.trim_end().into())
+        });
+        Arc::clone(name)
+    }
+
+    /// The name of thread `tid`, while it is alive.
+    pub fn thread(&self, tid: u32) -> Option<String> {
+        let name = fs::read_to_string(self.proc.join(format!("{tid}/comm"))).ok()?;
+        Some(name.trim_end().to_owned())
+    }
+
+    /// The process of thread `tid`, while it is alive.
+    pub fn process(&self, tid: u32) -> Option<u32> {
+        let status = fs::read_to_string(self.proc.join(format!("{tid}/status"))).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+    }
+}
+
+/// A function's name without the suffix of a compiler's clone (`foo.isra.0`, `foo.cold`).
+fn strip_clone(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
+/// Device names by IRQ line, from the text of `/proc/interrupts`.
+fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
+    let cpus = text.lines().next().unwrap_or_default().split_ascii_whitespace().count();
+    let line = |line: &str| {
+        let (label, rest) = line.split_once(':')?;
+        let number = label.trim().parse().ok()?;
+        // After the counts: the controller, the line's number and trigger, the devices.
+        let words: Vec<&str> = rest.split_ascii_whitespace().skip(cpus).collect();
+        let devices = words.get(2..).unwrap_or_default().join(" ");
+        let devices = if devices.is_empty() { words.join(" ") } else { devices };
+        (!devices.is_empty()).then(|| (number, devices.into()))
+    };
+    text.lines().skip(1).filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KernelFunctions, Names, irq_lines};
+
+    const SYMBOLS: &str = "\
+ffffffff81000000 T _stext
+ffffffff81000100 t tick_nohz_handler
+ffffffff81000100 t tick_nohz_alias
+ffffffff81000200 d not_a_function
+ffffffff81000300 t rx.isra.0\t[virtio_net]
+0000000000000000 t hidden
+garbage
+";
+
+    #[test]
+    fn an_address_within_a_function_has_its_name() {
+        let functions = KernelFunctions::parse(SYMBOLS);
+        assert_eq!(functions.name(0xffff_ffff_8100_0100), Some("tick_nohz_handler"));
+        assert_eq!(functions.name(0xffff_ffff_8100_02ff), Some("tick_nohz_handler"));
+        assert_eq!(functions.name(0xffff_ffff_8100_0300), Some("rx.isra.0"));
+        assert_eq!(functions.name(0x1000), None);
+        assert!(KernelFunctions::parse("0000000000000000 t hidden\n").is_empty());
+    }
+
+    #[test]
+    fn an_irq_line_is_called_by_its_devices() {
+        let lines = irq_lines(
+            "           CPU0       CPU1\n\
+              26:          0         14  IO-APIC   4-edge      ttyS0\n\
+              36:          0      36417 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n\
+              19:          1          2  IO-APIC  19-fasteoi   ehci_hcd:usb1, ahci\n\
+             LOC:       6658       8645   Local timer interrupts\n",
+        );
+        assert_eq!(&*lines[&26], "ttyS0");
+        assert_eq!(&*lines[&36], "virtio1-req.0");
+        assert_eq!(&*lines[&19], "ehci_hcd:usb1, ahci");
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn what_has_no_name_keeps_its_number() {
+        let mut names = Names::read(std::path::Path::new("/nonexistent"));
+        assert!(!names.knows_functions());
+        assert_eq!(&*Names::softirq(3), "NET_RX");
+        assert_eq!(&*Names::softirq(42), "softirq 42");
+        assert_eq!(&*names.interrupt(0x10000), "local_timer");
+        assert_eq!(&*names.interrupt(77), "irq 77");
+        assert_eq!(&*names.detail(0x1234), "0x1234");
+    }
+}

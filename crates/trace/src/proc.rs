@@ -1,0 +1,50 @@
+//! What `/proc` and `/sys` say of the machine: facts, and counters at both ends of a recording.
+//!
+//! Everything is read below a root folder, so that tests can put another machine there. What
+//! cannot be read is left out: a fact is `None`, a counter has no row.
+
+mod counters;
+mod facts;
+mod own;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use counters::{UNTRACED, untraced_interrupts};
+pub use own::{own_cpu_time, own_peak_memory, thread_cpu_time};
+use ticktax_model::CpuList;
+
+/// The files of one machine.
+#[derive(Clone, Debug)]
+pub struct Proc {
+    root: PathBuf,
+}
+
+impl Default for Proc {
+    fn default() -> Self {
+        Self::at(Path::new("/"))
+    }
+}
+
+impl Proc {
+    /// The machine whose `proc` and `sys` lie in `root`.
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The text of a file, without the line end at its end; `None` when it cannot be read.
+    fn text(&self, path: &str) -> Option<String> {
+        let text = fs::read_to_string(self.root.join(path)).ok()?;
+        Some(text.trim_end().to_owned())
+    }
+
+    /// CPUs that are online now.
+    pub fn online(&self) -> Option<CpuList> {
+        self.text("sys/devices/system/cpu/online")?.parse().ok()
+    }
+
+    /// CPUs that the machine may ever have, plugged in or not.
+    pub fn possible(&self) -> Option<CpuList> {
+        self.text("sys/devices/system/cpu/possible")?.parse().ok()
+    }
+}

@@ -1,0 +1,142 @@
+//! The kernel's own counters.
+
+use std::collections::BTreeMap;
+
+use nix::unistd::{SysconfVar, sysconf};
+use ticktax_model::machine::{Counters, CpuTimes, InterruptRow};
+use ticktax_model::{Cpu, Nanos};
+
+use super::Proc;
+
+impl Proc {
+    /// Reads `/proc/stat`, `/proc/interrupts` and `/proc/softirqs`, at `now`.
+    pub fn counters(&self, now: Nanos) -> Counters {
+        let text = |path: &str| self.text(path).unwrap_or_default();
+        Counters {
+            at: now,
+            cpu_times: cpu_times(&text("proc/stat"), user_hz()),
+            interrupts: interrupts(&text("proc/interrupts")),
+            softirqs: softirqs(&text("proc/softirqs")),
+        }
+    }
+}
+
+/// Ticks a second in `/proc/stat` (`USER_HZ`), whatever the kernel's own HZ.
+fn user_hz() -> i64 {
+    sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
+}
+
+fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
+    let line = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
+        let cpu = words.next()?.parse().ok()?;
+        let mut next = || {
+            let ticks: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            Nanos(ticks.saturating_mul(1_000_000_000 / hz))
+        };
+        // The order of the columns is the kernel's (Documentation/filesystems/proc.rst).
+        let times = CpuTimes {
+            user: next(),
+            nice: next(),
+            system: next(),
+            idle: next(),
+            iowait: next(),
+            irq: next(),
+            softirq: next(),
+            steal: next(),
+        };
+        Some((cpu, times))
+    };
+    // The first line, `cpu  …`, is the sum of the others.
+    stat.lines().filter(|line| !line.starts_with("cpu ")).filter_map(line).collect()
+}
+
+/// The CPUs that the columns of `/proc/interrupts` and `/proc/softirqs` stand for.
+fn columns(text: &str) -> Vec<u32> {
+    let header = text.lines().next().unwrap_or_default();
+    header
+        .split_ascii_whitespace()
+        .filter_map(|word| word.strip_prefix("CPU")?.parse().ok())
+        .collect()
+}
+
+fn interrupts(text: &str) -> BTreeMap<String, InterruptRow> {
+    let cpus = columns(text);
+    let row = |line: &str| {
+        let (label, rest) = line.split_once(':')?;
+        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let counts: BTreeMap<u32, u64> =
+            cpus.iter().zip(&words).filter_map(|(&cpu, word)| Some((cpu, word.parse().ok()?))).collect();
+        // `ERR` and `MIS` have one count for the whole machine.
+        if counts.len() < cpus.len() {
+            return None;
+        }
+        let description = words[cpus.len()..].join(" ");
+        Some((label.trim().to_owned(), InterruptRow { description, counts }))
+    };
+    text.lines().skip(1).filter_map(row).collect()
+}
+
+fn softirqs(text: &str) -> BTreeMap<String, BTreeMap<u32, u64>> {
+    let rows = interrupts(text).into_iter();
+    rows.map(|(name, row)| (name, row.counts)).collect()
+}
+
+/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86
+/// (`arch/x86/include/asm/trace/irq_vectors.h` has the others).
+pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"];
+
+/// Interrupts without a tracepoint that `cpu` had between two readings: row, description, count.
+pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec<(String, u64)> {
+    let grown = |(label, row): (&String, &InterruptRow)| {
+        let count = after.interrupts_since(before, label, cpu).filter(|&count| count > 0)?;
+        UNTRACED.contains(&label.as_str()).then(|| (row.description.clone(), count))
+    };
+    after.interrupts.iter().filter_map(grown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::{Cpu, Nanos};
+
+    use super::{Counters, cpu_times, interrupts, softirqs, untraced_interrupts};
+
+    const INTERRUPTS: &str = "\
+           CPU0       CPU2
+ 24:          1          0  IO-APIC   5-edge      ACPI:Ged
+LOC:       6658       8645   Local timer interrupts
+HYP:         29         87   Hypervisor callback interrupts
+ERR:          0
+";
+
+    #[test]
+    fn reads_a_row_for_each_cpu() {
+        let rows = interrupts(INTERRUPTS);
+        assert_eq!(rows["LOC"].counts[&2], 8645);
+        assert_eq!(rows["LOC"].description, "Local timer interrupts");
+        assert_eq!(rows["24"].description, "IO-APIC 5-edge ACPI:Ged");
+        assert!(!rows.contains_key("ERR"));
+        let times = cpu_times("cpu  3 0 3 7 2 0 9 9 0 0\ncpu0 408 0 347 7580 7 0 5 1 0 0\nintr 4\n", 100);
+        assert_eq!(times[&0].user, Nanos::from_millis(4080));
+        assert_eq!(times[&0].steal, Nanos::from_millis(10));
+        assert_eq!(times.len(), 1);
+        assert_eq!(softirqs("  CPU0\n HI: 4\n")["HI"][&0], 4);
+    }
+
+    #[test]
+    fn damaged_files_are_read_as_far_as_they_go() {
+        assert!(interrupts("").is_empty());
+        assert!(interrupts("CPU0 CPU1\n 1: 5\n:\n2 7").is_empty());
+        assert!(cpu_times("cpuX 1 2\ncpu\n", 100).is_empty());
+    }
+
+    #[test]
+    fn names_the_interrupts_that_no_tracepoint_shows() {
+        let reading = |text: &str| Counters { interrupts: interrupts(text), ..Counters::default() };
+        let before = reading(INTERRUPTS);
+        let after = reading(&INTERRUPTS.replace("87", "90").replace("8645", "9000"));
+        let untraced = untraced_interrupts(&before, &after, Cpu(2));
+        assert_eq!(untraced, [("Hypervisor callback interrupts".to_owned(), 3)]);
+        assert!(untraced_interrupts(&before, &after, Cpu(0)).is_empty());
+    }
+}

@@ -1,0 +1,189 @@
+//! Facts about the machine and its kernel.
+
+use std::io::Read;
+
+use ticktax_model::machine::Machine;
+
+use super::Proc;
+
+impl Proc {
+    /// Everything that can be found out about the machine without any rights.
+    pub fn machine(&self) -> Machine {
+        let cmdline = self.text("proc/cmdline");
+        let config = self.kernel_config();
+        let option = |name: &str| config.as_deref().and_then(|text| config_value(text, name));
+        Machine {
+            host: self.text("proc/sys/kernel/hostname").unwrap_or_default(),
+            kernel: self.text("proc/sys/kernel/osrelease").unwrap_or_default(),
+            arch: self
+                .text("proc/sys/kernel/arch")
+                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            hz_configured: option("CONFIG_HZ").and_then(|hz| hz.parse().ok()),
+            tick_mode: tick_mode(config.as_deref(), cmdline.as_deref()),
+            high_resolution: config.as_deref().map(|text| {
+                config_value(text, "CONFIG_HIGH_RES_TIMERS").as_deref() == Some("y")
+                    && !has_parameter(cmdline.as_deref(), "highres", "off")
+            }),
+            clocksource: self.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            online: self.online().unwrap_or_default(),
+            hypervisor: self.hypervisor(),
+            accounting: accounting(config.as_deref()),
+            preemption: self.preemption(config.as_deref()),
+            cmdline,
+        }
+    }
+
+    /// The kernel's build configuration, from wherever the distribution leaves it.
+    fn kernel_config(&self) -> Option<String> {
+        if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
+            let mut text = String::new();
+            if flate2::read::GzDecoder::new(packed).read_to_string(&mut text).is_ok() {
+                return Some(text);
+            }
+        }
+        let release = self.text("proc/sys/kernel/osrelease")?;
+        self.text(&format!("boot/config-{release}"))
+            .or_else(|| self.text(&format!("lib/modules/{release}/config")))
+    }
+
+    fn hypervisor(&self) -> Option<String> {
+        let cpus = self.text("proc/cpuinfo")?;
+        let flags = cpus.lines().find(|line| line.starts_with("flags"))?;
+        if !flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") {
+            return None;
+        }
+        let vendor = self.text("sys/class/dmi/id/sys_vendor").filter(|name| !name.is_empty());
+        let kind = self.text("sys/hypervisor/type").filter(|name| !name.is_empty());
+        Some(kind.or(vendor).unwrap_or_else(|| "unnamed".to_owned()))
+    }
+
+    /// The preemption model: the build's, or what `preempt=` made of it.
+    fn preemption(&self, config: Option<&str>) -> Option<String> {
+        let has = |name: &str| {
+            config.and_then(|text| config_value(text, name)).is_some_and(|value| value == "y")
+        };
+        let version = self.text("proc/sys/kernel/version").unwrap_or_default();
+        if version.contains("PREEMPT_RT") || has("CONFIG_PREEMPT_RT") {
+            return Some("rt".to_owned());
+        }
+        if let Some(mode) = self.text("sys/kernel/debug/sched/preempt") {
+            // The one in force stands in brackets: `none voluntary (full)`.
+            let inside = mode.split('(').nth(1).and_then(|rest| rest.split(')').next());
+            if let Some(mode) = inside {
+                return Some(mode.to_owned());
+            }
+        }
+        let cmdline = self.text("proc/cmdline").unwrap_or_default();
+        let chosen = cmdline.split_ascii_whitespace().find_map(|word| word.strip_prefix("preempt="));
+        let built = [
+            ("CONFIG_PREEMPT_NONE", "none"),
+            ("CONFIG_PREEMPT_VOLUNTARY", "voluntary"),
+            ("CONFIG_PREEMPT_LAZY", "lazy"),
+            ("CONFIG_PREEMPT", "full"),
+        ];
+        chosen
+            .map(str::to_owned)
+            .or_else(|| built.iter().find(|(name, _)| has(name)).map(|(_, mode)| (*mode).to_owned()))
+    }
+}
+
+/// The value of an option in a kernel's configuration; `None` where it is not set.
+fn config_value(config: &str, name: &str) -> Option<String> {
+    let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());
+    config.lines().find_map(value)
+}
+
+fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
+    cmdline.unwrap_or_default().split_ascii_whitespace().any(|word| {
+        word.split_once('=').is_some_and(|(n, v)| n == name && v == value)
+    })
+}
+
+/// What the tick does when a CPU idles, or runs a single task.
+fn tick_mode(config: Option<&str>, cmdline: Option<&str>) -> Option<String> {
+    let set = |name: &str| config_value(config?, name).filter(|value| value == "y");
+    if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
+        return Some("periodic".to_owned());
+    }
+    let full = cmdline
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .find_map(|word| word.strip_prefix("nohz_full="));
+    if let Some(cpus) = full {
+        return Some(match set("CONFIG_NO_HZ_FULL") {
+            Some(_) => format!("nohz full {cpus}"),
+            None => "nohz idle (nohz_full= has no effect: not built in)".to_owned(),
+        });
+    }
+    set("CONFIG_NO_HZ_COMMON").map(|_| "nohz idle".to_owned())
+}
+
+/// The options that say how CPU time is counted.
+fn accounting(config: Option<&str>) -> Vec<String> {
+    const OPTIONS: [&str; 4] = [
+        "TICK_CPU_ACCOUNTING",
+        "VIRT_CPU_ACCOUNTING_GEN",
+        "VIRT_CPU_ACCOUNTING_NATIVE",
+        "IRQ_TIME_ACCOUNTING",
+    ];
+    let set = |option: &&str| {
+        let name = format!("CONFIG_{option}");
+        config.and_then(|text| config_value(text, &name)).is_some_and(|value| value == "y")
+    };
+    OPTIONS.iter().filter(|option| set(option)).map(|&option| option.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::super::Proc;
+    use super::tick_mode;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn an_empty_machine_has_no_facts_but_is_no_error() {
+        let root = tempfile::tempdir().unwrap();
+        let machine = Proc::at(root.path()).machine();
+        assert_eq!(machine.hz_configured, None);
+        assert_eq!(machine.tick_mode, None);
+        assert!(machine.online.is_empty());
+    }
+
+    #[test]
+    fn facts_come_from_the_configuration_and_the_command_line() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");
+        put(
+            root.path(),
+            "boot/config-6.1.0-test",
+            "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_HIGH_RES_TIMERS=y\n\
+             CONFIG_TICK_CPU_ACCOUNTING=y\n# CONFIG_PREEMPT is not set\n\
+             CONFIG_PREEMPT_VOLUNTARY=y\n",
+        );
+        put(root.path(), "proc/cmdline", "quiet highres=off nohz=off\n");
+        put(root.path(), "sys/devices/system/cpu/online", "0-3\n");
+        let machine = Proc::at(root.path()).machine();
+        assert_eq!(machine.hz_configured, Some(250));
+        assert_eq!(machine.tick_mode.as_deref(), Some("periodic"));
+        assert_eq!(machine.high_resolution, Some(false));
+        assert_eq!(machine.accounting, ["TICK_CPU_ACCOUNTING"]);
+        assert_eq!(machine.preemption.as_deref(), Some("voluntary"));
+        assert_eq!(machine.online.len(), 4);
+    }
+
+    #[test]
+    fn a_parameter_without_its_option_has_no_effect() {
+        let built = "CONFIG_NO_HZ_COMMON=y\nCONFIG_NO_HZ_FULL=y";
+        let mode = |config, cmdline| tick_mode(Some(config), Some(cmdline)).unwrap();
+        assert_eq!(mode(built, "nohz_full=2-7"), "nohz full 2-7");
+        assert!(mode("CONFIG_NO_HZ_COMMON=y", "nohz_full=2-7").starts_with("nohz idle"));
+        assert_eq!(mode(built, ""), "nohz idle");
+    }
+}

@@ -1,0 +1,105 @@
+//! The crate's only unsafe code: memory that is shared with the BPF programs.
+#![expect(unsafe_code, reason = "maps are shared with the kernel through mmap")]
+
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::record::{CpuControl, CpuState, SpanRecord, SumRecord};
+
+/// Types that may be copied out of memory which the kernel writes at any time.
+///
+/// # Safety
+/// Every bit pattern must be a value of the type: integers and arrays of them, `repr(C)`, without
+/// padding.
+pub(crate) unsafe trait Shared: Copy {}
+
+// SAFETY: `repr(C)`, integers only, no padding (tests/layout.rs compares the size with C's).
+unsafe impl Shared for SpanRecord {}
+// SAFETY: as above.
+unsafe impl Shared for SumRecord {}
+// SAFETY: as above.
+unsafe impl Shared for CpuState {}
+// SAFETY: as above.
+unsafe impl Shared for CpuControl {}
+
+/// An array map of the kernel's, mapped into this process.
+pub(crate) struct SharedArray<T: Shared> {
+    base: NonNull<T>,
+    len: usize,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: the memory belongs to no thread; every access is a volatile or atomic one.
+unsafe impl<T: Shared> Send for SharedArray<T> {}
+
+impl<T: Shared> SharedArray<T> {
+    /// Maps `len` entries of the array map `map`, whose entries must be as large as `T`.
+    pub(crate) fn map(map: impl AsFd, len: usize) -> nix::Result<Self> {
+        let bytes = NonZeroUsize::new(len * size_of::<T>()).ok_or(nix::Error::EINVAL)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice cannot alias Rust's memory.
+        let base = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, map, 0) }?;
+        Ok(Self { base: base.cast(), len, bytes })
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn entry(&self, index: usize) -> NonNull<T> {
+        assert!(index < self.len, "entry {index} of {}", self.len);
+        // SAFETY: the mapping has `len` entries, and `index` is one of them.
+        unsafe { self.base.add(index) }
+    }
+
+    /// A copy of entry `index`, which may be torn where the kernel is writing just then.
+    pub(crate) fn read(&self, index: usize) -> T {
+        // SAFETY: the entry is mapped and aligned, and any bits are a `T` (see `Shared`).
+        unsafe { self.entry(index).read_volatile() }
+    }
+}
+
+impl<T: Shared> Drop for SharedArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is ours alone and no reference into it outlives `self`.
+        let unmapped = unsafe { munmap(self.base.cast(), self.bytes.get()) };
+        debug_assert_eq!(unmapped, Ok(()), "unmapping a map");
+    }
+}
+
+impl SharedArray<SpanRecord> {
+    /// The record at `index` once it is written whole as number `seq`; `None` while it is not.
+    pub(crate) fn take(&self, index: usize, seq: u32) -> Option<SpanRecord> {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).seq };
+        // SAFETY: the field is aligned for a u32, and the kernel writes it with one instruction.
+        let written = unsafe { AtomicU32::from_ptr(field) };
+        (written.load(Ordering::Acquire) == seq).then(|| self.read(index))
+    }
+}
+
+impl SharedArray<CpuControl> {
+    /// Tells the programs on CPU `index` that all records before number `tail` have been read.
+    pub(crate) fn set_tail(&self, index: usize, tail: u64) {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).tail };
+        // SAFETY: the field is aligned for a u64, and the kernel only reads it.
+        unsafe { AtomicU64::from_ptr(field) }.store(tail, Ordering::Release);
+    }
+
+    /// Lets the programs on CPU `index` record, or stops them.
+    pub(crate) fn set_running(&self, index: usize, running: bool) {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).running };
+        // SAFETY: the field is aligned for a u64, and the kernel only reads it.
+        unsafe { AtomicU64::from_ptr(field) }.store(u64::from(running), Ordering::Release);
+    }
+}

@@ -1,0 +1,310 @@
+//! The tracer at work: reading what the programs hand out, and closing the books.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use aya::Ebpf;
+use aya::maps::Map;
+use ticktax_model::recording::{Blind, Books, Loss, Row};
+use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
+
+use crate::decode::{Decoder, Identity};
+use crate::error::TraceError;
+use crate::load::{Loaded, Sizes, TraceSettings, load};
+use crate::names::Names;
+use crate::nudge::nudge;
+use crate::record::{CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, kind};
+use crate::sys::{Shared, SharedArray};
+
+/// The prefix of the names of the tool's probes' threads.
+pub const PROBE_PREFIX: &str = "ttx-";
+
+/// A program that was entered just before recording was stopped ends within this time.
+const GRACE: Duration = Duration::from_millis(5);
+
+/// The programs in the kernel, watching. They leave it when this is dropped, or when the process
+/// dies: nothing is pinned.
+pub struct Tracer {
+    // Field order is drop order: no mapping outlives the programs that write it.
+    programs: Ebpf,
+    spans: SharedArray<SpanRecord>,
+    sums: SharedArray<SumRecord>,
+    states: SharedArray<CpuState>,
+    controls: SharedArray<CpuControl>,
+    sizes: Sizes,
+    decoder: Decoder,
+    tails: Vec<u64>,
+    window: Vec<Option<SumRecord>>,
+    window_begin: Nanos,
+    attached: Vec<String>,
+    blind: Vec<Blind>,
+    every_entry_watched: bool,
+}
+
+/// How a tracer's run ended.
+#[derive(Clone, Debug, Default)]
+pub struct Closing {
+    /// The interval of each CPU that switched threads at all.
+    pub books: Vec<Books>,
+    /// What was lost, by CPU.
+    pub lost: Vec<Loss>,
+    /// Tracepoint hits.
+    pub events: u64,
+    /// Exits without their entry and entries too deep: 0 unless softirqs are preemptible.
+    pub mismatched: u64,
+    /// CPU time inside the programs, where the kernel keeps statistics of them.
+    pub in_programs: Option<Nanos>,
+}
+
+impl Tracer {
+    /// Loads the programs and attaches them; nothing is recorded before [`Tracer::start`].
+    ///
+    /// `possible` is the number of CPUs that the machine may ever have, plugged in or not.
+    ///
+    /// # Errors
+    /// When the kernel, the caller's rights or the machine's memory do not allow it.
+    pub fn load(settings: &TraceSettings, possible: usize) -> Result<Self, TraceError> {
+        let sizes = Sizes::of(settings.output, possible);
+        let Loaded { mut programs, attached, mut blind, every_entry_watched } =
+            load(settings, sizes)?;
+        let names = Names::read(Path::new("/proc"));
+        if !names.knows_functions() {
+            blind.push(Blind {
+                what: "names of kernel functions".to_owned(),
+                why: "/proc/kallsyms hides them; set kernel.kptr_restrict to 1 or 0".to_owned(),
+            });
+        }
+        let ring = if sizes.summing { 1 } else { sizes.ring_len() * sizes.cpus };
+        Ok(Self {
+            spans: shared(&mut programs, "spans", ring)?,
+            sums: shared(&mut programs, "sums", sizes.sum_entries as usize)?,
+            states: shared(&mut programs, "states", MAX_CPUS)?,
+            controls: shared(&mut programs, "controls", MAX_CPUS)?,
+            programs,
+            sizes,
+            decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
+            tails: vec![0; sizes.cpus],
+            window: vec![None; if sizes.summing { sizes.sum_entries as usize } else { 0 }],
+            window_begin: Nanos::ZERO,
+            attached,
+            blind,
+            every_entry_watched,
+        })
+    }
+
+    /// The hooks that watch.
+    pub fn attached(&self) -> &[String] {
+        &self.attached
+    }
+
+    /// What cannot be seen on this kernel.
+    pub fn blind(&self) -> &[Blind] {
+        &self.blind
+    }
+
+    /// Whether every way into the kernel is watched.
+    pub fn every_entry_watched(&self) -> bool {
+        self.every_entry_watched
+    }
+
+    /// Opens the books: from here on the programs record. Returns the CPUs of `online` whose books
+    /// open later, at their first switch, because nothing could make them switch now.
+    pub fn start(&mut self, online: &CpuList, now: Nanos) -> CpuList {
+        self.window_begin = now;
+        for cpu in 0..self.sizes.cpus {
+            self.controls.set_running(cpu, true);
+        }
+        nudge(online)
+    }
+
+    /// Hands every record that is ready to `sink`, in the order in which each CPU's ended. When
+    /// summing, hands out what was added since the last call, as the window that ends `now`.
+    pub fn drain(
+        &mut self,
+        now: Nanos,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) {
+        if self.sizes.summing {
+            self.drain_sums(now, sources, sink);
+        } else {
+            for cpu in 0..self.sizes.cpus {
+                self.drain_ring(cpu, sources, sink);
+            }
+        }
+    }
+
+    fn drain_ring(
+        &mut self,
+        cpu: usize,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) {
+        let len = self.sizes.ring_len();
+        let first = self.tails[cpu];
+        let mut tail = first;
+        loop {
+            let index = cpu * len + (tail as usize & (len - 1));
+            #[expect(clippy::cast_possible_truncation, reason = "the low bits are compared")]
+            let Some(record) = self.spans.take(index, (tail as u32).wrapping_add(1)) else { break };
+            let row = self.decoder.span(sources, &record);
+            sink(sources, &row);
+            tail += 1;
+            // Room is given back in quarters, so that the writer's line is not pulled to and fro.
+            if tail & (len as u64 / 4 - 1) == 0 {
+                self.controls.set_tail(cpu, tail);
+            }
+        }
+        if tail != first {
+            self.tails[cpu] = tail;
+            self.controls.set_tail(cpu, tail);
+        }
+    }
+
+    fn drain_sums(
+        &mut self,
+        now: Nanos,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) {
+        let window = (self.window_begin, now);
+        for (index, before) in self.window.iter_mut().enumerate() {
+            let after = self.sums.read(index);
+            if after.count == 0 {
+                continue;
+            }
+            if let Some(row) = self.decoder.sum(sources, before.as_ref(), &after, window) {
+                sink(sources, &row);
+            }
+            *before = Some(after);
+        }
+        self.window_begin = now;
+    }
+
+    /// Closes the books: stops recording, hands out what is left, and ends what each CPU is still
+    /// in the middle of at the last time that it was seen.
+    pub fn close(
+        mut self,
+        online: &CpuList,
+        now: Nanos,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Closing {
+        nudge(online);
+        for cpu in 0..self.sizes.cpus {
+            self.controls.set_running(cpu, false);
+        }
+        thread::sleep(GRACE);
+        self.drain(now, sources, sink);
+        let mut closing = Closing { in_programs: self.time_in_programs(), ..Closing::default() };
+        for number in 0..self.sizes.cpus {
+            let state = self.states.read(number);
+            if state.opened == 0 {
+                continue;
+            }
+            let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
+            for record in open_frames(&state, cpu) {
+                let named = self.with_thread(record);
+                let row = self.decoder.span(sources, &named);
+                sink(sources, &row);
+            }
+            closing.books.push(Books {
+                cpu,
+                begin: Nanos(state.opened.cast_signed()),
+                end: Nanos(state.last.cast_signed()),
+            });
+            let loss = Loss {
+                cpu,
+                events: state.lost + state.folded,
+                self_time: Nanos(state.lost_self + state.folded_self),
+                gaps: 0,
+            };
+            if loss != Loss::none(cpu) {
+                closing.lost.push(loss);
+            }
+            closing.events += state.events;
+            closing.mismatched += state.mismatched;
+        }
+        closing
+    }
+
+    /// Completes the record of a thread that is still running with what `/proc` says of it.
+    fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
+        if record.kind == kind::TASK {
+            let names = self.decoder.names();
+            let name = names.thread(record.tid).unwrap_or_default();
+            let length = name.len().min(record.comm.len());
+            record.comm[..length].copy_from_slice(&name.as_bytes()[..length]);
+            record.tgid = names.process(record.tid).unwrap_or(record.tid);
+        }
+        record
+    }
+
+    /// CPU time inside the programs so far; `None` unless the kernel keeps statistics
+    /// (`kernel.bpf_stats_enabled`).
+    fn time_in_programs(&self) -> Option<Nanos> {
+        let infos = self.programs.programs().filter_map(|(_, program)| program.info().ok());
+        let total: u128 = infos.map(|info| info.run_time().as_nanos()).sum();
+        (total > 0).then(|| Nanos(i64::try_from(total).unwrap_or(i64::MAX)))
+    }
+}
+
+/// The spans that a CPU was in the middle of, innermost first, all ended at its last time.
+fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
+    let depth = usize::try_from(state.depth).unwrap_or(0).min(state.stack.len() - 1);
+    let mut stack = state.stack;
+    let mut ended = Vec::new();
+    for level in (0..=depth).rev() {
+        let frame = stack[level];
+        let dur = state.last.saturating_sub(frame.start);
+        if level > 0 {
+            stack[level - 1].child += dur;
+        }
+        ended.push(SpanRecord {
+            start: frame.start,
+            dur,
+            self_ns: dur.cast_signed() - frame.child.cast_signed(),
+            detail: frame.detail,
+            tid: frame.id,
+            kind: frame.kind,
+            flags: frame.flags,
+            cpu: u16::try_from(cpu.0).unwrap_or(u16::MAX),
+            ..SpanRecord::default()
+        });
+    }
+    ended
+}
+
+fn shared<T: Shared>(
+    programs: &mut Ebpf,
+    name: &str,
+    len: usize,
+) -> Result<SharedArray<T>, TraceError> {
+    let refused = |why: String| TraceError::Refused { why };
+    match programs.map(name) {
+        Some(Map::Array(data)) => SharedArray::map(data.fd(), len)
+            .map_err(|error| refused(format!("map {name} cannot be shared: {}", error.desc()))),
+        _ => Err(refused(format!("map {name} is not in the tracer's object"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Cpu;
+
+    use super::open_frames;
+    use crate::record::{CpuState, Frame, kind};
+
+    #[test]
+    fn what_is_open_at_the_end_sums_to_the_time_since_the_last_switch() {
+        let mut state = CpuState { depth: 2, opened: 100, last: 1_000, ..CpuState::default() };
+        state.stack[0] = Frame { start: 400, child: 50, kind: kind::TASK, ..Frame::default() };
+        state.stack[1] = Frame { start: 700, child: 20, kind: kind::SOFTIRQ, ..Frame::default() };
+        state.stack[2] = Frame { start: 900, child: 0, kind: kind::IRQ, ..Frame::default() };
+        let ended = open_frames(&state, Cpu(0));
+        assert_eq!(ended.iter().map(|span| span.kind).collect::<Vec<_>>(), [3, 2, 1]);
+        // 50 and 20 were handed out before, as spans of their own.
+        assert_eq!(ended.iter().map(|span| span.self_ns).sum::<i64>(), 600 - 50 - 20);
+    }
+}
