@@ -27,7 +27,7 @@ pub(crate) trait Duty: Send + 'static {
     /// What it brings back.
     type Report: Send + 'static;
 
-    /// Done once on the CPU, under the granted policy, before the measurement of any CPU begins.
+    /// Done once on the CPU, before the policy is set and before the measurement of any CPU begins.
     fn prepare(&mut self, cpu: Cpu);
 
     /// Measures until `stop` is set.
@@ -59,10 +59,10 @@ struct Recruit<R> {
 }
 
 impl<R: Send + 'static> Crew<R> {
-    /// Starts one thread per duty, named `NAME/CPU`, and returns once all of them measure.
+    /// Starts one thread per duty, named `NAME/CPU`, and returns once all are ready and told to begin.
     ///
     /// # Errors
-    /// The first thread's failure; none is left behind then.
+    /// The first thread's failure; the others end by themselves then.
     pub(crate) fn start<D: Duty<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -104,6 +104,12 @@ impl<R: Send + 'static> Crew<R> {
     /// Stops all threads and collects what they bring back. Waits for at most [`STOP_LIMIT`].
     pub(crate) fn stop(mut self) -> Vec<(Post, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);
+        for (post, thread) in &self.members {
+            // On a busy CPU a SCHED_IDLE thread may not run for seconds, not even to end itself.
+            if post.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
+                let _ = SchedulingPolicy::Other.apply_to(post.tid);
+            }
+        }
         let deadline = now() + STOP_LIMIT;
         let collect = |(post, thread): (Post, JoinHandle<Option<R>>)| {
             let cpu = post.cpu;
@@ -162,9 +168,10 @@ fn recruit<D: Duty>(
     let (go, start) = channel();
     let body = move || {
         let place = cpus::pin(cpu).map(|()| {
-            let policy = PolicyGrant::obtain(policy);
             touch_stack();
             duty.prepare(cpu);
+            // Last, so that on a busy CPU the preparation does not crawl along as SCHED_IDLE.
+            let policy = PolicyGrant::obtain(policy);
             Post {
                 cpu,
                 tid: gettid().as_raw(),

@@ -34,12 +34,12 @@ impl SchedulingPolicy {
         }
     }
 
-    /// Puts the calling thread under this policy.
-    fn apply(self) -> Result<(), Errno> {
+    /// Puts a thread of this process under this policy.
+    pub(crate) fn apply_to(self, tid: i32) -> Result<(), Errno> {
         match self {
-            Self::Idle => sys::set_scheduler(libc::SCHED_IDLE, 0),
-            Self::Other => sys::set_scheduler(libc::SCHED_OTHER, 0),
-            Self::Fifo(priority) => sys::set_scheduler(libc::SCHED_FIFO, priority),
+            Self::Idle => sys::set_scheduler(tid, libc::SCHED_IDLE, 0),
+            Self::Other => sys::set_scheduler(tid, libc::SCHED_OTHER, 0),
+            Self::Fifo(priority) => sys::set_scheduler(tid, libc::SCHED_FIFO, priority),
         }
     }
 }
@@ -68,7 +68,7 @@ pub struct PolicyGrant {
 impl PolicyGrant {
     /// Puts the calling thread under `requested`, or under `SCHED_OTHER` if that is refused.
     pub(crate) fn obtain(requested: SchedulingPolicy) -> Self {
-        Self::obtain_by(requested, SchedulingPolicy::apply)
+        Self::obtain_by(requested, |policy| policy.apply_to(sys::THIS_THREAD))
     }
 
     fn obtain_by(

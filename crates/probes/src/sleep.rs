@@ -92,14 +92,14 @@ pub struct SleepProbe {
 }
 
 impl SleepProbe {
-    /// Starts a thread on each of `cpus`; returns once all of them measure.
+    /// Starts a thread on each of `cpus`; returns once all of them are told to begin.
     ///
     /// The CPUs' wakeups are spread evenly over the interval, so that they do not disturb each
     /// other.
     ///
     /// # Errors
     /// A CPU that is not online or not allowed, a priority, interval or ring that is out of range,
-    /// or a thread that did not start. No thread is left behind then. A policy that is refused is
+    /// or a thread that did not start. No thread goes on then. A policy that is refused is
     /// no error; the reports say so.
     pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;

@@ -99,14 +99,14 @@ pub struct SpinProbe {
 }
 
 impl SpinProbe {
-    /// Starts a thread on each of `cpus`; returns once all of them measure.
+    /// Starts a thread on each of `cpus`; returns once all of them are told to begin.
     ///
     /// Each calibrates its loop for 20 ms first. `clock` gives the counter, and must be the one
     /// whose [`Clock::anchor`]s the gaps are aligned with.
     ///
     /// # Errors
     /// A CPU that is not online or not allowed, a priority, ring or combination that is out of
-    /// range, or a thread that did not start. No thread is left behind then. A policy that is
+    /// range, or a thread that did not start. No thread goes on then. A policy that is
     /// refused is no error; the reports say so.
     pub fn start(
         clock: &Clock,

@@ -89,24 +89,24 @@ pub(crate) fn declared_frequency() -> Option<u64> {
     None
 }
 
-/// Sets the scheduling policy and real-time priority of the calling thread.
+/// What the scheduling calls take for the thread that makes them.
+pub(crate) const THIS_THREAD: libc::pid_t = 0;
+
+/// Sets the scheduling policy and real-time priority of a thread of this process.
 ///
 /// The system call is made directly, because musl's `sched_setscheduler` always fails.
-pub(crate) fn set_scheduler(policy: libc::c_int, priority: u8) -> Result<(), Errno> {
-    const THIS_THREAD: libc::pid_t = 0;
+pub(crate) fn set_scheduler(
+    tid: libc::pid_t,
+    policy: libc::c_int,
+    priority: u8,
+) -> Result<(), Errno> {
     let param = SchedParam {
         priority: libc::c_int::from(priority),
     };
     // SAFETY: `param` has the layout that the kernel expects and outlives the call, which only
     // reads it.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            THIS_THREAD,
-            policy,
-            &raw const param,
-        )
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const param) };
     Errno::result(result).map(drop)
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn set_scheduler(policy: libc::c_int, priority: u8) -> Result<(), Err
 mod tests {
     use nix::errno::Errno;
 
-    use super::{HAS_COUNTER, read_counter, set_scheduler};
+    use super::{HAS_COUNTER, THIS_THREAD, read_counter, set_scheduler};
 
     #[test]
     fn the_counter_counts() {
@@ -127,6 +127,6 @@ mod tests {
 
     #[test]
     fn a_policy_that_does_not_exist_is_refused() {
-        assert_eq!(set_scheduler(99, 0), Err(Errno::EINVAL));
+        assert_eq!(set_scheduler(THIS_THREAD, 99, 0), Err(Errno::EINVAL));
     }
 }
