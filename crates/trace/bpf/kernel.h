@@ -46,6 +46,12 @@ struct task_struct {
 	void *worker_private;
 };
 
+/* What worker_private of a kernel thread points to; kernel/kthread.c. */
+struct kthread {
+	void *data;
+};
+
+/* What a worker thread's kthread keeps in data; kernel/workqueue_internal.h. */
 struct worker {
 	void *current_func;
 };

@@ -98,6 +98,13 @@ static __always_inline __u32 bucket(__u64 value)
 	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
 }
 
+/* In two words: a helper that copies bytes costs as much as all the rest. */
+static __always_inline void copy_name(char *to, const struct task_struct *task)
+{
+	((__u64 *)to)[0] = *(const __u64 *)&task->comm[0];
+	((__u64 *)to)[1] = *(const __u64 *)&task->comm[8];
+}
+
 /* Never 0: the lowest bit says that the entry is taken. */
 static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu, __u32 tid)
 {
@@ -131,9 +138,9 @@ static __always_inline struct sum_record *sum_entry(__u64 key, __u64 detail)
 }
 
 static __noinline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
-				       __s64 self, struct task_struct *task)
+				  __s64 self)
 {
-	__u32 tid = task ? task->pid : frame->id;
+	__u32 tid = frame->id;
 	struct sum_record *sum = sum_entry(sum_key(frame, here->cpu, tid), frame->detail);
 	__u32 index;
 
@@ -147,9 +154,11 @@ static __noinline void add_to_sum(struct here *here, const struct frame *frame, 
 		sum->kind = frame->kind;
 		sum->flags = frame->flags;
 		sum->cpu = here->cpu;
-		if (task) {
+		if (frame->kind == KIND_TASK) {
+			struct task_struct *task = bpf_get_current_task_btf();
+
 			sum->tgid = task->tgid;
-			bpf_probe_read_kernel(sum->comm, COMM_LEN, task->comm);
+			copy_name(sum->comm, task);
 		}
 	}
 	/* The reader takes entries whose count is not 0: all that names the entry stands before. */
@@ -168,7 +177,7 @@ static __noinline void add_to_sum(struct here *here, const struct frame *frame, 
 #define RING_SLACK 16
 
 static __always_inline void hand_out(struct here *here, const struct frame *frame, __u64 dur,
-				     __s64 self, struct task_struct *task)
+				     __s64 self)
 {
 	struct cpu_state *state = here->state;
 	struct span_record *span;
@@ -193,28 +202,27 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	span->kind = frame->kind;
 	span->flags = frame->flags;
 	span->cpu = here->cpu;
-	if (task) {
-		span->tid = task->pid;
+	span->tid = frame->id;
+	if (frame->kind == KIND_TASK) {
+		struct task_struct *task = bpf_get_current_task_btf();
+
 		span->tgid = task->tgid;
-		bpf_probe_read_kernel(span->comm, COMM_LEN, task->comm);
-	} else {
-		span->tid = frame->id;
-		span->tgid = 0;
+		copy_name(span->comm, task);
 	}
 	/* Full order, so that the reader on another CPU sees the record whole. */
 	__sync_lock_test_and_set(&span->seq, (__u32)number + 1);
 }
 
-static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
-				    struct task_struct *task)
+/* A thread's stretch is accounted for while it is still the current one. */
+static __always_inline void account(struct here *here, const struct frame *frame, __u64 end)
 {
 	__u64 dur = end - frame->start;
 	__s64 self = dur - frame->child;
 
 	if (summing)
-		add_to_sum(here, frame, dur, self, task);
+		add_to_sum(here, frame, dur, self);
 	else
-		hand_out(here, frame, dur, self, task);
+		hand_out(here, frame, dur, self);
 }
 
 /*
@@ -279,7 +287,7 @@ static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
 	state->depth = depth - 1;
 	__sync_fetch_and_add(&below->child, here->now - ended.start);
 	state->last = here->now;
-	account(here, &ended, here->now, 0);
+	account(here, &ended, here->now);
 }
 
 static __always_inline int enter(__u8 kind, __u32 id, __u64 detail, __u8 flags)
@@ -337,7 +345,7 @@ static __noinline void turn_page(struct here *here, struct task_struct *task, __
 
 	ended.start = base->start;
 	ended.detail = base->detail;
-	ended.id = 0;
+	ended.id = task->pid;
 	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
 	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
 	/* See pop() for an interrupt just here. */
@@ -345,7 +353,7 @@ static __noinline void turn_page(struct here *here, struct task_struct *task, __
 	base->start = here->now;
 	base->detail = detail;
 	here->state->last = here->now;
-	account(here, &ended, here->now, task);
+	account(here, &ended, here->now);
 }
 
 /* Who is at the bottom of the stack from now on: for the reader that finds the frame open. */
@@ -361,14 +369,17 @@ static __always_inline void seat(struct here *here, struct task_struct *task)
 /* The function that a worker thread is in the middle of. */
 static __always_inline __u64 work_in_progress(struct task_struct *task)
 {
-	struct worker *worker;
+	struct worker *worker = 0;
+	struct kthread *kthread;
 	void *function = 0;
 
 	if (likely(!(task->flags & PF_WQ_WORKER)))
 		return DETAIL_NONE;
 	if (!bpf_core_field_exists(task->worker_private))
 		return DETAIL_NONE;
-	worker = task->worker_private;
+	kthread = task->worker_private;
+	bpf_probe_read_kernel(&worker, sizeof(worker),
+			      __builtin_preserve_access_index(&kthread->data));
 	bpf_probe_read_kernel(&function, sizeof(function),
 			      __builtin_preserve_access_index(&worker->current_func));
 	return (__u64)function;
@@ -534,14 +545,17 @@ int timer_expire_exit(__u64 *ctx)
 	return leave_function();
 }
 
-/* The function that another CPU asked this one to call. */
-SEC("tp_btf/csd_function_entry")
+/*
+ * The function that another CPU asked this one to call. A raw tracepoint, because the verifier
+ * accepts no pointer to a function among the typed arguments of the other sort.
+ */
+SEC("raw_tp/csd_function_entry")
 int csd_function_entry(__u64 *ctx)
 {
 	return enter_function(ctx[0]);
 }
 
-SEC("tp_btf/csd_function_exit")
+SEC("raw_tp/csd_function_exit")
 int csd_function_exit(__u64 *ctx)
 {
 	return leave_function();
@@ -563,6 +577,6 @@ int nmi_handler(__u64 *ctx)
 	ended.start = here.now - length;
 	ended.detail = handler;
 	ended.kind = KIND_NMI;
-	account(&here, &ended, here.now, 0);
+	account(&here, &ended, here.now);
 	return 0;
 }

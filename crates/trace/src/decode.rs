@@ -1,6 +1,7 @@
 //! From the tracer's records to the model's spans. Pure: any record decodes to something.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ticktax_model::recording::{Row, Sum};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
@@ -59,22 +60,18 @@ impl Decoder {
     }
 
     fn name(&mut self, identity: &Identity) -> Source {
-        let detail = match identity.kind {
-            // The functions of the idle loop and of NMI handlers' chains say nothing more.
-            kind::IDLE => "".into(),
-            _ => self.names.detail(identity.detail),
+        let detail = self.names.detail(identity.detail);
+        let (kind, name) = match identity.kind {
+            kind::IDLE => return Source::idle(),
+            kind::SOFTIRQ => (Kind::Softirq, Names::softirq(identity.tid)),
+            kind::IRQ => (Kind::Irq, self.names.interrupt(identity.tid)),
+            kind::NMI => (Kind::Nmi, "nmi".into()),
+            _ => return self.thread(identity, detail),
         };
-        let plain = |kind, name| Source { kind, owner: Owner::Kernel, name, detail, thread: None };
-        match identity.kind {
-            kind::IDLE => Source::idle(),
-            kind::SOFTIRQ => plain(Kind::Softirq, Names::softirq(identity.tid)),
-            kind::IRQ => plain(Kind::Irq, self.names.interrupt(identity.tid)),
-            kind::NMI => plain(Kind::Nmi, "nmi".into()),
-            _ => self.thread(identity, detail),
-        }
+        Source { kind, owner: Owner::Kernel, name, detail, thread: None }
     }
 
-    fn thread(&mut self, identity: &Identity, detail: std::sync::Arc<str>) -> Source {
+    fn thread(&mut self, identity: &Identity, detail: Arc<str>) -> Source {
         let comm = comm(&identity.comm);
         let owner = if identity.flags & flag::KERNEL_THREAD != 0 {
             Owner::Kernel

@@ -5,6 +5,8 @@
 pub enum Attach {
     /// To the tracepoint of the program's own name, with typed arguments from BTF.
     Tracepoint,
+    /// To the tracepoint of the program's own name, with arguments that have no type.
+    RawTracepoint,
     /// To the entry of this kernel function.
     FunctionEntry(&'static str),
     /// To the return of this kernel function.
@@ -64,7 +66,15 @@ pub const HOOKS: &[Hook] = &[
     },
     pair!("hrtimer_expire", "which function a high-resolution timer ran", entry: false),
     pair!("timer_expire", "which function a timer of the wheel ran", entry: false),
-    pair!("csd_function", "which function another CPU asked for", entry: false),
+    Hook {
+        name: "csd_function",
+        programs: &[
+            ("csd_function_entry", Attach::RawTracepoint),
+            ("csd_function_exit", Attach::RawTracepoint),
+        ],
+        tells: "which function another CPU asked for",
+        entry: false,
+    },
     Hook {
         name: "workqueue_execute",
         programs: &[

@@ -10,7 +10,8 @@ mod load;
 mod names;
 mod nudge;
 pub mod proc;
-mod record;
+#[doc(hidden)]
+pub mod record;
 mod sys;
 mod tracer;
 

@@ -148,7 +148,7 @@ struct Outcome {
 impl Outcome {
     fn note(&mut self, hook: &Hook, why: &str) {
         self.every_entry_watched &= !hook.entry;
-        self.blind.push(Blind { what: hook.tells.to_owned(), why: format!("{}: {why}", hook.name) });
+        self.blind.push(Blind { what: hook.tells.to_owned(), why: format!("{why} ({})", hook.name) });
     }
 }
 
@@ -156,7 +156,7 @@ impl Outcome {
 fn attach(programs: &mut Ebpf, hook: &Hook, btf: &Btf) -> Result<(), String> {
     for &(name, place) in hook.programs {
         let program = programs.program_mut(name).ok_or("not in the tracer's object")?;
-        attach_one(program, name, place, btf).map_err(|error| reason(&error))?;
+        attach_one(program, name, place, btf).map_err(|error| reason(&error, place))?;
     }
     Ok(())
 }
@@ -173,6 +173,11 @@ fn attach_one(
             program.load(name, btf)?;
             program.attach()?;
         }
+        Attach::RawTracepoint => {
+            let program: &mut aya::programs::RawTracePoint = program.try_into()?;
+            program.load()?;
+            program.attach(name)?;
+        }
         Attach::FunctionEntry(function) => {
             let program: &mut FEntry = program.try_into()?;
             program.load(function, btf)?;
@@ -188,10 +193,16 @@ fn attach_one(
 }
 
 /// Why a program could not be attached, in a few words.
-fn reason(error: &ProgramError) -> String {
-    match error {
-        ProgramError::Btf(_) => "this kernel does not have it".to_owned(),
-        other => one_line(other),
+fn reason(error: &ProgramError, place: Attach) -> String {
+    match (error, place) {
+        (ProgramError::Btf(_), Attach::FunctionEntry(function) | Attach::FunctionExit(function)) => {
+            format!("this kernel has no function {function}")
+        }
+        (ProgramError::Btf(_), _) => "this kernel has no such tracepoint".to_owned(),
+        (_, Attach::FunctionEntry(_) | Attach::FunctionExit(_)) => {
+            format!("this kernel lets no program watch its functions ({})", one_line(error))
+        }
+        (other, _) => one_line(other),
     }
 }
 

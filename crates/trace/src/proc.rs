@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use counters::{UNTRACED, untraced_interrupts};
-pub use own::{own_cpu_time, own_peak_memory, thread_cpu_time};
+pub use own::{own_peak_memory, own_thread_cpu_time};
 use ticktax_model::CpuList;
 
 /// The files of one machine.
@@ -46,5 +46,12 @@ impl Proc {
     /// CPUs that the machine may ever have, plugged in or not.
     pub fn possible(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/possible")?.parse().ok()
+    }
+
+    /// How long a table needs to be that CPU numbers are looked up in.
+    pub fn room_for_cpus(&self) -> usize {
+        let last = |cpus: CpuList| cpus.iter().last();
+        let possible = self.possible().and_then(last);
+        possible.or_else(|| self.online().and_then(last)).map_or(1, |cpu| cpu.index() + 1)
     }
 }

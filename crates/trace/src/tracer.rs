@@ -9,7 +9,7 @@ use aya::maps::Map;
 use ticktax_model::recording::{Blind, Books, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
-use crate::decode::{Decoder, Identity};
+use crate::decode::Decoder;
 use crate::error::TraceError;
 use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
@@ -22,6 +22,9 @@ pub const PROBE_PREFIX: &str = "ttx-";
 
 /// A program that was entered just before recording was stopped ends within this time.
 const GRACE: Duration = Duration::from_millis(5);
+
+/// How often sums are handed out: fine enough to see when something changed.
+const WINDOW: Nanos = Nanos::from_secs(1);
 
 /// The programs in the kernel, watching. They leave it when this is dropped, or when the process
 /// dies: nothing is pinned.
@@ -60,7 +63,8 @@ pub struct Closing {
 impl Tracer {
     /// Loads the programs and attaches them; nothing is recorded before [`Tracer::start`].
     ///
-    /// `possible` is the number of CPUs that the machine may ever have, plugged in or not.
+    /// `possible` is the number of CPUs that the machine may ever have, plugged in or not:
+    /// [`Proc::room_for_cpus`](crate::proc::Proc::room_for_cpus).
     ///
     /// # Errors
     /// When the kernel, the caller's rights or the machine's memory do not allow it.
@@ -108,18 +112,19 @@ impl Tracer {
         self.every_entry_watched
     }
 
-    /// Opens the books: from here on the programs record. Returns the CPUs of `online` whose books
-    /// open later, at their first switch, because nothing could make them switch now.
-    pub fn start(&mut self, online: &CpuList, now: Nanos) -> CpuList {
+    /// Opens the books of the CPUs in `watched`: from here on the programs record there. Returns
+    /// those of `online` whose books open later, at their first switch, because nothing could make
+    /// them switch now.
+    pub fn start(&mut self, watched: &CpuList, online: &CpuList, now: Nanos) -> CpuList {
         self.window_begin = now;
-        for cpu in 0..self.sizes.cpus {
-            self.controls.set_running(cpu, true);
+        for cpu in watched.iter().filter(|cpu| cpu.index() < self.sizes.cpus) {
+            self.controls.set_running(cpu.index(), true);
         }
         nudge(online)
     }
 
     /// Hands every record that is ready to `sink`, in the order in which each CPU's ended. When
-    /// summing, hands out what was added since the last call, as the window that ends `now`.
+    /// summing, hands out once a second what was added since, as the window that ends `now`.
     pub fn drain(
         &mut self,
         now: Nanos,
@@ -127,7 +132,9 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
         if self.sizes.summing {
-            self.drain_sums(now, sources, sink);
+            if now - self.window_begin >= WINDOW {
+                self.drain_sums(now, sources, sink);
+            }
         } else {
             for cpu in 0..self.sizes.cpus {
                 self.drain_ring(cpu, sources, sink);
@@ -197,6 +204,9 @@ impl Tracer {
         }
         thread::sleep(GRACE);
         self.drain(now, sources, sink);
+        if self.sizes.summing {
+            self.drain_sums(now, sources, sink);
+        }
         let mut closing = Closing { in_programs: self.time_in_programs(), ..Closing::default() };
         for number in 0..self.sizes.cpus {
             let state = self.states.read(number);
