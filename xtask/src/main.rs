@@ -1,1 +1,35 @@
-fn main() {}
+//! Chores of the project, run as `cargo xtask …`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to whoever runs it")]
+
+mod bpf;
+mod clang;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c
+       cargo xtask bpf --check    say whether the committed object is what the source compiles to";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments[..] {
+        ["bpf"] => bpf::build(),
+        ["bpf", "--check"] => bpf::check(),
+        ["help" | "--help" | "-h"] => Ok(USAGE.to_owned()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(message) => {
+            println!("{message}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,2 +1,247 @@
-//! Stub.
-fn main() {}
+//! How many rows a second the ledger takes, on one thread: `cargo bench -p ticktax-analysis`.
+//!
+//! The recording is made up and always the same: CPUs that tick, take interrupts with softirqs
+//! behind them, and switch between threads, with a spinning probe on each that sees every
+//! interrupt and as many gaps again with nothing in them. The clock runs from the first row to the
+//! finished statement; making the rows is left out.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a benchmark times itself, and records nothing"
+)]
+#![allow(
+    clippy::print_stdout,
+    reason = "a benchmark's result goes to the terminal"
+)]
+
+use std::time::Instant;
+
+use ticktax_analysis::Ledger;
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::recording::{
+    Books, Coverage, Header, Level, Row, RowSink, SCHEMA_VERSION, ToolCost, World,
+};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+const SPANS: usize = 5_000_000;
+const CPUS: u32 = 8;
+const RUNS: usize = 5;
+
+fn main() {
+    for (name, with_probe) in [("spans", false), ("spans and gaps", true)] {
+        let (sources, header, rows) = recording(with_probe);
+        let mut rates: Vec<f64> = (0..RUNS).map(|_| rate(&sources, &header, &rows)).collect();
+        rates.sort_by(f64::total_cmp);
+        let (least, median, most) = (rates[0], rates[RUNS / 2], rates[RUNS - 1]);
+        println!(
+            "{name}: {median:.1} M rows/s (median of {RUNS}, {least:.1} to {most:.1}), {} rows, \
+             {} sources",
+            rows.len(),
+            sources.len()
+        );
+    }
+}
+
+/// Millions of rows a second, from the first row to the statement.
+fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
+    let begin = Instant::now();
+    let mut ledger = Ledger::new();
+    for row in rows {
+        ledger.row(sources, row);
+    }
+    let statement = ledger.finish(header, sources);
+    let passed = begin.elapsed();
+    assert!(statement.balance.balances(), "{:?}", statement.balance.off);
+    rows.len() as f64 / passed.as_secs_f64() / 1e6
+}
+
+/// The sources of the recording.
+struct Cast {
+    timer: SourceId,
+    tick: SourceId,
+    device: SourceId,
+    receive: SourceId,
+    threads: Vec<SourceId>,
+    probe: SourceId,
+    gap: SourceId,
+}
+
+impl Cast {
+    fn new(sources: &mut SourceTable) -> Self {
+        let mut kernel =
+            |kind, name: &str, detail: &str| sources.intern(Source::kernel(kind, name, detail));
+        let timer = kernel(Kind::Irq, "local_timer", "");
+        let tick = kernel(Kind::Irq, "local_timer", "tick_nohz_handler");
+        let device = kernel(Kind::Irq, "virtio0-req.0", "");
+        let receive = kernel(Kind::Softirq, "NET_RX", "");
+        let gap = kernel(Kind::Gap, "spin", "");
+        let mut threads = vec![kernel(Kind::Idle, "idle", "")];
+        threads.extend((0..50).map(|n| kernel(Kind::Task, &format!("kworker/{n}:0"), "work")));
+        let of = |owner, name: String, pid| Source {
+            owner,
+            thread: Some(Thread {
+                pid,
+                tid: pid,
+                program: name.as_str().into(),
+            }),
+            ..Source::kernel(Kind::Task, &name, "")
+        };
+        threads.extend((0..200).map(|n| sources.intern(of(Owner::Program, format!("job{n}"), n))));
+        let probe = sources.intern(of(Owner::Probe, "spin/0".to_owned(), 9_999));
+        Self {
+            timer,
+            tick,
+            device,
+            receive,
+            threads,
+            probe,
+            gap,
+        }
+    }
+}
+
+/// A generator of numbers that look random enough (`SplitMix64`).
+struct Dice(u64);
+
+impl Dice {
+    /// A number from `from` on, below `to`.
+    fn roll(&mut self, from: i64, to: i64) -> i64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        from + i64::try_from(mixed % (to - from).unsigned_abs()).unwrap_or(0)
+    }
+}
+
+/// One CPU while its rows are made.
+struct Machinery {
+    cpu: Cpu,
+    now: i64,
+    /// When the base row began, and its own time so far.
+    base: (i64, i64),
+}
+
+impl Machinery {
+    fn row(&self, start: i64, self_time: i64, source: SourceId) -> Row {
+        let (start, dur) = (Nanos(start), Nanos(self.now - start));
+        Row::Span(Span {
+            cpu: self.cpu,
+            start,
+            dur,
+            self_time: Nanos(self_time),
+            source,
+        })
+    }
+
+    fn spend(&mut self, time: i64) {
+        self.now += time;
+        self.base.1 += time;
+    }
+
+    fn switch(&mut self, from: SourceId, rows: &mut Vec<Row>) {
+        rows.push(self.row(self.base.0, self.base.1, from));
+        self.base = (self.now, 0);
+    }
+
+    /// An interrupt, with a function in it or a softirq behind it.
+    fn interrupt(&mut self, cast: &Cast, dice: &mut Dice, rows: &mut Vec<Row>) {
+        let start = self.now;
+        if dice.roll(0, 2) == 0 {
+            self.now += dice.roll(100, 1_000);
+            let inner = self.now;
+            self.now += dice.roll(500, 20_000);
+            rows.push(self.row(inner, self.now - inner, cast.tick));
+            let rest = inner - start;
+            rows.push(self.row(start, rest, cast.timer));
+        } else {
+            self.now += dice.roll(500, 5_000);
+            rows.push(self.row(start, self.now - start, cast.device));
+            let softirq = self.now;
+            self.now += dice.roll(500, 50_000);
+            rows.push(self.row(softirq, self.now - softirq, cast.receive));
+        }
+    }
+
+    /// A little time of this CPU's.
+    fn step(&mut self, cast: &Cast, dice: &mut Dice, rows: &mut Vec<Row>, with_probe: bool) {
+        self.spend(dice.roll(1_000, 200_000));
+        let begin = self.now;
+        if !with_probe {
+            self.interrupt(cast, dice, rows);
+            self.spend(dice.roll(1_000, 100_000));
+            let threads = i64::try_from(cast.threads.len()).unwrap_or(1);
+            let which = usize::try_from(dice.roll(0, threads)).unwrap_or(0);
+            self.switch(cast.threads[which], rows);
+            return;
+        }
+        self.spend(dice.roll(200, 2_000));
+        self.interrupt(cast, dice, rows);
+        self.spend(dice.roll(200, 2_000));
+        rows.push(self.row(begin, self.now - begin, cast.gap));
+        self.spend(dice.roll(1_000, 100_000));
+        let begin = self.now;
+        self.spend(dice.roll(1_500, 4_000));
+        rows.push(self.row(begin, self.now - begin, cast.gap));
+    }
+}
+
+fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
+    let mut sources = SourceTable::default();
+    let cast = Cast::new(&mut sources);
+    let mut dice = Dice(1);
+    let begin = 1_000_000_000;
+    let cpu = |cpu| Machinery {
+        cpu: Cpu(cpu),
+        now: begin,
+        base: (begin, 0),
+    };
+    let mut cpus: Vec<Machinery> = (0..CPUS).map(cpu).collect();
+    let mut rows = Vec::with_capacity(SPANS + 1_000);
+    while rows.len() < SPANS {
+        // Buffers are drained in turn, some hundred rows each.
+        for cpu in &mut cpus {
+            (0..100).for_each(|_| cpu.step(&cast, &mut dice, &mut rows, with_probe));
+        }
+    }
+    let mut header = header();
+    for cpu in &mut cpus {
+        cpu.spend(1);
+        cpu.switch(
+            if with_probe {
+                cast.probe
+            } else {
+                cast.threads[0]
+            },
+            &mut rows,
+        );
+        header.books.push(Books {
+            cpu: cpu.cpu,
+            begin: Nanos(begin),
+            end: Nanos(cpu.now),
+        });
+    }
+    (sources, header, rows)
+}
+
+fn header() -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        tool_version: String::new(),
+        world: World::Simulated,
+        level: Level::Kernel,
+        machine: Machine::default(),
+        began_unix: 0,
+        books: Vec::new(),
+        coverage: Coverage {
+            every_entry_watched: true,
+            ..Coverage::default()
+        },
+        clock: None,
+        probes: Vec::new(),
+        before: Counters::default(),
+        after: Counters::default(),
+        cost: ToolCost::default(),
+        command: None,
+    }
+}

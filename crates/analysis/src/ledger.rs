@@ -11,7 +11,7 @@
 //! A tracer sees an interrupt from the first instruction of its handler's entry point on. A
 //! spinning probe sees the whole time that its loop did not run. The difference, the gap's
 //! *residual*, is charged to the probe's thread by the tracer, because nobody else asked for it.
-//! The ledger finds the rows inside each gap ([`matching`]) and moves the residual from the probe's
+//! The ledger finds the rows inside each gap (`matching`) and moves the residual from the probe's
 //! account to where it belongs:
 //!
 //! | the gap holds | the residual is |
@@ -119,14 +119,20 @@ impl Ledger {
         for slot in 0..self.cpus.len() {
             self.judge_gaps(slot, true);
         }
-        statement::make(self, header, sources)
+        statement::make(&self, header, sources)
     }
 
     /// Judges the gaps of the CPU in `slot` whose rows have all come; `all` when no more will.
     fn judge_gaps(&mut self, slot: usize, all: bool) {
-        let Some(Some(cpu)) = self.cpus.get_mut(slot) else { return };
+        let Some(Some(cpu)) = self.cpus.get_mut(slot) else {
+            return;
+        };
         while let Some(gap) = cpu.time_line.next_gap(all) {
-            let tolerance = if gap.moves_time() { self.tolerance } else { Nanos::ZERO };
+            let tolerance = if gap.moves_time() {
+                self.tolerance
+            } else {
+                Nanos::ZERO
+            };
             cpu.time_line.look_into(&gap, tolerance, &mut self.contents);
             cpu.gaps.note(&gap, &self.contents, &self.registry);
             self.observatory.note(&gap, &self.contents, &self.registry);
@@ -167,9 +173,18 @@ impl RowSink for Ledger {
             (Role::Gap(probe), Row::Span(span)) => {
                 cpu.time_line.push_gap(Gap::new(probe, span));
             }
-            (Role::Gap(probe), Row::Sum(Sum { span, count, max, histogram })) => {
+            (
+                Role::Gap(probe),
+                Row::Sum(Sum {
+                    span,
+                    count,
+                    max,
+                    histogram,
+                }),
+            ) => {
                 cpu.time_line.cannot_place(Nanos::ZERO);
-                cpu.gaps.note_sum(probe, span.self_time, *count, *max, histogram);
+                cpu.gaps
+                    .note_sum(probe, span.self_time, *count, *max, histogram);
             }
         }
         if cpu.time_line.has_ripe_gap() {

@@ -136,20 +136,30 @@ impl Registry {
         let source = sources.get(SourceId(id));
         let role = Role::of(source);
         let (account, counted) = match role {
-            Role::Account(class) => {
-                (self.account_for(Key::of(class, source)), is_counted(class, source))
-            }
+            Role::Account(class) => (
+                self.account_for(Key::of(class, source)),
+                is_counted(class, source),
+            ),
             Role::Gap(_) => (AccountId(u32::MAX), false),
         };
-        self.entries.push(Entry { role, account, counted, tally: Tally::default() });
+        self.entries.push(Entry {
+            role,
+            account,
+            counted,
+            tally: Tally::default(),
+        });
     }
 
     fn account_for(&mut self, key: Key) -> AccountId {
         if let Some(&id) = self.by_key.get(&key) {
             return id;
         }
-        let id = AccountId(u32::try_from(self.groups.len()).expect("no more accounts than sources"));
-        self.groups.push(Group { key: key.clone(), lengths: Lengths::default() });
+        let id =
+            AccountId(u32::try_from(self.groups.len()).expect("no more accounts than sources"));
+        self.groups.push(Group {
+            key: key.clone(),
+            lengths: Lengths::default(),
+        });
         self.by_key.insert(key, id);
         id
     }
@@ -159,14 +169,20 @@ impl Registry {
         let entry = &mut self.entries[span.source.0 as usize];
         entry.tally.add(span.self_time, span.dur);
         if entry.counted {
-            self.groups[entry.account.index()].lengths.add(span.self_time, span.dur);
+            self.groups[entry.account.index()]
+                .lengths
+                .add(span.self_time, span.dur);
         }
     }
 
     /// Books a window's worth of rows of a source that [`Registry::role`] was asked about.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
         let entry = &mut self.entries[sum.span.source.0 as usize];
-        let tally = Tally { time: sum.span.self_time, count: sum.count, longest: sum.max };
+        let tally = Tally {
+            time: sum.span.self_time,
+            count: sum.count,
+            longest: sum.max,
+        };
         entry.tally.merge(&tally);
         if entry.counted {
             self.groups[entry.account.index()].lengths.add_sum(sum);
@@ -189,13 +205,18 @@ impl Registry {
         let mut times = vec![Tally::default(); self.groups.len()];
         let mut parts: Vec<BTreeMap<&str, Tally>> = vec![BTreeMap::new(); self.groups.len()];
         for (entry, (_, source)) in self.entries.iter().zip(sources.iter()) {
-            let Role::Account(class) = entry.role else { continue };
+            let Role::Account(class) = entry.role else {
+                continue;
+            };
             if entry.tally.is_empty() {
                 continue;
             }
             times[entry.account.index()].merge(&entry.tally);
             if let Some(name) = part_name(class, source) {
-                parts[entry.account.index()].entry(name).or_default().merge(&entry.tally);
+                parts[entry.account.index()]
+                    .entry(name)
+                    .or_default()
+                    .merge(&entry.tally);
             }
         }
         let groups = self.groups.iter().zip(times).zip(parts);
@@ -208,11 +229,15 @@ impl Registry {
 
 impl Group {
     fn to_account(&self, time: Nanos, parts: BTreeMap<&str, Tally>) -> Account {
-        let mut account = self.lengths.to_account(self.key.class, &self.key.name, time);
+        let mut account = self
+            .lengths
+            .to_account(self.key.class, &self.key.name, time);
         account.pid = self.key.pid;
         // A single part that repeats its account's name says nothing.
         if !(parts.len() == 1 && parts.contains_key(&*self.key.name)) {
-            let parts = parts.into_iter().map(|(name, tally)| tally.into_part(name.to_owned()));
+            let parts = parts
+                .into_iter()
+                .map(|(name, tally)| tally.into_part(name.to_owned()));
             account.parts = parts.collect();
             sort_parts(&mut account.parts);
         }
@@ -230,20 +255,34 @@ mod tests {
 
     #[test]
     fn whose_it_is_decides_before_what_kind_it_is() {
-        let of = |kind, owner| Role::of(&Source { owner, ..Source::kernel(kind, "x", "") });
+        let of = |kind, owner| {
+            Role::of(&Source {
+                owner,
+                ..Source::kernel(kind, "x", "")
+            })
+        };
         assert_eq!(of(Kind::Irq, Owner::Kernel), Role::Account(Class::Irq));
         assert_eq!(of(Kind::Irq, Owner::Tool), Role::Account(Class::Tool));
         assert_eq!(of(Kind::Task, Owner::Probe), Role::Account(Class::Probe));
-        assert_eq!(of(Kind::Task, Owner::Kernel), Role::Account(Class::KernelThread));
+        assert_eq!(
+            of(Kind::Task, Owner::Kernel),
+            Role::Account(Class::KernelThread)
+        );
         assert_eq!(of(Kind::Gap, Owner::Probe), Role::Gap(ProbeKind::Sleep));
-        assert_eq!(Role::of(&Source::kernel(Kind::Gap, "spin", "")), Role::Gap(ProbeKind::Spin));
+        assert_eq!(
+            Role::of(&Source::kernel(Kind::Gap, "spin", "")),
+            Role::Gap(ProbeKind::Spin)
+        );
     }
 
     #[test]
     fn threads_are_parts_and_an_interrupts_own_frame_is_none() {
         let kworker = Source::kernel(Kind::Task, "kworker/0:1", "vmstat_update");
         assert_eq!(stem(&kworker.name), "kworker");
-        assert_eq!(part_name(Class::KernelThread, &kworker), Some("vmstat_update"));
+        assert_eq!(
+            part_name(Class::KernelThread, &kworker),
+            Some("vmstat_update")
+        );
         let timer = Source::kernel(Kind::Irq, "local_timer", "");
         assert_eq!(part_name(Class::Irq, &timer), None);
     }

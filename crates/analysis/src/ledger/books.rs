@@ -31,9 +31,16 @@ impl ClassTimes {
 
     /// These times as the books of `cpu`.
     pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuBooks {
-        let classes = Class::ALL.into_iter().map(|class| ClassTime { class, time: self.of(class) });
+        let classes = Class::ALL.into_iter().map(|class| ClassTime {
+            class,
+            time: self.of(class),
+        });
         let classes = classes.filter(|part| part.time != Nanos::ZERO).collect();
-        CpuBooks { cpu, elapsed, classes }
+        CpuBooks {
+            cpu,
+            elapsed,
+            classes,
+        }
     }
 }
 
@@ -47,7 +54,9 @@ pub(super) fn balance(cpus: &[CpuBooks], accounts: &[Account]) -> Balance {
     Balance {
         elapsed: cpus.iter().map(|books| books.elapsed).sum(),
         accounted: accounts.iter().map(|account| account.time).sum(),
-        off: off.filter(|&(_, difference)| difference != Nanos::ZERO).collect(),
+        off: off
+            .filter(|&(_, difference)| difference != Nanos::ZERO)
+            .collect(),
     }
 }
 
@@ -68,7 +77,10 @@ mod tests {
         let mut times = ClassTimes::default();
         times.add(Class::Probe, Nanos(100));
         times.shift(Class::Probe, Class::Outside, Nanos(30));
-        assert_eq!((times.of(Class::Probe), times.of(Class::Outside)), (Nanos(70), Nanos(30)));
+        assert_eq!(
+            (times.of(Class::Probe), times.of(Class::Outside)),
+            (Nanos(70), Nanos(30))
+        );
         assert_eq!(times.sum(), Nanos(100));
     }
 
@@ -83,7 +95,10 @@ mod tests {
     fn errors_of_two_cpus_do_not_cancel() {
         let mut times = ClassTimes::default();
         times.add(Class::Idle, Nanos(100));
-        let cpus = [times.to_books(Cpu(0), Nanos(90)), times.to_books(Cpu(1), Nanos(110))];
+        let cpus = [
+            times.to_books(Cpu(0), Nanos(90)),
+            times.to_books(Cpu(1), Nanos(110)),
+        ];
         let balance = balance(&cpus, &[account(Class::Idle, 200)]);
         assert_eq!(balance.elapsed, balance.accounted);
         assert_eq!(balance.off, [(Cpu(0), Nanos(10)), (Cpu(1), Nanos(-10))]);

@@ -72,7 +72,8 @@ impl Contents {
         // Ties: of two rows with the same interval, the outer one ends, and so comes, later. The
         // sort is stable, so the pieces are reversed first.
         self.pieces.reverse();
-        self.pieces.sort_by_key(|piece| (piece.start, Reverse(piece.end)));
+        self.pieces
+            .sort_by_key(|piece| (piece.start, Reverse(piece.end)));
         for index in 0..self.pieces.len() {
             let piece = self.pieces[index];
             let start = piece.start.max(window.0);
@@ -91,29 +92,44 @@ impl Contents {
         self.trim(gap.1 - gap.0);
     }
 
-    /// The gap, widened to the edges of the rows that stick out of it by no more than `tolerance`.
+    /// The gap, widened at each edge to the outermost row across it, where that row is mostly
+    /// inside and sticks out by no more than `tolerance`.
     fn widened(&self, gap: (Nanos, Nanos), tolerance: Nanos) -> (Nanos, Nanos) {
-        let mut window = gap;
-        for piece in &self.pieces {
+        let belongs = |piece: &&Piece| {
             let inside = Nanos::overlap(gap, (piece.start, piece.end));
-            if inside + inside <= piece.end - piece.start {
-                continue;
-            }
-            if gap.0 - piece.start <= tolerance {
-                window.0 = window.0.min(piece.start);
-            }
-            if piece.end - gap.1 <= tolerance {
-                window.1 = window.1.max(piece.end);
-            }
-        }
-        window
+            inside + inside > piece.end - piece.start
+        };
+        let pieces = self.pieces.iter();
+        let first = pieces
+            .clone()
+            .min_by_key(|piece| (piece.start, Reverse(piece.end)));
+        let last = pieces.max_by_key(|piece| (piece.end, Reverse(piece.start)));
+        let begin = first
+            .filter(belongs)
+            .map_or(gap.0, |piece| piece.start.min(gap.0));
+        let end = last
+            .filter(belongs)
+            .map_or(gap.1, |piece| piece.end.max(gap.1));
+        (
+            if gap.0 - begin <= tolerance {
+                begin
+            } else {
+                gap.0
+            },
+            if end - gap.1 <= tolerance { end } else { gap.1 },
+        )
     }
 
     /// Adds a row of `length` to what `source` held, and tells its place.
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
         let found = self.held.iter().position(|held| held.source == source);
         let index = found.unwrap_or_else(|| {
-            let nothing = Held { source, own: Nanos::ZERO, count: 0, longest: Nanos::ZERO };
+            let nothing = Held {
+                source,
+                own: Nanos::ZERO,
+                count: 0,
+                longest: Nanos::ZERO,
+            };
             self.held.push(nothing);
             self.held.len() - 1
         });
@@ -148,10 +164,18 @@ mod tests {
         let mut contents = Contents::default();
         for &(start, end, source) in pieces {
             let (start, end) = (Nanos(start), Nanos(end));
-            contents.push(Piece { start, end, source: SourceId(source) });
+            contents.push(Piece {
+                start,
+                end,
+                source: SourceId(source),
+            });
         }
         contents.settle((Nanos(0), Nanos(1_000)), Nanos(tolerance));
-        let held = contents.held.iter().map(|held| (held.source.0, held.own.0)).collect();
+        let held = contents
+            .held
+            .iter()
+            .map(|held| (held.source.0, held.own.0))
+            .collect();
         (held, contents.named.0)
     }
 
@@ -163,7 +187,10 @@ mod tests {
 
     #[test]
     fn of_two_rows_with_one_interval_the_later_is_the_outer() {
-        assert_eq!(settle(&[(100, 200, 2), (100, 200, 1)], 0), (vec![(1, 0), (2, 100)], 100));
+        assert_eq!(
+            settle(&[(100, 200, 2), (100, 200, 1)], 0),
+            (vec![(1, 0), (2, 100)], 100)
+        );
     }
 
     #[test]
@@ -177,7 +204,11 @@ mod tests {
         assert_eq!(settle(&[(-60, 400, 1)], 100).1, 460);
         assert_eq!(settle(&[(-60, 400, 1)], 50).1, 400);
         assert_eq!(settle(&[(-60, 1_000, 1)], 100), (vec![(1, 1_000)], 1_000));
-        assert_eq!(settle(&[(-60, 40, 1)], 100).1, 40, "most of it is elsewhere");
+        assert_eq!(
+            settle(&[(-60, 40, 1)], 100).1,
+            40,
+            "most of it is elsewhere"
+        );
     }
 
     #[test]

@@ -76,7 +76,11 @@ impl GapBook {
     fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
         let length = gap.span.dur;
         let residual = length - contents.named;
-        let side = if length >= GapStatement::FLOOR { &mut self.long } else { &mut self.short };
+        let side = if length >= GapStatement::FLOOR {
+            &mut self.long
+        } else {
+            &mut self.short
+        };
         side.gaps.add(length, length);
         side.named += contents.named;
         match contents.held.first() {
@@ -121,10 +125,19 @@ impl GapBook {
             some => (short_time.min(time), some),
         };
         let side_of = |counts: &[u32], time, count, longest| Lengths {
-            tally: Tally { time, count, longest },
+            tally: Tally {
+                time,
+                count,
+                longest,
+            },
             histogram: Histogram::from_counts(counts).unwrap_or_default(),
         };
-        let short = side_of(&short, short_time, short_count, max.min(Histogram::lower(floor)));
+        let short = side_of(
+            &short,
+            short_time,
+            short_count,
+            max.min(Histogram::lower(floor)),
+        );
         let long = side_of(&long, time - short_time, count - short_count, max);
         for (side, gaps) in [(&mut self.short, short), (&mut self.long, long)] {
             side.gaps.merge(&gaps);

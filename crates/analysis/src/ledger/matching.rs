@@ -51,8 +51,12 @@ pub(super) struct TimeLine {
     /// The latest end of a row, and of a gap.
     newest_row: Nanos,
     newest_gap: Nanos,
-    /// The latest end of a row that was forgotten.
+    /// How many rows were forgotten, and the latest end of one.
+    forgotten: usize,
     forgotten_until: Option<Nanos>,
+    /// Where the search for the next gap's rows begins: how many rows, the forgotten ones included,
+    /// ended before the last gap began; and when that was.
+    searched: (usize, Nanos),
     /// The latest end of a gap that was judged.
     judged_until: Option<Nanos>,
     /// Own time of rows that may be in gaps without having been found there.
@@ -82,11 +86,18 @@ impl TimeLine {
             self.cannot_place(span.self_time);
         }
         let (start, self_time, source) = (span.start, span.self_time, span.source);
-        self.rows.push_back(Recent { start, end, self_time, source, placed: false });
+        self.rows.push_back(Recent {
+            start,
+            end,
+            self_time,
+            source,
+            placed: false,
+        });
         let mut last = self.rows.len() - 1;
         while last > 0 && self.rows[last - 1].end > end {
             self.rows.swap(last - 1, last);
             last -= 1;
+            self.searched = (0, Nanos::MAX);
         }
         self.forget();
     }
@@ -126,6 +137,7 @@ impl TimeLine {
                 return;
             }
             self.rows.pop_front();
+            self.forgotten += 1;
             self.forgotten_until = self.forgotten_until.max(Some(row.end));
             if !row.placed {
                 self.unplaced += row.self_time;
@@ -149,7 +161,29 @@ impl TimeLine {
             // No row is missing any more.
             self.newest_row = Nanos::MAX;
         }
-        if all || self.has_ripe_gap() { self.gaps.pop_front() } else { None }
+        if all || self.has_ripe_gap() {
+            self.gaps.pop_front()
+        } else {
+            None
+        }
+    }
+
+    /// The place of the first row that ended at `time` or later. Gaps come in order, so the search
+    /// goes on from where the last one ended: over a recording that looks at each row once, and in
+    /// the order of memory.
+    fn first_ending_from(&mut self, time: Nanos) -> usize {
+        let (before, since) = self.searched;
+        let mut first = before.saturating_sub(self.forgotten);
+        if time < since || first > self.rows.len() {
+            first = self.rows.partition_point(|row| row.end < time);
+        }
+        first += self
+            .rows
+            .range(first..)
+            .take_while(|row| row.end < time)
+            .count();
+        self.searched = (self.forgotten + first, time);
+        first
     }
 
     /// Finds what was in `gap`.
@@ -158,18 +192,23 @@ impl TimeLine {
         let (begin, end) = (gap.span.start, gap.span.end());
         let settled = self.newest_row >= end || self.newest_gap > end + Self::SETTLED_BY_GAPS;
         contents.blind = !settled || self.forgotten_until.is_some_and(|until| until > begin);
-        let first = self.rows.partition_point(|row| row.end < begin);
+        let first = self.first_ending_from(begin);
         for row in self.rows.range_mut(first..) {
             // At the gap's end the probe runs again, so no row of another's spans that moment, and
             // those that end later began later.
-            if row.start >= end {
+            if row.start >= end && row.end > end {
                 break;
             }
-            if row.end == begin && row.start < begin {
+            let touches = row.start >= end || (row.end == begin && row.start < begin);
+            if touches {
                 continue;
             }
             row.placed = true;
-            contents.push(Piece { start: row.start, end: row.end, source: row.source });
+            contents.push(Piece {
+                start: row.start,
+                end: row.end,
+                source: row.source,
+            });
         }
         contents.settle((begin, end), tolerance);
         self.judged_until = self.judged_until.max(Some(end));
@@ -184,7 +223,13 @@ mod tests {
     use super::{Contents, Gap, TimeLine};
 
     fn span(start: Nanos, dur: Nanos) -> Span {
-        Span { cpu: Cpu(0), start, dur, self_time: dur, source: SourceId(0) }
+        Span {
+            cpu: Cpu(0),
+            start,
+            dur,
+            self_time: dur,
+            source: SourceId(0),
+        }
     }
 
     fn gap(start: Nanos, dur: Nanos) -> Gap {

@@ -24,19 +24,31 @@ impl CauseKey {
     /// How many sources a cause names before it says `…`.
     const NAMED: usize = 3;
     /// Causes beyond the most that are told apart.
-    const OTHER: Self = Self { accounts: [None; Self::NAMED], more: true };
+    const OTHER: Self = Self {
+        accounts: [None; Self::NAMED],
+        more: true,
+    };
 
     fn name(&self, registry: &Registry) -> String {
         if *self == Self::OTHER {
             return "other".to_owned();
         }
-        let accounts = self.accounts.iter().flatten().map(|&id| registry.describe(id));
-        let mut names: Vec<_> =
-            accounts.map(|(class, name)| (precedence(class), &**name)).collect();
+        let accounts = self
+            .accounts
+            .iter()
+            .flatten()
+            .map(|&id| registry.describe(id));
+        let mut names: Vec<_> = accounts
+            .map(|(class, name)| (precedence(class), &**name))
+            .collect();
         names.sort_unstable();
         names.dedup();
         let more = self.more.then_some("…");
-        let names: Vec<&str> = names.into_iter().map(|(_, name)| name).chain(more).collect();
+        let names: Vec<&str> = names
+            .into_iter()
+            .map(|(_, name)| name)
+            .chain(more)
+            .collect();
         names.join(" + ")
     }
 }
@@ -78,8 +90,15 @@ impl Noted {
         let span = &self.gap.span;
         let mut parts: BTreeMap<String, Tally> = BTreeMap::new();
         for held in &self.held {
-            let tally = Tally { time: held.own, count: held.count, longest: held.longest };
-            parts.entry(sources.get(held.source).to_string()).or_default().merge(&tally);
+            let tally = Tally {
+                time: held.own,
+                count: held.count,
+                longest: held.longest,
+            };
+            parts
+                .entry(sources.get(held.source).to_string())
+                .or_default()
+                .merge(&tally);
         }
         let rest = match (self.held.is_empty(), self.blind, verdict) {
             (_, true, _) | (_, _, Verdict::Unplaceable) | (true, _, Verdict::Unexplained) => {
@@ -90,14 +109,24 @@ impl Noted {
         };
         let residual = span.dur - self.named;
         if residual > Nanos::ZERO {
-            parts.entry(rest.to_owned()).or_default().add(residual, residual);
+            parts
+                .entry(rest.to_owned())
+                .or_default()
+                .add(residual, residual);
         }
-        let mut parts: Vec<Part> =
-            parts.into_iter().map(|(name, tally)| tally.into_part(name)).collect();
+        let mut parts: Vec<Part> = parts
+            .into_iter()
+            .map(|(name, tally)| tally.into_part(name))
+            .collect();
         sort_parts(&mut parts);
         let opened = header.books.iter().find(|books| books.cpu == span.cpu);
         let at = span.start - opened.map_or(Nanos::ZERO, |books| books.begin);
-        WorstGap { cpu: span.cpu, at, length: span.dur, parts }
+        WorstGap {
+            cpu: span.cpu,
+            at,
+            length: span.dur,
+            parts,
+        }
     }
 }
 
@@ -152,7 +181,8 @@ impl Observatory {
         }
         let more = self.ranking.len() > CauseKey::NAMED;
         if more {
-            self.ranking.sort_unstable_by_key(|&(id, time)| (Reverse(time), registry.describe(id)));
+            self.ranking
+                .sort_unstable_by_key(|&(id, time)| (Reverse(time), registry.describe(id)));
             self.ranking.truncate(CauseKey::NAMED);
         }
         self.ranking.sort_unstable_by_key(|&(id, _)| id);
@@ -206,13 +236,23 @@ impl Observatory {
 impl View {
     fn note_worst(&mut self, gap: &Gap, contents: &Contents) {
         let rank = Noted::rank(gap);
-        let place = self.worst.partition_point(|noted| Noted::rank(&noted.gap) < rank);
+        let place = self
+            .worst
+            .partition_point(|noted| Noted::rank(&noted.gap) < rank);
         if place >= Observatory::WORST {
             return;
         }
         self.worst.truncate(Observatory::WORST - 1);
         let (held, named, blind) = (contents.held.clone(), contents.named, contents.blind);
-        self.worst.insert(place, Noted { gap: *gap, held, named, blind });
+        self.worst.insert(
+            place,
+            Noted {
+                gap: *gap,
+                held,
+                named,
+                blind,
+            },
+        );
     }
 
     fn causes(&self, books: &[(&GapBook, Verdict)], registry: &Registry) -> Vec<GapCause> {
@@ -226,11 +266,17 @@ impl View {
             add(key.name(registry), &cause.gaps, cause.named);
         }
         for (book, verdict) in books {
-            let name = if *verdict == Verdict::Outside { "outside" } else { "unexplained" };
+            let name = if *verdict == Verdict::Outside {
+                "outside"
+            } else {
+                "unexplained"
+            };
             add(name.to_owned(), &book.empty, Nanos::ZERO);
             add("unexplained".to_owned(), &book.nameless, Nanos::ZERO);
         }
-        let causes = causes.into_iter().filter(|(_, cause)| cause.gaps.tally.count > 0);
+        let causes = causes
+            .into_iter()
+            .filter(|(_, cause)| cause.gaps.tally.count > 0);
         let mut causes: Vec<GapCause> = causes
             .map(|(name, cause)| GapCause {
                 name,

@@ -26,7 +26,9 @@ const ACCOUNTS: [(Class, &str); 8] = [
 
 /// Whether the kernel's counters of `cpu` were read at both ends.
 pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
-    [&header.before, &header.after].iter().all(|counters| counters.cpu_times.contains_key(&cpu.0))
+    [&header.before, &header.after]
+        .iter()
+        .all(|counters| counters.cpu_times.contains_key(&cpu.0))
 }
 
 /// The time of each class on `cpu`, which add up to `elapsed`. Without counters all that is not
@@ -71,5 +73,7 @@ pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let accounts = ACCOUNTS.into_iter();
     let accounts =
         accounts.map(|(class, name)| Lengths::default().to_account(class, name, of_all(class)));
-    accounts.filter(|account| account.time != Nanos::ZERO).collect()
+    accounts
+        .filter(|account| account.time != Nanos::ZERO)
+        .collect()
 }

@@ -26,10 +26,10 @@ impl Closing<'_> {
 }
 
 /// Makes the statement of all that `ledger` took.
-pub(super) fn make(ledger: Ledger, header: &Header, sources: &SourceTable) -> Statement {
-    let closings = closings(&ledger, header);
+pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Statement {
+    let closings = closings(ledger, header);
     let (classes, mut accounts) = match header.level {
-        Level::Kernel => by_rows(&ledger, &closings, header, sources),
+        Level::Kernel => by_rows(ledger, &closings, header, sources),
         Level::Proc => by_counters(&closings, header),
     };
     sort(&mut accounts);
@@ -52,7 +52,9 @@ pub(super) fn make(ledger: Ledger, header: &Header, sources: &SourceTable) -> St
         balance: balance(&cpus, &accounts),
         accounts,
         cpus,
-        gaps: ledger.observatory.statement(header, &gaps, &ledger.registry, sources),
+        gaps: ledger
+            .observatory
+            .statement(header, &gaps, &ledger.registry, sources),
         coverage: coverage(header, &closings),
         clock: header.clock.clone(),
         probes: header.probes.clone(),
@@ -64,7 +66,9 @@ pub(super) fn make(ledger: Ledger, header: &Header, sources: &SourceTable) -> St
 /// Every CPU that has books, rows or losses. One without books has nothing to account for, so
 /// that whatever was booked on it shows up as an error.
 fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
-    let with_rows = (0u32..).zip(&ledger.cpus).filter(|(_, slot)| slot.is_some());
+    let with_rows = (0u32..)
+        .zip(&ledger.cpus)
+        .filter(|(_, slot)| slot.is_some());
     let with_books = header.books.iter().map(|books| books.cpu);
     let with_losses = header.coverage.lost.iter().map(|loss| loss.cpu);
     let mut cpus: BTreeSet<Cpu> = with_rows.map(|(number, _)| Cpu(number)).collect();
@@ -93,9 +97,10 @@ fn by_rows(
     let mut transfers = Transfers::default();
     let mut close = |closing: &Closing<'_>| {
         let mut classes = closing.classes();
-        transfers.book_loss(header.coverage.lost_on(closing.cpu), &mut classes);
+        let loss = header.coverage.lost_on(closing.cpu);
+        transfers.book_loss(loss, &mut classes);
         if let Some(cpu) = closing.ledger {
-            transfers.book_gaps(cpu, closing.verdict, &mut classes);
+            transfers.book_gaps(cpu, closing.verdict, loss, &mut classes);
         }
         if let Some(stolen) = header.after.steal_since(&header.before, closing.cpu) {
             transfers.book_steal(stolen, &mut classes);
@@ -111,7 +116,9 @@ fn by_rows(
 /// The classes of each CPU and the accounts of all, from the kernel's counters.
 fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, Vec<Account>) {
     let close = |closing: &Closing<'_>| {
-        let gaps = closing.ledger.and_then(|ledger| ledger.gaps.of(ProbeKind::Spin));
+        let gaps = closing
+            .ledger
+            .and_then(|ledger| ledger.gaps.of(ProbeKind::Spin));
         proc_level::class_times(header, closing.cpu, closing.elapsed, gaps)
     };
     let classes: Vec<ClassTimes> = closings.iter().map(close).collect();
@@ -123,7 +130,9 @@ fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, V
 fn sort(accounts: &mut [Account]) {
     accounts.sort_by(|a, b| {
         let by_time = a.class.cmp(&b.class).then(b.time.cmp(&a.time));
-        by_time.then_with(|| a.name.cmp(&b.name)).then(a.pid.cmp(&b.pid))
+        by_time
+            .then_with(|| a.name.cmp(&b.name))
+            .then(a.pid.cmp(&b.pid))
     });
 }
 
@@ -138,11 +147,18 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
     let mut blind = |cpus: CpuList, what: &str, why: &str| {
         if !cpus.is_empty() {
             let what = format!("{what} on CPU {cpus}");
-            coverage.blind.push(Blind { what, why: why.to_owned() });
+            coverage.blind.push(Blind {
+                what,
+                why: why.to_owned(),
+            });
         }
     };
     let list = |which: &dyn Fn(&Closing<'_>) -> bool| -> CpuList {
-        closings.iter().filter(|closing| which(closing)).map(|closing| closing.cpu).collect()
+        closings
+            .iter()
+            .filter(|closing| which(closing))
+            .map(|closing| closing.cpu)
+            .collect()
     };
     blind(
         list(&|closing| closing.verdict == Verdict::Unplaceable && saw_gaps(closing)),

@@ -39,7 +39,12 @@ impl Tally {
 
     /// This tally as a part of an account.
     pub(super) fn into_part(self, name: String) -> Part {
-        Part { name, time: self.time, count: self.count, max: self.max() }
+        Part {
+            name,
+            time: self.time,
+            count: self.count,
+            max: self.max(),
+        }
     }
 }
 
@@ -59,7 +64,11 @@ impl Lengths {
 
     /// Adds what a recording summed over a window.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
-        let tally = Tally { time: sum.span.self_time, count: sum.count, longest: sum.max };
+        let tally = Tally {
+            time: sum.span.self_time,
+            count: sum.count,
+            longest: sum.max,
+        };
         self.tally.merge(&tally);
         self.histogram.merge(&sum.histogram);
     }

@@ -40,42 +40,55 @@ impl Transfers {
     }
 
     /// Moves what the spinning probe's gaps hold beyond named rows out of the probe's account.
+    ///
+    /// A gap that may hold rows which were lost, or which have no place in time, is no proof that
+    /// its whole residual is in the probe's account: those rows are booked elsewhere already, and
+    /// the probe's own time is net of them. Such gaps give up only what is left when all of that
+    /// time is taken to be in them. A gap in which something was found keeps its residual as entry
+    /// and exit even where events were lost: what was lost from within it, at most, leaves the
+    /// probe's account twice, and can overdraw it.
     pub(super) fn book_gaps(
         &mut self,
         cpu: &CpuLedger,
         verdict: Verdict,
+        loss: Loss,
         classes: &mut ClassTimes,
     ) {
-        let Some(book) = cpu.gaps.of(ProbeKind::Spin) else { return };
+        let Some(book) = cpu.gaps.of(ProbeKind::Spin) else {
+            return;
+        };
         let mut untold = book.untold.clone();
+        let mut elsewhere = loss.self_time;
         match verdict {
-            Verdict::Outside => self.outside.merge(&book.empty),
-            Verdict::Unexplained => self.unproven.merge(&book.empty),
+            Verdict::Outside => {
+                self.move_out(classes, Class::Outside, book.empty.tally.time);
+                self.outside.merge(&book.empty);
+            }
+            Verdict::Unexplained => {
+                let mut unproven = book.empty.clone();
+                elsewhere = withhold(&mut unproven, elsewhere);
+                self.move_out(classes, Class::Unexplained, unproven.tally.time);
+                self.unproven.merge(&unproven);
+            }
             Verdict::Unplaceable => {
                 untold.merge(&book.empty);
                 untold.merge(&book.all_around);
             }
         }
-        let empty = match verdict {
-            Verdict::Outside => Class::Outside,
-            Verdict::Unexplained | Verdict::Unplaceable => Class::Unexplained,
-        };
         if verdict != Verdict::Unplaceable {
-            self.move_out(classes, empty, book.empty.tally.time);
             self.move_out(classes, Class::EntryExit, book.all_around.tally.time);
             self.entry_exit.merge(&book.all_around);
             if self.around.len() < book.around.len() {
                 self.around.resize(book.around.len(), Tally::default());
             }
-            self.around.iter_mut().zip(&book.around).for_each(|(sum, tally)| sum.merge(tally));
+            self.around
+                .iter_mut()
+                .zip(&book.around)
+                .for_each(|(sum, tally)| sum.merge(tally));
         }
-        // Rows that may be in these gaps have accounts of their own already, and the probe's own
-        // time is net of them. Only what they leave can still be the probe's to give.
-        untold.tally.time = (untold.tally.time - cpu.time_line.unplaced()).max(Nanos::ZERO);
-        if untold.tally.time > Nanos::ZERO {
-            self.move_out(classes, Class::Unexplained, untold.tally.time);
-            self.untold.merge(&untold);
-        }
+        withhold(&mut untold, elsewhere + cpu.time_line.unplaced());
+        self.move_out(classes, Class::Unexplained, untold.tally.time);
+        self.untold.merge(&untold);
     }
 
     fn move_out(&mut self, classes: &mut ClassTimes, to: Class, time: Nanos) {
@@ -106,11 +119,13 @@ impl Transfers {
 
     fn entry_exit_account(&self, registry: &Registry) -> Account {
         let time = self.entry_exit.tally.time;
-        let mut account = self.entry_exit.to_account(Class::EntryExit, "entry and exit", time);
+        let mut account = self
+            .entry_exit
+            .to_account(Class::EntryExit, "entry and exit", time);
         let around = (0u32..).map(AccountId).zip(&self.around);
         let around = around.filter(|(_, tally)| !tally.is_empty());
-        let parts =
-            around.map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
+        let parts = around
+            .map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
         // Two programs of one name are one part.
         account.parts = merged(parts.collect());
         account
@@ -129,10 +144,23 @@ impl Transfers {
             ("gaps that could not be matched", &self.untold.tally),
         ];
         let parts = parts.into_iter().filter(|(_, tally)| !tally.is_empty());
-        account.parts = parts.map(|(name, tally)| tally.into_part(name.to_owned())).collect();
+        account.parts = parts
+            .map(|(name, tally)| tally.into_part(name.to_owned()))
+            .collect();
+        // How long a lost event was is not known.
+        for part in &mut account.parts {
+            part.max = part.max.filter(|&longest| longest > Nanos::ZERO);
+        }
         sort_parts(&mut account.parts);
         account
     }
+}
+
+/// Takes `time` out of `lengths`, or all there is, and tells how much was missing.
+fn withhold(lengths: &mut Lengths, time: Nanos) -> Nanos {
+    let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
+    lengths.tally.time -= withheld;
+    time - withheld
 }
 
 /// Adds `time` to the account of this name, which is made when it is missing.
@@ -140,7 +168,10 @@ fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
     if time == Nanos::ZERO {
         return;
     }
-    match accounts.iter_mut().find(|account| account.class == class && account.name == name) {
+    match accounts
+        .iter_mut()
+        .find(|account| account.class == class && account.name == name)
+    {
         Some(account) => account.time += time,
         None => accounts.push(Lengths::default().to_account(class, name, time)),
     }

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::sys;
 use crate::truth::Truth;
 
-use super::storm::Storm;
+use super::storm::{ACCOUNT, Storm};
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| {
@@ -24,7 +24,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
         Ok((start, clock::now()))
     };
     Storm {
-        account: "call_function",
+        account: ACCOUNT,
         row: "CAL",
         call,
     }

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::sys::Mapping;
 use crate::truth::Truth;
 
-use super::storm::Storm;
+use super::storm::{ACCOUNT, Storm};
 
 pub(super) fn run(plan: &Plan, pages: u32, control: &Control) -> Result<Truth, InjectError> {
     let call = || {
@@ -24,7 +24,7 @@ pub(super) fn run(plan: &Plan, pages: u32, control: &Control) -> Result<Truth, I
         Ok((start, clock::now()))
     };
     Storm {
-        account: "call_function",
+        account: ACCOUNT,
         row: "TLB",
         call,
     }

@@ -3,7 +3,9 @@
 //! A thread of this process spins on the disturbed CPU, so that the interrupts must go there, and
 //! notes the gaps in its loop. The calls are made by a thread on another CPU. What the storm took
 //! is told in two ways: by the gaps that began while a call was on its way, and by all gaps less
-//! those of a control time before and after it.
+//! those of a control time before and after it. The second needs a quiet machine: it counts every
+//! other program's work as well, and may come out below zero. The first counts other work only
+//! where it fell into the same gap, and the median of a call's cost not even that.
 
 use ticktax_model::Nanos;
 
@@ -16,6 +18,9 @@ use crate::spinner::{self, Gaps, Spinner};
 use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
+
+/// What the kernel calls the interrupt when one CPU alone is to be told, as it is here.
+pub(super) const ACCOUNT: &str = "call_function_single";
 
 /// The longest control time on each side.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
@@ -59,18 +64,24 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
         let controls = [(before, walk.start), (end, crate::clock::now())];
         let gaps = target.finish()?;
 
-        let injected = (!gaps.overflowed).then(|| to_calls(&walk, &gaps));
+        let to_calls = (!gaps.overflowed).then(|| to_calls(&walk, &gaps)).flatten();
         let net = (!gaps.overflowed).then(|| net_of_control(&walk, &gaps, controls));
         let sent = walk.log.length;
         let target = thread(spinner::COMM);
         let mut truth = truth_of(plan, walk, self.account, &[&target]);
         truth.counts.extend(count);
-        if let Some((lost, hit)) = injected.flatten() {
+        if let Some(mut lost) = to_calls {
             let method = "the target's loop gaps of 1 µs and more that began during a call";
-            truth.injected = Some(Measured::new(lost, method));
+            truth.injected = Some(Measured::new(lost.iter().sum(), method));
+            lost.sort_unstable();
+            if let Some(median) = lost.get(lost.len() / 2) {
+                let method = "the median of what one call cost the target in such gaps";
+                truth.measured.push(Measured::new(*median, method));
+            }
+            let name = "calls with a gap in the target".to_owned();
             truth.counts.push(Count {
-                name: "calls with a gap in the target".to_owned(),
-                value: hit,
+                name,
+                value: lost.len() as u64,
             });
         }
         truth.measured.extend(net.into_iter().flatten());
@@ -90,10 +101,11 @@ fn room(plan: &Plan) -> usize {
     others.saturating_add(2 * events).min(1 << 22)
 }
 
-/// The time lost to the calls, and how many calls took some, if the log has all of them.
-fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<(Nanos, u64)> {
+/// The time lost to each call that took some, if the log has all calls.
+fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     let calls = walk.log.kept();
-    (calls.len() as u64 == walk.log.happened).then(|| spinner::lost_to_calls(&gaps.kept, calls))
+    let all = calls.len() as u64 == walk.log.happened;
+    all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
 /// All gaps during the storm, and the same less those of the control time, scaled to the storm's.

@@ -1,0 +1,31 @@
+//! The ledger against worlds whose books are known, and against single situations by hand.
+
+mod properties;
+mod situations;
+mod world;
+
+use ticktax_analysis::Ledger;
+use ticktax_model::recording::{Header, Row, RowSink};
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::{Nanos, SourceTable};
+
+/// The statement of these rows.
+fn statement(rows: &[Row], header: &Header, sources: &SourceTable) -> Statement {
+    let mut ledger = Ledger::new();
+    for row in rows {
+        ledger.row(sources, row);
+    }
+    ledger.finish(header, sources)
+}
+
+/// The time of a class over all accounts, which is checked against that over all CPUs.
+fn time_of(statement: &Statement, class: Class) -> Nanos {
+    let accounts = statement
+        .accounts
+        .iter()
+        .filter(|account| account.class == class);
+    let time = accounts.map(|account| account.time).sum();
+    let by_cpu: Nanos = statement.cpus.iter().map(|books| books.of(class)).sum();
+    assert_eq!(time, by_cpu, "{class:?}: accounts and CPUs disagree");
+    time
+}

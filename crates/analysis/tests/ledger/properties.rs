@@ -1,0 +1,200 @@
+//! What holds in every world.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use ticktax_model::recording::{Loss, Row, Sum};
+use ticktax_model::statement::{Account, Class, Statement};
+use ticktax_model::{Histogram, Kind, Nanos, Owner, SourceTable};
+
+use crate::world::{World, scripts};
+use crate::{statement, time_of};
+
+const MADE_BY_THE_LEDGER: [Class; 5] = [
+    Class::Probe,
+    Class::EntryExit,
+    Class::Outside,
+    Class::Steal,
+    Class::Unexplained,
+];
+
+fn book(world: &World) -> Statement {
+    statement(&world.rows(), &world.header, &world.sources)
+}
+
+fn is_gap(sources: &SourceTable, row: &Row) -> bool {
+    sources.get(row.source()).kind == Kind::Gap
+}
+
+/// The accounts of rows, by what tells them apart.
+fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
+    let accounts = statement.accounts.iter();
+    let accounts = accounts.filter(|account| !MADE_BY_THE_LEDGER.contains(&account.class));
+    let times = accounts.map(|a| ((a.class, &*a.name, a.pid), a.time.0));
+    times.filter(|&(_, time)| time != 0).collect()
+}
+
+/// Turns all rows of one source on one CPU into a sum.
+fn summed(rows: &[Row]) -> Vec<Row> {
+    let mut sums: BTreeMap<_, Sum> = BTreeMap::new();
+    for row in rows {
+        let span = row.span();
+        let sum = sums.entry((span.cpu, span.source)).or_insert_with(|| {
+            let mut span = *span;
+            span.self_time = Nanos::ZERO;
+            Sum {
+                span,
+                count: 0,
+                max: Nanos::ZERO,
+                histogram: Histogram::default(),
+            }
+        });
+        sum.span.self_time += span.self_time;
+        sum.span.dur = span.end() - sum.span.start;
+        sum.count += 1;
+        sum.max = sum.max.max(span.dur);
+        sum.histogram.record(span.dur);
+    }
+    sums.into_values().map(Row::Sum).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_nanosecond_is_in_exactly_the_account_that_it_belongs_to(scripts in scripts()) {
+        let world = World::run(&scripts);
+        let statement = book(&world);
+        prop_assert!(statement.balance.balances(), "{:?}", statement.balance);
+        prop_assert!(statement.accounts.iter().all(|account| account.time >= Nanos::ZERO));
+
+        let truth = &world.truth;
+        let known = truth.accounts.iter().map(|(&key, &time)| (key, time));
+        let known: BTreeMap<_, _> = known.filter(|&(_, time)| time != 0).collect();
+        prop_assert_eq!(by_key(&statement), known);
+        prop_assert_eq!(time_of(&statement, Class::Probe).0, truth.probe);
+        let of_gaps = |part: fn(&(u64, i64, i64, i64)) -> i64| truth.gaps.iter().map(part).sum::<i64>();
+        prop_assert_eq!(time_of(&statement, Class::EntryExit).0, of_gaps(|side| side.2));
+        prop_assert_eq!(time_of(&statement, Class::Outside).0, of_gaps(|side| side.3));
+        prop_assert_eq!(time_of(&statement, Class::Unexplained), Nanos::ZERO);
+    }
+
+    #[test]
+    fn parts_are_at_most_the_whole(scripts in scripts()) {
+        let statement = book(&World::run(&scripts));
+        for Account { time, parts, median, p99, max, .. } in &statement.accounts {
+            prop_assert!(parts.iter().map(|part| part.time).sum::<Nanos>() <= *time);
+            prop_assert!(median <= p99 && p99 <= max);
+        }
+    }
+
+    #[test]
+    fn gaps_fall_into_their_four_parts(scripts in scripts()) {
+        let world = World::run(&scripts);
+        let statement = book(&world);
+        let Some(gaps) = statement.gaps else {
+            prop_assert_eq!(world.truth.gaps, [(0, 0, 0, 0); 2]);
+            return Ok(());
+        };
+        for (parts, truth) in [gaps.long, gaps.short].iter().zip(world.truth.gaps) {
+            let told = (parts.count, parts.named.0, parts.entry_exit.0, parts.outside.0);
+            prop_assert_eq!(told, truth);
+            prop_assert_eq!(parts.unexplained, Nanos::ZERO);
+            prop_assert_eq!(parts.time, parts.named + parts.entry_exit + parts.outside);
+        }
+        let count: u64 = gaps.causes.iter().map(|cause| cause.count).sum();
+        let named: Nanos = gaps.causes.iter().map(|cause| cause.named).sum();
+        prop_assert_eq!(count, gaps.long.count + gaps.short.count);
+        prop_assert_eq!(named, gaps.long.named + gaps.short.named);
+        prop_assert!(gaps.worst.is_sorted_by(|a, b| a.length >= b.length));
+        for worst in &gaps.worst {
+            prop_assert_eq!(worst.parts.iter().map(|part| part.time).sum::<Nanos>(), worst.length);
+        }
+    }
+
+    #[test]
+    fn empty_gaps_prove_nothing_unless_everything_was_seen(scripts in scripts()) {
+        let mut world = World::run(&scripts);
+        world.header.coverage.every_entry_watched = false;
+        let statement = book(&world);
+        prop_assert!(statement.balance.balances());
+        prop_assert_eq!(time_of(&statement, Class::Outside), Nanos::ZERO);
+        let empty: i64 = world.truth.gaps.iter().map(|side| side.3).sum();
+        prop_assert_eq!(time_of(&statement, Class::Unexplained).0, empty);
+        prop_assert_eq!(time_of(&statement, Class::Probe).0, world.truth.probe);
+    }
+
+    #[test]
+    fn the_order_in_which_cpus_are_drained_does_not_matter(
+        scripts in scripts(), picks in prop::collection::vec(0usize..3, 1..20),
+    ) {
+        let world = World::run(&scripts);
+        let rows = world.interleaved(&picks);
+        prop_assert_eq!(statement(&rows, &world.header, &world.sources), book(&world));
+    }
+
+    #[test]
+    fn a_missing_row_is_missed_by_exactly_its_own_time(
+        scripts in scripts(), pick in any::<prop::sample::Index>(),
+    ) {
+        let mut world = World::run(&scripts);
+        let mut rows = world.rows();
+        let of_time = rows.iter().enumerate().filter(|(_, row)| !is_gap(&world.sources, row));
+        let of_time: Vec<usize> = of_time.map(|(index, _)| index).collect();
+        prop_assume!(!of_time.is_empty());
+        let missing = *rows.remove(of_time[pick.index(of_time.len())]).span();
+
+        let torn = statement(&rows, &world.header, &world.sources);
+        let off = (missing.cpu, -missing.self_time);
+        let expected = if missing.self_time == Nanos::ZERO { vec![] } else { vec![off] };
+        prop_assert_eq!(&torn.balance.off, &expected);
+        prop_assert_eq!(torn.balance.accounted - torn.balance.elapsed, -missing.self_time);
+
+        let (cpu, self_time) = (missing.cpu, missing.self_time);
+        world.header.coverage.lost = vec![Loss { cpu, events: 1, self_time, gaps: 0 }];
+        let mended = statement(&rows, &world.header, &world.sources);
+        prop_assert!(mended.balance.balances());
+        let unexplained = mended.accounts.iter().find(|a| a.class == Class::Unexplained);
+        let lost = unexplained.and_then(|a| a.parts.iter().find(|part| part.name == "lost events"));
+        prop_assert_eq!(lost.map(|part| (part.time, part.count)), Some((self_time, 1)));
+        // Where something was lost, an empty gap on that CPU proves nothing any more.
+        let books = mended.cpus.iter().find(|books| books.cpu == cpu);
+        prop_assert_eq!(books.map(|books| books.of(Class::Outside)), Some(Nanos::ZERO));
+        // What is not known to be in a gap is at most charged twice in gaps that hold more.
+        if world.sources.get(missing.source).owner != Owner::Probe {
+            prop_assert!(time_of(&mended, Class::Probe) >= Nanos(world.truth.probe) - self_time);
+        }
+    }
+
+    #[test]
+    fn sums_make_the_same_accounts_as_the_rows_they_sum(scripts in scripts()) {
+        let world = World::run(&scripts);
+        let mut rows = world.rows();
+        rows.retain(|row| !is_gap(&world.sources, row));
+        let spans = statement(&rows, &world.header, &world.sources);
+        let sums = statement(&summed(&rows), &world.header, &world.sources);
+        prop_assert!(sums.balance.balances());
+        prop_assert_eq!(spans.accounts, sums.accounts);
+        prop_assert_eq!(spans.cpus, sums.cpus);
+    }
+
+    #[test]
+    fn gaps_beside_sums_are_unexplained_and_overdraw_nothing(scripts in scripts()) {
+        let world = World::run(&scripts);
+        let rows = world.rows();
+        let (gaps, others): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| is_gap(&world.sources, row));
+        for gaps in [gaps.clone(), summed(&gaps)] {
+            let rows: Vec<Row> = summed(&others).into_iter().chain(gaps).collect();
+            let told = statement(&rows, &world.header, &world.sources);
+            prop_assert!(told.balance.balances());
+            prop_assert!(told.accounts.iter().all(|account| account.time >= Nanos::ZERO));
+            if let Some(gaps) = &told.gaps {
+                let time = gaps.long.time + gaps.short.time;
+                let truth = world.truth.gaps.iter().map(|side| side.1 + side.2 + side.3);
+                prop_assert_eq!(time.0, truth.sum::<i64>());
+                prop_assert!(gaps.long.unexplained + gaps.short.unexplained <= time);
+            }
+        }
+    }
+}

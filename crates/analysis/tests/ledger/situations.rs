@@ -1,0 +1,335 @@
+//! Single situations, by hand.
+
+use ticktax_model::machine::CpuTimes;
+use ticktax_model::recording::{Books, Header, Level, Loss, ProbeKind, ProbeReport, Row};
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable, Span};
+
+use crate::world::header;
+use crate::{statement, time_of};
+
+/// Rows of CPU 0, as (start, length, own time, source).
+struct Desk {
+    sources: SourceTable,
+    header: Header,
+    rows: Vec<Row>,
+}
+
+fn probe() -> Source {
+    Source {
+        owner: Owner::Probe,
+        ..Source::kernel(Kind::Task, "probe/0", "")
+    }
+}
+
+fn timer() -> Source {
+    Source::kernel(Kind::Irq, "local_timer", "")
+}
+
+fn gap(name: &str) -> Source {
+    Source {
+        owner: Owner::Probe,
+        ..Source::kernel(Kind::Gap, name, "")
+    }
+}
+
+impl Desk {
+    /// Books from 1 s on, for `elapsed` ns.
+    fn open(elapsed: i64) -> Self {
+        let mut header = header();
+        let begin = Nanos::from_secs(1);
+        header.books.push(Books {
+            cpu: Cpu(0),
+            begin,
+            end: begin + Nanos(elapsed),
+        });
+        Self {
+            sources: SourceTable::default(),
+            header,
+            rows: Vec::new(),
+        }
+    }
+
+    /// A row that began `start` ns after the books were opened.
+    fn row(&mut self, (start, dur, self_time): (i64, i64, i64), source: Source) -> &mut Self {
+        let source = self.sources.intern(source);
+        let (start, dur) = (Nanos::from_secs(1) + Nanos(start), Nanos(dur));
+        let span = Span {
+            cpu: Cpu(0),
+            start,
+            dur,
+            self_time: Nanos(self_time),
+            source,
+        };
+        self.rows.push(Row::Span(span));
+        self
+    }
+
+    fn report(&mut self, probe: ProbeKind) {
+        let books = self.header.books[0];
+        self.header.probes.push(ProbeReport {
+            probe,
+            cpu: Cpu(0),
+            tid: 1,
+            policy: "other".to_owned(),
+            period: Nanos(11),
+            threshold: Nanos(100),
+            turns: 1,
+            begin: books.begin,
+            end: books.end,
+            ended_early: None,
+        });
+    }
+
+    fn stolen(&mut self, time: i64) {
+        self.header.before.cpu_times.insert(0, CpuTimes::default());
+        let after = CpuTimes {
+            steal: Nanos(time),
+            ..CpuTimes::default()
+        };
+        self.header.after.cpu_times.insert(0, after);
+    }
+
+    fn close(&self) -> Statement {
+        statement(&self.rows, &self.header, &self.sources)
+    }
+}
+
+/// The times of these classes.
+fn times<const N: usize>(statement: &Statement, classes: [Class; N]) -> [i64; N] {
+    classes.map(|class| time_of(statement, class).0)
+}
+
+/// A spinning probe that is robbed twice: of 3000 ns around a tick of 1000 ns, and of 500 ns by
+/// nobody in the machine.
+fn robbed() -> Desk {
+    let mut desk = Desk::open(100_000);
+    desk.row((10_500, 1_000, 1_000), timer());
+    desk.row((10_000, 3_000, 3_000), gap("spin"));
+    desk.row((50_000, 500, 500), gap("spin"));
+    desk.row((0, 100_000, 99_000), probe());
+    desk
+}
+
+#[test]
+fn a_residual_goes_where_it_belongs() {
+    let statement = robbed().close();
+    assert!(statement.balance.balances());
+    let classes = [Class::Irq, Class::EntryExit, Class::Outside, Class::Probe];
+    assert_eq!(times(&statement, classes), [1_000, 2_000, 500, 96_500]);
+    let around = statement
+        .accounts
+        .iter()
+        .find(|account| account.class == Class::EntryExit);
+    assert_eq!(around.unwrap().parts[0].name, "around local_timer");
+    let gaps = statement.gaps.unwrap();
+    let causes: Vec<_> = gaps
+        .causes
+        .iter()
+        .map(|c| (&*c.name, c.count, c.time.0))
+        .collect();
+    assert_eq!(causes, [("local_timer", 1, 3_000), ("outside", 1, 500)]);
+    let worst: Vec<_> = gaps.worst[0]
+        .parts
+        .iter()
+        .map(|p| (&*p.name, p.time.0))
+        .collect();
+    assert_eq!(worst, [("entry and exit", 2_000), ("local_timer", 1_000)]);
+    assert_eq!(gaps.worst[0].at, Nanos(10_000));
+}
+
+#[test]
+fn steal_takes_from_outside_and_no_more_than_is_there() {
+    let mut desk = robbed();
+    for (stolen, outside, steal) in [(200, 300, 200), (10_000_000, 0, 500)] {
+        desk.stolen(stolen);
+        let statement = desk.close();
+        assert!(statement.balance.balances());
+        assert_eq!(
+            times(&statement, [Class::Outside, Class::Steal]),
+            [outside, steal]
+        );
+    }
+}
+
+#[test]
+fn a_loss_takes_the_proof_from_empty_gaps() {
+    let mut desk = robbed();
+    desk.header.coverage.lost = vec![Loss {
+        cpu: Cpu(0),
+        events: 2,
+        self_time: Nanos::ZERO,
+        gaps: 3,
+    }];
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    let classes = [Class::EntryExit, Class::Outside, Class::Unexplained];
+    assert_eq!(times(&statement, classes), [2_000, 0, 500]);
+    let blind = &statement.coverage.blind[0];
+    assert_eq!(blind.what, "some of the probe's gaps on CPU 0");
+}
+
+#[test]
+fn an_empty_gap_that_may_hold_what_was_lost_is_not_charged_twice() {
+    let mut desk = Desk::open(100_000);
+    desk.row((10_000, 3_000, 3_000), gap("spin"));
+    desk.row((50_000, 500, 500), gap("spin"));
+    desk.row((0, 100_000, 99_000), probe());
+    // The tick in the first gap was lost.
+    desk.header.coverage.lost = vec![Loss {
+        cpu: Cpu(0),
+        events: 1,
+        self_time: Nanos(1_000),
+        gaps: 0,
+    }];
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    assert_eq!(
+        times(&statement, [Class::Unexplained, Class::Probe]),
+        [3_500, 96_500]
+    );
+}
+
+#[test]
+fn a_row_that_comes_much_too_late_takes_the_proof_from_its_cpu() {
+    let mut desk = Desk::open(9_000_000_000);
+    desk.row((10_000, 3_000, 3_000), gap("spin"));
+    desk.row((8_000_000_000, 1_000, 1_000), timer());
+    desk.row((11_000, 1_000, 1_000), timer());
+    desk.row((0, 9_000_000_000, 8_999_998_000), probe());
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    assert_eq!(
+        times(&statement, [Class::Outside, Class::Unexplained]),
+        [0, 2_000]
+    );
+    assert_eq!(
+        statement.coverage.blind[0].what,
+        "what was in the probe's gaps on CPU 0"
+    );
+}
+
+#[test]
+fn clocks_that_disagree_a_little_cost_nothing_and_clocks_that_disagree_a_lot_are_clipped() {
+    for (start, named) in [(9_950, 1_000), (9_700, 700)] {
+        let mut desk = Desk::open(100_000);
+        desk.row((start, 1_000, 1_000), timer());
+        desk.row((10_000, 3_000, 3_000), gap("spin"));
+        desk.row((0, 100_000, 99_000), probe());
+        let statement = desk.close();
+        assert!(statement.balance.balances());
+        assert_eq!(statement.gaps.unwrap().long.named, Nanos(named));
+    }
+}
+
+#[test]
+fn a_sleeping_probes_gap_is_shown_and_moves_nothing() {
+    let mut desk = Desk::open(100_000);
+    desk.row((51_000, 4_000, 4_000), timer());
+    desk.row((0, 57_000, 53_000), Source::idle());
+    desk.row((50_000, 8_000, 8_000), gap("sleep"));
+    desk.row((57_000, 43_000, 43_000), probe());
+    desk.report(ProbeKind::Sleep);
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    let classes = [Class::Idle, Class::Irq, Class::Probe, Class::EntryExit];
+    assert_eq!(times(&statement, classes), [53_000, 4_000, 43_000, 0]);
+    let gaps = statement.gaps.unwrap();
+    assert_eq!(gaps.probe, ProbeKind::Sleep);
+    assert_eq!(
+        (gaps.long.named, gaps.long.entry_exit),
+        (Nanos(7_000), Nanos(1_000))
+    );
+    assert_eq!(gaps.watched, Nanos(100_000));
+}
+
+#[test]
+fn a_row_beyond_the_books_is_an_error_and_so_is_one_without_books() {
+    let mut desk = Desk::open(1_000);
+    desk.row((-200, 1_200, 1_200), Source::idle());
+    assert_eq!(desk.close().balance.off, [(Cpu(0), Nanos(200))]);
+
+    desk.header.books.clear();
+    let balance = desk.close().balance;
+    assert_eq!(balance.off, [(Cpu(0), Nanos(1_200))]);
+    assert!(!balance.balances());
+}
+
+#[test]
+fn a_cpu_that_cannot_exist_is_an_error_and_not_an_allocation() {
+    let mut desk = Desk::open(0);
+    desk.row((0, 10, 10), Source::idle());
+    if let Row::Span(span) = &mut desk.rows[0] {
+        span.cpu = Cpu(u32::MAX);
+    }
+    assert_eq!(
+        desk.close().balance.off,
+        [(Cpu(CpuList::MAX_CPU + 1), Nanos(10))]
+    );
+}
+
+#[test]
+fn interrupts_are_counted_by_their_frames_and_functions_are_parts() {
+    let mut desk = Desk::open(10_000);
+    let tick = Source::kernel(Kind::Irq, "local_timer", "tick_nohz_handler");
+    for at in [1_000, 5_000] {
+        desk.row((at + 100, 200, 200), tick.clone());
+        desk.row((at + 400, 300, 300), tick.clone());
+        desk.row((at, 1_000, 500), timer());
+    }
+    desk.row((0, 10_000, 8_000), Source::idle());
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    let account = statement
+        .accounts
+        .iter()
+        .find(|account| account.class == Class::Irq)
+        .unwrap();
+    assert_eq!(
+        (account.time, account.count, account.max),
+        (Nanos(2_000), 2, Some(Nanos(1_000)))
+    );
+    let part = &account.parts[0];
+    assert_eq!(
+        (&*part.name, part.time, part.count),
+        ("tick_nohz_handler", Nanos(1_000), 4)
+    );
+}
+
+#[test]
+fn without_rows_the_kernels_counters_make_the_books() {
+    let mut desk = Desk::open(1_000_000_000);
+    desk.header.level = Level::Proc;
+    desk.row((0, 40_000_000, 40_000_000), gap("spin"));
+    desk.report(ProbeKind::Spin);
+    desk.stolen(10_000_000);
+    let after = desk.header.after.cpu_times.get_mut(&0).unwrap();
+    after.user = Nanos::from_millis(970);
+    after.system = Nanos::from_millis(30);
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    let ms = |class| time_of(&statement, class).0 / 1_000_000;
+    let classes = [
+        Class::Program,
+        Class::KernelThread,
+        Class::Steal,
+        Class::Probe,
+    ];
+    assert_eq!(classes.map(ms), [10, 30, 10, 960]);
+    assert_eq!(
+        ms(Class::Unexplained),
+        -10,
+        "the samples say more than passed, and it shows"
+    );
+    let long = statement.gaps.unwrap().long;
+    assert_eq!(
+        (long.time, long.unexplained),
+        (Nanos(40_000_000), Nanos(40_000_000))
+    );
+
+    desk.header.before.cpu_times.clear();
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    assert_eq!(time_of(&statement, Class::Unexplained), Nanos(40_000_000));
+    assert_eq!(statement.coverage.blind[0].what, "every account on CPU 0");
+}

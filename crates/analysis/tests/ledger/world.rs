@@ -1,0 +1,387 @@
+//! Random worlds whose books are known: properly nested time lines, with a probe that is robbed.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::recording::{
+    Books, Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World as Whose,
+};
+use ticktax_model::statement::Class;
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+/// An interval of a row with what is nested in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pick: usize,
+    own: i64,
+    /// Each with the own time after it.
+    nested: Vec<(Frame, i64)>,
+}
+
+/// One loss of the probe's.
+#[derive(Clone, Debug)]
+pub(crate) enum Loss {
+    /// Nothing ran in the kernel.
+    Outside(i64),
+    /// Something ran on top of the probe: own time before it, and after each.
+    Interrupted(i64, Vec<(Frame, i64)>),
+    /// Others ran in the probe's place.
+    Preempted(i64, Vec<Frame>, i64),
+}
+
+/// What holds a CPU until the next context switch that is not within a loss.
+#[derive(Clone, Debug)]
+pub(crate) enum Segment {
+    Base(Frame),
+    /// The losses, each with the probe's loop before it, and the gap's delay on its way.
+    Probe(Vec<(i64, Loss, i64)>, i64),
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let leaf = (any::<prop::sample::Index>(), 0i64..3_000);
+    let leaf = leaf.prop_map(|(pick, own)| Frame {
+        pick: pick.index(1 << 20),
+        own,
+        nested: vec![],
+    });
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        let nested = prop::collection::vec((inner, 0i64..3_000), 0..3);
+        (any::<prop::sample::Index>(), 0i64..3_000, nested).prop_map(|(pick, own, nested)| Frame {
+            pick: pick.index(1 << 20),
+            own,
+            nested,
+        })
+    })
+}
+
+fn segment() -> impl Strategy<Value = Segment> {
+    let edge = 1i64..5_000;
+    let loss = prop_oneof![
+        (1i64..5_000).prop_map(Loss::Outside),
+        (
+            edge.clone(),
+            prop::collection::vec((frame(), edge.clone()), 1..4)
+        )
+            .prop_map(|(before, frames)| Loss::Interrupted(before, frames)),
+        (edge.clone(), prop::collection::vec(frame(), 1..3), edge)
+            .prop_map(|(before, frames, after)| Loss::Preempted(before, frames, after)),
+    ];
+    let turn = prop_oneof![8 => 1i64..3_000, 1 => 1i64..4_000_000_000];
+    let delay = -900_000_000i64..900_000_000;
+    let losses = prop::collection::vec((turn.clone(), loss, delay), 0..8);
+    prop_oneof![
+        frame().prop_map(Segment::Base),
+        (losses, turn).prop_map(|(losses, tail)| Segment::Probe(losses, tail)),
+    ]
+}
+
+/// The scripts of two or three CPUs.
+pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
+    prop::collection::vec(prop::collection::vec(segment(), 0..8), 2..4)
+}
+
+/// An account as a test writes it.
+pub(crate) type Key = (Class, &'static str, Option<i32>);
+
+/// A world that has run, and the truth about it.
+pub(crate) struct World {
+    pub(crate) sources: SourceTable,
+    pub(crate) header: Header,
+    /// The rows of each CPU in the order in which they are delivered.
+    pub(crate) cpus: Vec<Vec<Row>>,
+    pub(crate) truth: Truth,
+}
+
+/// What a world's books must say.
+#[derive(Debug, Default)]
+pub(crate) struct Truth {
+    /// Own time by account, the probe's loop apart.
+    pub(crate) accounts: BTreeMap<Key, i64>,
+    pub(crate) probe: i64,
+    /// Of gaps of at least 1 µs, and of shorter ones: how many, named, entry and exit, empty.
+    pub(crate) gaps: [(u64, i64, i64, i64); 2],
+}
+
+/// The sources of a world, and the account that a person would put each into.
+struct Cast {
+    base: Vec<(SourceId, Key)>,
+    nested: Vec<(SourceId, Key)>,
+    probe: SourceId,
+    gap: SourceId,
+}
+
+fn thread(owner: Owner, name: &str, detail: &str, of: Option<(&str, i32)>) -> Source {
+    let thread = of.map(|(program, pid)| Thread {
+        pid,
+        tid: pid,
+        program: program.into(),
+    });
+    Source {
+        owner,
+        thread,
+        ..Source::kernel(Kind::Task, name, detail)
+    }
+}
+
+impl Cast {
+    fn new(sources: &mut SourceTable) -> Self {
+        use Owner::{Kernel, Probe, Program, Tool};
+        let mut add = |source, key| (sources.intern(source), key);
+        let game = (Class::Program, "game", Some(10));
+        let worker = (Class::KernelThread, "kworker", None);
+        let timer = (Class::Irq, "local_timer", None);
+        let soft = (Class::Softirq, "TIMER", None);
+        let of = |kind, name, detail| Source::kernel(kind, name, detail);
+        let base = vec![
+            add(Source::idle(), (Class::Idle, "idle", None)),
+            add(thread(Program, "game", "", Some(("game", 10))), game),
+            add(thread(Program, "render", "", Some(("game", 10))), game),
+            add(
+                thread(Program, "game", "page_fault", Some(("game", 10))),
+                game,
+            ),
+            add(
+                thread(Program, "game", "", Some(("game", 11))),
+                (Class::Program, "game", Some(11)),
+            ),
+            add(thread(Kernel, "kworker/0:1", "vmstat_update", None), worker),
+            add(thread(Kernel, "kworker/u4:2", "", None), worker),
+            add(
+                thread(Kernel, "rcu_preempt", "", None),
+                (Class::KernelThread, "rcu_preempt", None),
+            ),
+            add(
+                thread(Tool, "collector", "", None),
+                (Class::Tool, "ticktax", None),
+            ),
+        ];
+        let nested = vec![
+            add(of(Kind::Irq, "local_timer", ""), timer),
+            add(of(Kind::Irq, "local_timer", "tick_nohz_handler"), timer),
+            add(of(Kind::Irq, "virtio0", ""), (Class::Irq, "virtio0", None)),
+            add(of(Kind::Softirq, "TIMER", ""), soft),
+            add(of(Kind::Softirq, "TIMER", "process_timeout"), soft),
+            add(
+                of(Kind::Softirq, "NET_RX", ""),
+                (Class::Softirq, "NET_RX", None),
+            ),
+            add(of(Kind::Nmi, "nmi", ""), (Class::Nmi, "nmi", None)),
+        ];
+        let probe = sources.intern(thread(Probe, "spin/0", "", Some(("ticktax", 99))));
+        let gap = Source {
+            owner: Probe,
+            ..of(Kind::Gap, "spin", "")
+        };
+        Self {
+            base,
+            nested,
+            probe,
+            gap: sources.intern(gap),
+        }
+    }
+}
+
+/// One CPU while it runs.
+struct Machinery<'a> {
+    cast: &'a Cast,
+    truth: &'a mut Truth,
+    cpu: Cpu,
+    now: i64,
+    rows: Vec<Row>,
+    /// Gaps with the time at which they are delivered.
+    gaps: Vec<(i64, Row)>,
+    /// When the probe's row began, and its own time so far.
+    probe: (i64, i64),
+}
+
+impl Machinery<'_> {
+    fn row(&self, start: i64, self_time: i64, source: SourceId) -> Row {
+        let (start, dur) = (Nanos(start), Nanos(self.now - start));
+        Row::Span(Span {
+            cpu: self.cpu,
+            start,
+            dur,
+            self_time: Nanos(self_time),
+            source,
+        })
+    }
+
+    fn frame(&mut self, frame: &Frame, base: bool) {
+        let cast = if base {
+            &self.cast.base
+        } else {
+            &self.cast.nested
+        };
+        let (source, key) = cast[frame.pick % cast.len()];
+        let start = self.now;
+        let mut own = frame.own;
+        self.now += frame.own;
+        for (nested, after) in &frame.nested {
+            self.frame(nested, false);
+            self.now += after;
+            own += after;
+        }
+        *self.truth.accounts.entry(key).or_default() += own;
+        self.rows.push(self.row(start, own, source));
+    }
+
+    /// Time of the probe's row that is its own to the tracer.
+    fn spend(&mut self, time: i64) {
+        self.now += time;
+        self.probe.1 += time;
+    }
+
+    fn begin_probe(&mut self) {
+        self.probe = (self.now, 0);
+    }
+
+    fn end_probe(&mut self) {
+        let (start, own) = self.probe;
+        self.rows.push(self.row(start, own, self.cast.probe));
+    }
+
+    fn loss(&mut self, loss: &Loss, delay: i64) {
+        let start = self.now;
+        let (mut around, mut empty) = (0, 0);
+        match loss {
+            Loss::Outside(length) => {
+                empty = *length;
+                self.spend(*length);
+            }
+            Loss::Interrupted(before, frames) => {
+                around += before;
+                self.spend(*before);
+                for (frame, after) in frames {
+                    self.frame(frame, false);
+                    around += after;
+                    self.spend(*after);
+                }
+            }
+            Loss::Preempted(before, frames, after) => {
+                around += before + after;
+                self.spend(*before);
+                self.end_probe();
+                for frame in frames {
+                    self.frame(frame, true);
+                }
+                self.begin_probe();
+                self.spend(*after);
+            }
+        }
+        let length = self.now - start;
+        let side = &mut self.truth.gaps[usize::from(length < 1_000)];
+        side.0 += 1;
+        side.1 += length - around - empty;
+        side.2 += around;
+        side.3 += empty;
+        let row = self.row(start, length, self.cast.gap);
+        self.gaps.push((self.now + delay, row));
+    }
+
+    fn segment(&mut self, segment: &Segment) {
+        match segment {
+            Segment::Base(frame) => self.frame(frame, true),
+            Segment::Probe(losses, tail) => {
+                self.begin_probe();
+                for (turns, loss, delay) in losses {
+                    self.spend(*turns);
+                    self.truth.probe += turns;
+                    self.loss(loss, *delay);
+                }
+                self.spend(*tail);
+                self.truth.probe += tail;
+                self.end_probe();
+            }
+        }
+    }
+
+    /// The rows as they come: the tracer's by end, the gaps whenever theirs are drained.
+    fn delivered(self) -> Vec<Row> {
+        let rows = self.rows.into_iter().map(|row| (row.span().end().0, row));
+        let mut all: Vec<(i64, Row)> = rows.chain(self.gaps).collect();
+        all.sort_by_key(|&(at, _)| at);
+        all.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+impl World {
+    /// Runs the scripts, a CPU each.
+    pub(crate) fn run(scripts: &[Vec<Segment>]) -> Self {
+        let mut sources = SourceTable::default();
+        let cast = Cast::new(&mut sources);
+        let mut truth = Truth::default();
+        let mut header = header();
+        let mut cpus = Vec::new();
+        for (cpu, script) in (0u32..).map(Cpu).zip(scripts) {
+            let begin = 5_000_000_000 + i64::from(cpu.0) * 777;
+            let mut machinery = Machinery {
+                cast: &cast,
+                truth: &mut truth,
+                cpu,
+                now: begin,
+                rows: Vec::new(),
+                gaps: Vec::new(),
+                probe: (begin, 0),
+            };
+            for segment in script {
+                machinery.segment(segment);
+            }
+            header.books.push(Books {
+                cpu,
+                begin: Nanos(begin),
+                end: Nanos(machinery.now),
+            });
+            cpus.push(machinery.delivered());
+        }
+        Self {
+            sources,
+            header,
+            cpus,
+            truth,
+        }
+    }
+
+    /// All rows, one CPU after the other.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        self.cpus.iter().flatten().cloned().collect()
+    }
+
+    /// All rows, the CPUs taking turns as `picks` says.
+    pub(crate) fn interleaved(&self, picks: &[usize]) -> Vec<Row> {
+        let mut queues: Vec<_> = self.cpus.iter().map(|rows| rows.iter()).collect();
+        let mut rows = Vec::new();
+        for pick in picks.iter().cycle().take(100_000) {
+            let which = pick % queues.len();
+            rows.extend(queues[which].next().cloned());
+        }
+        for queue in queues {
+            rows.extend(queue.cloned());
+        }
+        rows
+    }
+}
+
+/// The header of a machine of which everything could be seen.
+pub(crate) fn header() -> Header {
+    let coverage = Coverage {
+        every_entry_watched: true,
+        ..Coverage::default()
+    };
+    Header {
+        schema: SCHEMA_VERSION,
+        tool_version: "test".to_owned(),
+        world: Whose::Simulated,
+        level: Level::Kernel,
+        machine: Machine::default(),
+        began_unix: 0,
+        books: Vec::new(),
+        coverage,
+        clock: None,
+        probes: Vec::new(),
+        before: Counters::default(),
+        after: Counters::default(),
+        cost: ToolCost::default(),
+        command: None,
+    }
+}

@@ -1,0 +1,87 @@
+//! The compiler that the BPF object is built with.
+//!
+//! The committed object is compared byte for byte, and another version writes other bytes: hence
+//! one version, that of Debian 12.
+
+use std::path::Path;
+use std::process::Command;
+
+const VERSION: u32 = 14;
+
+/// clang and llvm-strip of the version that counts.
+pub(crate) struct Clang {
+    compiler: String,
+    strip: String,
+}
+
+impl Clang {
+    /// Looks for both on the PATH.
+    pub(crate) fn find() -> Result<Self, String> {
+        Ok(Self { compiler: tool("clang")?, strip: tool("llvm-strip")? })
+    }
+
+    /// Compiles `source`, a path seen from the folder `root`, into `object`.
+    ///
+    /// The compiler runs in `root` and writes `.` wherever it would write the path of `root`: the
+    /// line information in the object names its source file.
+    pub(crate) fn compile(&self, root: &Path, source: &str, object: &Path) -> Result<(), String> {
+        let mut compiler = Command::new(&self.compiler);
+        compiler
+            .current_dir(root)
+            .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
+            .args(["-Wall", "-Werror", "-Wno-unused-function"])
+            .arg("-fdebug-compilation-dir=.")
+            .args(["-c", source, "-o"])
+            .arg(object);
+        run(&mut compiler)?;
+        // Drops the debugger's information; BTF stays.
+        run(Command::new(&self.strip).arg("-g").arg(object))
+    }
+}
+
+/// The name under which a tool of the right version answers: Debian's, or the plain one.
+fn tool(name: &str) -> Result<String, String> {
+    [format!("{name}-{VERSION}"), name.to_owned()]
+        .into_iter()
+        .find(|candidate| version(candidate) == Some(VERSION))
+        .ok_or_else(|| {
+            format!(
+                "{name} {VERSION} is missing: install it (Debian 12: apt-get install \
+                 clang-{VERSION} llvm-{VERSION}), since other versions write other bytes"
+            )
+        })
+}
+
+/// The major version that a tool says it has; none if it does not run.
+fn version(tool: &str) -> Option<u32> {
+    let output = Command::new(tool).arg("--version").output().ok()?;
+    major(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The number after the word `version`.
+fn major(text: &str) -> Option<u32> {
+    let (_, rest) = text.split_once(" version ")?;
+    rest.split('.').next()?.parse().ok()
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| format!("cannot run {name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} failed: {status}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::major;
+
+    #[test]
+    fn versions_are_read_from_what_the_tools_print() {
+        assert_eq!(major("Debian clang version 14.0.6\nTarget: x86_64-pc-linux-gnu"), Some(14));
+        assert_eq!(
+            major("llvm-strip, compatible with GNU strip\nDebian LLVM version 14.0.6"),
+            Some(14)
+        );
+        assert_eq!(major("Ubuntu clang version 18.1.3 (1ubuntu1)"), Some(18));
+        assert_eq!(major("no number"), None);
+    }
+}
