@@ -1,7 +1,7 @@
 //! `cargo xtask bpf`: the BPF object that is committed, so that users need no clang.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::clang::Clang;
 
@@ -37,13 +37,16 @@ pub(crate) fn check() -> Result<String, String> {
 fn compile() -> Result<Vec<u8>, String> {
     let scratch = Scratch::create()?;
     let object = scratch.0.join("ticktax.bpf.o");
-    Clang::find()?.compile(root(), SOURCE, &object)?;
+    Clang::find()?.compile(&root(), SOURCE, &object)?;
     fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))
 }
 
-/// The folder of the workspace.
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+/// The folder of the workspace. Cargo says where it runs this from; what the build knew would be
+/// another checkout's where two share a target folder.
+fn root() -> PathBuf {
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    xtask.join("..")
 }
 
 /// A folder of this process, removed at the end: a compilation that fails leaves nothing behind,

@@ -17,7 +17,10 @@ pub(crate) struct Clang {
 impl Clang {
     /// Looks for both on the PATH.
     pub(crate) fn find() -> Result<Self, String> {
-        Ok(Self { compiler: tool("clang")?, strip: tool("llvm-strip")? })
+        Ok(Self {
+            compiler: tool("clang")?,
+            strip: tool("llvm-strip")?,
+        })
     }
 
     /// Compiles `source`, a path seen from the folder `root`, into `object`.
@@ -66,8 +69,14 @@ fn major(text: &str) -> Option<u32> {
 
 fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().map_err(|error| format!("cannot run {name}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name} failed: {status}")) }
+    let status = command
+        .status()
+        .map_err(|error| format!("cannot run {name}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{name} failed: {status}"))
+    }
 }
 
 #[cfg(test)]
@@ -76,7 +85,10 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_what_the_tools_print() {
-        assert_eq!(major("Debian clang version 14.0.6\nTarget: x86_64-pc-linux-gnu"), Some(14));
+        assert_eq!(
+            major("Debian clang version 14.0.6\nTarget: x86_64-pc-linux-gnu"),
+            Some(14)
+        );
         assert_eq!(
             major("llvm-strip, compatible with GNU strip\nDebian LLVM version 14.0.6"),
             Some(14)

@@ -1,5 +1,9 @@
 //! Chores of the project, run as `cargo xtask …`.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to whoever runs it")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore talks to whoever runs it"
+)]
 
 mod bpf;
 mod clang;

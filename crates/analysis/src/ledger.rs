@@ -45,6 +45,7 @@ mod proc_level;
 mod statement;
 mod tally;
 mod transfers;
+mod waits;
 
 use ticktax_model::recording::{Header, Row, RowSink, Sum};
 use ticktax_model::statement::{Class, Statement};
@@ -56,6 +57,7 @@ use self::contents::Contents;
 use self::gaps::CpuGaps;
 use self::matching::{Gap, TimeLine};
 use self::observatory::Observatory;
+use self::waits::Waits;
 
 /// Takes a recording's rows as they come and makes its statement.
 ///
@@ -67,6 +69,7 @@ pub struct Ledger {
     /// By CPU number. One slot past the kernel's limit takes every CPU that cannot exist.
     cpus: Vec<Option<Box<CpuLedger>>>,
     observatory: Observatory,
+    waits: Waits,
     tolerance: Nanos,
     /// Kept for its memory.
     contents: Contents,
@@ -97,6 +100,7 @@ impl Ledger {
             registry: Registry::default(),
             cpus: Vec::new(),
             observatory: Observatory::default(),
+            waits: Waits::default(),
             tolerance: Self::TOLERANCE,
             contents: Contents::default(),
         }
@@ -169,6 +173,10 @@ impl RowSink for Ledger {
                 if class != Class::Probe {
                     cpu.time_line.cannot_place(sum.span.self_time);
                 }
+            }
+            (Role::Wait, row) => {
+                self.waits.note(span.source, row);
+                return;
             }
             (Role::Gap(probe), Row::Span(span)) => {
                 cpu.time_line.push_gap(Gap::new(probe, span));

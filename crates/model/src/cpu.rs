@@ -79,7 +79,9 @@ impl FromStr for CpuList {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut cpus = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-            let wrong = || CpuListError { part: part.to_owned() };
+            let wrong = || CpuListError {
+                part: part.to_owned(),
+            };
             let number = |digits: &str| match digits.trim().parse() {
                 Ok(n) if n <= Self::MAX_CPU => Ok(n),
                 _ => Err(wrong()),
@@ -131,9 +133,13 @@ mod tests {
 
     #[test]
     fn reads_and_writes_the_kernels_format() {
-        for (text, written) in
-            [("0-3,8", "0-3,8"), ("1,0", "0-1"), ("5", "5"), ("", ""), ("0-1,1-2\n", "0-2")]
-        {
+        for (text, written) in [
+            ("0-3,8", "0-3,8"),
+            ("1,0", "0-1"),
+            ("5", "5"),
+            ("", ""),
+            ("0-1,1-2\n", "0-2"),
+        ] {
             assert_eq!(text.parse::<CpuList>().unwrap().to_string(), written);
         }
         assert!("0-3".parse::<CpuList>().unwrap().contains(Cpu(2)));

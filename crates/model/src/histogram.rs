@@ -20,7 +20,9 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; Self::BUCKETS] }
+        Self {
+            counts: vec![0; Self::BUCKETS],
+        }
     }
 }
 
@@ -35,7 +37,8 @@ impl Histogram {
             return usize::try_from(value).unwrap_or(0);
         }
         let octave = value.ilog2();
-        let step = (value >> (octave - STEPS_BITS)) as usize & (STEPS - 1);
+        let step = (value >> (octave - STEPS_BITS)) & (STEPS as u64 - 1);
+        let step = usize::try_from(step).unwrap_or(0);
         (((octave - STEPS_BITS + 1) as usize) * STEPS + step).min(Self::BUCKETS - 1)
     }
 
@@ -45,12 +48,14 @@ impl Histogram {
             return Nanos(i64::try_from(index).unwrap_or(0));
         }
         let octave = index / STEPS - 1;
-        Nanos(((STEPS + index % STEPS) as i64) << octave)
+        Nanos(i64::try_from(STEPS + index % STEPS).unwrap_or(0) << octave)
     }
 
     /// A histogram with these counts; `None` when they are not [`Histogram::BUCKETS`] many.
     pub fn from_counts(counts: &[u32]) -> Option<Self> {
-        (counts.len() == Self::BUCKETS).then(|| Self { counts: counts.to_vec() })
+        (counts.len() == Self::BUCKETS).then(|| Self {
+            counts: counts.to_vec(),
+        })
     }
 
     /// The counts, one a bucket.
@@ -100,6 +105,11 @@ impl Histogram {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rank is a share of a few hundred"
+)]
 mod tests {
     use proptest::prelude::*;
 
@@ -119,7 +129,9 @@ mod tests {
             mut lengths in prop::collection::vec(1i64..1_000_000_000, 1..300), q in 0.0f64..=1.0,
         ) {
             let mut histogram = Histogram::default();
-            lengths.iter().for_each(|&ns| histogram.record(Nanos(ns)));
+            for &ns in &lengths {
+                histogram.record(Nanos(ns));
+            }
             lengths.sort_unstable();
             let rank = ((q * lengths.len() as f64).ceil() as usize).max(1);
             let exact = Nanos(lengths[rank - 1]);

@@ -166,7 +166,12 @@ pub struct Loss {
 impl Loss {
     /// Nothing was lost.
     pub const fn none(cpu: Cpu) -> Self {
-        Self { cpu, events: 0, self_time: Nanos::ZERO, gaps: 0 }
+        Self {
+            cpu,
+            events: 0,
+            self_time: Nanos::ZERO,
+            gaps: 0,
+        }
     }
 }
 

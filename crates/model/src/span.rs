@@ -29,12 +29,23 @@ pub enum Kind {
     Steal,
     /// A loss that a probe saw, whatever its cause.
     Gap,
+    /// Time that a thread wanted to run and was not allowed to. It is no CPU's time: others run
+    /// meanwhile, or nobody.
+    Wait,
 }
 
 impl Kind {
     /// Every kind, lowest first.
-    pub const ALL: [Self; 7] =
-        [Self::Idle, Self::Task, Self::Softirq, Self::Irq, Self::Nmi, Self::Steal, Self::Gap];
+    pub const ALL: [Self; 8] = [
+        Self::Idle,
+        Self::Task,
+        Self::Softirq,
+        Self::Irq,
+        Self::Nmi,
+        Self::Steal,
+        Self::Gap,
+        Self::Wait,
+    ];
 
     /// The word for it, as files and statements write it.
     pub const fn name(self) -> &'static str {
@@ -46,6 +57,7 @@ impl Kind {
             Self::Nmi => "nmi",
             Self::Steal => "steal",
             Self::Gap => "gap",
+            Self::Wait => "wait",
         }
     }
 
@@ -126,7 +138,13 @@ pub struct Source {
 impl Source {
     /// A source in the kernel that is no thread: an interrupt, a softirq, idling.
     pub fn kernel(kind: Kind, name: &str, detail: &str) -> Self {
-        Self { kind, owner: Owner::Kernel, name: name.into(), detail: detail.into(), thread: None }
+        Self {
+            kind,
+            owner: Owner::Kernel,
+            name: name.into(),
+            detail: detail.into(),
+            thread: None,
+        }
     }
 
     /// A CPU with nothing to run.
@@ -221,8 +239,16 @@ mod tests {
 
     #[test]
     fn a_word_reads_back_as_what_it_was_written_for() {
-        assert!(Kind::ALL.iter().all(|&kind| Kind::from_name(kind.name()) == Some(kind)));
-        assert!(Owner::ALL.iter().all(|&owner| Owner::from_name(owner.name()) == Some(owner)));
+        assert!(
+            Kind::ALL
+                .iter()
+                .all(|&kind| Kind::from_name(kind.name()) == Some(kind))
+        );
+        assert!(
+            Owner::ALL
+                .iter()
+                .all(|&owner| Owner::from_name(owner.name()) == Some(owner))
+        );
         assert_eq!(Kind::from_name("quark"), None);
     }
 

@@ -37,6 +37,9 @@ pub struct Statement {
     pub cpus: Vec<CpuBooks>,
     /// Whether it all adds up.
     pub balance: Balance,
+    /// Programs that wanted to run and were not allowed to, longest wait first.
+    #[serde(default)]
+    pub held_back: Vec<HeldBack>,
     /// What the probes saw, where they ran.
     pub gaps: Option<GapStatement>,
     /// What could not be seen.
@@ -175,7 +178,11 @@ pub struct ClassTime {
 impl CpuBooks {
     /// The time of `class`.
     pub fn of(&self, class: Class) -> Nanos {
-        self.classes.iter().filter(|part| part.class == class).map(|part| part.time).sum()
+        self.classes
+            .iter()
+            .filter(|part| part.class == class)
+            .map(|part| part.time)
+            .sum()
     }
 }
 
@@ -197,6 +204,28 @@ impl Balance {
     }
 }
 
+/// Time for which a program wanted to run and was not allowed to. It is in no account, because no
+/// CPU spent it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldBack {
+    /// The program.
+    pub name: String,
+    /// Its process id.
+    pub pid: Option<i32>,
+    /// What held it back: `throttled` by the CPU quota of its cgroup.
+    pub why: String,
+    /// For how long, the times of its threads added up.
+    pub time: Nanos,
+    /// How many times.
+    pub count: u64,
+    /// The median time.
+    pub median: Option<Nanos>,
+    /// The time that 99 of 100 stay below.
+    pub p99: Option<Nanos>,
+    /// The longest.
+    pub max: Option<Nanos>,
+}
+
 /// What the probes' gaps were made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapStatement {
@@ -204,10 +233,14 @@ pub struct GapStatement {
     pub probe: ProbeKind,
     /// The time over which the probes measured, all CPUs together.
     pub watched: Nanos,
-    /// All gaps of at least [`GapStatement::FLOOR`].
+    /// Gaps of at least [`GapStatement::FLOOR`] in which no program ran.
     pub long: GapParts,
     /// The shorter ones, down to the probe's threshold.
     pub short: GapParts,
+    /// Gaps of a spinning probe in which a program ran, or ticktax itself: the probe gave the CPU
+    /// away, as it should, and these are no losses.
+    #[serde(default)]
+    pub lent: GapParts,
     /// The longest gaps, longest first, with what was in them.
     pub worst: Vec<WorstGap>,
     /// Gaps by what they held, the costliest first.
@@ -245,7 +278,11 @@ pub struct GapParts {
 impl GapParts {
     /// The share of the time that is explained: by name, entry and exit, or proof.
     pub fn coverage(&self) -> f64 {
-        if self.time == Nanos::ZERO { 1.0 } else { 1.0 - self.unexplained.share_of(self.time) }
+        if self.time == Nanos::ZERO {
+            1.0
+        } else {
+            1.0 - self.unexplained.share_of(self.time)
+        }
     }
 }
 

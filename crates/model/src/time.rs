@@ -13,7 +13,18 @@ use serde::{Deserialize, Serialize};
 /// the simulated one). The value is signed because the books subtract: an account may be overdrawn
 /// by a sampled clock, and a statement that hid it would lie. The range is ±292 years.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Nanos(pub i64);
@@ -46,7 +57,11 @@ impl Nanos {
 
     /// The share that this time is of `whole`; 0 when `whole` is nothing.
     pub fn share_of(self, whole: Self) -> f64 {
-        if whole.0 == 0 { 0.0 } else { self.0 as f64 / whole.0 as f64 }
+        if whole.0 == 0 {
+            0.0
+        } else {
+            self.0 as f64 / whole.0 as f64
+        }
     }
 
     /// The time that two intervals, each given as (start, end), have in common.
@@ -107,8 +122,12 @@ impl fmt::Display for Nanos {
         let ns = self.0 as f64;
         let size = ns.abs();
         // The next unit begins where three digits would round up into it.
-        let (scale, unit) =
-            UNITS.iter().copied().rev().find(|(scale, _)| size >= 0.9995 * scale).unwrap_or(UNITS[0]);
+        let (scale, unit) = UNITS
+            .iter()
+            .copied()
+            .rev()
+            .find(|(scale, _)| size >= 0.9995 * scale)
+            .unwrap_or(UNITS[0]);
         let value = ns / scale;
         let digits = match value.abs() {
             _ if unit == "ns" => 0,

@@ -24,10 +24,14 @@ typedef long long __s64;
 /* BTF-defined maps. */
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
+#define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_F_MMAPABLE (1U << 10)
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value,
+				   __u64 flags) = (void *)2;
+static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
@@ -38,12 +42,23 @@ static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct cfs_rq {
+	int throttle_count;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
+	unsigned int __state;
 	unsigned int flags;
 	int pid;
 	int tgid;
 	char comm[16];
 	void *worker_private;
+	struct sched_entity se;
+	_Bool throttled;
 };
 
 /* What worker_private of a kernel thread points to; kernel/kthread.c. */

@@ -13,6 +13,7 @@ enum kind {
 	KIND_SOFTIRQ = 2,
 	KIND_IRQ = 3,
 	KIND_NMI = 4,
+	KIND_WAIT = 5, /* a thread that is not allowed to run; no CPU's time */
 };
 
 /* `id` of an interrupt from VECTOR on is an architecture's own vector; below it, an IRQ line. */
@@ -35,6 +36,7 @@ enum vector {
 enum detail {
 	DETAIL_NONE = 0,
 	DETAIL_PAGE_FAULT = 1,
+	DETAIL_THROTTLED = 2,
 };
 
 #define FLAG_KERNEL_THREAD 1
@@ -86,6 +88,9 @@ struct frame {
 	__u8 flags;
 	__u16 reserved;
 };
+
+/* Threads that can be throttled at one time. */
+#define MAX_THROTTLED 16384
 
 /* Deepest nesting: task, softirq, its function, irq, its function, NMI, and two to spare. */
 #define MAX_DEPTH 8

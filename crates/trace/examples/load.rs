@@ -1,5 +1,9 @@
 //! Loads the tracer, watches for two seconds and says how long each step took and what was seen.
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "an example speaks for itself")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "an example speaks for itself"
+)]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,13 +14,21 @@ use ticktax_trace::{Output, TraceSettings, Tracer};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sums = std::env::args().any(|word| word == "--sums");
-    let output =
-        if sums { Output::Sums { entries: 1 << 14 } } else { Output::Spans { per_cpu: 1 << 16 } };
+    let output = if sums {
+        Output::Sums { entries: 1 << 14 }
+    } else {
+        Output::Spans { per_cpu: 1 << 16 }
+    };
     let proc = Proc::default();
     let online = proc.online().unwrap_or_default();
     let begin = Instant::now();
-    let mut tracer =
-        Tracer::load(&TraceSettings { output, ..TraceSettings::default() }, proc.room_for_cpus())?;
+    let mut tracer = Tracer::load(
+        &TraceSettings {
+            output,
+            ..TraceSettings::default()
+        },
+        proc.room_for_cpus(),
+    )?;
     println!("loading: {:?}", begin.elapsed());
     println!("blind: {:#?}", tracer.blind());
     let begin = Instant::now();
@@ -26,7 +38,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut totals: BTreeMap<String, (u64, i64)> = BTreeMap::new();
     let mut balance: BTreeMap<u32, i64> = BTreeMap::new();
     let mut sink = |sources: &SourceTable, row: &ticktax_model::recording::Row| {
-        let total = totals.entry(sources.get(row.source()).to_string()).or_default();
+        let total = totals
+            .entry(sources.get(row.source()).to_string())
+            .or_default();
         total.0 += 1;
         total.1 += row.span().self_time.0;
         *balance.entry(row.cpu().0).or_default() += row.span().self_time.0;
@@ -42,8 +56,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{:>12} {count:>8} {name}", Nanos(*time).to_string());
     }
     for books in &closing.books {
-        println!("cpu {}: elapsed {} sum {}", books.cpu, books.elapsed().0, balance[&books.cpu.0]);
+        println!(
+            "cpu {}: elapsed {} sum {}",
+            books.cpu,
+            books.elapsed().0,
+            balance[&books.cpu.0]
+        );
     }
-    println!("{:?} events {} mismatched {}", closing.lost, closing.events, closing.mismatched);
+    println!(
+        "{:?} events {} mismatched {}",
+        closing.lost, closing.events, closing.mismatched
+    );
     Ok(())
 }

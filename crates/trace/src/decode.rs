@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ticktax_model::recording::{Row, Sum};
-use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use ticktax_model::{
+    Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
+};
 
 use crate::names::Names;
 use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
@@ -41,7 +43,12 @@ impl Decoder {
     /// A decoder with these names. Threads of process `own_pid` are the tool's, and those of them
     /// whose name begins with `probe_prefix` are its probes'.
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
-        Self { names, known: HashMap::new(), own_pid, probe_prefix }
+        Self {
+            names,
+            known: HashMap::new(),
+            own_pid,
+            probe_prefix,
+        }
     }
 
     /// The names it knows.
@@ -66,12 +73,19 @@ impl Decoder {
             kind::SOFTIRQ => (Kind::Softirq, Names::softirq(identity.tid)),
             kind::IRQ => (Kind::Irq, self.names.interrupt(identity.tid)),
             kind::NMI => (Kind::Nmi, "nmi".into()),
-            _ => return self.thread(identity, detail),
+            kind::WAIT => return self.thread(Kind::Wait, identity, detail),
+            _ => return self.thread(Kind::Task, identity, detail),
         };
-        Source { kind, owner: Owner::Kernel, name, detail, thread: None }
+        Source {
+            kind,
+            owner: Owner::Kernel,
+            name,
+            detail,
+            thread: None,
+        }
     }
 
-    fn thread(&mut self, identity: &Identity, detail: Arc<str>) -> Source {
+    fn thread(&mut self, kind: Kind, identity: &Identity, detail: Arc<str>) -> Source {
         let comm = comm(&identity.comm);
         let owner = if identity.flags & flag::KERNEL_THREAD != 0 {
             Owner::Kernel
@@ -84,8 +98,18 @@ impl Decoder {
         };
         let program = self.names.program(identity.tgid, identity.tid, &comm);
         let number = |n: u32| i32::try_from(n).unwrap_or(-1);
-        let thread = Thread { pid: number(identity.tgid), tid: number(identity.tid), program };
-        Source { kind: Kind::Task, owner, name: comm.into(), detail, thread: Some(thread) }
+        let thread = Thread {
+            pid: number(identity.tgid),
+            tid: number(identity.tid),
+            program,
+        };
+        Source {
+            kind,
+            owner,
+            name: comm.into(),
+            detail,
+            thread: Some(thread),
+        }
     }
 
     /// The row of one span.
@@ -167,17 +191,32 @@ impl From<&SumRecord> for Identity {
 impl Identity {
     /// An identity without what its kind leaves undefined: a buffer's slot keeps the name of the
     /// thread whose span it held before.
-    fn cleared(
-        kind: u8,
-        flags: u8,
-        (tid, tgid): (u32, u32),
-        detail: u64,
-        comm: [u8; 16],
-    ) -> Self {
+    fn cleared(kind: u8, flags: u8, (tid, tgid): (u32, u32), detail: u64, comm: [u8; 16]) -> Self {
         match kind {
-            kind::IDLE => Self { kind, flags: 0, tid: 0, tgid: 0, detail: detail::NONE, comm: [0; 16] },
-            kind::TASK => Self { kind, flags, tid, tgid, detail, comm },
-            _ => Self { kind, flags, tid, tgid: 0, detail, comm: [0; 16] },
+            kind::IDLE => Self {
+                kind,
+                flags: 0,
+                tid: 0,
+                tgid: 0,
+                detail: detail::NONE,
+                comm: [0; 16],
+            },
+            kind::TASK | kind::WAIT => Self {
+                kind,
+                flags,
+                tid,
+                tgid,
+                detail,
+                comm,
+            },
+            _ => Self {
+                kind,
+                flags,
+                tid,
+                tgid: 0,
+                detail,
+                comm: [0; 16],
+            },
         }
     }
 }
@@ -185,9 +224,20 @@ impl Identity {
 /// A thread's name. Anybody may give a thread any name, so what is no text is replaced, control
 /// characters too: they would reach the terminal.
 fn comm(bytes: &[u8; 16]) -> String {
-    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let length = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..length]);
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -200,7 +250,11 @@ mod tests {
     use crate::record::{SpanRecord, flag, kind};
 
     fn decoder() -> Decoder {
-        Decoder::new(Names::read(std::path::Path::new("/nonexistent")), 100, "ttx-")
+        Decoder::new(
+            Names::read(std::path::Path::new("/nonexistent")),
+            100,
+            "ttx-",
+        )
     }
 
     fn thread(tgid: u32, name: &[u8], flags: u8) -> Identity {
@@ -233,8 +287,16 @@ mod tests {
 
     #[test]
     fn what_a_slot_held_before_does_not_name_an_interrupt() {
-        let stale = SpanRecord { kind: kind::SOFTIRQ, tid: 3, comm: *b"left over name\0\0", ..SpanRecord::default() };
-        let clean = SpanRecord { comm: [0; 16], ..stale };
+        let stale = SpanRecord {
+            kind: kind::SOFTIRQ,
+            tid: 3,
+            comm: *b"left over name\0\0",
+            ..SpanRecord::default()
+        };
+        let clean = SpanRecord {
+            comm: [0; 16],
+            ..stale
+        };
         assert_eq!(Identity::from(&stale), Identity::from(&clean));
     }
 

@@ -83,7 +83,9 @@ impl TraceError {
             },
             Some(io::ErrorKind::OutOfMemory) => Self::NoMemory { bytes },
             Some(io::ErrorKind::Unsupported) => Self::NoBpf,
-            _ => Self::Refused { why: one_line(error) },
+            _ => Self::Refused {
+                why: one_line(error),
+            },
         }
     }
 }
@@ -108,7 +110,11 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
         let text = error.to_string();
         let text = text.lines().next().unwrap_or_default();
         let text = text.split(" Verifier output:").next().unwrap_or_default();
-        let text = text.split(" (os error").next().unwrap_or_default().trim_end_matches('.');
+        let text = text
+            .split(" (os error")
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('.');
         if !words.iter().any(|word: &String| word.contains(text)) {
             words.push(text.to_owned());
         }
@@ -133,8 +139,14 @@ mod tests {
     #[test]
     fn a_system_error_becomes_words() {
         let refused = |kind| TraceError::from_loading(&io::Error::from(kind), 64);
-        assert!(matches!(refused(io::ErrorKind::OutOfMemory), TraceError::NoMemory { bytes: 64 }));
-        assert!(matches!(refused(io::ErrorKind::Unsupported), TraceError::NoBpf));
+        assert!(matches!(
+            refused(io::ErrorKind::OutOfMemory),
+            TraceError::NoMemory { bytes: 64 }
+        ));
+        assert!(matches!(
+            refused(io::ErrorKind::Unsupported),
+            TraceError::NoBpf
+        ));
         assert!(matches!(
             refused(io::ErrorKind::PermissionDenied),
             TraceError::NotPermitted | TraceError::LockedDown { .. }

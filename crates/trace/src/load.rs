@@ -105,7 +105,10 @@ pub(crate) struct Loaded {
 /// Loads and attaches everything that this kernel has a place for.
 pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, TraceError> {
     if sizes.cpus > MAX_CPUS {
-        return Err(TraceError::TooManyCpus { cpus: sizes.cpus, room: MAX_CPUS });
+        return Err(TraceError::TooManyCpus {
+            cpus: sizes.cpus,
+            room: MAX_CPUS,
+        });
     }
     let btf = read_btf(&settings.btf)?;
     let mut programs = EbpfLoader::new()
@@ -120,8 +123,11 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .load(OBJECT)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 
-    let mut loaded =
-        Outcome { attached: Vec::new(), blind: Vec::new(), every_entry_watched: true };
+    let mut loaded = Outcome {
+        attached: Vec::new(),
+        blind: Vec::new(),
+        every_entry_watched: true,
+    };
     for hook in HOOKS {
         let result = if settings.without.contains(hook.name) {
             Err("left out on request".to_owned())
@@ -134,8 +140,17 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
             Err(why) => loaded.note(hook, &why),
         }
     }
-    let Outcome { attached, blind, every_entry_watched } = loaded;
-    Ok(Loaded { programs, attached, blind, every_entry_watched })
+    let Outcome {
+        attached,
+        blind,
+        every_entry_watched,
+    } = loaded;
+    Ok(Loaded {
+        programs,
+        attached,
+        blind,
+        every_entry_watched,
+    })
 }
 
 /// What came of attaching, so far.
@@ -148,14 +163,19 @@ struct Outcome {
 impl Outcome {
     fn note(&mut self, hook: &Hook, why: &str) {
         self.every_entry_watched &= !hook.entry;
-        self.blind.push(Blind { what: hook.tells.to_owned(), why: format!("{why} ({})", hook.name) });
+        self.blind.push(Blind {
+            what: hook.tells.to_owned(),
+            why: format!("{why} ({})", hook.name),
+        });
     }
 }
 
 /// Attaches all programs of `hook`, or none of them; says why in one line when it cannot.
 fn attach(programs: &mut Ebpf, hook: &Hook, btf: &Btf) -> Result<(), String> {
     for &(name, place) in hook.programs {
-        let program = programs.program_mut(name).ok_or("not in the tracer's object")?;
+        let program = programs
+            .program_mut(name)
+            .ok_or("not in the tracer's object")?;
         attach_one(program, name, place, btf).map_err(|error| reason(&error, place))?;
     }
     Ok(())
@@ -195,12 +215,18 @@ fn attach_one(
 /// Why a program could not be attached, in a few words.
 fn reason(error: &ProgramError, place: Attach) -> String {
     match (error, place) {
-        (ProgramError::Btf(_), Attach::FunctionEntry(function) | Attach::FunctionExit(function)) => {
+        (
+            ProgramError::Btf(_),
+            Attach::FunctionEntry(function) | Attach::FunctionExit(function),
+        ) => {
             format!("this kernel has no function {function}")
         }
         (ProgramError::Btf(_), _) => "this kernel has no such tracepoint".to_owned(),
         (_, Attach::FunctionEntry(_) | Attach::FunctionExit(_)) => {
-            format!("this kernel lets no program watch its functions ({})", one_line(error))
+            format!(
+                "this kernel lets no program watch its functions ({})",
+                one_line(error)
+            )
         }
         (other, _) => one_line(other),
     }
@@ -216,7 +242,11 @@ fn no_switches(why: String, sizes: Sizes) -> TraceError {
 }
 
 fn read_btf(path: &Path) -> Result<Btf, TraceError> {
-    let bytes = fs::read(path).map_err(|_| TraceError::NoBtf { path: path.to_owned() })?;
-    Btf::parse(&bytes, Endianness::default())
-        .map_err(|error| TraceError::BadBtf { path: path.to_owned(), why: one_line(&error) })
+    let bytes = fs::read(path).map_err(|_| TraceError::NoBtf {
+        path: path.to_owned(),
+    })?;
+    Btf::parse(&bytes, Endianness::default()).map_err(|error| TraceError::BadBtf {
+        path: path.to_owned(),
+        why: one_line(&error),
+    })
 }

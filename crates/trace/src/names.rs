@@ -31,9 +31,10 @@ impl KernelFunctions {
             else {
                 continue;
             };
-            let (Ok(at), Ok(length)) =
-                (u32::try_from(functions.names.len()), u16::try_from(name.len()))
-            else {
+            let (Ok(at), Ok(length)) = (
+                u32::try_from(functions.names.len()),
+                u16::try_from(name.len()),
+            ) else {
                 break;
             };
             if address != 0 {
@@ -52,7 +53,9 @@ impl KernelFunctions {
 
     /// The function that `address` lies in; of several names for one address, the first.
     pub fn name(&self, address: u64) -> Option<&str> {
-        let above = self.symbols.partition_point(|&(start, ..)| start <= address);
+        let above = self
+            .symbols
+            .partition_point(|&(start, ..)| start <= address);
         let start = self.symbols[..above].last()?.0;
         let first = self.symbols[..above].partition_point(|&(other, ..)| other < start);
         let (_, at, length) = self.symbols[first];
@@ -97,6 +100,7 @@ impl Names {
         match address {
             detail::NONE => "".into(),
             detail::PAGE_FAULT => "page_fault".into(),
+            detail::THROTTLED => "throttled".into(),
             address => match self.functions.name(address) {
                 Some(name) => strip_clone(name).into(),
                 None => format!("{address:#x}").into(),
@@ -122,7 +126,9 @@ impl Names {
             // A line that was set up while recording.
             let now = fs::read_to_string(self.proc.join("interrupts")).unwrap_or_default();
             self.lines.extend(irq_lines(&now));
-            self.lines.entry(number).or_insert_with(|| format!("irq {number}").into());
+            self.lines
+                .entry(number)
+                .or_insert_with(|| format!("irq {number}").into());
         }
         Arc::clone(&self.lines[&number])
     }
@@ -149,25 +155,37 @@ impl Names {
     /// The process of thread `tid`, while it is alive.
     pub fn process(&self, tid: u32) -> Option<u32> {
         let status = fs::read_to_string(self.proc.join(format!("{tid}/status"))).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
     }
 }
 
 /// A function's name without the suffix of a compiler's clone (`foo.isra.0`, `foo.cold`).
 fn strip_clone(name: &str) -> &str {
-    name.split_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+    name.split_once('.')
+        .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
 /// Device names by IRQ line, from the text of `/proc/interrupts`.
 fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
-    let cpus = text.lines().next().unwrap_or_default().split_ascii_whitespace().count();
+    let cpus = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .count();
     let line = |line: &str| {
         let (label, rest) = line.split_once(':')?;
         let number = label.trim().parse().ok()?;
         // After the counts: the controller, the line's number and trigger, the devices.
         let words: Vec<&str> = rest.split_ascii_whitespace().skip(cpus).collect();
         let devices = words.get(2..).unwrap_or_default().join(" ");
-        let devices = if devices.is_empty() { words.join(" ") } else { devices };
+        let devices = if devices.is_empty() {
+            words.join(" ")
+        } else {
+            devices
+        };
         (!devices.is_empty()).then(|| (number, devices.into()))
     };
     text.lines().skip(1).filter_map(line).collect()
@@ -190,8 +208,14 @@ garbage
     #[test]
     fn an_address_within_a_function_has_its_name() {
         let functions = KernelFunctions::parse(SYMBOLS);
-        assert_eq!(functions.name(0xffff_ffff_8100_0100), Some("tick_nohz_handler"));
-        assert_eq!(functions.name(0xffff_ffff_8100_02ff), Some("tick_nohz_handler"));
+        assert_eq!(
+            functions.name(0xffff_ffff_8100_0100),
+            Some("tick_nohz_handler")
+        );
+        assert_eq!(
+            functions.name(0xffff_ffff_8100_02ff),
+            Some("tick_nohz_handler")
+        );
         assert_eq!(functions.name(0xffff_ffff_8100_0300), Some("rx.isra.0"));
         assert_eq!(functions.name(0x1000), None);
         assert!(KernelFunctions::parse("0000000000000000 t hidden\n").is_empty());

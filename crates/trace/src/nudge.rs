@@ -18,17 +18,19 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let (arrived, arrivals) = mpsc::channel();
     let wanted: Vec<Cpu> = cpus.iter().collect();
     let visits = wanted.clone();
-    let visitor = thread::Builder::new().name("ticktax-nudge".to_owned()).spawn(move || {
-        for cpu in visits {
-            let mut only = CpuSet::new();
-            let moved = only
-                .set(cpu.index())
-                .and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
-            if moved.is_ok() && arrived.send(cpu).is_err() {
-                break;
+    let visitor = thread::Builder::new()
+        .name("ticktax-nudge".to_owned())
+        .spawn(move || {
+            for cpu in visits {
+                let mut only = CpuSet::new();
+                let moved = only
+                    .set(cpu.index())
+                    .and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
+                if moved.is_ok() && arrived.send(cpu).is_err() {
+                    break;
+                }
             }
-        }
-    });
+        });
     let mut stuck: Vec<Cpu> = wanted;
     // The visitor ends by itself: after its last visit, or at the next one once nobody listens.
     while visitor.is_ok() && !stuck.is_empty() {

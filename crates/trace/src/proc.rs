@@ -29,7 +29,9 @@ impl Default for Proc {
 impl Proc {
     /// The machine whose `proc` and `sys` lie in `root`.
     pub fn at(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self {
+            root: root.to_owned(),
+        }
     }
 
     /// The text of a file, without the line end at its end; `None` when it cannot be read.
@@ -52,6 +54,8 @@ impl Proc {
     pub fn room_for_cpus(&self) -> usize {
         let last = |cpus: CpuList| cpus.iter().last();
         let possible = self.possible().and_then(last);
-        possible.or_else(|| self.online().and_then(last)).map_or(1, |cpu| cpu.index() + 1)
+        possible
+            .or_else(|| self.online().and_then(last))
+            .map_or(1, |cpu| cpu.index() + 1)
     }
 }

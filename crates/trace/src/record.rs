@@ -145,6 +145,8 @@ pub mod kind {
     pub const IRQ: u8 = 3;
     /// A non-maskable interrupt.
     pub const NMI: u8 = 4;
+    /// A thread that is not allowed to run.
+    pub const WAIT: u8 = 5;
 }
 
 /// `FLAG_…`.
@@ -161,6 +163,8 @@ pub mod detail {
     pub const NONE: u64 = 0;
     /// A page fault being handled.
     pub const PAGE_FAULT: u64 = 1;
+    /// The CPU quota of the thread's cgroup is used up.
+    pub const THROTTLED: u64 = 2;
 }
 
 /// `enum vector`: the architecture's own interrupts, in the order of their numbers.

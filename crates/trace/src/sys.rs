@@ -43,12 +43,11 @@ impl<T: Shared> SharedArray<T> {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice cannot alias Rust's memory.
         let base = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, map, 0) }?;
-        Ok(Self { base: base.cast(), len, bytes })
-    }
-
-    /// How many entries there are.
-    pub(crate) fn len(&self) -> usize {
-        self.len
+        Ok(Self {
+            base: base.cast(),
+            len,
+            bytes,
+        })
     }
 
     fn entry(&self, index: usize) -> NonNull<T> {

@@ -70,8 +70,12 @@ impl Tracer {
     /// When the kernel, the caller's rights or the machine's memory do not allow it.
     pub fn load(settings: &TraceSettings, possible: usize) -> Result<Self, TraceError> {
         let sizes = Sizes::of(settings.output, possible);
-        let Loaded { mut programs, attached, mut blind, every_entry_watched } =
-            load(settings, sizes)?;
+        let Loaded {
+            mut programs,
+            attached,
+            mut blind,
+            every_entry_watched,
+        } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"));
         if !names.knows_functions() {
             blind.push(Blind {
@@ -79,7 +83,11 @@ impl Tracer {
                 why: "/proc/kallsyms hides them; set kernel.kptr_restrict to 1 or 0".to_owned(),
             });
         }
-        let ring = if sizes.summing { 1 } else { sizes.ring_len() * sizes.cpus };
+        let ring = if sizes.summing {
+            1
+        } else {
+            sizes.ring_len() * sizes.cpus
+        };
         Ok(Self {
             spans: shared(&mut programs, "spans", ring)?,
             sums: shared(&mut programs, "sums", sizes.sum_entries as usize)?,
@@ -89,7 +97,14 @@ impl Tracer {
             sizes,
             decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
             tails: vec![0; sizes.cpus],
-            window: vec![None; if sizes.summing { sizes.sum_entries as usize } else { 0 }],
+            window: vec![
+                None;
+                if sizes.summing {
+                    sizes.sum_entries as usize
+                } else {
+                    0
+                }
+            ],
             window_begin: Nanos::ZERO,
             attached,
             blind,
@@ -154,7 +169,9 @@ impl Tracer {
         loop {
             let index = cpu * len + (tail as usize & (len - 1));
             #[expect(clippy::cast_possible_truncation, reason = "the low bits are compared")]
-            let Some(record) = self.spans.take(index, (tail as u32).wrapping_add(1)) else { break };
+            let Some(record) = self.spans.take(index, (tail as u32).wrapping_add(1)) else {
+                break;
+            };
             let row = self.decoder.span(sources, &record);
             sink(sources, &row);
             tail += 1;
@@ -207,7 +224,10 @@ impl Tracer {
         if self.sizes.summing {
             self.drain_sums(now, sources, sink);
         }
-        let mut closing = Closing { in_programs: self.time_in_programs(), ..Closing::default() };
+        let mut closing = Closing {
+            in_programs: self.time_in_programs(),
+            ..Closing::default()
+        };
         for number in 0..self.sizes.cpus {
             let state = self.states.read(number);
             if state.opened == 0 {
@@ -254,7 +274,10 @@ impl Tracer {
     /// CPU time inside the programs so far; `None` unless the kernel keeps statistics
     /// (`kernel.bpf_stats_enabled`).
     fn time_in_programs(&self) -> Option<Nanos> {
-        let infos = self.programs.programs().filter_map(|(_, program)| program.info().ok());
+        let infos = self
+            .programs
+            .programs()
+            .filter_map(|(_, program)| program.info().ok());
         let total: u128 = infos.map(|info| info.run_time().as_nanos()).sum();
         (total > 0).then(|| Nanos(i64::try_from(total).unwrap_or(i64::MAX)))
     }
@@ -262,7 +285,9 @@ impl Tracer {
 
 /// The spans that a CPU was in the middle of, innermost first, all ended at its last time.
 fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
-    let depth = usize::try_from(state.depth).unwrap_or(0).min(state.stack.len() - 1);
+    let depth = usize::try_from(state.depth)
+        .unwrap_or(0)
+        .min(state.stack.len() - 1);
     let mut stack = state.stack;
     let mut ended = Vec::new();
     for level in (0..=depth).rev() {
@@ -308,13 +333,39 @@ mod tests {
 
     #[test]
     fn what_is_open_at_the_end_sums_to_the_time_since_the_last_switch() {
-        let mut state = CpuState { depth: 2, opened: 100, last: 1_000, ..CpuState::default() };
-        state.stack[0] = Frame { start: 400, child: 50, kind: kind::TASK, ..Frame::default() };
-        state.stack[1] = Frame { start: 700, child: 20, kind: kind::SOFTIRQ, ..Frame::default() };
-        state.stack[2] = Frame { start: 900, child: 0, kind: kind::IRQ, ..Frame::default() };
+        let mut state = CpuState {
+            depth: 2,
+            opened: 100,
+            last: 1_000,
+            ..CpuState::default()
+        };
+        state.stack[0] = Frame {
+            start: 400,
+            child: 50,
+            kind: kind::TASK,
+            ..Frame::default()
+        };
+        state.stack[1] = Frame {
+            start: 700,
+            child: 20,
+            kind: kind::SOFTIRQ,
+            ..Frame::default()
+        };
+        state.stack[2] = Frame {
+            start: 900,
+            child: 0,
+            kind: kind::IRQ,
+            ..Frame::default()
+        };
         let ended = open_frames(&state, Cpu(0));
-        assert_eq!(ended.iter().map(|span| span.kind).collect::<Vec<_>>(), [3, 2, 1]);
+        assert_eq!(
+            ended.iter().map(|span| span.kind).collect::<Vec<_>>(),
+            [3, 2, 1]
+        );
         // 50 and 20 were handed out before, as spans of their own.
-        assert_eq!(ended.iter().map(|span| span.self_ns).sum::<i64>(), 600 - 50 - 20);
+        assert_eq!(
+            ended.iter().map(|span| span.self_ns).sum::<i64>(),
+            600 - 50 - 20
+        );
     }
 }

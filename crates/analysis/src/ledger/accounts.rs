@@ -16,6 +16,8 @@ pub(super) enum Role {
     Account(Class),
     /// What a probe saw of time that is in other rows.
     Gap(ProbeKind),
+    /// Time that a program waited, which is no CPU's.
+    Wait,
 }
 
 impl Role {
@@ -27,6 +29,7 @@ impl Role {
                 return Self::Gap(ProbeKind::Spin);
             }
             (Kind::Gap, _) => return Self::Gap(ProbeKind::Sleep),
+            (Kind::Wait, _) => return Self::Wait,
             (Kind::Idle, _) => Class::Idle,
             (Kind::Steal, _) => Class::Steal,
             (_, Owner::Tool) => Class::Tool,
@@ -140,7 +143,7 @@ impl Registry {
                 self.account_for(Key::of(class, source)),
                 is_counted(class, source),
             ),
-            Role::Gap(_) => (AccountId(u32::MAX), false),
+            Role::Gap(_) | Role::Wait => (AccountId(u32::MAX), false),
         };
         self.entries.push(Entry {
             role,

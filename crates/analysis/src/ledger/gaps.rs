@@ -5,7 +5,7 @@
 //! and what could not be told.
 
 use ticktax_model::recording::{Header, Level, ProbeKind};
-use ticktax_model::statement::{GapParts, GapStatement};
+use ticktax_model::statement::{Class, GapParts, GapStatement};
 use ticktax_model::{Cpu, Histogram, Nanos};
 
 use super::accounts::Registry;
@@ -55,6 +55,8 @@ pub(super) struct Side {
 pub(super) struct GapBook {
     pub(super) long: Side,
     pub(super) short: Side,
+    /// Of the spinning probe's gaps those in which a program ran, or the tool.
+    pub(super) lent: Side,
     /// The residual around named rows, by the account of the first of them.
     pub(super) around: Vec<Tally>,
     /// The same of all accounts.
@@ -70,13 +72,15 @@ pub(super) struct GapBook {
 impl GapBook {
     /// The time of all gaps.
     pub(super) fn time(&self) -> Nanos {
-        self.long.gaps.tally.time + self.short.gaps.tally.time
+        self.long.gaps.tally.time + self.short.gaps.tally.time + self.lent.gaps.tally.time
     }
 
     fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
         let length = gap.span.dur;
         let residual = length - contents.named;
-        let side = if length >= GapStatement::FLOOR {
+        let side = if is_lent(gap, contents, registry) {
+            &mut self.lent
+        } else if length >= GapStatement::FLOOR {
             &mut self.long
         } else {
             &mut self.short
@@ -146,6 +150,15 @@ impl GapBook {
             self.nameless.merge(&gaps);
         }
     }
+}
+
+/// Whether a spinning probe's gap is one in which it gave the CPU to somebody who asked for it.
+pub(super) fn is_lent(gap: &Gap, contents: &Contents, registry: &Registry) -> bool {
+    let asked = |source| {
+        let (class, _) = registry.describe(registry.account_of(source));
+        matches!(class, Class::Program | Class::Tool)
+    };
+    gap.probe == ProbeKind::Spin && contents.held.iter().any(|held| asked(held.source))
 }
 
 /// The gaps of one CPU, by probe.

@@ -9,7 +9,7 @@ use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use super::accounts::{AccountId, Registry};
 use super::contents::{Contents, Held};
-use super::gaps::{CpuGaps, GapBook, Verdict, parts};
+use super::gaps::{CpuGaps, GapBook, Verdict, is_lent, parts};
 use super::matching::Gap;
 use super::tally::{Lengths, Tally, sort_parts};
 
@@ -154,6 +154,9 @@ impl Observatory {
 
     /// Notes one gap.
     pub(super) fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
+        if is_lent(gap, contents, registry) {
+            return;
+        }
         let key = (!contents.held.is_empty()).then(|| self.cause(&contents.held, registry));
         let view = match gap.probe {
             ProbeKind::Spin => &mut self.spin,
@@ -225,6 +228,7 @@ impl Observatory {
             watched: of_probe.map(|report| report.end - report.begin).sum(),
             long: parts(books.iter().map(|&(book, verdict)| (&book.long, verdict))),
             short: parts(books.iter().map(|&(book, verdict)| (&book.short, verdict))),
+            lent: parts(books.iter().map(|&(book, verdict)| (&book.lent, verdict))),
             worst: worst
                 .map(|noted| noted.to_worst(header, verdict_on(noted.gap.span.cpu), sources))
                 .collect(),

@@ -52,6 +52,7 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         balance: balance(&cpus, &accounts),
         accounts,
         cpus,
+        held_back: ledger.waits.statement(sources),
         gaps: ledger
             .observatory
             .statement(header, &gaps, &ledger.registry, sources),

@@ -3,7 +3,7 @@
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::recording::{Books, Header, Level, Loss, ProbeKind, ProbeReport, Row};
 use ticktax_model::statement::{Class, Statement};
-use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable, Span};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use crate::world::header;
 use crate::{statement, time_of};
@@ -332,4 +332,57 @@ fn without_rows_the_kernels_counters_make_the_books() {
     assert!(statement.balance.balances());
     assert_eq!(time_of(&statement, Class::Unexplained), Nanos(40_000_000));
     assert_eq!(statement.coverage.blind[0].what, "every account on CPU 0");
+}
+
+#[test]
+fn a_wait_is_told_and_is_no_cpus_time() {
+    let mut sources = SourceTable::default();
+    let idle = sources.intern(Source::idle());
+    let thread = |tid| {
+        Some(Thread {
+            pid: 7,
+            tid,
+            program: "game".into(),
+        })
+    };
+    let mut wait = |tid| {
+        let source = Source::kernel(Kind::Wait, "render", "throttled");
+        sources.intern(Source {
+            owner: Owner::Program,
+            thread: thread(tid),
+            ..source
+        })
+    };
+    let (first, second) = (wait(7), wait(8));
+    let span = |start: i64, end: i64, source| {
+        let dur = Nanos(end - start);
+        Row::Span(Span {
+            cpu: Cpu(0),
+            start: Nanos(start),
+            dur,
+            self_time: dur,
+            source,
+        })
+    };
+    let rows = [
+        span(0, 1_000, idle),
+        span(100, 900, first),
+        span(200, 900, second),
+    ];
+    let mut header = header();
+    header.books = vec![Books {
+        cpu: Cpu(0),
+        begin: Nanos(0),
+        end: Nanos(1_000),
+    }];
+    let statement = statement(&rows, &header, &sources);
+    assert!(statement.balance.balances());
+    let [held_back] = &statement.held_back[..] else {
+        panic!("{:?}", statement.held_back)
+    };
+    assert_eq!(
+        (held_back.name.as_str(), held_back.why.as_str()),
+        ("game", "throttled")
+    );
+    assert_eq!((held_back.time, held_back.count), (Nanos(1_500), 2));
 }

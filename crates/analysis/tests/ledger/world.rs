@@ -99,8 +99,9 @@ pub(crate) struct Truth {
     /// Own time by account, the probe's loop apart.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// Of gaps of at least 1 µs, and of shorter ones: how many, named, entry and exit, empty.
-    pub(crate) gaps: [(u64, i64, i64, i64); 2],
+    /// Of gaps of at least 1 µs, of shorter ones, and of those that the probe lent to programs:
+    /// how many, named, entry and exit, empty.
+    pub(crate) gaps: [(u64, i64, i64, i64); 3],
 }
 
 /// The sources of a world, and the account that a person would put each into.
@@ -243,7 +244,7 @@ impl Machinery<'_> {
 
     fn loss(&mut self, loss: &Loss, delay: i64) {
         let start = self.now;
-        let (mut around, mut empty) = (0, 0);
+        let (mut around, mut empty, mut lent) = (0, 0, false);
         match loss {
             Loss::Outside(length) => {
                 empty = *length;
@@ -263,6 +264,8 @@ impl Machinery<'_> {
                 self.spend(*before);
                 self.end_probe();
                 for frame in frames {
+                    let (_, (class, ..)) = self.cast.base[frame.pick % self.cast.base.len()];
+                    lent |= matches!(class, Class::Program | Class::Tool);
                     self.frame(frame, true);
                 }
                 self.begin_probe();
@@ -270,7 +273,8 @@ impl Machinery<'_> {
             }
         }
         let length = self.now - start;
-        let side = &mut self.truth.gaps[usize::from(length < 1_000)];
+        let side = if lent { 2 } else { usize::from(length < 1_000) };
+        let side = &mut self.truth.gaps[side];
         side.0 += 1;
         side.1 += length - around - empty;
         side.2 += around;

@@ -48,7 +48,10 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
         Some((cpu, times))
     };
     // The first line, `cpu  …`, is the sum of the others.
-    stat.lines().filter(|line| !line.starts_with("cpu ")).filter_map(line).collect()
+    stat.lines()
+        .filter(|line| !line.starts_with("cpu "))
+        .filter_map(line)
+        .collect()
 }
 
 /// The CPUs that the columns of `/proc/interrupts` and `/proc/softirqs` stand for.
@@ -65,14 +68,23 @@ fn interrupts(text: &str) -> BTreeMap<String, InterruptRow> {
     let row = |line: &str| {
         let (label, rest) = line.split_once(':')?;
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let counts: BTreeMap<u32, u64> =
-            cpus.iter().zip(&words).filter_map(|(&cpu, word)| Some((cpu, word.parse().ok()?))).collect();
+        let counts: BTreeMap<u32, u64> = cpus
+            .iter()
+            .zip(&words)
+            .filter_map(|(&cpu, word)| Some((cpu, word.parse().ok()?)))
+            .collect();
         // `ERR` and `MIS` have one count for the whole machine.
         if counts.len() < cpus.len() {
             return None;
         }
         let description = words[cpus.len()..].join(" ");
-        Some((label.trim().to_owned(), InterruptRow { description, counts }))
+        Some((
+            label.trim().to_owned(),
+            InterruptRow {
+                description,
+                counts,
+            },
+        ))
     };
     text.lines().skip(1).filter_map(row).collect()
 }
@@ -89,8 +101,12 @@ pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"
 /// Interrupts without a tracepoint that `cpu` had between two readings: row, description, count.
 pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec<(String, u64)> {
     let grown = |(label, row): (&String, &InterruptRow)| {
-        let count = after.interrupts_since(before, label, cpu).filter(|&count| count > 0)?;
-        UNTRACED.contains(&label.as_str()).then(|| (row.description.clone(), count))
+        let count = after
+            .interrupts_since(before, label, cpu)
+            .filter(|&count| count > 0)?;
+        UNTRACED
+            .contains(&label.as_str())
+            .then(|| (row.description.clone(), count))
     };
     after.interrupts.iter().filter_map(grown).collect()
 }
@@ -116,7 +132,10 @@ ERR:          0
         assert_eq!(rows["LOC"].description, "Local timer interrupts");
         assert_eq!(rows["24"].description, "IO-APIC 5-edge ACPI:Ged");
         assert!(!rows.contains_key("ERR"));
-        let times = cpu_times("cpu  3 0 3 7 2 0 9 9 0 0\ncpu0 408 0 347 7580 7 0 5 1 0 0\nintr 4\n", 100);
+        let times = cpu_times(
+            "cpu  3 0 3 7 2 0 9 9 0 0\ncpu0 408 0 347 7580 7 0 5 1 0 0\nintr 4\n",
+            100,
+        );
         assert_eq!(times[&0].user, Nanos::from_millis(4080));
         assert_eq!(times[&0].steal, Nanos::from_millis(10));
         assert_eq!(times.len(), 1);
@@ -132,7 +151,10 @@ ERR:          0
 
     #[test]
     fn names_the_interrupts_that_no_tracepoint_shows() {
-        let reading = |text: &str| Counters { interrupts: interrupts(text), ..Counters::default() };
+        let reading = |text: &str| Counters {
+            interrupts: interrupts(text),
+            ..Counters::default()
+        };
         let before = reading(INTERRUPTS);
         let after = reading(&INTERRUPTS.replace("87", "90").replace("8645", "9000"));
         let untraced = untraced_interrupts(&before, &after, Cpu(2));

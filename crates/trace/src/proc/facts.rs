@@ -24,7 +24,8 @@ impl Proc {
                 config_value(text, "CONFIG_HIGH_RES_TIMERS").as_deref() == Some("y")
                     && !has_parameter(cmdline.as_deref(), "highres", "off")
             }),
-            clocksource: self.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            clocksource: self
+                .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
             online: self.online().unwrap_or_default(),
             hypervisor: self.hypervisor(),
             accounting: accounting(config.as_deref()),
@@ -37,7 +38,10 @@ impl Proc {
     fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
             let mut text = String::new();
-            if flate2::read::GzDecoder::new(packed).read_to_string(&mut text).is_ok() {
+            if flate2::read::GzDecoder::new(packed)
+                .read_to_string(&mut text)
+                .is_ok()
+            {
                 return Some(text);
             }
         }
@@ -49,18 +53,27 @@ impl Proc {
     fn hypervisor(&self) -> Option<String> {
         let cpus = self.text("proc/cpuinfo")?;
         let flags = cpus.lines().find(|line| line.starts_with("flags"))?;
-        if !flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") {
+        if !flags
+            .split_ascii_whitespace()
+            .any(|flag| flag == "hypervisor")
+        {
             return None;
         }
-        let vendor = self.text("sys/class/dmi/id/sys_vendor").filter(|name| !name.is_empty());
-        let kind = self.text("sys/hypervisor/type").filter(|name| !name.is_empty());
+        let vendor = self
+            .text("sys/class/dmi/id/sys_vendor")
+            .filter(|name| !name.is_empty());
+        let kind = self
+            .text("sys/hypervisor/type")
+            .filter(|name| !name.is_empty());
         Some(kind.or(vendor).unwrap_or_else(|| "unnamed".to_owned()))
     }
 
     /// The preemption model: the build's, or what `preempt=` made of it.
     fn preemption(&self, config: Option<&str>) -> Option<String> {
         let has = |name: &str| {
-            config.and_then(|text| config_value(text, name)).is_some_and(|value| value == "y")
+            config
+                .and_then(|text| config_value(text, name))
+                .is_some_and(|value| value == "y")
         };
         let version = self.text("proc/sys/kernel/version").unwrap_or_default();
         if version.contains("PREEMPT_RT") || has("CONFIG_PREEMPT_RT") {
@@ -68,22 +81,30 @@ impl Proc {
         }
         if let Some(mode) = self.text("sys/kernel/debug/sched/preempt") {
             // The one in force stands in brackets: `none voluntary (full)`.
-            let inside = mode.split('(').nth(1).and_then(|rest| rest.split(')').next());
+            let inside = mode
+                .split('(')
+                .nth(1)
+                .and_then(|rest| rest.split(')').next());
             if let Some(mode) = inside {
                 return Some(mode.to_owned());
             }
         }
         let cmdline = self.text("proc/cmdline").unwrap_or_default();
-        let chosen = cmdline.split_ascii_whitespace().find_map(|word| word.strip_prefix("preempt="));
+        let chosen = cmdline
+            .split_ascii_whitespace()
+            .find_map(|word| word.strip_prefix("preempt="));
         let built = [
             ("CONFIG_PREEMPT_NONE", "none"),
             ("CONFIG_PREEMPT_VOLUNTARY", "voluntary"),
             ("CONFIG_PREEMPT_LAZY", "lazy"),
             ("CONFIG_PREEMPT", "full"),
         ];
-        chosen
-            .map(str::to_owned)
-            .or_else(|| built.iter().find(|(name, _)| has(name)).map(|(_, mode)| (*mode).to_owned()))
+        chosen.map(str::to_owned).or_else(|| {
+            built
+                .iter()
+                .find(|(name, _)| has(name))
+                .map(|(_, mode)| (*mode).to_owned())
+        })
     }
 }
 
@@ -94,9 +115,13 @@ fn config_value(config: &str, name: &str) -> Option<String> {
 }
 
 fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
-    cmdline.unwrap_or_default().split_ascii_whitespace().any(|word| {
-        word.split_once('=').is_some_and(|(n, v)| n == name && v == value)
-    })
+    cmdline
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .any(|word| {
+            word.split_once('=')
+                .is_some_and(|(n, v)| n == name && v == value)
+        })
 }
 
 /// What the tick does when a CPU idles, or runs a single task.
@@ -128,9 +153,15 @@ fn accounting(config: Option<&str>) -> Vec<String> {
     ];
     let set = |option: &&str| {
         let name = format!("CONFIG_{option}");
-        config.and_then(|text| config_value(text, &name)).is_some_and(|value| value == "y")
+        config
+            .and_then(|text| config_value(text, &name))
+            .is_some_and(|value| value == "y")
     };
-    OPTIONS.iter().filter(|option| set(option)).map(|&option| option.to_owned()).collect()
+    OPTIONS
+        .iter()
+        .filter(|option| set(option))
+        .map(|&option| option.to_owned())
+        .collect()
 }
 
 #[cfg(test)]

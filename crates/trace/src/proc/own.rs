@@ -6,8 +6,9 @@ use ticktax_model::Nanos;
 
 /// CPU time of the calling thread so far.
 pub fn own_thread_cpu_time() -> Nanos {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .map_or(Nanos::ZERO, |time| Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
+        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    })
 }
 
 /// The most memory that this process held, in bytes.

@@ -1,11 +1,13 @@
 //! One column of a row group, read in batches. Any column may be stored as required or as
 //! optional: tools that rewrite Parquet files make every column optional.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parquet::basic::Repetition;
 use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
 use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
@@ -22,7 +24,19 @@ pub(super) enum Fault {
 
 impl Fault {
     pub(super) fn damaged(column: &'static str, why: impl Into<String>) -> Self {
-        Self::Damaged { column, why: why.into() }
+        Self::Damaged {
+            column,
+            why: why.into(),
+        }
+    }
+}
+
+/// Runs a piece of the Parquet library on bytes that may be damaged. It mostly returns an error
+/// for them, and panics on a few; whatever it left half done is not used again.
+pub(super) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(|error| parquet_words(&error)),
+        Err(_) => Err("its bytes make no sense".to_owned()),
     }
 }
 
@@ -49,12 +63,19 @@ impl Place {
         let descriptor = schema.column(index);
         if descriptor.physical_type() != T::get_physical_type() {
             let found = descriptor.physical_type();
-            return Err(Fault::damaged(name, format!("it holds values of type {found}")));
+            return Err(Fault::damaged(
+                name,
+                format!("it holds values of type {found}"),
+            ));
         }
         if descriptor.self_type().get_basic_info().repetition() == Repetition::REPEATED {
             return Err(Fault::damaged(name, "it holds lists"));
         }
-        Ok(Self { name, index, descriptor })
+        Ok(Self {
+            name,
+            index,
+            descriptor,
+        })
     }
 }
 
@@ -74,9 +95,8 @@ pub(super) struct Column<T: DataType> {
 impl<T: DataType> Column<T> {
     /// Opens the column of `group` that is at `place`, which was found for the type `T`.
     pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
-        let pages = group
-            .get_column_page_reader(place.index)
-            .map_err(|error| Fault::damaged(place.name, parquet_words(&error)))?;
+        let pages = decode(|| group.get_column_page_reader(place.index))
+            .map_err(|why| Fault::damaged(place.name, why))?;
         let reader = get_column_reader(Arc::clone(&place.descriptor), pages);
         Ok(Self {
             name: place.name,
@@ -98,19 +118,22 @@ impl<T: DataType> Column<T> {
         self.values.clear();
         self.levels.clear();
         let levels = self.optional.then_some(&mut self.levels);
-        let (read, _, _) = self
-            .reader
-            .read_records(rows, levels, None, &mut self.values)
-            .map_err(|error| Fault::damaged(self.name, parquet_words(&error)))?;
+        let (reader, values) = (&mut self.reader, &mut self.values);
+        let (read, _, _) = decode(|| reader.read_records(rows, levels, None, values))
+            .map_err(|why| Fault::damaged(self.name, why))?;
         self.position += read;
-        let present = match self.optional {
-            true => self.levels.iter().filter(|&&level| level > 0).count(),
-            false => read,
+        let present = if self.optional {
+            self.levels.iter().filter(|&&level| level > 0).count()
+        } else {
+            read
         };
         if read != rows || self.values.len() != present {
             return Err(self.fault("it is shorter than the others"));
         }
-        Ok(Batch { values: &self.values, levels: self.optional.then_some(&self.levels) })
+        Ok(Batch {
+            values: &self.values,
+            levels: self.optional.then_some(&self.levels),
+        })
     }
 
     /// Reads the next `rows` rows, all of which must have a value.
@@ -125,10 +148,7 @@ impl<T: DataType> Column<T> {
     /// Skips to the row `row` of the group, counted from 0, and reads its value.
     pub(super) fn at(&mut self, row: usize) -> Result<Option<&T::T>, Fault> {
         let ahead = row.saturating_sub(self.position);
-        let skipped = self
-            .reader
-            .skip_records(ahead)
-            .map_err(|error| Fault::damaged(self.name, parquet_words(&error)))?;
+        let skipped = decode(|| self.reader.skip_records(ahead)).map_err(|why| self.fault(why))?;
         self.position += skipped;
         if skipped != ahead {
             return Err(self.fault("it is shorter than the others"));

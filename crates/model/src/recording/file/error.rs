@@ -118,15 +118,24 @@ pub enum RecordingError {
 
 impl RecordingError {
     pub(super) fn create(path: &Path, error: &io::Error) -> Self {
-        Self::Create { path: path.to_owned(), why: words(error.kind()) }
+        Self::Create {
+            path: path.to_owned(),
+            why: words(error.kind()),
+        }
     }
 
     pub(super) fn write(path: &Path, error: &io::Error) -> Self {
-        Self::Write { path: path.to_owned(), why: words(error.kind()) }
+        Self::Write {
+            path: path.to_owned(),
+            why: words(error.kind()),
+        }
     }
 
     pub(super) fn read(path: &Path, error: &io::Error) -> Self {
-        Self::Read { path: path.to_owned(), why: words(error.kind()) }
+        Self::Read {
+            path: path.to_owned(),
+            why: words(error.kind()),
+        }
     }
 }
 

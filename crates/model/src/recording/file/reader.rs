@@ -10,8 +10,8 @@ use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::column::{Column, Fault, Place};
-use super::error::{RecordingError, parquet_words};
+use super::column::{Column, Fault, Place, decode};
+use super::error::RecordingError;
 use super::schema;
 use crate::recording::{Header, Row, SCHEMA_VERSION, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
@@ -51,14 +51,23 @@ impl RecordingReader {
         let facts = fs::metadata(path).map_err(cannot_read)?;
         if !facts.is_dir() && !facts.is_file() {
             let why = "it is a device or a pipe, not a file; name a file".to_owned();
-            return Err(RecordingError::Read { path: path.to_owned(), why });
+            return Err(RecordingError::Read {
+                path: path.to_owned(),
+                why,
+            });
         }
         let mut file = File::open(path).map_err(cannot_read)?;
         let mut ends = Vec::new();
-        (&file).take(4).read_to_end(&mut ends).map_err(cannot_read)?;
+        (&file)
+            .take(4)
+            .read_to_end(&mut ends)
+            .map_err(cannot_read)?;
         if facts.len() >= 8 {
             file.seek(SeekFrom::End(-4)).map_err(cannot_read)?;
-            (&file).take(4).read_to_end(&mut ends).map_err(cannot_read)?;
+            (&file)
+                .take(4)
+                .read_to_end(&mut ends)
+                .map_err(cannot_read)?;
         }
         check_magic(path, &ends)?;
         Self::new(path, file)
@@ -80,8 +89,11 @@ impl RecordingReader {
 
     fn new<R: ChunkReader + 'static>(path: &Path, chunks: R) -> Result<Self, RecordingError> {
         let path = path.to_owned();
-        let file = SerializedFileReader::new(chunks)
-            .map_err(|error| RecordingError::Header { path: path.clone(), why: parquet_words(&error) })?;
+        let file =
+            decode(|| SerializedFileReader::new(chunks)).map_err(|why| RecordingError::Header {
+                path: path.clone(),
+                why,
+            })?;
         let facts = file.metadata().file_metadata();
         let json = facts
             .key_value_metadata()
@@ -90,7 +102,12 @@ impl RecordingReader {
             .ok_or_else(|| RecordingError::Foreign { path: path.clone() })?;
         let header = header(&path, json)?;
         let places = Places::find(facts.schema_descr()).map_err(|fault| name(&path, fault))?;
-        Ok(Self { path, file: Box::new(file), header, places })
+        Ok(Self {
+            path,
+            file: Box::new(file),
+            header,
+            places,
+        })
     }
 
     /// Everything about the recording but its rows.
@@ -104,7 +121,7 @@ impl RecordingReader {
     }
 
     /// Gives every row to `each`, in the order in which they were written, with a table that holds
-    /// the row's source. It begins at the first row each time.
+    /// the row's source; returns the table of all. It begins at the first row each time.
     ///
     /// # Errors
     /// [`RecordingError::Column`] or [`RecordingError::UnknownWord`] when a column is damaged; the
@@ -112,16 +129,18 @@ impl RecordingReader {
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
-    ) -> Result<(), RecordingError> {
+    ) -> Result<SourceTable, RecordingError> {
         let mut known = Known::default();
         for index in 0..self.file.num_row_groups() {
-            let group = self.file.get_row_group(index).map_err(|error| {
-                RecordingError::Read { path: self.path.clone(), why: parquet_words(&error) }
-            })?;
+            let group =
+                decode(|| self.file.get_row_group(index)).map_err(|why| RecordingError::Read {
+                    path: self.path.clone(),
+                    why,
+                })?;
             replay_group(&*group, &self.places, &mut known, each)
                 .map_err(|fault| name(&self.path, fault))?;
         }
-        Ok(())
+        Ok(known.table)
     }
 }
 
@@ -157,14 +176,20 @@ fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
         path: path.to_owned(),
         why: error.to_string(),
     };
-    let found = serde_json::from_str::<Version>(json).map_err(damaged)?.schema;
+    let found = serde_json::from_str::<Version>(json)
+        .map_err(damaged)?
+        .schema;
     match found {
         // An older schema gets an arm here that turns its JSON into today's.
         1 => serde_json::from_str(json).map_err(damaged),
-        _ if found > u64::from(SCHEMA_VERSION) => {
-            Err(RecordingError::Newer { path: path.to_owned(), found })
-        }
-        _ => Err(RecordingError::UnknownSchema { path: path.to_owned(), found }),
+        _ if found > u64::from(SCHEMA_VERSION) => Err(RecordingError::Newer {
+            path: path.to_owned(),
+            found,
+        }),
+        _ => Err(RecordingError::UnknownSchema {
+            path: path.to_owned(),
+            found,
+        }),
     }
 }
 
@@ -237,27 +262,43 @@ impl Words {
     /// The source of the row `row`, counted from the start of the group.
     fn at(&mut self, row: usize) -> Result<Source, Fault> {
         let kind = text(&mut self.kind, row)?;
-        let kind = Kind::from_name(&kind)
-            .ok_or(Fault::UnknownWord { column: schema::KIND, word: kind })?;
+        let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
+            column: schema::KIND,
+            word: kind,
+        })?;
         let owner = text(&mut self.owner, row)?;
-        let owner = Owner::from_name(&owner)
-            .ok_or(Fault::UnknownWord { column: schema::OWNER, word: owner })?;
+        let owner = Owner::from_name(&owner).ok_or(Fault::UnknownWord {
+            column: schema::OWNER,
+            word: owner,
+        })?;
         let thread = match self.tid.at(row)?.copied() {
             None => None,
             Some(tid) => {
                 let pid = self.pid.at(row)?.copied();
                 let pid = pid.ok_or_else(|| self.pid.fault("a row has a tid but no pid"))?;
-                Some(Thread { pid, tid, program: text(&mut self.program, row)?.into() })
+                Some(Thread {
+                    pid,
+                    tid,
+                    program: text(&mut self.program, row)?.into(),
+                })
             }
         };
         let name = text(&mut self.source, row)?.into();
-        Ok(Source { kind, owner, name, detail: text(&mut self.detail, row)?.into(), thread })
+        Ok(Source {
+            kind,
+            owner,
+            name,
+            detail: text(&mut self.detail, row)?.into(),
+            thread,
+        })
     }
 }
 
 /// The text in the row `row` of the column, counted from the start of the group.
 fn text(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
-    let text = column.at(row)?.map(|bytes| std::str::from_utf8(bytes.data()).map(str::to_owned));
+    let text = column
+        .at(row)?
+        .map(|bytes| std::str::from_utf8(bytes.data()).map(str::to_owned));
     match text {
         Some(Ok(text)) => Ok(text),
         Some(Err(_)) => Err(column.fault("a row is not UTF-8")),
@@ -280,9 +321,14 @@ impl Known {
     }
 
     fn add(&mut self, number: i32, source: Source) -> Result<SourceId, Fault> {
-        let place = u32::try_from(number).ok().filter(|&number| number < schema::SOURCES_MAX);
+        let place = u32::try_from(number)
+            .ok()
+            .filter(|&number| number < schema::SOURCES_MAX);
         let place = place.ok_or_else(|| {
-            Fault::damaged(schema::SOURCE_ID, format!("{number} is not the number of a source"))
+            Fault::damaged(
+                schema::SOURCE_ID,
+                format!("{number} is not the number of a source"),
+            )
         })? as usize;
         if self.ids.len() <= place {
             self.ids.resize(place + 1, None);
@@ -321,15 +367,14 @@ fn replay_group(
         let maxima = maxima.read_all(rows)?;
         let numbers = numbers.read_all(rows)?;
         for (row, histogram) in histograms.read(rows)?.iter().enumerate() {
-            let source = match known.get(numbers[row]) {
-                Some(id) => id,
-                None => {
-                    let words = match &mut words {
-                        Some(words) => words,
-                        None => words.insert(Words::open(group, places)?),
-                    };
-                    known.add(numbers[row], words.at(first + row)?)?
-                }
+            let source = if let Some(id) = known.get(numbers[row]) {
+                id
+            } else {
+                let words = match &mut words {
+                    Some(words) => words,
+                    None => words.insert(Words::open(group, places)?),
+                };
+                known.add(numbers[row], words.at(first + row)?)?
             };
             let cpu = u32::try_from(cpus[row])
                 .map_err(|_| Fault::damaged(schema::CPU, "a CPU's number is negative"))?;
@@ -355,7 +400,9 @@ fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault
     let wrong = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();
     if !rest.is_empty() || buckets.len() > Histogram::BUCKETS {
-        return Err(wrong("a histogram has no whole number of buckets, or too many"));
+        return Err(wrong(
+            "a histogram has no whole number of buckets, or too many",
+        ));
     }
     let mut counts = [0; Histogram::BUCKETS];
     for (count, bucket) in counts.iter_mut().zip(buckets) {

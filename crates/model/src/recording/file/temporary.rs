@@ -33,14 +33,24 @@ impl Temporary {
             _ => {}
         }
         // A path without a last part (`..`, or empty) names a folder.
-        let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        let name = target
+            .file_name()
+            .ok_or(io::ErrorKind::IsADirectory)?
+            .to_owned();
         for attempt in 0..Self::ATTEMPTS {
             let mut hidden = std::ffi::OsString::from(".");
             hidden.push(&name);
             hidden.push(format!(".{}-{attempt}.part", std::process::id()));
             let here = target.with_file_name(hidden);
             match OpenOptions::new().write(true).create_new(true).open(&here) {
-                Ok(file) => return Ok(Self { file, here, target, armed: true }),
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        here,
+                        target,
+                        armed: true,
+                    });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -60,7 +70,10 @@ impl Temporary {
         self.armed = false;
         // The name is on the disk once its folder is. Some file systems cannot sync a folder;
         // the file is complete either way.
-        let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = self
+            .target
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();
         }

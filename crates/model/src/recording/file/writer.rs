@@ -75,7 +75,13 @@ impl RecordingWriter {
             .and_then(|message| SerializedFileWriter::new(output, message, schema::properties()))
             .map_err(|error| write_error(path, &error))?;
         let path = path.to_owned();
-        Ok(Self { path, file, temporary, buffer: Buffer::default(), failed: None })
+        Ok(Self {
+            path,
+            file,
+            temporary,
+            buffer: Buffer::default(),
+            failed: None,
+        })
     }
 
     /// The error that stopped the writing, where there was one.
@@ -95,13 +101,19 @@ impl RecordingWriter {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let json = header_json(header)
-            .map_err(|why| RecordingError::Header { path: self.path.clone(), why })?;
+        let json = header_json(header).map_err(|why| RecordingError::Header {
+            path: self.path.clone(),
+            why,
+        })?;
         self.file
             .append_key_value_metadata(KeyValue::new(schema::HEADER_KEY.to_owned(), Some(json)));
-        self.file.finish().map_err(|error| write_error(&self.path, &error))?;
+        self.file
+            .finish()
+            .map_err(|error| write_error(&self.path, &error))?;
         drop(self.file);
-        self.temporary.appear().map_err(|error| RecordingError::write(&self.path, &error))
+        self.temporary
+            .appear()
+            .map_err(|error| RecordingError::write(&self.path, &error))
     }
 
     /// Writes the buffered rows as a row group.
@@ -122,8 +134,14 @@ impl RowSink for RecordingWriter {
             return;
         }
         if !self.buffer.push(sources, row) {
-            let why = format!("it has more than {} sources; record less", schema::SOURCES_MAX);
-            self.failed = Some(RecordingError::Write { path: self.path.clone(), why });
+            let why = format!(
+                "it has more than {} sources; record less",
+                schema::SOURCES_MAX
+            );
+            self.failed = Some(RecordingError::Write {
+                path: self.path.clone(),
+                why,
+            });
         }
         if self.buffer.is_full() {
             self.flush();
@@ -132,13 +150,19 @@ impl RowSink for RecordingWriter {
 }
 
 fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
-    RecordingError::Write { path: path.to_owned(), why: parquet_words(error) }
+    RecordingError::Write {
+        path: path.to_owned(),
+        why: parquet_words(error),
+    }
 }
 
 /// The header as JSON, once it is certain that a reader will understand it: JSON has no word for a
 /// number that is not finite.
 fn header_json(header: &Header) -> Result<String, String> {
-    let header = Header { schema: SCHEMA_VERSION, ..header.clone() };
+    let header = Header {
+        schema: SCHEMA_VERSION,
+        ..header.clone()
+    };
     let json = serde_json::to_string(&header).map_err(|error| error.to_string())?;
     serde_json::from_str::<Header>(&json).map_err(|error| error.to_string())?;
     Ok(json)
@@ -239,7 +263,13 @@ impl Buffer {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
         };
-        let &Span { cpu, start, dur, self_time, .. } = row.span();
+        let &Span {
+            cpu,
+            start,
+            dur,
+            self_time,
+            ..
+        } = row.span();
         let (count, max) = match row {
             Row::Span(_) => (1, dur),
             Row::Sum(sum) => (i64::try_from(sum.count).unwrap_or(i64::MAX), sum.max),
@@ -251,7 +281,8 @@ impl Buffer {
         self.count.push(count);
         self.max.push(max.0);
         self.source.push(number);
-        self.histogram_levels.push(i16::from(matches!(row, Row::Sum(_))));
+        self.histogram_levels
+            .push(i16::from(matches!(row, Row::Sum(_))));
         if let Row::Sum(sum) = row {
             self.histograms.push(histogram_bytes(&sum.histogram));
         }
@@ -262,10 +293,16 @@ impl Buffer {
     fn write(&mut self, file: &mut SerializedFileWriter<Output>) -> Result<(), ParquetError> {
         let mut group = file.next_row_group()?;
         let all = &self.sources.words;
-        let words = || self.source.iter().filter_map(|&id| all.get(usize::try_from(id).ok()?));
+        let words = || {
+            self.source
+                .iter()
+                .filter_map(|&id| all.get(usize::try_from(id).ok()?))
+        };
         let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
         // The three columns of the thread are there together or not at all.
-        let levels: Vec<i16> = words().map(|words| i16::from(words.tid.is_some())).collect();
+        let levels: Vec<i16> = words()
+            .map(|words| i16::from(words.tid.is_some()))
+            .collect();
 
         column::<Int32Type>(&mut group, &self.cpu, None)?;
         column::<Int64Type>(&mut group, &self.start, None)?;
@@ -321,6 +358,13 @@ fn column<T: DataType>(
 /// The counts as little-endian 32-bit numbers, zeros at the end left out.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
-    let used = counts.iter().rposition(|&count| count != 0).map_or(0, |last| last + 1);
-    counts[..used].iter().flat_map(|count| count.to_le_bytes()).collect::<Vec<u8>>().into()
+    let used = counts
+        .iter()
+        .rposition(|&count| count != 0)
+        .map_or(0, |last| last + 1);
+    counts[..used]
+        .iter()
+        .flat_map(|count| count.to_le_bytes())
+        .collect::<Vec<u8>>()
+        .into()
 }

@@ -1,0 +1,152 @@
+//! Benchmarks: what ticktax costs and how fine it sees, each beside its peers in the same run.
+//!
+//! `cargo run --release -p ticktax-benches -- NAME` runs one, `all` every one, and each prints a
+//! Markdown table. Rounds are interleaved (A B C A B C …), so that a machine that slows down
+//! slows all of them down. A peer that is not installed costs its own row, nothing else.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark's result goes to the terminal"
+)]
+
+mod attach;
+mod coverage;
+mod event_cost;
+mod ledger;
+mod load;
+mod machine;
+mod peer;
+mod ping_pong;
+mod program_time;
+mod sleep;
+mod spin;
+mod table;
+mod tool;
+mod tracing;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use ticktax_model::{Cpu, Nanos};
+use ticktax_probes::clock::now;
+
+/// What a benchmark ends with.
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Measures what ticktax costs, beside its peers.
+#[derive(Debug, Parser)]
+#[command(name = "ticktax-benches")]
+struct Arguments {
+    /// Which benchmark
+    #[arg(value_enum)]
+    name: Name,
+
+    /// Fewer and shorter rounds: to try it out, not to quote
+    #[arg(long)]
+    quick: bool,
+}
+
+/// The benchmarks; each has a module of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// What one traced event costs, beside bpftrace and perf
+    EventCost,
+    /// How small a gap the spin probe resolves, beside oslat
+    Spin,
+    /// What the sleep probe measures, beside cyclictest
+    Sleep,
+    /// How much of the lost time is explained, idle and under load
+    Coverage,
+    /// The tool's CPU time and memory, and events lost, by the rate of events
+    Load,
+    /// How long loading and attaching the tracer takes
+    Attach,
+    /// Rows a second through the ledger, and into and out of a file
+    Ledger,
+    /// All of them
+    All,
+}
+
+/// What every benchmark needs to know.
+struct Bench {
+    quick: bool,
+    /// The CPU that is measured: the last one, which interrupts and daemons leave alone most.
+    measured: Cpu,
+    /// The CPU of everything else: this process, its collector, the peers.
+    other: Cpu,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Bench {
+    /// `full`, or `quick` where little time is to be spent.
+    fn choose<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// Sleeps for as long as nobody interrupts.
+    fn pause(&self, length: Duration) -> Outcome {
+        let end = now() + Nanos(i64::try_from(length.as_nanos())?);
+        while now() < end {
+            self.go_on()?;
+            thread::sleep(Duration::from_millis(10).min(length));
+        }
+        self.go_on()
+    }
+
+    /// An error once somebody has interrupted: peers are ended and files removed on the way out.
+    fn go_on(&self) -> Outcome {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err("interrupted".into());
+        }
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ticktax-benches: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Outcome {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    let online = ticktax_probes::online_cpus()?;
+    let first = online.iter().next().unwrap_or(Cpu(0));
+    let bench = Bench {
+        quick: arguments.quick,
+        measured: online.iter().last().unwrap_or(first),
+        other: first,
+        interrupted,
+    };
+    // Inherited by every thread and peer that is not told otherwise.
+    machine::pin(bench.other)?;
+    println!("{}", machine::line());
+    let all: [(Name, fn(&Bench) -> Outcome); 7] = [
+        (Name::EventCost, event_cost::run),
+        (Name::Spin, spin::run),
+        (Name::Sleep, sleep::run),
+        (Name::Coverage, coverage::run),
+        (Name::Load, load::run),
+        (Name::Attach, attach::run),
+        (Name::Ledger, ledger::run),
+    ];
+    for (name, benchmark) in all {
+        if arguments.name == name || arguments.name == Name::All {
+            benchmark(&bench)?;
+            println!("\nLoad average afterwards: {}", machine::load_average());
+        }
+    }
+    Ok(())
+}

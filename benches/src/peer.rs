@@ -1,0 +1,138 @@
+//! Other tools, as long as they are needed.
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+/// A tool that may be installed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tool {
+    pub(crate) program: &'static str,
+    /// Which package of Debian and Ubuntu has it.
+    pub(crate) package: &'static str,
+}
+
+impl Tool {
+    /// Where it is; `None` after saying that it is missing, and what would help.
+    pub(crate) fn find(self) -> Option<PathBuf> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path)
+            .map(|folder| folder.join(self.program))
+            .find(|file| file.is_file());
+        if found.is_none() {
+            println!(
+                "\n{} is not installed, its row is left out; `apt install {}` brings it.",
+                self.program, self.package
+            );
+        }
+        found
+    }
+}
+
+/// A command that needs tracefs where it is usually mounted. Where it is not, the command gets a
+/// mount namespace of its own, so that nothing is left behind on the machine.
+pub(crate) fn with_tracefs(program: &Path) -> Command {
+    if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    command.arg("mount -t tracefs nodev /sys/kernel/tracing && exec \"$0\" \"$@\"");
+    command.arg(program);
+    command
+}
+
+/// A peer at work. Dropping it ends it, and nothing but it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    name: String,
+}
+
+/// How a peer ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Standard output and standard error, in this order.
+    pub(crate) said: String,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
+        let name = format!("{:?}", command.get_program());
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{name} does not start: {error}"))?;
+        Ok(Self { child, name })
+    }
+
+    /// Asks it to end as Ctrl-C does, and reads what it says. Only for those that say little: a
+    /// pipe that is full would hold them up.
+    pub(crate) fn interrupt(mut self) -> Result<Ended, String> {
+        self.signal(Signal::SIGINT);
+        self.finish(Duration::from_secs(10))
+    }
+
+    /// Waits for its end, and reads what it said.
+    pub(crate) fn finish(&mut self, at_most: Duration) -> Result<Ended, String> {
+        let out = self.child.stdout.take().map(reader);
+        let err = self.child.stderr.take().map(reader);
+        let end = now() + Nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
+        loop {
+            let ended = self.child.try_wait();
+            if ended.is_ok_and(|status| status.is_some()) {
+                break;
+            }
+            if now() > end {
+                return Err(format!("{} does not end within {at_most:?}", self.name));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut said = String::new();
+        for reader in [out, err].into_iter().flatten() {
+            said.push_str(&reader.join().unwrap_or_default());
+        }
+        Ok(Ended { said })
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        // A process that has ended keeps its number until it is waited for, which only we do.
+        let running = self.child.try_wait().is_ok_and(|status| status.is_none());
+        if let Ok(pid) = i32::try_from(self.child.id())
+            && running
+        {
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+fn reader(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The length of a file in bytes; 0 where there is none.
+pub(crate) fn length(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |metadata| metadata.len())
+}

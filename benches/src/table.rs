@@ -1,0 +1,126 @@
+//! Series of measurements, and tables of them.
+
+/// The results of a number of rounds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series(Vec<f64>);
+
+impl Series {
+    pub(crate) fn push(&mut self, value: f64) {
+        let at = self.0.partition_point(|other| *other < value);
+        self.0.insert(at, value);
+    }
+
+    pub(crate) fn n(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The value below which the share `q` (0 to 1) lies, between neighbours where it falls there.
+    pub(crate) fn quantile(&self, q: f64) -> f64 {
+        let Some(last) = self.0.len().checked_sub(1) else {
+            return f64::NAN;
+        };
+        let place = q * last as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a place lies between 0 and the last"
+        )]
+        let below = place as usize;
+        let above = (below + 1).min(last);
+        self.0[below] + (self.0[above] - self.0[below]) * (place - below as f64)
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// The least and the most.
+    pub(crate) fn range(&self, digits: usize) -> String {
+        self.between(0.0, 1.0, digits)
+    }
+
+    /// The quartiles.
+    pub(crate) fn quartiles(&self, digits: usize) -> String {
+        self.between(0.25, 0.75, digits)
+    }
+
+    fn between(&self, low: f64, high: f64, digits: usize) -> String {
+        let (low, high) = (self.quantile(low), self.quantile(high));
+        format!("{low:.digits$} to {high:.digits$}")
+    }
+}
+
+impl FromIterator<f64> for Series {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        Self(values)
+    }
+}
+
+/// A Markdown table.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
+        Self {
+            rows: vec![head.map(str::to_owned).to_vec()],
+        }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.to_vec());
+    }
+
+    /// Prints it with its columns aligned, so that it reads as well in a terminal.
+    pub(crate) fn print(&self) {
+        let columns = self.rows[0].len();
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        println!();
+        for (number, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().zip(&widths).enumerate();
+            let cells = cells.map(|(column, (cell, width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            println!("| {} |", cells.collect::<Vec<_>>().join(" | "));
+            if number == 0 {
+                let rules = widths.iter().enumerate().map(|(column, width)| match column {
+                    0 => "-".repeat(*width),
+                    _ => format!("{}:", "-".repeat(width - 1)),
+                });
+                println!("| {} |", rules.collect::<Vec<_>>().join(" | "));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Series;
+
+    #[test]
+    fn quantiles_lie_between_their_neighbours() {
+        let series: Series = [4.0, 1.0, 3.0, 2.0].into_iter().collect();
+        assert!((series.median() - 2.5).abs() < 1e-12);
+        assert_eq!(series.range(0), "1 to 4");
+        assert_eq!(series.quartiles(2), "1.75 to 3.25");
+        assert!(Series::default().median().is_nan());
+    }
+
+    #[test]
+    fn a_series_stays_in_order() {
+        let mut series = Series::default();
+        for value in [3.0, 1.0, 2.0] {
+            series.push(value);
+        }
+        assert_eq!((series.n(), series.range(0)), (3, "1 to 3".to_owned()));
+    }
+}

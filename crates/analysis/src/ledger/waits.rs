@@ -1,0 +1,53 @@
+//! Who wanted to run and was not allowed to.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::recording::Row;
+use ticktax_model::statement::HeldBack;
+use ticktax_model::{SourceId, SourceTable};
+
+use super::tally::Lengths;
+
+/// The waits of every source that had any.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    by_source: BTreeMap<SourceId, Lengths>,
+}
+
+impl Waits {
+    /// Notes a wait, or a window's worth of them.
+    pub(super) fn note(&mut self, source: SourceId, row: &Row) {
+        let lengths = self.by_source.entry(source).or_default();
+        match row {
+            Row::Span(span) => lengths.add(span.self_time, span.dur),
+            Row::Sum(sum) => lengths.add_sum(sum),
+        }
+    }
+
+    /// All of them, by program and cause, the longest first.
+    pub(super) fn statement(&self, sources: &SourceTable) -> Vec<HeldBack> {
+        let mut programs: BTreeMap<(&str, Option<i32>, &str), Lengths> = BTreeMap::new();
+        for (&id, lengths) in &self.by_source {
+            let source = sources.get(id);
+            let thread = source.thread.as_ref();
+            let name = thread.map_or(&*source.name, |thread| &*thread.program);
+            let key = (name, thread.map(|thread| thread.pid), &*source.detail);
+            programs.entry(key).or_default().merge(lengths);
+        }
+        let held_back = programs
+            .into_iter()
+            .map(|((name, pid, why), lengths)| HeldBack {
+                name: name.to_owned(),
+                pid,
+                why: why.to_owned(),
+                time: lengths.tally.time,
+                count: lengths.tally.count,
+                median: lengths.quantile(0.5),
+                p99: lengths.quantile(0.99),
+                max: lengths.tally.max(),
+            });
+        let mut held_back: Vec<HeldBack> = held_back.collect();
+        held_back.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+        held_back
+    }
+}

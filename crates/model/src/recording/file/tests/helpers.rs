@@ -1,0 +1,181 @@
+//! Recordings to test with.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::machine::{Counters, Machine};
+use crate::recording::{
+    Books, ClockReport, Coverage, Header, Level, RecordingError, RecordingReader, RecordingWriter,
+    Row, RowSink, SCHEMA_VERSION, Sum, ToolCost, World,
+};
+use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+
+/// A header with something in every part that is easily forgotten.
+pub(super) fn header() -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        tool_version: "0.1.0".to_owned(),
+        world: World::Simulated,
+        level: Level::Kernel,
+        machine: Machine {
+            host: "röchling".to_owned(),
+            ..Machine::default()
+        },
+        began_unix: 1_700_000_000,
+        books: vec![Books {
+            cpu: Cpu(3),
+            begin: Nanos(-5),
+            end: Nanos::from_secs(20),
+        }],
+        coverage: Coverage::default(),
+        clock: Some(ClockReport {
+            frequency_hz: 2.495_998_123e9,
+            drift_ppm: 0.1,
+            ..<_>::default()
+        }),
+        probes: Vec::new(),
+        before: Counters::default(),
+        after: Counters::default(),
+        cost: ToolCost::default(),
+        command: None,
+    }
+}
+
+/// A few spans and a sum.
+pub(super) fn rows() -> (SourceTable, Vec<Row>) {
+    let mut sources = SourceTable::default();
+    let ids = [
+        sources.intern(Source::kernel(
+            Kind::Irq,
+            "local_timer",
+            "tick_nohz_handler",
+        )),
+        sources.intern(Source::idle()),
+        sources.intern(Source {
+            kind: Kind::Task,
+            owner: Owner::Program,
+            name: "game-server".into(),
+            detail: "".into(),
+            thread: Some(Thread {
+                pid: 71,
+                tid: 72,
+                program: "game".into(),
+            }),
+        }),
+    ];
+    let rows = (0..200).map(|i| {
+        let span = Span {
+            cpu: Cpu(i % 2),
+            start: Nanos(i64::from(i) * 1_000),
+            dur: Nanos(i64::from(i % 7) * 100),
+            self_time: Nanos(i64::from(i % 7) * 90 - 3),
+            source: ids[(i % 3) as usize],
+        };
+        if i % 50 != 49 {
+            return Row::Span(span);
+        }
+        let mut histogram = Histogram::default();
+        histogram.record(Nanos(i64::from(i)));
+        Row::Sum(Sum {
+            span,
+            count: 1,
+            max: Nanos(i64::from(i)),
+            histogram,
+        })
+    });
+    (sources, rows.collect())
+}
+
+/// Writes a recording.
+pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
+    let mut writer = RecordingWriter::create(path).unwrap();
+    for row in rows {
+        writer.row(sources, row);
+    }
+    writer.finish(&header()).unwrap();
+}
+
+/// A row with its source in place of the id, which is the table's affair.
+pub(super) fn spelled(sources: &SourceTable, row: &Row) -> (Source, Row) {
+    let mut plain = row.clone();
+    match &mut plain {
+        Row::Span(span) => span.source = crate::SourceId(0),
+        Row::Sum(sum) => sum.span.source = crate::SourceId(0),
+    }
+    (sources.get(row.source()).clone(), plain)
+}
+
+/// All rows of a recording.
+pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>, RecordingError> {
+    let mut rows = Vec::new();
+    reader.replay(&mut |sources, row| rows.push(spelled(sources, row)))?;
+    Ok(rows)
+}
+
+/// A one-row Parquet file that another program might have written: the columns of a recording, all
+/// of them optional, with `edit` applied to the text of the schema.
+pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
+    let schema = "message other {
+        OPTIONAL DOUBLE extra; OPTIONAL INT32 source_id; OPTIONAL BYTE_ARRAY kind (UTF8);
+        OPTIONAL BYTE_ARRAY source (UTF8); OPTIONAL BYTE_ARRAY detail (UTF8);
+        OPTIONAL BYTE_ARRAY owner (UTF8); OPTIONAL BYTE_ARRAY program (UTF8);
+        OPTIONAL INT32 pid; OPTIONAL INT32 tid; OPTIONAL INT64 count; OPTIONAL INT64 max;
+        OPTIONAL BYTE_ARRAY histogram; OPTIONAL INT32 cpu; OPTIONAL INT64 start;
+        OPTIONAL INT64 dur; OPTIONAL INT64 self; }";
+    let schema = Arc::new(parse_message_type(&schema.replace(edit.0, edit.1)).unwrap());
+    let file = fs::File::create(path).unwrap();
+    let mut writer =
+        SerializedFileWriter::new(file, schema.clone(), WriterProperties::default().into())
+            .unwrap();
+    if let Some((key, value)) = key {
+        writer.append_key_value_metadata(KeyValue::new(key.to_owned(), Some(value)));
+    }
+    let mut group = writer.next_row_group().unwrap();
+    for field in schema.get_fields() {
+        let mut column = group.next_column().unwrap().unwrap();
+        let some = Some([1i16].as_slice());
+        let none = Some([0i16].as_slice());
+        let text = match field.name() {
+            "kind" => Some(kind),
+            "owner" => Some("kernel"),
+            "source" => Some("NET_RX"),
+            "detail" => Some(""),
+            _ => None,
+        };
+        match (field.get_physical_type(), text, field.name()) {
+            (parquet::basic::Type::BYTE_ARRAY, Some(text), _) => column
+                .typed::<ByteArrayType>()
+                .write_batch(&[text.into()], some, None),
+            (parquet::basic::Type::BYTE_ARRAY, None, _) => {
+                column.typed::<ByteArrayType>().write_batch(&[], none, None)
+            }
+            (parquet::basic::Type::INT32, _, "pid" | "tid") => {
+                column.typed::<Int32Type>().write_batch(&[], none, None)
+            }
+            (parquet::basic::Type::INT32, ..) => {
+                column.typed::<Int32Type>().write_batch(&[1], some, None)
+            }
+            // Without a value where a value may be left out; a recording's `max` must have one.
+            (parquet::basic::Type::INT64, _, "max") if field.is_optional() => {
+                column.typed::<Int64Type>().write_batch(&[], none, None)
+            }
+            (parquet::basic::Type::INT64, ..) => {
+                column.typed::<Int64Type>().write_batch(&[9], some, None)
+            }
+            _ => column
+                .typed::<parquet::data_type::DoubleType>()
+                .write_batch(&[0.5], some, None),
+        }
+        .unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+}

@@ -1,0 +1,145 @@
+//! A recording that was not finished leaves nothing behind.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::helpers::{header, rows};
+use crate::recording::{RecordingReader, RecordingWriter, RowSink};
+
+/// What a disk with room for so many bytes does.
+struct SmallDisk {
+    file: File,
+    room: usize,
+}
+
+impl Write for SmallDisk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.room == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let fitting = bytes.len().min(self.room);
+        let written = self.file.write(&bytes[..fitting])?;
+        self.room -= written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap();
+    names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_dropped_writer_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    let (sources, rows) = rows();
+    let mut writer = RecordingWriter::create(&path).unwrap();
+    for row in &rows {
+        writer.row(&sources, row);
+    }
+    assert!(
+        names_in(folder.path()) != ["x.parquet"],
+        "it appears only when it is complete"
+    );
+    drop(writer);
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
+fn a_full_disk_is_reported_at_the_end_and_leaves_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    fs::write(&path, "what was there").unwrap();
+    let (sources, rows) = rows();
+    for room in [0, 3, 4, 500, 2_000, 20_000] {
+        let disk = |file| -> Box<dyn Write + Send> { Box::new(SmallDisk { file, room }) };
+        let mut writer = RecordingWriter::create_through(&path, disk).unwrap();
+        for row in rows.iter().cycle().take(150_000) {
+            writer.row(&sources, row);
+        }
+        let early = writer.error().cloned();
+        let error = writer.finish(&header()).unwrap_err();
+        assert!(
+            early.is_none() || early.as_ref() == Some(&error),
+            "the first error is kept"
+        );
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "cannot write the recording {}: the disk is full; free some space, or choose \
+                 another disk",
+                path.display()
+            ),
+            "{room}"
+        );
+        assert_eq!(names_in(folder.path()), ["x.parquet"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "what was there");
+    }
+}
+
+#[test]
+fn the_kernels_own_full_device_is_understood() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = |_| -> Box<dyn Write + Send> {
+        Box::new(File::options().write(true).open("/dev/full").unwrap())
+    };
+    let path = folder.path().join("x.parquet");
+    let writer = RecordingWriter::create_through(&path, full).unwrap();
+    let error = writer.finish(&header()).unwrap_err().to_string();
+    assert!(error.contains("the disk is full"), "{error}");
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
+fn a_header_that_json_cannot_hold_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut header = header();
+    header.clock.as_mut().unwrap().drift_ppm = f64::NAN;
+    let writer = RecordingWriter::create(folder.path().join("x.parquet")).unwrap();
+    assert!(
+        writer
+            .finish(&header)
+            .unwrap_err()
+            .to_string()
+            .starts_with("the header of")
+    );
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
+fn the_file_behind_a_link_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (
+        folder.path().join("x.parquet"),
+        folder.path().join("latest"),
+    );
+    fs::write(&path, "").unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    RecordingWriter::create(&link)
+        .unwrap()
+        .finish(&header())
+        .unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(RecordingReader::open(&path).is_ok());
+}
+
+#[test]
+fn two_writers_of_one_name_do_not_disturb_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    let (first, second) = (
+        RecordingWriter::create(&path).unwrap(),
+        RecordingWriter::create(&path).unwrap(),
+    );
+    first.finish(&header()).unwrap();
+    second.finish(&header()).unwrap();
+    assert_eq!(names_in(folder.path()), ["x.parquet"]);
+}

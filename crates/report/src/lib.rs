@@ -1,0 +1,13 @@
+//! Renders a [`Statement`](ticktax_model::statement::Statement): a page of text for a person, JSON
+//! for a program.
+//!
+//! Every number shown is in the statement, or is a sum, a share or a rate of numbers in it. Nothing
+//! here prints or looks at its surroundings: the caller says how wide the page is and whether it
+//! may have colours, and gets a `String`.
+#![forbid(unsafe_code)]
+
+mod json;
+mod text;
+
+pub use json::{json, schema};
+pub use text::{TextStyle, text};

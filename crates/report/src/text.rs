@@ -1,0 +1,114 @@
+//! The statement as a page of text, for whoever has a program that stutters.
+//!
+//! The page reads from the question to the proof: which machine, where the time went, CPU by CPU,
+//! what a program lost to gaps, what could not be seen, and whether the books balance.
+
+mod accounts;
+mod cpus;
+mod foot;
+mod gaps;
+mod head;
+mod held;
+mod numbers;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use ticktax_model::Nanos;
+use ticktax_model::statement::{Class, Statement};
+
+use page::Page;
+
+/// How a page of text is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextStyle {
+    /// Whether escape codes for colours and bold type may be used.
+    pub colour: bool,
+    /// Columns that a line may have; taken as 72 when it is less, and as 120 when it is more.
+    pub width: usize,
+}
+
+impl Default for TextStyle {
+    /// 80 columns without colour.
+    fn default() -> Self {
+        Self {
+            colour: false,
+            width: 80,
+        }
+    }
+}
+
+/// The statement as text, with a line break at the end. No line is longer than the width asked
+/// for, whatever the names in it; control characters in names are replaced.
+pub fn text(statement: &Statement, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    head::write(&mut page, statement);
+    accounts::write(&mut page, statement);
+    cpus::write(&mut page, statement);
+    held::write(&mut page, statement);
+    gaps::write(&mut page, statement);
+    foot::write(&mut page, statement);
+    page.finish()
+}
+
+/// The groups of accounts that a page shows, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    Programs,
+    Kernel,
+    Around,
+    Tool,
+    Idle,
+}
+
+impl Group {
+    const ALL: [Self; 5] = [
+        Self::Programs,
+        Self::Kernel,
+        Self::Around,
+        Self::Tool,
+        Self::Idle,
+    ];
+
+    fn of(class: Class) -> Self {
+        match class {
+            Class::Program => Self::Programs,
+            Class::KernelThread | Class::Irq | Class::Softirq | Class::Nmi => Self::Kernel,
+            Class::EntryExit | Class::Outside | Class::Steal | Class::Unexplained => Self::Around,
+            Class::Tool | Class::Probe => Self::Tool,
+            Class::Idle => Self::Idle,
+        }
+    }
+
+    /// The heading of its accounts.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Programs => "Programs",
+            Self::Kernel => "Taken by the kernel",
+            Self::Around => "Around and outside it",
+            Self::Tool => "ticktax",
+            Self::Idle => "Idle",
+        }
+    }
+
+    /// The heading of its column.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Around => "around",
+            Self::Programs => "programs",
+            Self::Tool => "ticktax",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// How long the recording was on the wall: the longest that any CPU's books were open.
+fn wall(statement: &Statement) -> Nanos {
+    statement
+        .cpus
+        .iter()
+        .map(|cpu| cpu.elapsed)
+        .max()
+        .unwrap_or_default()
+}

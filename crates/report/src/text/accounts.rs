@@ -1,0 +1,256 @@
+//! Where the CPU time went: every account, by group, so that the columns add up.
+
+use ticktax_model::Nanos;
+use ticktax_model::statement::{Account, Class, Part, Statement};
+
+use super::numbers::{counted, percent, rate, time_or_blank};
+use super::page::{Page, Tone, tied};
+use super::{Group, wall};
+
+/// Accounts of a group that are always shown by name.
+const SHOWN: usize = 4;
+/// Accounts of a group that are shown by name at most.
+const SHOWN_AT_MOST: usize = 10;
+/// The share of all CPU time from which on an account is worth a line.
+const WORTH_A_LINE: f64 = 0.000_5;
+/// Parts of an account that are shown.
+const PARTS: usize = 3;
+/// The share of its account from which on a part is worth a line.
+const WORTH_A_PART: f64 = 0.05;
+
+/// How an account is marked that the kernel's counters tell.
+const SAMPLED: &str = "(sampled)";
+
+/// The cells of a table's line, to the right of its name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cells {
+    pub(super) time: String,
+    pub(super) share: String,
+    pub(super) rate: String,
+    pub(super) median: String,
+    pub(super) p99: String,
+    pub(super) max: String,
+}
+
+impl Cells {
+    /// The headings of the columns.
+    pub(super) fn headings() -> Self {
+        let word = str::to_owned;
+        Self {
+            time: word("time"),
+            share: word("share"),
+            rate: word("per s"),
+            median: word("median"),
+            p99: word("p99"),
+            max: word("longest"),
+        }
+    }
+
+    /// The cells of a time that has only a share.
+    pub(super) fn of_time(time: Nanos, whole: Nanos) -> Self {
+        let share = percent(time.share_of(whole));
+        Self {
+            time: time.to_string(),
+            share,
+            ..Self::default()
+        }
+    }
+
+    /// The text of the line.
+    pub(super) fn text(&self) -> String {
+        format!(
+            "{:>8} {:>7} {:>6} {:>8} {:>8} {:>8}",
+            self.time, self.share, self.rate, self.median, self.p99, self.max
+        )
+    }
+}
+
+/// Writes the section.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    page.section("Where the CPU time went");
+    if statement.accounts.is_empty() {
+        page.paragraph(
+            Tone::Warning,
+            "",
+            "Nothing was recorded: there is no account.",
+        );
+        return;
+    }
+    let scale = Scale {
+        whole: statement.balance.elapsed,
+        wall: wall(statement),
+    };
+    taken(page, &statement.accounts, scale);
+    page.row(Tone::Faint, 0, "", &Cells::headings().text());
+    for group in Group::ALL {
+        let mut accounts: Vec<&Account> = statement
+            .accounts
+            .iter()
+            .filter(|account| Group::of(account.class) == group)
+            .collect();
+        accounts.sort_by_key(|account| std::cmp::Reverse(account.time));
+        if !accounts.is_empty() {
+            write_group(page, group, &accounts, scale);
+        }
+    }
+    let sum = statement.accounts.iter().map(|account| account.time).sum();
+    page.row(
+        Tone::Strong,
+        0,
+        "Sum",
+        &Cells::of_time(sum, scale.whole).text(),
+    );
+    page.paragraph(Tone::Faint, "", &legend(&statement.accounts));
+}
+
+/// The answer in a sentence: how much time programs wanted and did not get.
+fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
+    let taken = accounts.iter().filter(|account| account.class.is_taken());
+    let taken: Nanos = taken.map(|account| account.time).sum();
+    let text = format!(
+        "{} of {}, {}, went to the kernel, to the hypervisor, or nobody knows where.",
+        tied(taken),
+        tied(scale.whole),
+        tied(percent(taken.share_of(scale.whole))),
+    );
+    page.paragraph(Tone::Plain, "", &text);
+}
+
+/// What the words of the table mean, those that are in it.
+fn legend(accounts: &[Account]) -> String {
+    let mut legend = "share: of the CPU time of all CPUs. per s: intervals a second, all CPUs \
+        together. median, p99, longest: length of one interval on the wall. Set in below an \
+        account: the largest of its parts, already counted in it."
+        .to_owned();
+    let has = |class| accounts.iter().any(|account| account.class == class);
+    if has(Class::EntryExit) {
+        legend += " entry and exit: getting into and out of the kernel around what has a name.";
+    }
+    if has(Class::Outside) {
+        legend += " outside: the kernel provably ran nothing; the hypervisor or the firmware had \
+            the CPU.";
+    }
+    if has(Class::Unexplained) {
+        legend += " unexplained: what no source accounts for.";
+    }
+    if accounts
+        .iter()
+        .any(|account| account.name.contains(SAMPLED))
+    {
+        legend += " sampled: by the kernel's own counters, which many kernels advance only at the \
+            tick.";
+    }
+    legend
+}
+
+/// What times and counts are set against.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    whole: Nanos,
+    wall: Nanos,
+}
+
+fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scale) {
+    let sum = accounts.iter().map(|account| account.time).sum();
+    let cells = Cells::of_time(sum, scale.whole);
+    // A group of one account that is called the same is one line.
+    if let [only] = accounts
+        && only.parts.is_empty()
+        && let Some(rest) = strip_title(&only.name, group.title())
+    {
+        let name = format!("{}{rest}", group.title());
+        page.row(Tone::Strong, 0, &name, &account_cells(only, scale).text());
+        return;
+    }
+    page.row(Tone::Strong, 0, group.title(), &cells.text());
+    let shown = how_many(accounts, scale.whole);
+    for account in &accounts[..shown] {
+        let tone = if account.class == Class::Unexplained {
+            Tone::Warning
+        } else {
+            Tone::Plain
+        };
+        page.row(
+            tone,
+            2,
+            &name(account),
+            &account_cells(account, scale).text(),
+        );
+        write_parts(page, account, scale);
+    }
+    let others = &accounts[shown..];
+    if !others.is_empty() {
+        let time = others.iter().map(|account| account.time).sum();
+        let cells = Cells {
+            rate: rate(others.iter().map(|account| account.count).sum(), scale.wall),
+            max: time_or_blank(others.iter().filter_map(|account| account.max).max()),
+            ..Cells::of_time(time, scale.whole)
+        };
+        page.row(
+            Tone::Plain,
+            2,
+            &counted(others.len() as u64, "other"),
+            &cells.text(),
+        );
+    }
+}
+
+/// How many of a group's accounts are shown by name. One alone is never folded away, and neither
+/// is what is unexplained.
+fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
+    let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
+    let large = accounts
+        .iter()
+        .rposition(|account| !small(account) || account.class == Class::Unexplained)
+        .map_or(0, |last| last + 1);
+    let shown = large.clamp(SHOWN, SHOWN_AT_MOST);
+    if shown + 1 >= accounts.len() {
+        accounts.len()
+    } else {
+        shown
+    }
+}
+
+fn account_cells(account: &Account, scale: Scale) -> Cells {
+    Cells {
+        rate: rate(account.count, scale.wall),
+        median: time_or_blank(account.median),
+        p99: time_or_blank(account.p99),
+        max: time_or_blank(account.max),
+        ..Cells::of_time(account.time, scale.whole)
+    }
+}
+
+fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
+    // A program of one thread says everything in its own line.
+    if matches!(&*account.parts, [only] if only.name == account.name) {
+        return;
+    }
+    let worth = |part: &&Part| part.time.share_of(account.time) >= WORTH_A_PART;
+    for part in account.parts.iter().filter(worth).take(PARTS) {
+        let cells = Cells {
+            rate: rate(part.count, scale.wall),
+            max: time_or_blank(part.max),
+            ..Cells::of_time(part.time, scale.whole)
+        };
+        page.row(Tone::Faint, 6, &part.name, &cells.text());
+    }
+}
+
+/// What follows the title of its group in an account's name: ` (sampled)` of `idle (sampled)`.
+fn strip_title<'a>(name: &'a str, title: &str) -> Option<&'a str> {
+    let (start, rest) = name.split_at_checked(title.len())?;
+    start.eq_ignore_ascii_case(title).then_some(rest)
+}
+
+/// The account's name, with a word more where it says too little.
+fn name(account: &Account) -> String {
+    let name = &account.name;
+    match (account.class, account.pid) {
+        (Class::Program, Some(pid)) => format!("{name} ({pid})"),
+        (Class::Softirq, _) if !name.contains("softirq") => format!("softirq {name}"),
+        (Class::Tool, _) => "its own work".to_owned(),
+        (Class::Probe, _) => "its probes' loops".to_owned(),
+        _ => name.clone(),
+    }
+}

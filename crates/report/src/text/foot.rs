@@ -1,0 +1,203 @@
+//! The foot of the page: what could not be seen, what seeing cost, and whether it all adds up.
+
+use ticktax_model::Nanos;
+use ticktax_model::recording::{ClockReport, Level, ToolCost};
+use ticktax_model::statement::{Balance, Statement};
+
+use super::numbers::{bytes, counted, exact, percent};
+use super::page::{Page, Tone, clean, tied};
+
+/// CPUs whose imbalance is told one by one.
+const OFF_SHOWN: usize = 4;
+
+/// Writes all of it.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    unseen(page, statement);
+    page.section("The measurement itself");
+    if let Some(report) = &statement.clock {
+        clock(page, report);
+    }
+    page.paragraph(
+        Tone::Plain,
+        "Cost      ",
+        &cost(&statement.cost, statement.balance.elapsed),
+    );
+    page.section("The books");
+    balance(page, &statement.balance, statement.cpus.len());
+}
+
+/// What could not be seen, one by one.
+fn unseen(page: &mut Page, statement: &Statement) {
+    page.section("What could not be seen");
+    let mut items: Vec<String> = Vec::new();
+    let coverage = &statement.coverage;
+    if statement.level == Level::Proc {
+        items.push(
+            "which interrupt, softirq or thread took the time: run as root, or with CAP_BPF and \
+             CAP_PERFMON"
+                .to_owned(),
+        );
+    } else if !coverage.every_entry_watched {
+        items.push(
+            "whether the kernel ran in an empty gap: not every way into it was watched, so such a \
+             gap counts as unexplained, not as outside"
+                .to_owned(),
+        );
+    }
+    items.extend(
+        coverage
+            .blind
+            .iter()
+            .map(|blind| format!("{}: {}", blind.what, blind.why)),
+    );
+    for loss in coverage
+        .lost
+        .iter()
+        .filter(|loss| loss.events + loss.gaps > 0)
+    {
+        let mut lost = Vec::new();
+        if loss.events > 0 {
+            let time = tied(loss.self_time);
+            let events = counted(loss.events, "event");
+            lost.push(format!(
+                "{events} that came too fast, with {time} now in unexplained"
+            ));
+        }
+        if loss.gaps > 0 {
+            lost.push(format!("{} of a probe", counted(loss.gaps, "gap")));
+        }
+        items.push(format!(
+            "{}: {}",
+            tied(format!("lost on CPU {}", loss.cpu)),
+            lost.join("; ")
+        ));
+    }
+    for probe in &statement.probes {
+        if let Some(why) = &probe.ended_early {
+            let name = probe.probe.name();
+            items.push(format!(
+                "CPU {} to its end: the {name} probe stopped early: {why}",
+                probe.cpu
+            ));
+        }
+    }
+    if items.is_empty() {
+        page.paragraph(
+            Tone::Good,
+            "  ",
+            "Nothing: every tracepoint was there, no event was lost.",
+        );
+    }
+    for item in items {
+        page.paragraph(Tone::Warning, "  - ", &clean(&item));
+    }
+}
+
+fn clock(page: &mut Page, clock: &ClockReport) {
+    let tone = if clock.backwards_steps > 0 {
+        Tone::Warning
+    } else {
+        Tone::Plain
+    };
+    let frequency = if clock.frequency_hz > 0.0 {
+        tied(format!(" at {:.3} MHz", clock.frequency_hz / 1e6))
+    } else {
+        String::new()
+    };
+    let steps = match clock.backwards_steps {
+        0 => "no step backwards".to_owned(),
+        steps => format!("{} BACKWARDS", counted(steps, "step")),
+    };
+    let text = format!(
+        "{}{frequency}, {}; {steps}, drift {}; read within {} of CLOCK_MONOTONIC, compared {}; an \
+         aligned time is right to {}",
+        clock.counter,
+        clock.verdict,
+        tied(format!("{:+.3} ppm", clock.drift_ppm)),
+        tied(clock.bracket),
+        counted(clock.anchors, "time"),
+        tied(format!("±{}", clock.uncertainty)),
+    );
+    page.paragraph(tone, "Clock     ", &text);
+}
+
+fn cost(cost: &ToolCost, elapsed: Nanos) -> String {
+    let share = |time: Nanos| tied(format!("{time} ({})", percent(time.share_of(elapsed))));
+    let mut parts = vec![format!("{} of CPU time for collecting", share(cost.cpu))];
+    match cost.tracer {
+        Some(tracer) => {
+            let each = match i64::try_from(cost.events) {
+                Ok(events @ 1..) => {
+                    let each = tied(Nanos(tracer.0 / events));
+                    format!(", {each} for each of {}", counted(cost.events, "event"))
+                }
+                _ => String::new(),
+            };
+            parts.push(format!("{} inside the tracer{each}", share(tracer)));
+        }
+        None if cost.events > 0 => parts.push(format!(
+            "{} in the tracer, whose time the kernel did not measure",
+            counted(cost.events, "event")
+        )),
+        None => {}
+    }
+    if cost.load > Nanos::ZERO {
+        parts.push(format!("{} to attach it beforehand", tied(cost.load)));
+    }
+    if cost.memory_bytes > 0 {
+        parts.push(format!("{} of memory at most", bytes(cost.memory_bytes)));
+    }
+    parts.join("; ")
+}
+
+fn balance(page: &mut Page, balance: &Balance, cpus: usize) {
+    let sums = format!(
+        "{} accounted for, {} elapsed, on {}.",
+        exact(balance.accounted),
+        exact(balance.elapsed),
+        counted(cpus as u64, "CPU"),
+    );
+    if cpus == 0 {
+        page.paragraph(
+            Tone::Warning,
+            "",
+            "There are no books: no CPU was recorded.",
+        );
+        return;
+    }
+    if balance.balances() {
+        page.paragraph(Tone::Good, "", &format!("The books balance: {sums}"));
+        return;
+    }
+    let off = |time: Nanos| {
+        let sign = if time > Nanos::ZERO { "+" } else { "" };
+        tied(format!("{sign}{time}"))
+    };
+    let mut where_off: Vec<String> = balance
+        .off
+        .iter()
+        .take(OFF_SHOWN)
+        .map(|(cpu, time)| format!("{} {}", off(*time), tied(format!("on CPU {cpu}"))))
+        .collect();
+    if balance.off.len() > OFF_SHOWN {
+        let more = balance.off.len() - OFF_SHOWN;
+        where_off.push(format!("and on {more} more CPUs"));
+    }
+    if where_off.is_empty() {
+        where_off.push(format!(
+            "{} in all",
+            off(balance.accounted - balance.elapsed)
+        ));
+    }
+    page.paragraph(
+        Tone::Plain,
+        "",
+        "This is a fault of ticktax, not of the machine: do not rely on the numbers above, and \
+         please report it together with the recording.",
+    );
+    let text = format!(
+        "THE BOOKS DO NOT BALANCE: off by {}. {sums}",
+        where_off.join(", ")
+    );
+    page.paragraph(Tone::Alarm, "", &text);
+}

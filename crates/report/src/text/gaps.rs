@@ -1,0 +1,240 @@
+//! What a probe's gaps were made of: the page's answer to "what took my time".
+
+use ticktax_model::Nanos;
+use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
+use ticktax_model::statement::{GapCause, GapParts, GapStatement, Statement, WorstGap};
+
+use super::accounts::Cells;
+use super::numbers::{counted, cpu_names, percent, percent_of_success, rate, time_or_blank};
+use super::page::{Page, Tone, tied};
+use super::wall;
+
+/// Causes that are shown by name.
+const CAUSES: usize = 8;
+/// Longest gaps that are shown one by one.
+const WORST: usize = 5;
+/// Things in a long gap that are named.
+const THINGS: usize = 4;
+/// The share of the gaps' time that may stay unexplained without a warning.
+const TOLERABLE: f64 = 0.01;
+
+/// Writes the section, where a probe ran.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    let Some(gaps) = &statement.gaps else {
+        return;
+    };
+    let spin = gaps.probe == ProbeKind::Spin;
+    page.section(if spin {
+        "What a program that never waits lost"
+    } else {
+        "Wake-up latency: how late a program that sleeps was woken"
+    });
+    let probes: Vec<&ProbeReport> = statement
+        .probes
+        .iter()
+        .filter(|probe| probe.probe == gaps.probe)
+        .collect();
+    if let Some(about) = about(&probes, spin) {
+        page.paragraph(Tone::Faint, "", &about);
+    }
+    if gaps.long.count + gaps.short.count + gaps.lent.count == 0 {
+        let nothing = if spin {
+            "It lost nothing"
+        } else {
+            "It was never late"
+        };
+        page.paragraph(
+            Tone::Good,
+            "",
+            &format!("{nothing} in {}.", tied(gaps.watched)),
+        );
+        return;
+    }
+    let table = Table {
+        watched: gaps.watched,
+        wall: wall(statement),
+    };
+    page.row(Tone::Faint, 0, "", &Cells::headings().text());
+    let (noun, title) = if spin {
+        ("gaps", "Gaps")
+    } else {
+        ("delays", "Delays")
+    };
+    let floor = GapStatement::FLOOR;
+    table.parts(page, &format!("{title} of {floor} or more"), &gaps.long);
+    if gaps.short.count > 0 {
+        let name = format!("Shorter {noun}");
+        page.row(Tone::Plain, 0, &name, &table.summary(&gaps.short).text());
+    }
+    if gaps.lent.count > 0 {
+        let cells = table.summary(&gaps.lent);
+        page.row(Tone::Faint, 0, "Lent to programs: no loss", &cells.text());
+    }
+    explained(page, gaps, statement.level, noun);
+    table.causes(page, &gaps.causes, noun);
+    worst(page, &gaps.worst, noun);
+}
+
+/// How the probes measured.
+fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
+    let first = probes.first()?;
+    let cpus = cpu_names(probes.iter().map(|probe| probe.cpu));
+    // Probes differ a little; the worst one is what the reader can rely on.
+    let period = tied(probes.iter().map(|probe| probe.period).max()?);
+    let threshold = tied(probes.iter().map(|probe| probe.threshold).max()?);
+    let policy = &first.policy;
+    Some(if spin {
+        format!(
+            "Seen by a loop that does nothing but read the clock, one on {cpus} under {policy}: a \
+             turn takes {period}, and a gap is noted from {threshold} on. share: of the time \
+             watched."
+        )
+    } else {
+        format!(
+            "Seen by a thread that sleeps for {period} at a time, one on {cpus} under {policy}; \
+             the timer slack is {threshold}. share: of the time watched."
+        )
+    })
+}
+
+/// How much of the time is explained, in a sentence.
+fn explained(page: &mut Page, gaps: &GapStatement, level: Level, noun: &str) {
+    let long = &gaps.long;
+    if long.count == 0 {
+        return;
+    }
+    let rest = long.unexplained.share_of(long.time);
+    let tone = if rest > TOLERABLE {
+        Tone::Warning
+    } else {
+        Tone::Plain
+    };
+    let share = tied(percent_of_success(long.coverage()));
+    let unknown = match long.unexplained {
+        Nanos(..=0) => String::new(),
+        time if level == Level::Proc => format!(
+            "; for {} no cause can be seen from /proc: run as root to see what was in them",
+            tied(time)
+        ),
+        time => format!("; for {} no cause is known", tied(time)),
+    };
+    let text = format!("{share} of the time in these {noun} is explained{unknown}.");
+    page.paragraph(tone, "", &text);
+}
+
+/// What the lines of the section's tables are set against.
+#[derive(Clone, Copy, Debug)]
+struct Table {
+    watched: Nanos,
+    wall: Nanos,
+}
+
+impl Table {
+    fn summary(self, parts: &GapParts) -> Cells {
+        Cells {
+            rate: rate(parts.count, self.wall),
+            median: time_or_blank(parts.median),
+            p99: time_or_blank(parts.p99),
+            max: time_or_blank(parts.max),
+            ..Cells::of_time(parts.time, self.watched)
+        }
+    }
+
+    /// A line for all gaps, and one for each part of their time.
+    fn parts(self, page: &mut Page, name: &str, parts: &GapParts) {
+        page.row(Tone::Strong, 0, name, &self.summary(parts).text());
+        for (name, time, tone) in [
+            ("work of the kernel by name", parts.named, Tone::Plain),
+            ("entry and exit around it", parts.entry_exit, Tone::Plain),
+            ("outside", parts.outside, Tone::Plain),
+            ("unexplained", parts.unexplained, Tone::Warning),
+        ] {
+            if time != Nanos::ZERO {
+                page.row(tone, 2, name, &Cells::of_time(time, self.watched).text());
+            }
+        }
+    }
+
+    fn causes(self, page: &mut Page, causes: &[GapCause], noun: &str) {
+        if causes.is_empty() {
+            return;
+        }
+        page.line(Tone::Strong, &format!("By what was in the {noun}"));
+        let shown = if causes.len() <= CAUSES + 1 {
+            causes.len()
+        } else {
+            CAUSES
+        };
+        for cause in &causes[..shown] {
+            let cells = Cells {
+                rate: rate(cause.count, self.wall),
+                median: time_or_blank(cause.median),
+                max: time_or_blank(cause.max),
+                ..Cells::of_time(cause.time, self.watched)
+            };
+            page.row(Tone::Plain, 2, &cause.name, &cells.text());
+        }
+        let others = &causes[shown..];
+        if !others.is_empty() {
+            let time = others.iter().map(|cause| cause.time).sum();
+            let cells = Cells {
+                rate: rate(others.iter().map(|cause| cause.count).sum(), self.wall),
+                max: time_or_blank(others.iter().filter_map(|cause| cause.max).max()),
+                ..Cells::of_time(time, self.watched)
+            };
+            page.row(
+                Tone::Plain,
+                2,
+                &counted(others.len() as u64, "other"),
+                &cells.text(),
+            );
+        }
+    }
+}
+
+/// The longest gaps, one by one.
+fn worst(page: &mut Page, worst: &[WorstGap], noun: &str) {
+    if worst.is_empty() {
+        return;
+    }
+    let shown = &worst[..worst.len().min(WORST)];
+    let title = format!("The longest {noun}, and what was in them");
+    page.line(Tone::Strong, &title);
+    for gap in shown {
+        let label = format!(
+            "  {:>8}  on CPU {} at {:.6} s: ",
+            gap.length.to_string(),
+            gap.cpu,
+            gap.at.as_secs_f64()
+        );
+        page.paragraph(Tone::Plain, &label, &contents(gap));
+    }
+}
+
+fn contents(gap: &WorstGap) -> String {
+    let mut named: Vec<String> = gap
+        .parts
+        .iter()
+        .take(THINGS)
+        .map(|part| {
+            let times = if part.count > 1 {
+                format!(" ({} times)", part.count)
+            } else {
+                String::new()
+            };
+            format!("{} {}{}", part.name, tied(part.time), tied(times))
+        })
+        .collect();
+    if gap.parts.len() > THINGS {
+        named.push(format!("{} more", gap.parts.len() - THINGS));
+    }
+    if gap.parts.is_empty() {
+        return "nothing that has a name".to_owned();
+    }
+    let rest = gap.length - gap.parts.iter().map(|part| part.time).sum();
+    if rest > Nanos::ZERO {
+        let share = percent(rest.share_of(gap.length));
+        named.push(format!("around it {}", tied(format!("{rest} ({share})"))));
+    }
+    named.join(", ")
+}

@@ -1,0 +1,107 @@
+//! The head of the page: what was observed, and how well.
+
+use ticktax_model::recording::{Level, World};
+use ticktax_model::statement::Statement;
+
+use super::numbers::{counted, date};
+use super::page::{Page, Tone, tied};
+use super::wall;
+
+/// Writes the head.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    let what = match statement.world {
+        World::Live => "",
+        World::Lab => " of a lab kernel",
+        World::Simulated => " of a SIMULATED machine",
+    };
+    let cpus = counted(statement.cpus.len() as u64, "CPU");
+    let title = format!(
+        "ticktax: statement{what} over {} on {cpus}, from {}",
+        wall(statement),
+        date(statement.began_unix),
+    );
+    page.line(Tone::Strong, &title);
+    page.paragraph(Tone::Plain, "Machine   ", &machine(statement));
+    page.paragraph(Tone::Plain, "Kernel    ", &kernel(statement));
+    if let Some(command) = &statement.command {
+        let end = match command.exit {
+            None => "still running at the end".to_owned(),
+            Some(0) => "it succeeded".to_owned(),
+            Some(code @ 129..) => format!("ended by signal {}", code - 128),
+            Some(code) => format!("it failed with exit code {code}"),
+        };
+        let argv = command.argv.join(" ");
+        let text = format!("{argv} ({}; {end})", tied(format!("pid {}", command.pid)));
+        page.paragraph(Tone::Plain, "Command   ", &text);
+    }
+    let (tone, level) = match statement.level {
+        Level::Kernel => (Tone::Plain, "kernel: everything that ran is traced by name"),
+        Level::Proc => (
+            Tone::Warning,
+            "proc: counters of /proc only; run as root to see every interrupt by name",
+        ),
+    };
+    page.paragraph(
+        tone,
+        "Level     ",
+        &format!("{level} (ticktax {})", statement.tool_version),
+    );
+}
+
+fn machine(statement: &Statement) -> String {
+    let machine = &statement.machine;
+    let named = |text: &str, otherwise: &str| {
+        if text.is_empty() {
+            otherwise.to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let hypervisor = match &machine.hypervisor {
+        Some(name) => format!("virtual machine on {name}"),
+        None => "no hypervisor seen".to_owned(),
+    };
+    let mut facts = vec![named(&machine.host, "unnamed host")];
+    facts.extend((!machine.arch.is_empty()).then(|| machine.arch.clone()));
+    if !machine.online.is_empty() {
+        facts.push(format!(
+            "{} online",
+            tied(format!("CPUs {}", machine.online))
+        ));
+    }
+    facts.push(hypervisor);
+    facts.join(", ")
+}
+
+fn kernel(statement: &Statement) -> String {
+    let machine = &statement.machine;
+    let release = if machine.kernel.is_empty() {
+        "unknown release"
+    } else {
+        &machine.kernel
+    };
+    let mut facts = vec![format!("Linux {release}")];
+    facts.push(match machine.hz_configured {
+        Some(hz) => tied(format!("tick of {hz} Hz")),
+        None => "tick frequency unknown".to_owned(),
+    });
+    facts.extend(machine.tick_mode.clone());
+    facts.extend(
+        machine
+            .high_resolution
+            .map(|on| format!("high-resolution timers {}", if on { "on" } else { "off" })),
+    );
+    facts.extend(
+        machine
+            .clocksource
+            .as_ref()
+            .map(|name| format!("clocksource {name}")),
+    );
+    facts.extend(
+        machine
+            .preemption
+            .as_ref()
+            .map(|model| format!("preemption {model}")),
+    );
+    facts.join(", ")
+}

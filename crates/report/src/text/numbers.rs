@@ -1,0 +1,158 @@
+//! Numbers as a person reads them, every one with its unit.
+
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use super::page::tied;
+
+/// A time, or nothing where there is none.
+pub(super) fn time_or_blank(time: Option<Nanos>) -> String {
+    time.map_or_else(String::new, |time| time.to_string())
+}
+
+/// A share of 1 as a percentage.
+pub(super) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent.abs() {
+        0.0 => "0 %".to_owned(),
+        size if size < 0.005 && share > 0.0 => "<0.01 %".to_owned(),
+        size if size < 0.0995 => format!("{percent:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+/// A share that counts as success, as a percentage: it says 100 % only when nothing is missing.
+pub(super) fn percent_of_success(share: f64) -> String {
+    let percent = share * 100.0;
+    if share < 1.0 && percent >= 99.995 {
+        return ">99.99 %".to_owned();
+    }
+    let digits = if percent >= 99.0 && share < 1.0 { 2 } else { 1 };
+    format!("{percent:.digits$} %")
+}
+
+/// How often in a second of `wall`; nothing where nothing was counted.
+pub(super) fn rate(count: u64, wall: Nanos) -> String {
+    if count == 0 || wall <= Nanos::ZERO {
+        return String::new();
+    }
+    let rate = count as f64 / wall.as_secs_f64();
+    match rate {
+        r if r < 0.01 => "<0.01".to_owned(),
+        r if r < 9.995 => format!("{r:.2}"),
+        r if r < 99.95 => format!("{r:.1}"),
+        r if r < 9_999.5 => format!("{r:.0}"),
+        r if r < 999_950.0 => format!("{:.1}k", r / 1e3),
+        r => format!("{:.1}M", r / 1e6),
+    }
+}
+
+/// A whole number with its digits in groups of three: `1 234 567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let (head, rest) = digits.split_at(first);
+    let mut groups: Vec<&str> = if head.is_empty() {
+        Vec::new()
+    } else {
+        vec![head]
+    };
+    groups.extend(
+        rest.as_bytes()
+            .chunks(3)
+            .filter_map(|group| std::str::from_utf8(group).ok()),
+    );
+    tied(groups.join(" "))
+}
+
+/// A time to the nanosecond: `40.000 000 017 s`.
+pub(super) fn exact(time: Nanos) -> String {
+    let sign = if time < Nanos::ZERO { "-" } else { "" };
+    let ns = time.0.unsigned_abs();
+    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let (ms, us, ns) = (rest / 1_000_000, rest / 1_000 % 1_000, rest % 1_000);
+    tied(format!(
+        "{sign}{}.{ms:03} {us:03} {ns:03} s",
+        grouped(seconds)
+    ))
+}
+
+/// `1 CPU`, `2 CPUs`, with the noun given.
+pub(super) fn counted(count: u64, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    tied(format!("{} {one}{plural}", grouped(count)))
+}
+
+/// `CPU 3`, `CPUs 0-2,7`.
+pub(super) fn cpu_names(cpus: impl Iterator<Item = Cpu>) -> String {
+    let list: CpuList = cpus.collect();
+    let noun = if list.len() == 1 { "CPU" } else { "CPUs" };
+    tied(format!("{noun} {list}"))
+}
+
+/// A memory size.
+pub(super) fn bytes(size: u64) -> String {
+    tied(format!("{:.1} MiB", size as f64 / f64::from(1 << 20)))
+}
+
+/// Seconds since 1970 as a date and a time of day in UTC, in the Gregorian calendar.
+pub(super) fn date(unix: i64) -> String {
+    let (days, second) = (unix.div_euclid(86_400), unix.rem_euclid(86_400));
+    // Years begin in March here, so that the day that a leap year adds comes last; an era is the
+    // 400 years after which the calendar repeats.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, late) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = year + era * 400 + late;
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    tied(format!(
+        "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{counted, date, exact, grouped, percent, percent_of_success, rate};
+
+    #[test]
+    fn dates_are_the_calendars() {
+        for (unix, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_700_000_000, "2023-11-14 22:13 UTC"),
+            (4_107_542_399, "2100-02-28 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+            (-1, "1969-12-31 23:59 UTC"),
+        ] {
+            assert_eq!(date(unix).replace('\u{a0}', " "), text);
+        }
+    }
+
+    #[test]
+    fn numbers_keep_what_matters() {
+        let plain = |text: String| text.replace('\u{a0}', " ");
+        assert_eq!(plain(grouped(1_234_567)), "1 234 567");
+        assert_eq!(plain(grouped(12)), "12");
+        assert_eq!(plain(exact(Nanos(40_000_000_017))), "40.000 000 017 s");
+        assert_eq!(plain(exact(Nanos(-17))), "-0.000 000 017 s");
+        assert_eq!(plain(counted(1, "CPU")), "1 CPU");
+        assert_eq!(percent(0.000_01), "<0.01 %");
+        assert_eq!(percent(0.000_99), "0.10 %");
+        assert_eq!(percent(0.123_4), "12.3 %");
+        assert_eq!(percent(-0.02), "-2.0 %");
+        assert_eq!(percent_of_success(0.999_999), ">99.99 %");
+        assert_eq!(percent_of_success(1.0), "100.0 %");
+        assert_eq!(rate(250, Nanos::from_secs(1)), "250");
+        assert_eq!(rate(6_012, Nanos::from_millis(100)), "60.1k");
+        assert_eq!(rate(3, Nanos::ZERO), "");
+    }
+}

@@ -1,0 +1,199 @@
+//! The page: lines that keep to its width, whatever is written on them.
+
+use std::fmt::Write;
+
+use owo_colors::Style;
+
+use super::TextStyle;
+
+/// Holds together what a line break would tear apart, as in `15 ns`. Printed as a space.
+pub(super) const TIE: char = '\u{a0}';
+
+/// What a piece of text is, which decides its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    /// A title or a sum.
+    Strong,
+    /// A part, a legend: less important than its surroundings.
+    Faint,
+    /// It holds.
+    Good,
+    /// It deserves a look.
+    Warning,
+    /// It must not be.
+    Alarm,
+}
+
+impl Tone {
+    fn style(self) -> Style {
+        match self {
+            Self::Plain => Style::new(),
+            Self::Strong => Style::new().bold(),
+            Self::Faint => Style::new().dimmed(),
+            Self::Good => Style::new().green(),
+            Self::Warning => Style::new().yellow(),
+            Self::Alarm => Style::new().red().bold(),
+        }
+    }
+}
+
+/// A page in the making.
+#[derive(Debug)]
+pub(super) struct Page {
+    out: String,
+    width: usize,
+    colour: bool,
+}
+
+impl Page {
+    const NARROWEST: usize = 72;
+    const WIDEST: usize = 120;
+
+    pub(super) fn new(style: TextStyle) -> Self {
+        let width = style.width.clamp(Self::NARROWEST, Self::WIDEST);
+        Self {
+            out: String::new(),
+            width,
+            colour: style.colour,
+        }
+    }
+
+    /// The text that was written.
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+
+    /// An empty line and a title.
+    pub(super) fn section(&mut self, title: &str) {
+        self.out.push('\n');
+        self.line(Tone::Strong, title);
+    }
+
+    /// One line, its middle left out when it is too long.
+    pub(super) fn line(&mut self, tone: Tone, text: &str) {
+        let text = elide(&clean(text), self.width);
+        self.put(tone, text.trim_end());
+    }
+
+    /// A line of a table: `name` after `indent` columns, and `cells`, which keep to the right. The
+    /// name gives way where there is not enough room.
+    pub(super) fn row(&mut self, tone: Tone, indent: usize, name: &str, cells: &str) {
+        let room = self.width.saturating_sub(indent + columns(cells) + 1);
+        let name = elide(&clean(name), room);
+        let gap = room - columns(&name) + 1;
+        let line = format!("{:indent$}{name}{:gap$}{cells}", "", "");
+        self.put(tone, elide(line.trim_end(), self.width).trim_end());
+    }
+
+    /// Running text behind a label; further lines begin below the text's first word.
+    pub(super) fn paragraph(&mut self, tone: Tone, label: &str, text: &str) {
+        let label = clean(label);
+        let indent = columns(&label);
+        let room = self.width.saturating_sub(indent).max(1);
+        let mut line = label;
+        let mut used = 0;
+        for word in text.split_whitespace_but_ties() {
+            let word = elide(&clean(word), room);
+            let length = columns(&word);
+            if used > 0 && used + 1 + length > room {
+                self.put(tone, line.trim_end());
+                line = " ".repeat(indent);
+                used = 0;
+            }
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            line.push_str(&word);
+            used += length;
+        }
+        self.put(tone, line.trim_end());
+    }
+
+    fn put(&mut self, tone: Tone, line: &str) {
+        let line = line.replace(TIE, " ");
+        if self.colour && tone != Tone::Plain && !line.is_empty() {
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(self.out, "{}", tone.style().style(line));
+        } else {
+            self.out.push_str(&line);
+            self.out.push('\n');
+        }
+    }
+}
+
+/// Splits at spaces, but not at ties, which Unicode counts as spaces too.
+trait Words {
+    fn split_whitespace_but_ties(&self) -> impl Iterator<Item = &str>;
+}
+
+impl Words for str {
+    fn split_whitespace_but_ties(&self) -> impl Iterator<Item = &str> {
+        self.split(|c: char| c.is_whitespace() && c != TIE)
+            .filter(|word| !word.is_empty())
+    }
+}
+
+/// `text` with its spaces turned into ties, so that it stays on one line.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "most callers make the text for this call"
+)]
+pub(super) fn tied<T: ToString>(text: T) -> String {
+    text.to_string().replace(' ', "\u{a0}")
+}
+
+/// Names come from programs, which may put anything into them: no control character, and nothing
+/// that turns the direction of writing, reaches the terminal.
+pub(super) fn clean(text: &str) -> String {
+    let replace = |c: char| {
+        let unseen = matches!(c,
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        if c.is_control() || unseen {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    text.chars().map(replace).collect()
+}
+
+/// The columns that a text takes on a terminal. What combines with the letter before it is counted
+/// as well, so that a line may be shorter than told, never longer.
+pub(super) fn columns(text: &str) -> usize {
+    text.chars().map(width_of).sum()
+}
+
+fn width_of(c: char) -> usize {
+    let wide = matches!(u32::from(c),
+        0x1100..=0x115f | 0x231a..=0x231b | 0x23e9..=0x23f3 | 0x25fd..=0x25fe | 0x2600..=0x27bf
+        | 0x2b00..=0x2bff | 0x2e80..=0xa4cf | 0xa960..=0xa97f | 0xac00..=0xd7a3 | 0xf900..=0xfaff
+        | 0xfe10..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1_6fe0..=0x1_b2ff
+        | 0x1_f000..=0x3_ffff);
+    if wide { 2 } else { 1 }
+}
+
+/// `text`, with `…` in place of its middle where it takes more than `room` columns: names of
+/// threads and functions differ at their beginnings and at their ends.
+pub(super) fn elide(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let Some(room) = room.checked_sub(1) else {
+        return String::new();
+    };
+    let fitting = |chars: &mut dyn Iterator<Item = char>, room: usize| {
+        let mut used = 0;
+        chars
+            .take_while(|&c| {
+                used += width_of(c);
+                used <= room
+            })
+            .collect::<Vec<_>>()
+    };
+    let head = fitting(&mut text.chars(), room.div_ceil(2));
+    let mut tail = fitting(&mut text.chars().rev(), room / 2);
+    tail.reverse();
+    head.into_iter().chain(['…']).chain(tail).collect()
+}

@@ -1,0 +1,5 @@
+//! Pages as they come out, and what holds for all of them.
+
+mod golden;
+mod properties;
+mod samples;

@@ -1,0 +1,55 @@
+//! Pages as they come out.
+
+use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
+use crate::{TextStyle, text};
+
+#[test]
+fn a_machine_seen_whole() {
+    insta::assert_snapshot!(text(&kernel_level(), &TextStyle::default()));
+}
+
+#[test]
+fn a_machine_seen_by_an_ordinary_user() {
+    insta::assert_snapshot!(text(&proc_level(), &TextStyle::default()));
+}
+
+#[test]
+fn books_that_are_off() {
+    insta::assert_snapshot!(text(&off_by_17_ns(), &TextStyle::default()));
+}
+
+#[test]
+fn nothing_at_all() {
+    insta::assert_snapshot!(text(&empty(), &TextStyle::default()));
+}
+
+#[test]
+fn more_cpus_than_lines() {
+    insta::assert_snapshot!(text(
+        &many_cpus(),
+        &TextStyle {
+            colour: false,
+            width: 100
+        }
+    ));
+}
+
+#[test]
+fn colours_say_what_is_wrong() {
+    let page = text(
+        &off_by_17_ns(),
+        &TextStyle {
+            colour: true,
+            width: 80,
+        },
+    );
+    let last = page
+        .lines()
+        .rev()
+        .find(|line| line.contains("THE BOOKS DO NOT BALANCE"))
+        .unwrap();
+    assert!(
+        last.starts_with("\u{1b}[31;1m") && last.ends_with("\u{1b}[0m"),
+        "{last:?}"
+    );
+}

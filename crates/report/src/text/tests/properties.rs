@@ -1,0 +1,202 @@
+//! What holds for every page, whatever the numbers and the names.
+
+use proptest::prelude::*;
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::{Cpu, Nanos};
+
+use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level, small_change};
+use crate::text::page::columns;
+use crate::{TextStyle, json, schema, text};
+
+/// Every name of a statement becomes one of `names`, and every number is multiplied.
+fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
+    let mut next = names.iter().cycle();
+    let mut rename = |name: &mut String| name.clone_from(next.next().expect("there is one"));
+    let stretch = |time: &mut Nanos| time.0 = time.0.saturating_mul(factor);
+    rename(&mut statement.machine.host);
+    rename(&mut statement.machine.kernel);
+    statement.machine.tick_mode.iter_mut().for_each(&mut rename);
+    for account in &mut statement.accounts {
+        rename(&mut account.name);
+        stretch(&mut account.time);
+        account.max.iter_mut().for_each(stretch);
+        account
+            .parts
+            .iter_mut()
+            .for_each(|part| rename(&mut part.name));
+    }
+    for cpu in &mut statement.cpus {
+        cpu.cpu = Cpu(8_191 - cpu.cpu.0);
+        stretch(&mut cpu.elapsed);
+    }
+    if let Some(gaps) = &mut statement.gaps {
+        gaps.causes
+            .iter_mut()
+            .for_each(|cause| rename(&mut cause.name));
+        for gap in &mut gaps.worst {
+            stretch(&mut gap.at);
+            gap.parts.iter_mut().for_each(|part| rename(&mut part.name));
+        }
+    }
+    statement
+        .held_back
+        .iter_mut()
+        .for_each(|held| rename(&mut held.name));
+    for blind in &mut statement.coverage.blind {
+        rename(&mut blind.what);
+        rename(&mut blind.why);
+    }
+    statement
+        .probes
+        .iter_mut()
+        .for_each(|probe| rename(&mut probe.policy));
+    statement
+        .command
+        .iter_mut()
+        .flat_map(|command| &mut command.argv)
+        .for_each(rename);
+    statement
+}
+
+fn samples() -> impl Strategy<Value = Statement> {
+    prop::sample::select(vec![
+        empty(),
+        kernel_level(),
+        proc_level(),
+        off_by_17_ns(),
+        many_cpus(),
+    ])
+}
+
+fn a_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z/0-9:]{0,16}",
+        "[a-z]{60,200}",
+        any::<String>(),
+        "[気温🦀 \u{1b}\n]{0,90}"
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_line_is_too_long_and_no_control_character_gets_out(
+        statement in samples(),
+        names in prop::collection::vec(a_name(), 1..8),
+        factor in prop_oneof![Just(1i64), 1i64..10_000],
+        width in 72usize..130,
+    ) {
+        let statement = distorted(statement, &names, factor);
+        let page = text(&statement, &TextStyle { colour: false, width });
+        for line in page.lines() {
+            prop_assert!(columns(line) <= width, "{} columns: {line:?}", columns(line));
+            prop_assert!(!line.ends_with(' '), "{line:?}");
+        }
+        prop_assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
+
+        let colourful = text(&statement, &TextStyle { colour: true, width });
+        prop_assert_eq!(plain(&colourful), page);
+    }
+
+    #[test]
+    fn the_columns_add_up(
+        times in prop::collection::vec((prop::sample::select(Class::ALL.to_vec()), -3i64..20), 1..40),
+    ) {
+        let page = text(&small_change(&times), &TextStyle::default());
+        let mut sums = [0, 0, 0];
+        for line in page.lines().skip_while(|line| !line.contains("longest")).skip(1) {
+            let Some((name, cells)) = line.split_once(" ns ") else { break };
+            let time: i64 = name.rsplit(' ').next().unwrap().parse().unwrap();
+            let indent = name.len() - name.trim_start().len();
+            if name.starts_with("Sum ") {
+                sums[2] = time;
+                break;
+            }
+            prop_assert!(cells.contains('%'), "{line}");
+            sums[indent / 2] += time;
+        }
+        let total: i64 = times.iter().map(|(_, time)| time).sum();
+        prop_assert_eq!(sums, [total; 3], "{}", page);
+    }
+
+    #[test]
+    fn json_reads_back_as_the_statement(
+        statement in samples(),
+        names in prop::collection::vec(a_name(), 1..8),
+        factor in 1i64..10_000,
+    ) {
+        let statement = distorted(statement, &names, factor);
+        let read: Statement = serde_json::from_str(&json(&statement)).unwrap();
+        prop_assert_eq!(read, statement);
+    }
+}
+
+/// The text without the colours.
+fn plain(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |plain, part| {
+        plain + part.split_once('m').map_or("", |(_, rest)| rest)
+    })
+}
+
+#[test]
+fn json_has_all_that_its_schema_requires() {
+    let schema = schema();
+    let definitions = &schema["$defs"];
+    let json: serde_json::Value = serde_json::from_str(&json(&kernel_level())).unwrap();
+    assert!(missing(&schema, definitions, &json, "statement").is_empty());
+    assert!(
+        schema["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|name| name == "balance")
+    );
+}
+
+/// Required fields that are not there, by path.
+fn missing(
+    schema: &serde_json::Value,
+    definitions: &serde_json::Value,
+    value: &serde_json::Value,
+    path: &str,
+) -> Vec<String> {
+    if let Some(name) = schema["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next())
+    {
+        return missing(&definitions[name], definitions, value, path);
+    }
+    if let Some(choices) = schema["anyOf"].as_array() {
+        let all = choices
+            .iter()
+            .map(|choice| missing(choice, definitions, value, path));
+        return all.min_by_key(Vec::len).unwrap_or_default();
+    }
+    let mut found = Vec::new();
+    for name in schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str())
+    {
+        if value.get(name).is_none() {
+            found.push(format!("{path}.{name}"));
+        }
+    }
+    for (name, part) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(value) = value.get(name) {
+            found.extend(missing(part, definitions, value, &format!("{path}.{name}")));
+        }
+    }
+    if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
+        for value in values {
+            found.extend(missing(items, definitions, value, &format!("{path}[]")));
+        }
+    }
+    found
+}

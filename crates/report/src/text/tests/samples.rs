@@ -1,0 +1,496 @@
+//! Statements made by hand.
+
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{
+    Blind, ClockReport, CommandReport, Coverage, Level, Loss, ProbeKind, ProbeReport, ToolCost,
+    World,
+};
+use ticktax_model::statement::{
+    Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, HeldBack, Part,
+    STATEMENT_VERSION, Statement, WorstGap,
+};
+use ticktax_model::{Cpu, Nanos};
+
+/// A statement about nothing.
+pub(super) fn empty() -> Statement {
+    Statement {
+        statement_version: STATEMENT_VERSION,
+        tool_version: "0.1.0".to_owned(),
+        world: World::Live,
+        level: Level::Kernel,
+        machine: Machine::default(),
+        began_unix: 0,
+        accounts: Vec::new(),
+        cpus: Vec::new(),
+        balance: Balance {
+            elapsed: Nanos::ZERO,
+            accounted: Nanos::ZERO,
+            off: Vec::new(),
+        },
+        held_back: Vec::new(),
+        gaps: None,
+        coverage: Coverage {
+            every_entry_watched: true,
+            ..Coverage::default()
+        },
+        clock: None,
+        probes: Vec::new(),
+        cost: ToolCost::default(),
+        command: None,
+    }
+}
+
+fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> Account {
+    let length = |ns: i64| (ns > 0).then_some(Nanos(ns));
+    Account {
+        class,
+        name: name.to_owned(),
+        pid: None,
+        time: Nanos::from_micros(us),
+        count,
+        median: length(lengths[0]),
+        p99: length(lengths[1]),
+        max: length(lengths[2]),
+        parts: Vec::new(),
+    }
+}
+
+fn part(name: &str, ns: i64, count: u64, max: i64) -> Part {
+    Part {
+        name: name.to_owned(),
+        time: Nanos(ns),
+        count,
+        max: (max > 0).then_some(Nanos(max)),
+    }
+}
+
+/// The CPUs' books and the balance that follow from the accounts, split evenly.
+fn settle(statement: &mut Statement, cpus: u32) {
+    let mut accounted = Nanos::ZERO;
+    for cpu in (0..cpus).map(Cpu) {
+        let classes: Vec<ClassTime> = Class::ALL
+            .into_iter()
+            .map(|class| {
+                let of_class = statement
+                    .accounts
+                    .iter()
+                    .filter(|account| account.class == class);
+                let time: Nanos = of_class.map(|account| account.time).sum();
+                let rest = i64::from(cpu.0 == 0) * (time.0 % i64::from(cpus));
+                ClassTime {
+                    class,
+                    time: Nanos(time.0 / i64::from(cpus) + rest),
+                }
+            })
+            .filter(|part| part.time != Nanos::ZERO)
+            .collect();
+        let elapsed = classes.iter().map(|part| part.time).sum();
+        accounted += elapsed;
+        statement.cpus.push(CpuBooks {
+            cpu,
+            elapsed,
+            classes,
+        });
+    }
+    statement.balance = Balance {
+        elapsed: accounted,
+        accounted,
+        off: Vec::new(),
+    };
+}
+
+fn a_machine() -> Machine {
+    Machine {
+        host: "audio-7".to_owned(),
+        kernel: "6.12.9-generic".to_owned(),
+        arch: "x86_64".to_owned(),
+        hz_configured: Some(1000),
+        tick_mode: Some("nohz idle".to_owned()),
+        high_resolution: Some(true),
+        clocksource: Some("kvm-clock".to_owned()),
+        cmdline: Some("quiet".to_owned()),
+        online: "0-1".parse().unwrap(),
+        hypervisor: Some("KVM".to_owned()),
+        accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
+        preemption: Some("voluntary".to_owned()),
+    }
+}
+
+fn programs() -> Vec<Account> {
+    let mut game = account(
+        Class::Program,
+        "game",
+        3_000_000,
+        16_240,
+        [31_200, 1_210_000, 3_210_000],
+    );
+    game.pid = Some(4_121);
+    game.parts = vec![
+        part("render", 2_000_000_000, 8_000, 3_210_000),
+        part("audio-out", 800_000_000, 8_000, 900_000),
+        part("game", 200_000_000, 240, 20_000),
+    ];
+    let lengths = [52_000, 300_000, 410_000];
+    let mut sshd = account(Class::Program, "sshd", 4_100, 51, lengths);
+    sshd.pid = Some(911);
+    sshd.parts = vec![part("sshd", 4_100_000, 51, 410_000)];
+    vec![game, sshd]
+}
+
+fn kernel_accounts() -> Vec<Account> {
+    let lengths = [8_100, 61_000, 140_000];
+    let mut kworker = account(Class::KernelThread, "kworker", 9_400, 812, lengths);
+    kworker.parts = vec![part("vmstat_update", 6_100_000, 400, 90_000)];
+    let lengths = [14_900, 31_200, 182_000];
+    let mut tick = account(Class::Irq, "local_timer", 612_000, 40_012, lengths);
+    tick.parts = vec![
+        part("tick_nohz_handler", 488_000_000, 39_800, 171_000),
+        part("hrtimer_wakeup", 61_000_000, 410, 22_000),
+        part("posix_cpu_timer", 900_000, 12, 0),
+    ];
+    let mut accounts = vec![kworker, tick];
+    for (name, us, count) in [
+        ("virtio0-req.0", 1_900, 600),
+        ("virtio1-input.0", 950, 300),
+        ("resched", 633, 200),
+        ("call_function", 475, 150),
+    ] {
+        let lengths = [4_100, 9_000, 20_000];
+        accounts.push(account(Class::Irq, name, us, count, lengths));
+    }
+    for (name, us, count, lengths) in [
+        ("NET_RX", 41_000, 5_120, [6_200, 44_000, 210_000]),
+        ("TIMER", 900, 2_100, [300, 2_100, 9_100]),
+        ("SCHED", 900, 2_100, [300, 2_100, 9_100]),
+        ("RCU", 900, 2_100, [300, 2_100, 9_100]),
+    ] {
+        accounts.push(account(Class::Softirq, name, us, count, lengths));
+    }
+    accounts.push(account(Class::Nmi, "nmi", 12, 3, [4_000, 4_000, 4_100]));
+    accounts
+}
+
+fn accounts() -> Vec<Account> {
+    let mut accounts = programs();
+    accounts.extend(kernel_accounts());
+    for (class, name, us, count, lengths) in [
+        (
+            Class::EntryExit,
+            "entry and exit",
+            1_031_000,
+            41_900,
+            [22_400, 61_000, 900_000],
+        ),
+        (
+            Class::Outside,
+            "outside",
+            612_400,
+            220_400,
+            [2_510, 9_800, 1_320_000],
+        ),
+        (
+            Class::Unexplained,
+            "unexplained",
+            4_300,
+            210,
+            [3_000, 90_000, 190_000],
+        ),
+        (
+            Class::Tool,
+            "ticktax",
+            22_000,
+            410,
+            [40_000, 90_000, 120_000],
+        ),
+        (Class::Probe, "probe", 34_400_000, 0, [0, 0, 0]),
+    ] {
+        let mut account = account(class, name, us, count, lengths);
+        if class == Class::EntryExit {
+            account.parts = vec![part("around local_timer", 980_000_000, 39_000, 880_000)];
+        }
+        accounts.push(account);
+    }
+    let spent: Nanos = accounts.iter().map(|account| account.time).sum();
+    let idle = (Nanos::from_secs(40) - spent).0 / 1_000;
+    let lengths = [200_000, 990_000, 1_000_000];
+    accounts.push(account(Class::Idle, "idle", idle, 900, lengths));
+    accounts
+}
+
+fn gaps() -> GapStatement {
+    let cause = |name: &str, count, us, ns, max| GapCause {
+        name: name.to_owned(),
+        count,
+        time: Nanos::from_micros(us),
+        named: Nanos::from_micros(us / 3),
+        median: Some(Nanos(ns)),
+        max: Some(Nanos(max)),
+    };
+    let mut causes = vec![
+        cause("local_timer", 39_000, 1_540_000, 38_100, 300_000),
+        cause("outside", 220_000, 612_400, 2_510, 1_320_000),
+        cause("local_timer + NET_RX", 2_100, 91_000, 44_000, 410_000),
+        cause("unexplained", 210, 4_300, 3_000, 190_000),
+    ];
+    let rare = [
+        "virtio0-req.0",
+        "kworker",
+        "sshd",
+        "nmi",
+        "RCU",
+        "resched",
+        "SCHED",
+        "rest",
+    ];
+    for (name, us) in rare.into_iter().zip((200..=900).rev().step_by(100)) {
+        causes.push(cause(name, 12, us, 5_000, 20_000));
+    }
+    GapStatement {
+        probe: ProbeKind::Spin,
+        watched: Nanos::from_secs(40),
+        long: GapParts {
+            count: 262_400,
+            time: Nanos::from_micros(2_250_000),
+            named: Nanos::from_micros(602_300),
+            entry_exit: Nanos::from_micros(1_031_000),
+            outside: Nanos::from_micros(612_400),
+            unexplained: Nanos::from_micros(4_300),
+            median: Some(Nanos(2_610)),
+            p99: Some(Nanos(61_200)),
+            max: Some(Nanos(1_320_000)),
+        },
+        short: GapParts {
+            count: 12_300,
+            time: Nanos::from_micros(6_100),
+            median: Some(Nanos(480)),
+            p99: Some(Nanos(980)),
+            max: Some(Nanos(999)),
+            ..GapParts::default()
+        },
+        lent: GapParts {
+            count: 16_291,
+            time: Nanos::from_micros(3_004_100),
+            named: Nanos::from_micros(3_004_100),
+            median: Some(Nanos(31_300)),
+            p99: Some(Nanos(1_210_000)),
+            max: Some(Nanos(3_210_000)),
+            ..GapParts::default()
+        },
+        worst: worst_gaps(),
+        causes,
+    }
+}
+
+fn worst_gaps() -> Vec<WorstGap> {
+    let worst = |cpu, at, length, parts| WorstGap {
+        cpu: Cpu(cpu),
+        at: Nanos(at),
+        length: Nanos(length),
+        parts,
+    };
+    vec![
+        worst(1, 12_345_678_901, 1_320_000, vec![]),
+        worst(
+            0,
+            3_000_111_000,
+            410_000,
+            vec![
+                part("local_timer tick_nohz_handler", 171_000, 1, 171_000),
+                part("NET_RX", 121_000, 3, 61_000),
+                part("virtio1-input.0", 9_000, 3, 4_000),
+                part("SCHED", 2_000, 1, 2_000),
+                part("RCU", 1_000, 1, 1_000),
+            ],
+        ),
+        worst(
+            0,
+            900,
+            300_000,
+            vec![part("local_timer", 300_000, 1, 300_000)],
+        ),
+    ]
+}
+
+fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
+    let spin = probe == ProbeKind::Spin;
+    ProbeReport {
+        probe,
+        cpu: Cpu(cpu),
+        tid: 900,
+        policy: "SCHED_OTHER".to_owned(),
+        period: if spin {
+            Nanos(11)
+        } else {
+            Nanos::from_millis(1)
+        },
+        threshold: if spin { Nanos(57) } else { Nanos(1_000) },
+        turns: 1_700_000_000,
+        begin: Nanos::ZERO,
+        end: Nanos::from_secs(20),
+        ended_early: None,
+    }
+}
+
+/// A virtual machine with a game on it, two CPUs, everything traced, and a spinning probe.
+pub(super) fn kernel_level() -> Statement {
+    let mut statement = Statement {
+        machine: a_machine(),
+        began_unix: 1_700_000_000,
+        accounts: accounts(),
+        held_back: vec![HeldBack {
+            name: "game".to_owned(),
+            pid: Some(4_121),
+            why: "throttled".to_owned(),
+            time: Nanos::from_millis(1_210),
+            count: 31,
+            median: Some(Nanos::from_millis(38)),
+            p99: Some(Nanos::from_millis(71)),
+            max: Some(Nanos::from_millis(72)),
+        }],
+        gaps: Some(gaps()),
+        coverage: Coverage {
+            attached: vec!["irq_handler_entry".to_owned()],
+            blind: vec![Blind {
+                what: "functions of timers".to_owned(),
+                why: "/proc/kallsyms hides them; set kernel.kptr_restrict to 1 or 0".to_owned(),
+            }],
+            lost: vec![Loss {
+                cpu: Cpu(1),
+                events: 1_234,
+                self_time: Nanos(3_210_000),
+                gaps: 3,
+            }],
+            every_entry_watched: true,
+        },
+        clock: Some(ClockReport {
+            counter: "tsc".to_owned(),
+            frequency_hz: 2_495_998_123.0,
+            drift_ppm: 0.081,
+            backwards_steps: 0,
+            verdict: "invariant and in step on all CPUs".to_owned(),
+            bracket: Nanos(15),
+            uncertainty: Nanos(21),
+            anchors: 400,
+        }),
+        probes: vec![probe(ProbeKind::Spin, 0), probe(ProbeKind::Spin, 1)],
+        cost: ToolCost {
+            load: Nanos::from_millis(812),
+            cpu: Nanos::from_millis(22),
+            memory_bytes: 47_300_000,
+            events: 1_234_567,
+            tracer: Some(Nanos::from_millis(61)),
+        },
+        command: Some(CommandReport {
+            argv: vec![
+                "./game".to_owned(),
+                "--server".to_owned(),
+                "eu-west".to_owned(),
+            ],
+            pid: 4_121,
+            exit: Some(139),
+        }),
+        ..empty()
+    };
+    settle(&mut statement, 2);
+    statement
+}
+
+/// The same machine as an ordinary user sees it, with a sleeping probe.
+pub(super) fn proc_level() -> Statement {
+    let mut statement = Statement {
+        level: Level::Proc,
+        machine: Machine {
+            hypervisor: None,
+            hz_configured: None,
+            ..a_machine()
+        },
+        began_unix: 1_700_000_000,
+        accounts: vec![
+            account(Class::Program, "programs (sampled)", 3_010_000, 0, [0; 3]),
+            account(Class::Irq, "interrupts (sampled)", 610_000, 40_612, [0; 3]),
+            account(Class::Softirq, "softirqs (sampled)", 40_000, 9_000, [0; 3]),
+            account(Class::Unexplained, "unexplained", -20_000, 0, [0; 3]),
+            account(Class::Idle, "idle (sampled)", 36_360_000, 0, [0; 3]),
+        ],
+        gaps: Some(GapStatement {
+            probe: ProbeKind::Sleep,
+            watched: Nanos::from_secs(40),
+            long: GapParts {
+                count: 39_990,
+                time: Nanos::from_micros(2_100_000),
+                unexplained: Nanos::from_micros(2_100_000),
+                median: Some(Nanos(51_000)),
+                p99: Some(Nanos(91_000)),
+                max: Some(Nanos(4_100_000)),
+                ..GapParts::default()
+            },
+            short: GapParts::default(),
+            lent: GapParts::default(),
+            worst: vec![WorstGap {
+                cpu: Cpu(0),
+                at: Nanos(77_000_000),
+                length: Nanos(4_100_000),
+                parts: Vec::new(),
+            }],
+            causes: Vec::new(),
+        }),
+        coverage: Coverage {
+            blind: vec![Blind {
+                what: "steal time".to_owned(),
+                why: "the hypervisor does not tell it".to_owned(),
+            }],
+            ..Coverage::default()
+        },
+        probes: vec![ProbeReport {
+            ended_early: Some("the CPU went offline".to_owned()),
+            ..probe(ProbeKind::Sleep, 0)
+        }],
+        ..empty()
+    };
+    settle(&mut statement, 2);
+    statement
+}
+
+/// Books that are off.
+pub(super) fn off_by_17_ns() -> Statement {
+    let mut statement = Statement {
+        world: World::Simulated,
+        ..kernel_level()
+    };
+    statement.balance.accounted += Nanos(17);
+    statement.balance.off = vec![(Cpu(1), Nanos(17))];
+    statement.cpus[1].classes[0].time += Nanos(17);
+    statement.gaps = None;
+    statement.command = None;
+    statement.coverage.every_entry_watched = false;
+    statement
+}
+
+/// Accounts of so little time that the page shows every nanosecond of it.
+pub(super) fn small_change(times: &[(Class, i64)]) -> Statement {
+    let accounts = times.iter().enumerate().map(|(i, &(class, ns))| Account {
+        time: Nanos(ns),
+        ..account(class, &format!("account-{i}"), 0, 1, [0; 3])
+    });
+    let mut statement = Statement {
+        accounts: accounts.collect(),
+        ..empty()
+    };
+    settle(&mut statement, 1);
+    statement
+}
+
+/// Many CPUs with little on them.
+pub(super) fn many_cpus() -> Statement {
+    let mut statement = Statement {
+        machine: Machine {
+            online: "0-63".parse().unwrap(),
+            ..a_machine()
+        },
+        accounts: accounts(),
+        ..empty()
+    };
+    settle(&mut statement, 64);
+    statement.cpus[40].classes[1].time += Nanos::from_millis(200);
+    statement
+}

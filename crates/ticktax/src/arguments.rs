@@ -1,0 +1,267 @@
+//! What was typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use ticktax_model::{CpuList, Nanos};
+
+/// What the exit codes mean; shown in the long help and in the man page.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    the books balance; with `-- COMMAND`, the command's own code is passed on
+  1    the audit could not be made, or its recording not saved; one line says why
+  2    the arguments make no sense
+  3    the books do not balance: the statement says by how much, and on which CPU
+  126  COMMAND may not be run          127  COMMAND was not found
+  128+N  COMMAND was ended by signal N  130  ended by a second Ctrl-C";
+
+const EXAMPLES: &str = "\
+Examples:
+  ticktax audit                           20 seconds of every CPU, as text
+  sudo ticktax audit --for 1m --cpus 2-3  a minute of two CPUs, every span with its name
+  ticktax audit --probe none -- make -j8  for as long as a command runs, undisturbed
+  ticktax audit --save lag.parquet        and keep everything that was seen
+  ticktax report lag.parquet              the same statement again, from the file
+
+How to read the statement, from the top: who had the CPUs; what was taken from programs, and by
+whom; what the probe lost in a loop that never waits, and to what; what could not be seen.";
+
+/// Audits CPU time like money.
+///
+/// Every nanosecond of every CPU is in exactly one account: your programs, the kernel's timer
+/// ticks, interrupts, softirqs and threads, the hypervisor, idling. The books balance, and what
+/// could not be seen is said.
+#[derive(Debug, Parser)]
+#[command(name = "ticktax", version, after_long_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Watch this machine for a while and print where its CPU time went
+    #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+    Audit(AuditArguments),
+    /// Print the statement of a saved recording
+    Report(ReportArguments),
+    /// Print the JSON Schema of the statement that --format json prints
+    Schema,
+    /// Print the man page (roff), for `man -l -`
+    Man,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArguments {
+    /// How long to watch, such as 20s, 500ms, 3m or 1h30m [default: 20s, or until COMMAND ends]
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "command")]
+    pub(crate) length: Option<Length>,
+
+    /// Which CPUs, such as 0-3,8 [default: all that are online]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// How to feel for lost time
+    ///
+    /// `spin` runs a loop on each CPU that notes every gap, at the lowest priority: it uses only
+    /// time that nobody else wants, but keeps the CPUs from idling. `sleep` wakes up every
+    /// millisecond and notes how late. `none` disturbs least, and cannot tell what the tracer
+    /// cannot see: the hypervisor, and getting into and out of the kernel.
+    #[arg(long, value_enum, default_value_t = ProbeChoice::Spin)]
+    pub(crate) probe: ProbeChoice,
+
+    /// Priority of the probe: idle, other, or fifo:1 to fifo:99 [default: idle for spin, other for sleep]
+    ///
+    /// At `fifo` the spin probe takes the CPU from everybody for the whole time: for CPUs that
+    /// nothing else uses.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) probe_policy: Option<Policy>,
+
+    /// Keep single spans, or sums by source for every second [default: spans up to 10 minutes]
+    #[arg(long, value_enum)]
+    pub(crate) keep: Option<Keep>,
+
+    /// Save the recording as a Parquet file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+
+    /// How to print the statement
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+
+    /// Watch for as long as this command runs, and pass its exit code on
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// A recording that `audit --save` made
+    pub(crate) file: PathBuf,
+
+    /// How to print the statement
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProbeChoice {
+    /// A loop on each CPU that notes every gap
+    Spin,
+    /// A thread on each CPU that notes how late it wakes
+    Sleep,
+    /// Nothing
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Keep {
+    /// Every span
+    Spans,
+    /// Sums and histograms by source
+    Sums,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A page for people
+    Text,
+    /// The whole statement, by the schema that `ticktax schema` prints
+    Json,
+}
+
+/// A length of time as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length(pub(crate) Nanos);
+
+impl Length {
+    /// A shorter time has no tick in it on a kernel with 100 Hz.
+    const LEAST: Nanos = Nanos::from_millis(10);
+    const MOST: Nanos = Nanos::from_secs(7 * 24 * 3600);
+}
+
+impl FromStr for Length {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a time: write 20s, 500ms, 3m or 1h30m");
+        let mut rest = text.trim();
+        let mut total = Nanos::ZERO;
+        if rest.is_empty() {
+            return Err(wrong());
+        }
+        while !rest.is_empty() {
+            let digits = rest
+                .find(|c: char| c != '.' && !c.is_ascii_digit())
+                .ok_or_else(wrong)?;
+            let (number, tail) = rest.split_at(digits);
+            let letters = tail
+                .find(|c: char| !c.is_alphabetic())
+                .unwrap_or(tail.len());
+            let (unit, tail) = tail.split_at(letters);
+            let scale = match unit {
+                "us" | "µs" => 1e3,
+                "ms" => 1e6,
+                "s" => 1e9,
+                "m" | "min" => 60e9,
+                "h" => 3600e9,
+                "d" => 86_400e9,
+                _ => return Err(wrong()),
+            };
+            let number: f64 = number.parse().map_err(|_| wrong())?;
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "out of range is caught below"
+            )]
+            let length = (number * scale) as i64;
+            total = Nanos(total.0.saturating_add(length));
+            rest = tail;
+        }
+        if !(Self::LEAST..=Self::MOST).contains(&total) {
+            return Err(format!("{text} cannot be audited: choose 10ms to 7d"));
+        }
+        Ok(Self(total))
+    }
+}
+
+/// A scheduling policy as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy(pub(crate) ticktax_probes::SchedulingPolicy);
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        use ticktax_probes::SchedulingPolicy::{Fifo, Idle, Other};
+        let policy = match text.split_once(':') {
+            None if text == "idle" => Some(Idle),
+            None if text == "other" => Some(Other),
+            None if text == "fifo" => Some(Fifo(50)),
+            Some(("fifo", priority)) => priority
+                .parse()
+                .ok()
+                .filter(|priority| (1..=99).contains(priority))
+                .map(Fifo),
+            _ => None,
+        };
+        policy
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is none of idle, other, fifo:1 to fifo:99"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use ticktax_model::Nanos;
+
+    use super::{Arguments, Length, Policy};
+
+    #[test]
+    fn the_arguments_do_not_contradict_themselves() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, ns) in [
+            ("20s", 20_000_000_000),
+            ("500ms", 500_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("2min", 120_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Length(Nanos(ns))), "{text}");
+        }
+        for text in [
+            "",
+            "20",
+            "s",
+            "-5s",
+            "1.2.3s",
+            "5 parsecs",
+            "1us",
+            "9000d",
+            "NaNs",
+            "1e9s",
+        ] {
+            assert!(text.parse::<Length>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_policy_outside_the_kernels_range_is_refused() {
+        assert!("fifo:99".parse::<Policy>().is_ok());
+        for text in ["fifo:0", "fifo:100", "rr", "", "fifo:", "idle:3"] {
+            assert!(text.parse::<Policy>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The probes, and their gaps as rows.
+
+use ticktax_model::recording::{ClockReport, Loss, ProbeKind, ProbeReport, Row};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Source, SourceId, SourceTable, Span};
+use ticktax_probes::clock::{Alignment, Clock, CounterCheck};
+use ticktax_probes::sleep::{SleepProbe, SleepReport, SleepSettings};
+use ticktax_probes::spin::{Gap, SpinProbe, SpinReport, SpinSettings};
+use ticktax_probes::{PolicyGrant, SchedulingPolicy};
+
+use crate::arguments::ProbeChoice;
+use crate::failure::Failure;
+
+/// The spin probe notes gaps from here on. Its loop would allow a little less, but how little
+/// depends on the moment of calibration, and runs should compare.
+const SHORTEST_GAP: Nanos = Nanos(100);
+
+/// The probes at work.
+pub(crate) enum Probe {
+    Spin {
+        probe: SpinProbe,
+        gaps: Box<AlignedGaps>,
+    },
+    Sleep {
+        probe: SleepProbe,
+        interval: Nanos,
+    },
+    None,
+}
+
+/// A spin probe's gaps, and what ties its counter to the tracer's clock.
+pub(crate) struct AlignedGaps {
+    clock: Clock,
+    alignment: Alignment,
+    waiting: Vec<(Cpu, Gap)>,
+}
+
+/// What the probes have to say at the end.
+#[derive(Default)]
+pub(crate) struct ProbeResults {
+    pub(crate) reports: Vec<ProbeReport>,
+    pub(crate) clock: Option<ClockReport>,
+    pub(crate) lost: Vec<Loss>,
+    /// Policies that were not granted, and why.
+    pub(crate) refused: Vec<String>,
+}
+
+impl Probe {
+    /// Starts the chosen probe on `cpus`.
+    pub(crate) fn start(
+        choice: ProbeChoice,
+        policy: Option<SchedulingPolicy>,
+        cpus: &CpuList,
+    ) -> Result<Self, Failure> {
+        match choice {
+            ProbeChoice::None => Ok(Self::None),
+            ProbeChoice::Sleep => {
+                let default = SleepSettings::default();
+                let settings = SleepSettings {
+                    policy: policy.unwrap_or(default.policy),
+                    ..default
+                };
+                let probe = SleepProbe::start(cpus, settings)?;
+                Ok(Self::Sleep {
+                    probe,
+                    interval: settings.interval,
+                })
+            }
+            ProbeChoice::Spin => {
+                let clock = Clock::calibrate();
+                let default = SpinSettings::default();
+                let settings = SpinSettings {
+                    policy: policy.unwrap_or(default.policy),
+                    threshold: Some(SHORTEST_GAP),
+                    ..default
+                };
+                let alignment = clock.alignment();
+                let probe = SpinProbe::start(&clock, cpus, settings)?;
+                let gaps = Box::new(AlignedGaps {
+                    clock,
+                    alignment,
+                    waiting: Vec::new(),
+                });
+                Ok(Self::Spin { probe, gaps })
+            }
+        }
+    }
+
+    /// Hands the gaps seen since the last call to `sink`.
+    pub(crate) fn drain(
+        &mut self,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) {
+        match self {
+            Self::None => {}
+            Self::Sleep { probe, .. } => {
+                let source = gap_source(sources, ProbeKind::Sleep);
+                probe.drain(|cpu, wakeup| {
+                    sink(sources, &gap_row(cpu, source, wakeup.due, wakeup.woke));
+                });
+            }
+            Self::Spin { probe, gaps } => {
+                probe.drain(|cpu, gap| gaps.waiting.push((cpu, gap)));
+                gaps.hand_out(sources, sink);
+            }
+        }
+    }
+
+    /// Stops the probes; hands out their last gaps.
+    pub(crate) fn stop(
+        self,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> ProbeResults {
+        match self {
+            Self::None => ProbeResults::default(),
+            Self::Sleep { probe, interval } => {
+                let source = gap_source(sources, ProbeKind::Sleep);
+                let reports = probe.stop(|cpu, wakeup| {
+                    sink(sources, &gap_row(cpu, source, wakeup.due, wakeup.woke));
+                });
+                let mut results = ProbeResults::default();
+                for report in &reports {
+                    results.note_policy(report.cpu, &report.policy);
+                    results.note_loss(report.cpu, report.wakeups_dropped);
+                    results.reports.push(sleep_report(report, interval));
+                }
+                results
+            }
+            Self::Spin { probe, mut gaps } => {
+                let reports = probe.stop(|cpu, gap| gaps.waiting.push((cpu, gap)));
+                gaps.hand_out(sources, sink);
+                let mut results = ProbeResults {
+                    clock: Some(clock_report(gaps.clock.check(), &gaps.alignment)),
+                    ..ProbeResults::default()
+                };
+                for report in &reports {
+                    results.note_policy(report.cpu, &report.policy);
+                    results.note_loss(report.cpu, report.gaps_dropped);
+                    results.reports.push(spin_report(report, &gaps.alignment));
+                }
+                results
+            }
+        }
+    }
+}
+
+impl AlignedGaps {
+    /// Turns the waiting gaps into rows. A comparison of the clocks is made first, so that every
+    /// gap lies between two.
+    fn hand_out(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
+        self.alignment.push(self.clock.anchor());
+        let source = gap_source(sources, ProbeKind::Spin);
+        for (cpu, gap) in self.waiting.drain(..) {
+            let begin = self.alignment.to_monotonic(gap.start_counter);
+            let end = self.alignment.to_monotonic(gap.end_counter);
+            sink(sources, &gap_row(cpu, source, begin, end));
+        }
+    }
+}
+
+impl ProbeResults {
+    fn note_policy(&mut self, cpu: Cpu, grant: &PolicyGrant) {
+        if grant.refusal.is_some() {
+            self.refused.push(format!("CPU {cpu}: {grant}"));
+        }
+    }
+
+    fn note_loss(&mut self, cpu: Cpu, gaps: u64) {
+        if gaps > 0 {
+            self.lost.push(Loss {
+                gaps,
+                ..Loss::none(cpu)
+            });
+        }
+    }
+}
+
+fn gap_source(sources: &mut SourceTable, probe: ProbeKind) -> SourceId {
+    sources.intern(Source::kernel(Kind::Gap, probe.name(), ""))
+}
+
+fn gap_row(cpu: Cpu, source: SourceId, begin: Nanos, end: Nanos) -> Row {
+    let dur = end - begin;
+    Row::Span(Span {
+        cpu,
+        start: begin,
+        dur,
+        self_time: dur,
+        source,
+    })
+}
+
+fn clock_report(check: &CounterCheck, alignment: &Alignment) -> ClockReport {
+    let anchors = alignment.anchors();
+    let bracket = anchors
+        .iter()
+        .map(|anchor| anchor.bracket)
+        .min()
+        .unwrap_or_default();
+    ClockReport {
+        counter: check.source.to_string(),
+        frequency_hz: check.frequency_hz as f64,
+        drift_ppm: check.drift_ppm,
+        backwards_steps: check.backwards_steps.into(),
+        verdict: check.verdict.to_string(),
+        bracket,
+        uncertainty: alignment.uncertainty(),
+        anchors: anchors.len() as u64,
+    }
+}
+
+fn spin_report(report: &SpinReport, alignment: &Alignment) -> ProbeReport {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a loop takes some tens of ns"
+    )]
+    let period = Nanos(report.loop_median_ns.round() as i64);
+    ProbeReport {
+        probe: ProbeKind::Spin,
+        cpu: report.cpu,
+        tid: report.tid,
+        policy: report.policy.to_string(),
+        period,
+        threshold: report.threshold,
+        turns: report.loops,
+        begin: alignment.to_monotonic(report.started_counter),
+        end: alignment.to_monotonic(report.ended_counter),
+        ended_early: report.error.as_ref().map(ToString::to_string),
+    }
+}
+
+fn sleep_report(report: &SleepReport, interval: Nanos) -> ProbeReport {
+    ProbeReport {
+        probe: ProbeKind::Sleep,
+        cpu: report.cpu,
+        tid: report.tid,
+        policy: report.policy.to_string(),
+        period: interval,
+        threshold: report.timer_slack.unwrap_or_default(),
+        turns: report.wakeups,
+        begin: report.started,
+        end: report.ended,
+        ended_early: report.error.as_ref().map(ToString::to_string),
+    }
+}

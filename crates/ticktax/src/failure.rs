@@ -1,0 +1,63 @@
+//! Why the command could not do what was asked, and how it then ends.
+
+use std::io;
+use std::process::ExitCode;
+
+use ticktax_model::recording::RecordingError;
+use ticktax_probes::ProbeError;
+
+/// The books of a statement do not balance.
+pub(crate) const UNBALANCED: u8 = 3;
+
+/// Everything that ends the command early. Each is one line for a person.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A recording could not be read or written.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// A probe could not be started.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The command to audit could not be started.
+    #[error("cannot run `{command}`: {why}")]
+    Command {
+        /// What was to be run.
+        command: String,
+        /// Why it cannot.
+        why: &'static str,
+        /// As a shell would say it.
+        code: u8,
+    },
+    /// What was printed could not be written.
+    #[error("cannot write the statement: {0}")]
+    Output(String),
+    /// Ctrl-C cannot be caught.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signals(String),
+    /// No CPU to watch.
+    #[error("{0}")]
+    Cpus(String),
+}
+
+impl Failure {
+    /// How the process ends.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Command { code, .. } => ExitCode::from(*code),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
+    /// The failure to start `command`.
+    pub(crate) fn of_command(command: String, error: &io::Error) -> Self {
+        let (why, code) = match error.kind() {
+            io::ErrorKind::NotFound => {
+                ("there is no such program; check the spelling and PATH", 127)
+            }
+            io::ErrorKind::PermissionDenied => ("it may not be executed; check its mode", 126),
+            io::ErrorKind::OutOfMemory => ("there is no memory for another process", 126),
+            _ => ("the system refuses to start it", 126),
+        };
+        Self::Command { command, why, code }
+    }
+}

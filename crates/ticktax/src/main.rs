@@ -1,0 +1,40 @@
+//! `ticktax`: audits CPU time like money.
+//!
+//! Arguments are read in two stages: [`arguments`] holds what was typed, and each verb turns it
+//! into what it means before anything happens. Only this crate has a terminal, colours and exit
+//! codes.
+
+mod arguments;
+mod audit;
+mod failure;
+mod manual;
+mod replay;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Verb};
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let terminal = Terminal::detect();
+    let result = match arguments.verb {
+        Verb::Audit(typed) => audit::run(typed, &terminal),
+        Verb::Report(typed) => replay::run(&typed, &terminal),
+        Verb::Schema => terminal
+            .print(&manual::schema())
+            .map(|()| ExitCode::SUCCESS),
+        Verb::Man => terminal.print(&manual::page()).map(|()| ExitCode::SUCCESS),
+        Verb::Completions { shell } => terminal
+            .print(&manual::completions(shell))
+            .map(|()| ExitCode::SUCCESS),
+    };
+    result.unwrap_or_else(|failure: Failure| {
+        terminal.complain(&failure);
+        failure.exit_code()
+    })
+}

@@ -1,0 +1,177 @@
+//! The command as people type it: bad input, exit codes, what goes to a pipe.
+//! Nothing here needs root, and nothing here watches for longer than a moment.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn ticktax(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The one line that a failure is allowed.
+fn complaint(output: &Output) -> String {
+    let text = text(&output.stderr);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(!text.contains("os error"), "{text}");
+    text
+}
+
+#[test]
+fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+    for (arguments, hint) in [
+        (&["audit", "--for", "soon"][..], "20s"),
+        (&["audit", "--for", "1us"], "10ms"),
+        (&["audit", "--cpus", "0-"], "0-3"),
+        (&["audit", "--probe", "jump"], "spin"),
+        (&["audit", "--probe-policy", "fifo:0"], "fifo:1"),
+        (&["audit", "--for", "5s", "--", "true"], "--for"),
+        (&["audti"], "audit"),
+        (&["report"], "<FILE>"),
+    ] {
+        let output = ticktax(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            text(&output.stderr).contains(hint),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+    let output = ticktax(&["audit", "--cpus", "8000", "--for", "10ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = complaint(&output);
+    assert!(
+        complaint.contains("CPU 8000 is not online here: choose from 0"),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn a_recording_that_cannot_be_made_stops_the_audit_before_it_begins() {
+    for place in ["/nonexistent/x.parquet", "/dev/full", "/proc/x.parquet"] {
+        let output = ticktax(&["audit", "--for", "7d", "--save", place]);
+        assert_eq!(output.status.code(), Some(1), "{place}");
+        assert!(complaint(&output).contains(place));
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    let files = [
+        folder
+            .path()
+            .join("missing.parquet")
+            .to_string_lossy()
+            .into_owned(),
+        put("empty.parquet", b""),
+        put(
+            "text.parquet",
+            b"once upon a time there was no recording here at all",
+        ),
+        put("cut.parquet", b"PAR1abcdefghijklmnop"),
+        folder.path().to_string_lossy().into_owned(),
+    ];
+    for file in files {
+        let output = ticktax(&["report", &file]);
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        assert!(complaint(&output).contains(&file));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_run_exits_as_in_a_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("not-executable");
+    fs::write(&script, "true").unwrap();
+    let script = script.to_string_lossy().into_owned();
+    for (command, code) in [("no-such-command-at-all", 127), (script.as_str(), 126)] {
+        let output = ticktax(&["audit", "--probe", "none", "--", command]);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(command));
+    }
+}
+
+#[test]
+fn a_commands_exit_code_is_passed_on() {
+    for (script, code) in [("exit 0", 0), ("exit 42", 42), ("kill -TERM $$", 143)] {
+        let arguments = ["audit", "--probe", "none", "--", "sh", "-c", script];
+        assert_eq!(ticktax(&arguments).status.code(), Some(code), "{script}");
+    }
+}
+
+#[test]
+fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
+    let output = ticktax(&["audit", "--for", "300ms", "--probe", "sleep"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for printed in [text(&output.stdout), text(&output.stderr)] {
+        assert!(
+            !printed.contains('\x1b') && !printed.contains('\r'),
+            "{printed}"
+        );
+    }
+    let printed = text(&output.stdout);
+    assert!(printed.contains("The books balance"), "{printed}");
+    let long: Vec<&str> = printed
+        .lines()
+        .filter(|line| line.chars().count() > 80)
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn the_page_explains_itself() {
+    let help = text(&ticktax(&["audit", "--help"]).stdout);
+    for word in ["Examples:", "Exit codes:", "--save", "Parquet"] {
+        assert!(help.contains(word), "{word} in {help}");
+    }
+    let man = text(&ticktax(&["man"]).stdout);
+    assert!(man.contains(".TH") && man.contains("\\-\\-probe"), "{man}");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            text(&ticktax(&["completions", shell]).stdout).contains("audit"),
+            "{shell}"
+        );
+    }
+    let schema: serde_json::Value =
+        serde_json::from_slice(&ticktax(&["schema"]).stdout).expect("a schema in JSON");
+    assert_eq!(schema["title"], "Statement");
+}
+
+#[test]
+fn a_saved_recording_prints_the_same_statement_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.parquet");
+    let name = file.to_string_lossy().into_owned();
+    let live = ticktax(&[
+        "audit", "--for", "500ms", "--format", "json", "--save", &name,
+    ]);
+    assert_eq!(live.status.code(), Some(0), "{}", text(&live.stderr));
+    let again = ticktax(&["report", "--format", "json", &name]);
+    assert_eq!(text(&live.stdout), text(&again.stdout));
+    assert_eq!(listed(folder.path()), ["x.parquet"]);
+}
+
+fn listed(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}

@@ -1,0 +1,70 @@
+//! The command on this machine's own kernel, beside disturbances of known size.
+//!
+//! Names say what a test needs: `root::` tests trace the kernel, and are reported as ignored, by
+//! name, where they may not. They run one at a time, because they share the machine.
+
+mod live {
+    pub(crate) mod disturbances;
+    pub(crate) mod faults;
+    pub(crate) mod world;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use live::{disturbances, faults, world};
+
+type Test = fn() -> Result<(), Failed>;
+
+const ROOT: &[(&str, Test)] = &[
+    (
+        "books_balance_and_gaps_are_explained",
+        faults::books_balance_and_gaps_are_explained,
+    ),
+    (
+        "spans_are_as_many_as_the_kernel_counts",
+        faults::spans_are_as_many_as_the_kernel_counts,
+    ),
+    ("sums_balance_too", faults::sums_balance_too),
+    (
+        "a_killed_audit_leaves_no_program_behind",
+        faults::a_killed_audit_leaves_no_program_behind,
+    ),
+    (
+        "a_first_interrupt_still_prints_the_statement",
+        faults::a_first_interrupt_still_prints,
+    ),
+    (
+        "a_full_disk_still_prints_the_statement",
+        faults::a_full_disk_still_prints_the_statement,
+    ),
+    (
+        "without_root_the_level_is_proc",
+        faults::without_root_the_level_is_proc,
+    ),
+    ("injected::fifo_thread", disturbances::fifo_thread),
+    ("injected::membarrier_storm", disturbances::membarrier_storm),
+    ("injected::tlb_shootdowns", disturbances::tlb_shootdowns),
+    ("injected::softirq_load", disturbances::softirq_load),
+    ("injected::timer_storm", disturbances::timer_storm),
+    (
+        "injected::signal_timer_storm",
+        disturbances::signal_timer_storm,
+    ),
+    ("injected::cgroup_quota", disturbances::cgroup_quota),
+];
+
+fn main() -> ExitCode {
+    // The same binary makes the disturbances, as the command that is audited.
+    if let Some(exit) = world::as_injector() {
+        return exit;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let allowed = world::may_trace();
+    let trials = ROOT
+        .iter()
+        .map(|&(name, test)| Trial::test(format!("root::{name}"), test).with_ignored_flag(!allowed))
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,231 @@
+//! Whole audits of this machine, and what happens to them when something goes wrong.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_model::recording::Level;
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::{Cpu, Kind, Nanos};
+
+use super::world::{Place, Recorded, check, close, statement, ticktax};
+
+/// Nobody, on every Linux there is.
+const NOBODY: u32 = 65_534;
+
+fn time_of(statement: &Statement, class: Class) -> Nanos {
+    statement.cpus.iter().map(|books| books.of(class)).sum()
+}
+
+pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
+    let output = ticktax(&["audit", "--for", "3s", "--format", "json"]).output()?;
+    let statement = statement(&output)?;
+    check(statement.level == Level::Kernel, || {
+        format!("{:?}", statement.coverage)
+    })?;
+    check(statement.balance.balances(), || {
+        format!("{:?}", statement.balance)
+    })?;
+    check(statement.balance.elapsed >= Nanos::from_secs(3), || {
+        "too short".to_owned()
+    })?;
+    let gaps = statement.gaps.as_ref().ok_or("no probe ran")?;
+    let parts = gaps.long;
+    let sum = parts.named + parts.entry_exit + parts.outside + parts.unexplained;
+    check(sum == parts.time, || format!("{parts:?}"))?;
+    check(parts.count > 0 && parts.coverage() >= 0.99, || {
+        format!("{parts:?}")
+    })?;
+    let clock = statement.clock.as_ref().ok_or("no clock")?;
+    check(clock.uncertainty <= Nanos(100), || format!("{clock:?}"))
+}
+
+/// The kernel counts its interrupts and softirqs itself. Its readings enclose the books, so a
+/// handful may lie in between.
+pub(crate) fn spans_are_as_many_as_the_kernel_counts() -> Result<(), Failed> {
+    let place = Place::new();
+    let file = place.file("x.parquet");
+    let output = ticktax(&[
+        "audit", "--for", "3s", "--probe", "sleep", "--format", "json", "--save",
+    ])
+    .arg(&file)
+    .output()?;
+    statement(&output)?;
+    let recorded = Recorded::read(&file)?;
+    let header = &recorded.header;
+    let count = |cpu: Cpu, kind: Kind, names: &[&str]| {
+        let (_, count) = recorded.sum(|span, source| {
+            span.cpu == cpu
+                && source.kind == kind
+                && source.detail.is_empty()
+                && names.contains(&&*source.name)
+        });
+        count as f64
+    };
+    for books in &header.books {
+        let cpu = books.cpu;
+        for (row, names) in [
+            ("LOC", &["local_timer"][..]),
+            ("CAL", &["call_function", "call_function_single"]),
+            ("RES", &["reschedule"]),
+        ] {
+            let truly = header.after.interrupts_since(&header.before, row, cpu);
+            let Some(truly) = truly else { continue };
+            close(
+                &format!("{row} on CPU {cpu}"),
+                count(cpu, Kind::Irq, names),
+                truly as f64,
+                40.0,
+            )?;
+        }
+        for vector in ["TIMER", "SCHED", "RCU", "NET_RX", "BLOCK"] {
+            let reading = |counters: &ticktax_model::machine::Counters| {
+                counters.softirqs.get(vector)?.get(&cpu.0).copied()
+            };
+            let both = reading(&header.before).zip(reading(&header.after));
+            let Some((before, after)) = both else {
+                continue;
+            };
+            let told = count(cpu, Kind::Softirq, &[vector]);
+            close(
+                &format!("{vector} on CPU {cpu}"),
+                told,
+                (after - before) as f64,
+                40.0,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn sums_balance_too() -> Result<(), Failed> {
+    let output = ticktax(&[
+        "audit", "--for", "2500ms", "--keep", "sums", "--probe", "none", "--format", "json",
+    ])
+    .output()?;
+    let statement = statement(&output)?;
+    check(statement.balance.balances(), || {
+        format!("{:?}", statement.balance)
+    })?;
+    check(statement.coverage.events_lost() == 0, || {
+        format!("{:?}", statement.coverage)
+    })?;
+    check(time_of(&statement, Class::Irq) > Nanos::ZERO, || {
+        "no interrupts".to_owned()
+    })
+}
+
+/// Programs of the kind that the tracer loads, on the whole machine.
+fn programs_of_ours() -> usize {
+    let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
+    loaded
+        .filter(|program| program.name() == b"sched_switch")
+        .count()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
+    for _ in 0..400 {
+        if holds() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(25));
+    }
+    Err(format!("{what} did not happen within 10 s").into())
+}
+
+pub(crate) fn a_killed_audit_leaves_no_program_behind() -> Result<(), Failed> {
+    let before = programs_of_ours();
+    let mut child = ticktax(&["audit", "--for", "60s"])
+        .stdout(Stdio::null())
+        .spawn()?;
+    let loaded = wait_until("loading", || programs_of_ours() > before);
+    child.kill()?;
+    child.wait()?;
+    loaded?;
+    wait_until("unloading", || programs_of_ours() == before)
+}
+
+pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
+    let before = programs_of_ours();
+    let child = ticktax(&["audit", "--for", "60s", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let pid = Pid::from_raw(i32::try_from(child.id())?);
+    wait_until("loading", || programs_of_ours() > before)?;
+    thread::sleep(Duration::from_millis(500));
+    kill(pid, Signal::SIGINT)?;
+    let statement = statement(&child.wait_with_output()?)?;
+    check(statement.balance.balances(), || {
+        format!("{:?}", statement.balance)
+    })?;
+    check(statement.balance.elapsed < Nanos::from_secs(100), || {
+        "it ran on".to_owned()
+    })
+}
+
+/// The full disk is a small one, in a mount namespace that goes with the process.
+pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
+    let place = Place::new();
+    let folder = place.file("disk");
+    std::fs::create_dir(&folder)?;
+    let script = "mount -t tmpfs -o size=16k none \"$1\" && \
+                  \"$2\" audit --for 1s --format json --save \"$1/x.parquet\"; code=$?; \
+                  ls -A \"$1\" >&2; exit $code";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(&folder)
+        .arg(env!("CARGO_BIN_EXE_ticktax"))
+        .output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    check(output.status.code() == Some(1), || {
+        format!("{}: {complaint}", output.status)
+    })?;
+    check(complaint.contains("full"), || complaint.to_string())?;
+    check(!complaint.contains("os error"), || complaint.to_string())?;
+    // The listing of the disk at the end: nothing but the complaint may be there.
+    check(complaint.lines().count() == 1, || {
+        format!("left behind: {complaint}")
+    })?;
+    let statement: Statement = serde_json::from_slice(&output.stdout)?;
+    check(statement.balance.balances(), || {
+        format!("{:?}", statement.balance)
+    })
+}
+
+pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
+    // Where nobody can reach it.
+    let place = tempfile::Builder::new()
+        .prefix("ticktax-test")
+        .tempdir_in("/tmp")?;
+    let copy = place.path().join("ticktax");
+    std::fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
+    for path in [place.path(), &copy] {
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, all)?;
+    }
+    for probe in ["spin", "sleep", "none"] {
+        let output = Command::new(&copy)
+            .args(["audit", "--for", "1s", "--format", "json", "--probe", probe])
+            .current_dir("/")
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()?;
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        let statement = statement(&output)?;
+        check(statement.level == Level::Proc, || {
+            format!("{:?}", statement.level)
+        })?;
+        check(statement.balance.balances(), || {
+            format!("{:?}", statement.balance)
+        })?;
+        check(complaint.lines().count() == 1, || complaint.clone())?;
+        check(complaint.contains("root"), || complaint.clone())?;
+        check(!complaint.contains("os error"), || complaint.clone())?;
+    }
+    Ok(())
+}

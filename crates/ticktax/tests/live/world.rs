@@ -1,0 +1,141 @@
+//! Audits as the tests make them: of a disturbance, of nothing, as somebody else.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+
+use libtest_mimic::Failed;
+use tempfile::TempDir;
+use ticktax_inject::{Plan, Truth};
+use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::statement::Statement;
+use ticktax_model::{Nanos, Source, Span};
+
+/// How this binary is told to be the audited command.
+const AS_INJECTOR: &str = "--as-injector";
+
+/// Whether this process may trace the kernel.
+pub(crate) fn may_trace() -> bool {
+    nix::unistd::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists()
+}
+
+/// Makes the disturbance whose plan the arguments name and writes down what it did, if that is
+/// what this process is for.
+pub(crate) fn as_injector() -> Option<ExitCode> {
+    let arguments: Vec<OsString> = env::args_os().collect();
+    let [_, flag, plan, truth] = &arguments[..] else {
+        return None;
+    };
+    if flag != AS_INJECTOR {
+        return None;
+    }
+    let plan: Plan = serde_json::from_slice(&fs::read(plan).unwrap()).unwrap();
+    Some(match ticktax_inject::run(&plan) {
+        Ok(done) => {
+            fs::write(truth, serde_json::to_vec(&done).unwrap()).unwrap();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// A folder for recordings, gone with the test.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+/// The command under test, with these arguments.
+pub(crate) fn ticktax(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
+    command.args(arguments);
+    command
+}
+
+/// The statement that an audit printed as JSON; what it complained of when it failed.
+pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{}: {complaint}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// What an audit recorded.
+pub(crate) struct Recorded {
+    pub(crate) header: Header,
+    pub(crate) spans: Vec<(Span, Source)>,
+}
+
+impl Recorded {
+    pub(crate) fn read(file: &Path) -> Result<Self, Failed> {
+        let mut reader = RecordingReader::open(file)?;
+        let mut spans = Vec::new();
+        reader.replay(&mut |sources, row| {
+            if let Row::Span(span) = row {
+                spans.push((*span, sources.get(span.source).clone()));
+            }
+        })?;
+        Ok(Self {
+            header: reader.header().clone(),
+            spans,
+        })
+    }
+
+    /// Time and number of the spans of which `wanted` holds.
+    pub(crate) fn sum(&self, wanted: impl Fn(&Span, &Source) -> bool) -> (Nanos, u64) {
+        let found = self
+            .spans
+            .iter()
+            .filter(|(span, source)| wanted(span, source));
+        found.fold((Nanos::ZERO, 0), |(time, count), (span, _)| {
+            (time + span.self_time, count + 1)
+        })
+    }
+}
+
+/// Audits a disturbance: what it did, and what was recorded of it.
+pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
+    let place = Place::new();
+    let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
+    fs::write(&plan_file, serde_json::to_vec(plan)?)?;
+    let recording = place.file("recording.parquet");
+    let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
+        .arg(&recording)
+        .arg("--")
+        .arg(env::current_exe()?)
+        .arg(AS_INJECTOR)
+        .args([&plan_file, &truth_file])
+        .output()?;
+    let statement = statement(&output)?;
+    check(statement.balance.balances(), || {
+        format!("{:?}", statement.balance)
+    })?;
+    let truth: Truth = serde_json::from_slice(&fs::read(&truth_file)?)?;
+    Ok((truth, Recorded::read(&recording)?))
+}
+
+/// Fails, saying why, unless `holds`.
+pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(why().into()) }
+}
+
+/// Fails unless `told` is within 5 % of `truth`, or within `slack` of it.
+pub(crate) fn close(what: &str, told: f64, truth: f64, slack: f64) -> Result<(), Failed> {
+    let allowed = (0.05 * truth).max(slack);
+    check((told - truth).abs() <= allowed, || {
+        format!("{what}: told {told}, in truth {truth} (± {allowed})")
+    })
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
+/*
+ * The bookkeeping: the stack of what a CPU is in the middle of, and the two ways in which what
+ * ends on it is handed out, as a span or as part of a sum.
+ */
+#ifndef TICKTAX_BOOKS_H
+#define TICKTAX_BOOKS_H
+
+#include "kernel.h"
+#include "record.h"
+
+/* Set by the loader. */
+volatile const __u32 ring_mask = 0;	/* records a CPU - 1; a power of two - 1 */
+volatile const __u32 ring_order = 0;	/* log2 of records a CPU */
+volatile const __u32 summing = 0;	/* sums in place of spans */
+volatile const __u32 sum_mask = 0;	/* entries of the table of sums - 1 */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader: CPUs << ring_order */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct span_record);
+} spans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader: sum_mask + 1 */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sum_record);
+} sums SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct cpu_state);
+} states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct cpu_control);
+} controls SEC(".maps");
+
+/* When each throttled thread was taken off its CPU, by thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_THROTTLED);
+	__type(key, __u32);
+	__type(value, __u64);
+} throttled SEC(".maps");
+
+/* How many there are, so that a switch looks only where there is something to find. */
+__s64 throttled_now = 0;
+
+/* Everything that one run of a program needs to know. */
+struct here {
+	struct cpu_state *state;
+	struct cpu_control *control;
+	__u64 now;
+	__u32 cpu;
+};
+
+static __always_inline int arrive(struct here *here)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	here->control = bpf_map_lookup_elem(&controls, &cpu);
+	if (!here->control || !here->control->running)
+		return 0;
+	here->state = bpf_map_lookup_elem(&states, &cpu);
+	if (!here->state)
+		return 0;
+	here->cpu = cpu;
+	here->now = bpf_ktime_get_ns();
+	here->state->events++;
+	return 1;
+}
+
+/* The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. */
+static __always_inline __u32 bucket(__u64 value)
+{
+	__u32 octave = 0, index;
+	__u64 rest = value;
+
+	if (value < 4)
+		return value;
+	if (rest >> 32) { octave += 32; rest >>= 32; }
+	if (rest >> 16) { octave += 16; rest >>= 16; }
+	if (rest >> 8) { octave += 8; rest >>= 8; }
+	if (rest >> 4) { octave += 4; rest >>= 4; }
+	if (rest >> 2) { octave += 2; rest >>= 2; }
+	if (rest >> 1) octave += 1;
+	index = (octave - 1) * 4 + ((value >> (octave - 2)) & 3);
+	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
+}
+
+/* In two words: a helper that copies bytes costs as much as all the rest. */
+static __always_inline int names_thread(__u8 kind)
+{
+	return kind == KIND_TASK || kind == KIND_WAIT;
+}
+
+static __always_inline void copy_name(char *to, const struct task_struct *task)
+{
+	((__u64 *)to)[0] = *(const __u64 *)&task->comm[0];
+	((__u64 *)to)[1] = *(const __u64 *)&task->comm[8];
+}
+
+/* Never 0: the lowest bit says that the entry is taken. */
+static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu, __u32 tid)
+{
+	return ((__u64)tid << 32) | ((__u64)(cpu & 0xffff) << 16) | ((__u64)frame->kind << 8) |
+	       ((__u64)frame->flags << 1) | 1;
+}
+
+#define SUM_PROBES 8
+
+/* The entry for this source on this CPU; 0 when the table has no room left for it. */
+static __always_inline struct sum_record *sum_entry(__u64 key, __u64 detail)
+{
+	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
+	__u32 at = hash >> 40;
+
+#pragma unroll
+	for (int i = 0; i < SUM_PROBES; i++) {
+		__u32 index = (at + i) & sum_mask;
+		struct sum_record *sum = bpf_map_lookup_elem(&sums, &index);
+
+		if (!sum)
+			return 0;
+		if (likely(sum->key == key && sum->detail == detail))
+			return sum;
+		if (sum->key == 0 && __sync_val_compare_and_swap(&sum->key, 0, key) == 0) {
+			sum->detail = detail;
+			return sum;
+		}
+	}
+	return 0;
+}
+
+static __noinline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
+				  __s64 self, struct task_struct *task)
+{
+	__u32 tid = frame->id;
+	struct sum_record *sum = sum_entry(sum_key(frame, here->cpu, tid), frame->detail);
+	__u32 index;
+
+	if (unlikely(!sum)) {
+		__sync_fetch_and_add(&here->state->folded, 1);
+		__sync_fetch_and_add(&here->state->folded_self, self);
+		return;
+	}
+	if (unlikely(sum->count == 0)) {
+		sum->tid = tid;
+		sum->kind = frame->kind;
+		sum->flags = frame->flags;
+		sum->cpu = here->cpu;
+		if (names_thread(frame->kind)) {
+			sum->tgid = task->tgid;
+			copy_name(sum->comm, task);
+		}
+	}
+	/* The reader takes entries whose count is not 0: all that names the entry stands before. */
+	barrier();
+	sum->count++;
+	sum->self += self;
+	sum->wall += dur;
+	if (dur > sum->max)
+		sum->max = dur;
+	index = bucket(dur);
+	if (index < HISTOGRAM_BUCKETS)
+		sum->histogram[index]++;
+}
+
+/* Room for interrupts that come between the look at `tail` and the claim of a record. */
+#define RING_SLACK 16
+
+static __always_inline void hand_out(struct here *here, const struct frame *frame, __u64 dur,
+				     __s64 self, struct task_struct *task)
+{
+	struct cpu_state *state = here->state;
+	struct span_record *span;
+	__u64 number;
+	__u32 index;
+
+	if (unlikely(state->head - here->control->tail + RING_SLACK > ring_mask)) {
+		__sync_fetch_and_add(&state->lost, 1);
+		__sync_fetch_and_add(&state->lost_self, self);
+		return;
+	}
+	/* An interrupt may claim the next record before this one is written: hence atomic. */
+	number = __sync_fetch_and_add(&state->head, 1);
+	index = (here->cpu << ring_order) | (number & ring_mask);
+	span = bpf_map_lookup_elem(&spans, &index);
+	if (!span)
+		return;
+	span->start = frame->start;
+	span->dur = dur;
+	span->self = self;
+	span->detail = frame->detail;
+	span->kind = frame->kind;
+	span->flags = frame->flags;
+	span->cpu = here->cpu;
+	span->tid = frame->id;
+	if (names_thread(frame->kind)) {
+		span->tgid = task->tgid;
+		copy_name(span->comm, task);
+	}
+	/* Full order, so that the reader on another CPU sees the record whole. */
+	__sync_lock_test_and_set(&span->seq, (__u32)number + 1);
+}
+
+/* `task` is whose time it was, where it was a thread's, and any other thread where it was not. */
+static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
+				    struct task_struct *task)
+{
+	__u64 dur = end - frame->start;
+	__s64 self = dur - frame->child;
+
+	if (summing)
+		add_to_sum(here, frame, dur, self, task);
+	else
+		hand_out(here, frame, dur, self, task);
+}
+
+/*
+ * Begins something on top of what the CPU is in the middle of. An interrupt before `depth` is
+ * raised is charged to the frame below, after it to the new frame, whose `child` is 0 already.
+ */
+static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail, __u8 flags)
+{
+	struct cpu_state *state = here->state;
+	__u64 depth = state->depth + 1;
+	struct frame *frame;
+
+	if (unlikely(!state->opened))
+		return;
+	if (unlikely(depth >= MAX_DEPTH)) {
+		state->mismatched++;
+		return;
+	}
+	state->depth = depth;
+	barrier();
+	frame = &state->stack[depth & (MAX_DEPTH - 1)];
+	frame->start = here->now;
+	frame->detail = detail;
+	frame->id = id;
+	frame->kind = kind;
+	frame->flags = flags;
+	state->last = here->now;
+}
+
+/*
+ * Ends what was begun by the push with the same kind, id and flags. `child` is taken and cleared
+ * in one step; what an interrupt adds to it between that and the lowering of `depth` stays there
+ * for the slot's next frame, so that it is counted late by one frame but never lost.
+ */
+static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
+{
+	struct cpu_state *state = here->state;
+	__u64 depth = state->depth;
+	struct frame *frame, *below;
+	struct frame ended;
+
+	if (unlikely(!state->opened))
+		return;
+	if (unlikely(depth == 0 || depth >= MAX_DEPTH)) {
+		state->mismatched++;
+		return;
+	}
+	frame = &state->stack[depth & (MAX_DEPTH - 1)];
+	below = &state->stack[(depth - 1) & (MAX_DEPTH - 1)];
+	if (unlikely(frame->kind != kind || frame->flags != flags ||
+		     (!(flags & FLAG_FUNCTION) && frame->id != id))) {
+		state->mismatched++;
+		return;
+	}
+	ended.start = frame->start;
+	ended.detail = frame->detail;
+	ended.id = frame->id;
+	ended.kind = kind;
+	ended.flags = flags;
+	ended.child = __sync_lock_test_and_set(&frame->child, 0);
+	barrier();
+	state->depth = depth - 1;
+	__sync_fetch_and_add(&below->child, here->now - ended.start);
+	state->last = here->now;
+	account(here, &ended, here->now, bpf_get_current_task_btf());
+}
+
+/* Ends the stretch of the running thread at the bottom of the stack and begins its next one. */
+static __noinline void turn_page(struct here *here, struct task_struct *task, __u64 detail)
+{
+	struct frame *base = &here->state->stack[0];
+	struct frame ended;
+
+	ended.start = base->start;
+	ended.detail = base->detail;
+	ended.id = task->pid;
+	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
+	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+	/* See pop() for an interrupt just here. */
+	ended.child = __sync_lock_test_and_set(&base->child, 0);
+	base->start = here->now;
+	base->detail = detail;
+	here->state->last = here->now;
+	account(here, &ended, here->now, task);
+}
+
+/* Who is at the bottom of the stack from now on: for the reader that finds the frame open. */
+static __always_inline void seat(struct here *here, struct task_struct *task)
+{
+	struct frame *base = &here->state->stack[0];
+
+	base->id = task->pid;
+	base->kind = task->pid ? KIND_TASK : KIND_IDLE;
+	base->flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+}
+
+static __noinline void begin_wait(struct here *here, struct task_struct *task)
+{
+	__u32 tid = task->pid;
+
+	if (!bpf_map_update_elem(&throttled, &tid, &here->now, 0))
+		__sync_fetch_and_add(&throttled_now, 1);
+}
+
+static __noinline void end_wait(struct here *here, struct task_struct *task)
+{
+	struct frame ended = {};
+	__u32 tid = task->pid;
+	__u64 *since = bpf_map_lookup_elem(&throttled, &tid);
+
+	if (!since)
+		return;
+	ended.start = *since;
+	ended.detail = DETAIL_THROTTLED;
+	ended.id = tid;
+	ended.kind = KIND_WAIT;
+	if (!bpf_map_delete_elem(&throttled, &tid))
+		__sync_fetch_and_add(&throttled_now, -1);
+	account(here, &ended, here->now, task);
+}
+
+#endif

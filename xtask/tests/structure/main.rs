@@ -1,0 +1,208 @@
+//! The structure that the crates keep to: who depends on whom, where unsafe code may stand, that
+//! no test is left out, and how long a file may be. Every test lists all that it finds at once.
+
+mod code;
+mod workspace;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use code::code_of;
+use workspace::{Manifest, entries, files, packages, read, root, shown, sources};
+
+/// What a crate may depend on among the crates of this workspace, apart from its tests.
+enum Arrows {
+    /// Nothing but these.
+    Only(&'static [&'static str]),
+    /// All but these.
+    Never(&'static [&'static str]),
+}
+
+/// A row for each crate, in the order of the way that a recording takes.
+const ARROWS: &[(&str, Arrows)] = &[
+    ("ticktax-model", Arrows::Only(&[])),
+    ("ticktax-probes", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-sim",
+        Arrows::Never(&["ticktax-knobs", "ticktax-trace", "ticktax", "xtask"]),
+    ),
+    ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-report", Arrows::Only(&["ticktax-model"])),
+    ("ticktax", Arrows::Never(&["xtask"])),
+    ("xtask", Arrows::Never(&[])),
+];
+
+/// Crates, by folder, that forbid unsafe code.
+const WITHOUT_UNSAFE: &[&str] = &["analysis", "model", "report", "sim"];
+
+/// Crates, by folder, that may have a `sys.rs` or a folder `sys` with unsafe code.
+const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];
+
+const MAX_LINES: usize = 600;
+
+#[test]
+fn dependencies_follow_the_arrows() {
+    let manifests: Vec<Manifest> = packages()
+        .iter()
+        .map(|folder| Manifest::read(folder))
+        .collect();
+    let ours: BTreeSet<&str> = manifests
+        .iter()
+        .map(|manifest| manifest.name.as_str())
+        .collect();
+    let rows: BTreeMap<&str, &Arrows> = ARROWS.iter().map(|(name, row)| (*name, row)).collect();
+    let mut wrong = Vec::new();
+    for Manifest { name, dependencies } in &manifests {
+        let Some(row) = rows.get(name.as_str()) else {
+            wrong.push(format!("{name} has no row in ARROWS"));
+            continue;
+        };
+        for other in dependencies
+            .iter()
+            .map(String::as_str)
+            .filter(|other| ours.contains(other))
+        {
+            let allowed = match row {
+                Arrows::Only(names) => names.contains(&other),
+                Arrows::Never(names) => !names.contains(&other),
+            };
+            if !allowed {
+                wrong.push(format!("{name} depends on {other}"));
+            }
+        }
+    }
+    report(&wrong);
+}
+
+#[test]
+fn unsafe_code_stands_only_where_it_may() {
+    let mut wrong = Vec::new();
+    for name in WITHOUT_UNSAFE {
+        // A crate that has not been written yet has no root.
+        let Ok(text) = fs::read_to_string(root().join("crates").join(name).join("src/lib.rs"))
+        else {
+            continue;
+        };
+        if !text.contains("#![forbid(unsafe_code)]") {
+            wrong.push(format!(
+                "crates/{name}/src/lib.rs lacks #![forbid(unsafe_code)]"
+            ));
+        }
+    }
+    for file in sources("rs") {
+        let text = read(&file);
+        let code = code_of(&text);
+        let words: Vec<&str> = code
+            .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '{')
+            .filter(|word| !word.is_empty())
+            .collect();
+        if !words.iter().any(|word| is_unsafe(word)) {
+            continue;
+        }
+        let path = shown(&file);
+        if !may_be_unsafe(&path) {
+            wrong.push(format!("{path} has unsafe code"));
+        }
+        let claims = words
+            .windows(2)
+            .filter(|pair| is_claim(pair[0], pair[1]))
+            .count();
+        let reasons = text
+            .lines()
+            .filter(|line| line.trim().starts_with("// SAFETY:"))
+            .count();
+        if reasons < claims {
+            wrong.push(format!(
+                "{path}: {claims} unsafe blocks and impls, {reasons} SAFETY lines"
+            ));
+        }
+    }
+    report(&wrong);
+}
+
+fn is_unsafe(word: &str) -> bool {
+    word == "unsafe" || word.starts_with("unsafe{")
+}
+
+/// Whether two words begin something whose author claims that it is sound. An `unsafe fn` or
+/// `unsafe trait` leaves that to its users, and says to them what it asks for.
+fn is_claim(word: &str, next: &str) -> bool {
+    word.starts_with("unsafe{") || word == "unsafe" && (next.starts_with('{') || next == "impl")
+}
+
+fn may_be_unsafe(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    let ["crates", package, "src", inner @ ..] = &parts[..] else {
+        return false;
+    };
+    WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")
+}
+
+#[test]
+fn every_file_of_tests_is_tested() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let manifest = package.join("Cargo.toml");
+        for line in read(&manifest).lines().map(|line| line.replace(' ', "")) {
+            if line == "autotests=false" || line == "test=false" {
+                wrong.push(format!("{} leaves tests out: {line}", shown(&manifest)));
+            }
+        }
+        let tests = package.join("tests");
+        let mut reached = BTreeSet::new();
+        for path in entries(&tests) {
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                reach(&path, &tests, &mut reached);
+            } else if path.join("main.rs").is_file() {
+                reach(&path.join("main.rs"), &path, &mut reached);
+            }
+        }
+        let unreached = files(&tests).into_iter().filter(|file| {
+            file.extension().is_some_and(|extension| extension == "rs") && !reached.contains(file)
+        });
+        wrong.extend(unreached.map(|file| format!("{} belongs to no test", shown(&file))));
+    }
+    report(&wrong);
+}
+
+/// Adds a file and the modules it declares; `folder` is where those lie.
+fn reach(file: &Path, folder: &Path, reached: &mut BTreeSet<PathBuf>) {
+    if !reached.insert(file.to_owned()) {
+        return;
+    }
+    let code = code_of(&read(file));
+    for line in code.lines() {
+        let Some((_, name)) = line.trim().trim_end_matches(';').rsplit_once("mod ") else {
+            continue;
+        };
+        let inner = folder.join(name);
+        for module in [folder.join(format!("{name}.rs")), inner.join("mod.rs")] {
+            if module.is_file() {
+                reach(&module, &inner, reached);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut wrong = Vec::new();
+    for file in ["rs", "c", "h"].into_iter().flat_map(sources) {
+        let lines = read(&file).lines().count();
+        if lines > MAX_LINES {
+            wrong.push(format!(
+                "{} has {lines} lines, {MAX_LINES} at most",
+                shown(&file)
+            ));
+        }
+    }
+    report(&wrong);
+}
+
+/// Fails with everything that is wrong.
+fn report(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

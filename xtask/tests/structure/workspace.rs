@@ -1,0 +1,114 @@
+//! The packages of this workspace, their manifests and their files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The name of a package and of what it depends on, except for its tests.
+pub(crate) struct Manifest {
+    pub(crate) name: String,
+    pub(crate) dependencies: BTreeSet<String>,
+}
+
+impl Manifest {
+    /// Knows as much of TOML as the manifests here use: tables with a key on each line.
+    pub(crate) fn read(folder: &Path) -> Self {
+        let mut name = String::new();
+        let mut dependencies = BTreeSet::new();
+        let mut table = String::new();
+        for line in read(&folder.join("Cargo.toml")).lines() {
+            if let Some(header) = line.strip_prefix('[') {
+                header.trim_matches(['[', ']']).clone_into(&mut table);
+                if let Some((_, name)) = table.split_once("dependencies.")
+                    && !table.contains("dev-dependencies")
+                {
+                    dependencies.insert(name.to_owned());
+                }
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                continue;
+            };
+            let key = key
+                .split('.')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .trim_matches('"');
+            if table == "package" && key == "name" {
+                value.trim().trim_matches('"').clone_into(&mut name);
+            } else if table.ends_with("dependencies") && !table.ends_with("dev-dependencies") {
+                dependencies.insert(key.to_owned());
+                // Under another name.
+                if let Some((_, renamed)) = value.split_once("package = \"") {
+                    dependencies.extend(renamed.split('"').next().map(str::to_owned));
+                }
+            }
+        }
+        assert!(!name.is_empty(), "{} has no name", folder.display());
+        Self { name, dependencies }
+    }
+}
+
+/// The folder of the workspace. Cargo says where it runs the tests; what the build knew would be
+/// another checkout's where two share a target folder.
+pub(crate) fn root() -> PathBuf {
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    xtask
+        .parent()
+        .expect("xtask lies in the workspace")
+        .to_owned()
+}
+
+/// The folders of the workspace's packages.
+pub(crate) fn packages() -> Vec<PathBuf> {
+    let mut packages = entries(&root().join("crates"));
+    packages.retain(|folder| folder.join("Cargo.toml").is_file());
+    packages.push(root().join("xtask"));
+    packages
+}
+
+/// The files of the workspace's packages with this extension.
+pub(crate) fn sources(extension: &str) -> Vec<PathBuf> {
+    let mut sources: Vec<PathBuf> = packages().iter().flat_map(|folder| files(folder)).collect();
+    sources.retain(|file| file.extension().is_some_and(|found| found == extension));
+    sources
+}
+
+/// All files under a folder, in order; none where there is no such folder.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    let all = entries(folder).into_iter();
+    all.flat_map(|path| {
+        if path.is_dir() {
+            files(&path)
+        } else {
+            vec![path]
+        }
+    })
+    .collect()
+}
+
+/// What lies in a folder, in order; nothing where there is no such folder.
+pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(listing) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut entries: Vec<PathBuf> = listing
+        .map(|entry| entry.expect("a folder can be listed").path())
+        .collect();
+    entries.sort();
+    entries
+}
+
+pub(crate) fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// A path as seen from the workspace's folder.
+pub(crate) fn shown(path: &Path) -> String {
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
