@@ -130,8 +130,7 @@ fn run(arguments: &Arguments) -> Outcome {
         other: first,
         interrupted,
     };
-    // Inherited by every thread and peer that is not told otherwise.
-    machine::pin(bench.other)?;
+    let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
     let all: [(Name, fn(&Bench) -> Outcome); 7] = [
         (Name::EventCost, event_cost::run),
@@ -144,6 +143,7 @@ fn run(arguments: &Arguments) -> Outcome {
     ];
     for (name, benchmark) in all {
         if arguments.name == name || arguments.name == Name::All {
+            machine::pin_to_all(&everywhere)?;
             benchmark(&bench)?;
             println!("\nLoad average afterwards: {}", machine::load_average());
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -56,38 +56,36 @@ pub(crate) fn with_tracefs(program: &Path) -> Command {
 pub(crate) struct Running {
     child: Child,
     name: String,
-}
-
-/// How a peer ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// Standard output and standard error, in this order.
-    pub(crate) said: String,
+    /// Standard output and standard error, read as they come: a full pipe would hold it up.
+    readers: Vec<JoinHandle<String>>,
 }
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
         let name = format!("{:?}", command.get_program());
-        let child = command
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{name} does not start: {error}"))?;
-        Ok(Self { child, name })
+        let out = child.stdout.take().map(reader);
+        let err = child.stderr.take().map(reader);
+        Ok(Self {
+            child,
+            name,
+            readers: out.into_iter().chain(err).collect(),
+        })
     }
 
-    /// Asks it to end as Ctrl-C does, and reads what it says. Only for those that say little: a
-    /// pipe that is full would hold them up.
-    pub(crate) fn interrupt(mut self) -> Result<Ended, String> {
+    /// Asks it to end as Ctrl-C does; returns all that it said.
+    pub(crate) fn interrupt(mut self) -> Result<String, String> {
         self.signal(Signal::SIGINT);
         self.finish(Duration::from_secs(10))
     }
 
-    /// Waits for its end, and reads what it said.
-    pub(crate) fn finish(&mut self, at_most: Duration) -> Result<Ended, String> {
-        let out = self.child.stdout.take().map(reader);
-        let err = self.child.stderr.take().map(reader);
+    /// Waits for its end; returns all that it said, on standard output first.
+    pub(crate) fn finish(&mut self, at_most: Duration) -> Result<String, String> {
         let end = now() + Nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
         loop {
             let ended = self.child.try_wait();
@@ -99,11 +97,10 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let mut said = String::new();
-        for reader in [out, err].into_iter().flatten() {
-            said.push_str(&reader.join().unwrap_or_default());
-        }
-        Ok(Ended { said })
+        let readers = self.readers.drain(..);
+        Ok(readers
+            .map(|reader| reader.join().unwrap_or_default())
+            .collect())
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -124,7 +121,7 @@ impl Drop for Running {
     }
 }
 
-fn reader(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = pipe.read_to_end(&mut bytes);

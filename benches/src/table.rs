@@ -5,6 +5,10 @@
 pub(crate) struct Series(Vec<f64>);
 
 impl Series {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     pub(crate) fn push(&mut self, value: f64) {
         let at = self.0.partition_point(|other| *other < value);
         self.0.insert(at, value);

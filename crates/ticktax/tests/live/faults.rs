@@ -1,5 +1,6 @@
 //! Whole audits of this machine, and what happens to them when something goes wrong.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -119,12 +120,39 @@ pub(crate) fn sums_balance_too() -> Result<(), Failed> {
     })
 }
 
-/// Programs of the kind that the tracer loads, on the whole machine.
-fn programs_of_ours() -> usize {
+/// The BPF programs that process `pid` holds.
+fn programs_of(pid: u32) -> BTreeSet<u32> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let number = |text: String| {
+        text.lines()
+            .find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
+    };
+    files
+        .filter_map(|file| number(std::fs::read_to_string(file.path()).ok()?))
+        .collect()
+}
+
+/// Which of `programs` are still in the kernel.
+fn alive(programs: &BTreeSet<u32>) -> usize {
     let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
     loaded
-        .filter(|program| program.name() == b"sched_switch")
+        .filter(|program| programs.contains(&program.id()))
         .count()
+}
+
+/// Waits until a process that is just starting has attached its tracer.
+fn wait_for_programs(pid: u32) -> Result<BTreeSet<u32>, Failed> {
+    let mut programs = BTreeSet::new();
+    wait_until("loading", || {
+        let seen = programs_of(pid);
+        let settled = !seen.is_empty() && seen == programs;
+        programs = seen;
+        settled
+    })?;
+    Ok(programs)
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
@@ -138,25 +166,27 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed>
 }
 
 pub(crate) fn a_killed_audit_leaves_no_program_behind() -> Result<(), Failed> {
-    let before = programs_of_ours();
     let mut child = ticktax(&["audit", "--for", "60s"])
         .stdout(Stdio::null())
         .spawn()?;
-    let loaded = wait_until("loading", || programs_of_ours() > before);
+    let programs = wait_for_programs(child.id());
+    let attached = programs.as_ref().map_or(0, alive);
     child.kill()?;
     child.wait()?;
-    loaded?;
-    wait_until("unloading", || programs_of_ours() == before)
+    let programs = programs?;
+    check(attached >= 20, || {
+        format!("only {attached} programs were attached")
+    })?;
+    wait_until("unloading", || alive(&programs) == 0)
 }
 
 pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
-    let before = programs_of_ours();
     let child = ticktax(&["audit", "--for", "60s", "--format", "json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     let pid = Pid::from_raw(i32::try_from(child.id())?);
-    wait_until("loading", || programs_of_ours() > before)?;
+    wait_for_programs(child.id())?;
     thread::sleep(Duration::from_millis(500));
     kill(pid, Signal::SIGINT)?;
     let statement = statement(&child.wait_with_output()?)?;

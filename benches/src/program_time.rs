@@ -1,0 +1,57 @@
+//! The kernel's own statistics of a BPF program: how often it ran, and for how long.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+
+use aya::programs::{ProgramInfo, loaded_programs};
+use aya::sys::{Stats, enable_stats};
+
+/// The kernel keeps statistics for as long as this lives. It is a file descriptor rather than the
+/// sysctl `kernel.bpf_stats_enabled`, so that nothing needs to be put back, whatever happens.
+pub(crate) struct Statistics {
+    _enabled: OwnedFd,
+    /// Programs that were there before.
+    others: BTreeSet<u32>,
+}
+
+/// What one program took so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    runs: u64,
+    nanoseconds: f64,
+}
+
+impl Statistics {
+    pub(crate) fn start() -> Result<Self, String> {
+        let enabled = enable_stats(Stats::RunTime)
+            .map_err(|error| format!("no statistics of BPF programs: {error}"))?;
+        Ok(Self {
+            _enabled: enabled,
+            others: programs().map(|program| program.id()).collect(),
+        })
+    }
+
+    /// What the programs spent that are attached to context switches and were loaded since.
+    pub(crate) fn of_switches(&self) -> Spent {
+        let ours = programs().filter(|program| {
+            let name = program.name_as_str().unwrap_or_default();
+            !self.others.contains(&program.id()) && name.contains("sched_switch")
+        });
+        ours.fold(Spent::default(), |sum, program| Spent {
+            runs: sum.runs + program.run_count(),
+            nanoseconds: sum.nanoseconds + program.run_time().as_nanos() as f64,
+        })
+    }
+}
+
+impl Spent {
+    /// Nanoseconds a run since `before`; `None` where it did not run.
+    pub(crate) fn per_run_since(self, before: Self) -> Option<f64> {
+        let runs = self.runs.checked_sub(before.runs).filter(|runs| *runs > 0)?;
+        Some((self.nanoseconds - before.nanoseconds) / runs as f64)
+    }
+}
+
+fn programs() -> impl Iterator<Item = ProgramInfo> {
+    loaded_programs().filter_map(Result::ok)
+}

@@ -1,0 +1,66 @@
+//! The tracer at work, as `ticktax audit` has it.
+
+use std::time::Duration;
+
+use ticktax_model::recording::Row;
+use ticktax_model::{CpuList, SourceTable};
+use ticktax_probes::clock::now;
+use ticktax_trace::proc::Proc;
+use ticktax_trace::{Closing, Output, TraceSettings, Tracer};
+
+/// Spans as the command keeps them.
+pub(crate) const SPANS: Output = Output::Spans { per_cpu: 1 << 16 };
+
+/// Sums as the command keeps them.
+pub(crate) const SUMS: Output = Output::Sums { entries: 1 << 14 };
+
+/// How often the command empties the buffers.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
+
+/// A tracer whose rows are counted and thrown away.
+pub(crate) struct Tracing {
+    tracer: Tracer,
+    online: CpuList,
+    sources: SourceTable,
+    pub(crate) rows: u64,
+}
+
+impl Tracing {
+    pub(crate) fn load(output: Output) -> Result<Self, String> {
+        let proc = Proc::default();
+        let settings = TraceSettings {
+            output,
+            ..TraceSettings::default()
+        };
+        let tracer = Tracer::load(&settings, proc.room_for_cpus())
+            .map_err(|error| format!("the tracer cannot be loaded: {error}"))?;
+        Ok(Self {
+            tracer,
+            online: proc.online().unwrap_or_default(),
+            sources: SourceTable::default(),
+            rows: 0,
+        })
+    }
+
+    /// Opens the books of every CPU.
+    pub(crate) fn start(&mut self) {
+        self.tracer.start(&self.online, &self.online, now());
+    }
+
+    /// How many hooks watch.
+    pub(crate) fn hooks(&self) -> usize {
+        self.tracer.attached().len()
+    }
+
+    pub(crate) fn drain(&mut self) {
+        let rows = &mut self.rows;
+        let mut count = |_: &SourceTable, _: &Row| *rows += 1;
+        self.tracer.drain(now(), &mut self.sources, &mut count);
+    }
+
+    pub(crate) fn close(mut self) -> Closing {
+        let mut count = |_: &SourceTable, _: &Row| {};
+        self.tracer
+            .close(&self.online, now(), &mut self.sources, &mut count)
+    }
+}
