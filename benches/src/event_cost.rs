@@ -136,9 +136,19 @@ fn contenders() -> Vec<Contender> {
     }
     if let Some(path) = PERF.find() {
         let record = Observer::PerfRecord(path.clone());
-        all.push(contender(record, "perf record -e sched:sched_switch", 1, None));
+        all.push(contender(
+            record,
+            "perf record -e sched:sched_switch",
+            1,
+            None,
+        ));
         let trace = Observer::PerfTrace(path);
-        all.push(contender(trace, "perf trace -e sched:sched_switch", 1, None));
+        all.push(contender(
+            trace,
+            "perf trace -e sched:sched_switch",
+            1,
+            None,
+        ));
     }
     all
 }
@@ -190,7 +200,15 @@ fn observe(
             let file = folder.join("perf.data");
             let mut command = with_tracefs(path);
             // Buffers that hold a whole burst: a lost event would be a cheap one.
-            command.args(["record", "-q", "-a", "-m", "16M", "-e", "sched:sched_switch"]);
+            command.args([
+                "record",
+                "-q",
+                "-a",
+                "-m",
+                "16M",
+                "-e",
+                "sched:sched_switch",
+            ]);
             let running = Running::start(command.arg("-o").arg(&file))?;
             settle(bench)?;
             let played = play(&mut || {})?;
@@ -343,7 +361,8 @@ mod tests {
 
     #[test]
     fn only_our_threads_are_counted() {
-        let said = "Attaching 1 probe...\n\n@[kworker/0:1]: 7\n@[bench-ping]: 20\n@[bench-pong]: 3\n";
+        let said =
+            "Attaching 1 probe...\n\n@[kworker/0:1]: 7\n@[bench-ping]: 20\n@[bench-pong]: 3\n";
         assert_eq!(counted_by_bpftrace(said), 23);
         assert_eq!(counted_by_bpftrace(""), 0);
     }

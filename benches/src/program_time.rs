@@ -47,7 +47,10 @@ impl Statistics {
 impl Spent {
     /// Nanoseconds a run since `before`; `None` where it did not run.
     pub(crate) fn per_run_since(self, before: Self) -> Option<f64> {
-        let runs = self.runs.checked_sub(before.runs).filter(|runs| *runs > 0)?;
+        let runs = self
+            .runs
+            .checked_sub(before.runs)
+            .filter(|runs| *runs > 0)?;
         Some((self.nanoseconds - before.nanoseconds) / runs as f64)
     }
 }

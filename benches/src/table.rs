@@ -96,10 +96,13 @@ impl Table {
             });
             println!("| {} |", cells.collect::<Vec<_>>().join(" | "));
             if number == 0 {
-                let rules = widths.iter().enumerate().map(|(column, width)| match column {
-                    0 => "-".repeat(*width),
-                    _ => format!("{}:", "-".repeat(width - 1)),
-                });
+                let rules = widths
+                    .iter()
+                    .enumerate()
+                    .map(|(column, width)| match column {
+                        0 => "-".repeat(*width),
+                        _ => format!("{}:", "-".repeat(width - 1)),
+                    });
                 println!("| {} |", rules.collect::<Vec<_>>().join(" | "));
             }
         }

@@ -1,6 +1,8 @@
 //! The command as people type it: bad input, exit codes, what goes to a pipe.
 //! Nothing here needs root, and nothing here watches for longer than a moment.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

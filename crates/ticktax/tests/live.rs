@@ -3,6 +3,12 @@
 //! Names say what a test needs: `root::` tests trace the kernel, and are reported as ignored, by
 //! name, where they may not. They run one at a time, because they share the machine.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot set itself up fails, and says why"
+)]
+
 mod live {
     pub(crate) mod disturbances;
     pub(crate) mod faults;

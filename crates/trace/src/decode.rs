@@ -191,7 +191,13 @@ impl From<&SumRecord> for Identity {
 impl Identity {
     /// An identity without what its kind leaves undefined: a buffer's slot keeps the name of the
     /// thread whose span it held before.
-    fn cleared(kind: u8, flags: u8, (tid, tgid): (u32, u32), detail: u64, comm: [u8; 16]) -> Self {
+    fn cleared(
+        kind: u8,
+        flags: u8,
+        (thread, process): (u32, u32),
+        detail: u64,
+        comm: [u8; 16],
+    ) -> Self {
         match kind {
             kind::IDLE => Self {
                 kind,
@@ -204,15 +210,15 @@ impl Identity {
             kind::TASK | kind::WAIT => Self {
                 kind,
                 flags,
-                tid,
-                tgid,
+                tid: thread,
+                tgid: process,
                 detail,
                 comm,
             },
             _ => Self {
                 kind,
                 flags,
-                tid,
+                tid: thread,
                 tgid: 0,
                 detail,
                 comm: [0; 16],

@@ -84,6 +84,10 @@ impl Sizes {
         1 << self.ring_order
     }
 
+    fn ring_mask(self) -> u32 {
+        (1 << self.ring_order) - 1
+    }
+
     fn span_entries(self) -> u32 {
         u32::try_from(self.cpus << self.ring_order).unwrap_or(u32::MAX)
     }
@@ -115,7 +119,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
         .override_global("ring_order", &sizes.ring_order, true)
-        .override_global("ring_mask", &(sizes.ring_len() as u32 - 1), true)
+        .override_global("ring_mask", &sizes.ring_mask(), true)
         .override_global("sum_mask", &(sizes.sum_entries - 1), true)
         .override_global("summing", &u32::from(sizes.summing), true)
         .map_max_entries("spans", sizes.span_entries())

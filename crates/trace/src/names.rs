@@ -133,14 +133,14 @@ impl Names {
         Arc::clone(&self.lines[&number])
     }
 
-    /// The name of process `tgid`, one of whose threads is called `thread`.
-    pub fn program(&mut self, tgid: u32, tid: u32, thread: &str) -> Arc<str> {
-        if tid == tgid {
+    /// The name of `process`, whose thread `tid` is called `thread`.
+    pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
+        if tid == process {
             return thread.into();
         }
         let proc = &self.proc;
-        let name = self.programs.entry(tgid).or_insert_with(|| {
-            fs::read_to_string(proc.join(format!("{tgid}/comm")))
+        let name = self.programs.entry(process).or_insert_with(|| {
+            fs::read_to_string(proc.join(format!("{process}/comm")))
                 .map_or_else(|_| thread.into(), |name| name.trim_end().into())
         });
         Arc::clone(name)

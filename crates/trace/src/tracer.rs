@@ -167,9 +167,9 @@ impl Tracer {
         let first = self.tails[cpu];
         let mut tail = first;
         loop {
-            let index = cpu * len + (tail as usize & (len - 1));
-            #[expect(clippy::cast_possible_truncation, reason = "the low bits are compared")]
-            let Some(record) = self.spans.take(index, (tail as u32).wrapping_add(1)) else {
+            #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+            let (place, seq) = (tail as usize & (len - 1), (tail as u32).wrapping_add(1));
+            let Some(record) = self.spans.take(cpu * len + place, seq) else {
                 break;
             };
             let row = self.decoder.span(sources, &record);
