@@ -84,7 +84,11 @@ impl Table {
         let columns = self.rows[0].len();
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+                .max(3)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         println!();

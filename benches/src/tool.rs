@@ -1,7 +1,7 @@
 //! The command itself, as its users run it.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,11 +43,6 @@ impl Tool {
         let mut command = Command::new(&self.path);
         command.args(["audit", "--format", "json", "--for", &format!("{seconds}s")]);
         Running::start(command.args(arguments)).map(|running| Audit { running, seconds })
-    }
-
-    /// The path of the program.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 }
 

@@ -227,10 +227,7 @@ fn reason(error: &ProgramError, place: Attach) -> String {
         }
         (ProgramError::Btf(_), _) => "this kernel has no such tracepoint".to_owned(),
         (_, Attach::FunctionEntry(_) | Attach::FunctionExit(_)) => {
-            format!(
-                "this kernel lets no program watch its functions ({})",
-                one_line(error)
-            )
+            "this kernel lets no program watch its functions".to_owned()
         }
         (other, _) => one_line(other),
     }

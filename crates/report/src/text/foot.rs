@@ -60,7 +60,8 @@ fn unseen(page: &mut Page, statement: &Statement) {
             let time = tied(loss.self_time);
             let events = counted(loss.events, "event");
             lost.push(format!(
-                "{events} that came too fast, with {time} now in unexplained"
+                "{events} that came too fast, with {time} now in unexplained; watch fewer CPUs \
+                 (--cpus), or keep sums (--keep sums)"
             ));
         }
         if loss.gaps > 0 {
