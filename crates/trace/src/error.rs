@@ -125,7 +125,11 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// The lockdown mode in force, unless it is `none` or unknown.
 fn lockdown_mode() -> Option<String> {
-    let modes = std::fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
+    mode_in_force(&std::fs::read_to_string("/sys/kernel/security/lockdown").ok()?)
+}
+
+/// The mode that stands in brackets: `none [integrity] confidentiality`.
+fn mode_in_force(modes: &str) -> Option<String> {
     let mode = modes.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| mode.to_owned())
 }
@@ -134,7 +138,19 @@ fn lockdown_mode() -> Option<String> {
 mod tests {
     use std::io;
 
-    use super::{TraceError, one_line};
+    use super::{TraceError, mode_in_force, one_line};
+
+    #[test]
+    fn a_lockdown_is_told_by_its_mode() {
+        let mode = mode_in_force("none integrity [confidentiality]\n").unwrap();
+        let text = TraceError::LockedDown { mode }.to_string();
+        assert!(
+            text.contains("(confidentiality)") && !text.contains('\n'),
+            "{text}"
+        );
+        assert_eq!(mode_in_force("[none] integrity confidentiality\n"), None);
+        assert_eq!(mode_in_force(""), None);
+    }
 
     #[test]
     fn a_system_error_becomes_words() {

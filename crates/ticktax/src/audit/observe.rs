@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use ticktax_model::machine::Counters;
+use ticktax_model::machine::{Counters, Machine};
 use ticktax_model::recording::{
     Blind, Books, Coverage, Header, Level, Loss, Row, SCHEMA_VERSION, ToolCost, World,
 };
@@ -70,6 +70,7 @@ pub(crate) fn observe(
     let end = End {
         proc: &proc,
         settings,
+        machine,
         before,
         // Before the tracer leaves the kernel: that sends interrupts of its own.
         after: proc.counters(now()),
@@ -85,7 +86,6 @@ pub(crate) fn observe(
         Ok(tracer) => end.at_level_kernel(tracer, sources, sink, cost),
         Err(why) => end.at_level_proc(&why, cost),
     };
-    header.machine = machine;
     header.began_unix = began_unix;
     header.command = command;
     header.cost.cpu = own_thread_cpu_time() - cpu_before;
@@ -134,6 +134,7 @@ fn watch(
 struct End<'a> {
     proc: &'a Proc,
     settings: &'a Settings,
+    machine: Machine,
     before: Counters,
     after: Counters,
     late: CpuList,
@@ -217,7 +218,7 @@ impl End<'_> {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             world: World::Live,
             level,
-            machine: ticktax_model::machine::Machine::default(),
+            machine: self.machine,
             began_unix: 0,
             books: Vec::new(),
             coverage,
@@ -328,4 +329,71 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
 /// Seconds since 1970 on the wall clock.
 fn unix_time() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ticktax_trace::Output;
+
+    use super::*;
+
+    fn settings(online: &str) -> Settings {
+        let online: CpuList = online.parse().unwrap();
+        Settings {
+            length: None,
+            watched: online.clone(),
+            online,
+            probe: ProbeChoice::Spin,
+            policy: None,
+            output: Output::Spans { per_cpu: 1 },
+            command: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_leaves_or_cannot_be_made_to_switch_is_named() {
+        let settings = settings("0-2");
+        let end = End {
+            proc: &Proc::at(Path::new("/nonexistent")),
+            settings: &settings,
+            machine: Machine {
+                online: "0".parse().unwrap(),
+                ..Machine::default()
+            },
+            before: Counters::default(),
+            after: Counters::default(),
+            late: "1".parse().unwrap(),
+            results: ProbeResults::default(),
+        };
+        let blind = end.blind_spots(&"0-1".parse().unwrap());
+        let told: Vec<&str> = blind.iter().map(|blind| &*blind.what).collect();
+        assert_eq!(told, ["the end of CPU 2", "the beginning of CPU 1"]);
+        assert!(blind[0].why.contains("offline"));
+    }
+
+    #[test]
+    fn a_cpu_that_is_plugged_in_is_named() {
+        let mut header = End {
+            proc: &Proc::at(Path::new("/nonexistent")),
+            settings: &settings("0"),
+            machine: Machine {
+                online: "0".parse().unwrap(),
+                ..Machine::default()
+            },
+            before: Counters::default(),
+            after: Counters::default(),
+            late: CpuList::default(),
+            results: ProbeResults::default(),
+        }
+        .header(Level::Kernel, Coverage::default(), ToolCost::default());
+        header.books = vec![Books {
+            cpu: Cpu(3),
+            begin: Nanos(5),
+            end: Nanos(9),
+        }];
+        let blind = kernel_blind_spots(&Closing::default(), &header);
+        assert_eq!(blind[0].what, "CPU 3 before it was plugged in");
+    }
 }
