@@ -157,7 +157,8 @@ fn record(bench: &Bench, path: &Path) -> Outcome {
     let length = Nanos::from_secs(i64::from(seconds) + 1);
     let path = path.display().to_string();
     thread::scope(|scope| {
-        let maker = scope.spawn(move || ping_pong::run_paced(cpu, 25, length));
+        let maker =
+            scope.spawn(move || ping_pong::run_paced(cpu, 25, Nanos::from_millis(1), length));
         let statement = tool
             .audit(seconds, &["--keep", "spans", "--save", &path])?
             .statement(bench);

@@ -62,7 +62,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
-        let name = format!("{:?}", command.get_program());
+        let name = command.get_program().display().to_string();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

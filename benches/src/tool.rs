@@ -22,8 +22,7 @@ impl Tool {
         if let Some(cargo) = env::var_os("CARGO") {
             let mut build = Command::new(cargo);
             build.args(["build", "--release", "--quiet", "-p", "ticktax"]);
-            let built = build.status().is_ok_and(|status| status.success());
-            if !built {
+            if !build.status().is_ok_and(|status| status.success()) {
                 return Err("ticktax does not build".to_owned());
             }
         }
@@ -58,7 +57,7 @@ impl Audit {
         bench
             .pause(Duration::from_secs(self.seconds.into()))
             .map_err(|error| error.to_string())?;
-        let said = self.running.finish(Duration::from_secs(60))?;
+        let said = self.running.finish(Duration::from_mins(1))?;
         // What it has to complain about comes behind, or in place of it.
         let mut values = serde_json::Deserializer::from_str(&said).into_iter();
         match values.next() {

@@ -16,7 +16,8 @@ Exit codes:
   2    the arguments make no sense
   3    the books do not balance: the statement says by how much, and on which CPU
   126  COMMAND may not be run          127  COMMAND was not found
-  128+N  COMMAND was ended by signal N  130  ended by a second Ctrl-C";
+  128+N  COMMAND, or the audit of a COMMAND that goes on, was ended by signal N
+  130  ended by a second Ctrl-C";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,8 +62,9 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// How long to watch, such as 20s, 500ms, 3m or 1h30m [default: 20s, or until COMMAND ends]
-    #[arg(long = "for", value_name = "TIME", conflicts_with = "command")]
+    /// How long to watch at most, such as 20s, 500ms, 3m or 1h30m [default: 20s, or until COMMAND
+    /// ends]
+    #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<Length>,
 
     /// Which CPUs, such as 0-3,8 [default: all that are online]
@@ -97,7 +99,14 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
+    /// Write the statement to a file in place of standard output, which is COMMAND's, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
     /// Watch for as long as this command runs, and pass its exit code on
+    ///
+    /// A signal that ends the audit early is passed on to it. A command that outlives the audit is
+    /// left running.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }

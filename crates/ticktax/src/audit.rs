@@ -15,42 +15,50 @@ use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
 
 use crate::arguments::AuditArguments;
 use crate::failure::{Failure, UNBALANCED};
-use crate::terminal::Terminal;
+use crate::terminal::{self, Terminal};
+use observe::Observed;
 use settings::Settings;
 
 /// Runs the verb.
 pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    let format = typed.format;
-    let save = typed.save.clone();
+    let (format, output, save) = (typed.format, typed.output.clone(), typed.save.clone());
     let settings = Settings::from_typed(typed)?;
     // Before anything is watched: a file that cannot be made should not cost a minute's wait.
     let file = save.map(SavedAs::create).transpose()?;
+    if let Some(output) = &output {
+        terminal::require_writable(output)?;
+    }
     let mut books = Sinks {
         ledger: Ledger::new(),
         file,
     };
     let mut sources = SourceTable::default();
-    let header = observe::observe(&settings, terminal, &mut sources, &mut |table, row| {
+    let observed = observe::observe(&settings, terminal, &mut sources, &mut |table, row| {
         books.row(table, row);
     })?;
-    let statement = books.ledger.finish(&header, &sources);
-    terminal.statement(&statement, format)?;
+    let header = &observed.header;
+    let statement = books.ledger.finish(header, &sources);
+    let printed = terminal.statement(&statement, format, output.as_deref());
+    // A statement that nobody can read is no reason to lose the recording as well.
     if let Some(file) = books.file {
-        file.finish(&header, terminal)?;
+        file.finish(header, terminal)?;
     }
-    Ok(exit_code(statement.balance.balances(), &header))
+    printed?;
+    Ok(exit_code(statement.balance.balances(), &observed))
 }
 
 /// The books' verdict comes first: a statement that is wrong must not pass for one that is right.
-fn exit_code(balances: bool, header: &Header) -> ExitCode {
+fn exit_code(balances: bool, observed: &Observed) -> ExitCode {
     if !balances {
         return ExitCode::from(UNBALANCED);
     }
-    let passed_on = header
-        .command
-        .as_ref()
-        .and_then(|command| command.exit)
-        .unwrap_or(0);
+    let passed_on = match (&observed.header.command, observed.signal) {
+        (None, _) => 0,
+        (Some(command), signal) => command
+            .exit
+            .or_else(|| signal.map(|signal| 128 + signal))
+            .unwrap_or(0),
+    };
     ExitCode::from(u8::try_from(passed_on).unwrap_or(u8::MAX))
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     let mut ledger = Ledger::new();
     let sources = recording.replay(&mut |sources, row| ledger.row(sources, row))?;
     let statement = ledger.finish(recording.header(), &sources);
-    terminal.statement(&statement, typed.format)?;
+    terminal.statement(&statement, typed.format, None)?;
     Ok(if statement.balance.balances() {
         ExitCode::SUCCESS
     } else {

@@ -34,7 +34,6 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["audit", "--cpus", "0-"], "0-3"),
         (&["audit", "--probe", "jump"], "spin"),
         (&["audit", "--probe-policy", "fifo:0"], "fifo:1"),
-        (&["audit", "--for", "5s", "--", "true"], "--for"),
         (&["audti"], "audit"),
         (&["report"], "<FILE>"),
     ] {

@@ -41,6 +41,7 @@ enum detail {
 
 #define FLAG_KERNEL_THREAD 1
 #define FLAG_FUNCTION 2 /* a function's frame within an interrupt or softirq */
+#define FLAG_REST 4 /* all sources of a kind that the table of sums has no room for */
 
 #define COMM_LEN 16
 
@@ -61,6 +62,7 @@ struct span_record {
 
 /* All intervals of one source on one CPU, for long recordings. */
 #define HISTOGRAM_BUCKETS 140
+#define RESTS_PER_CPU 16
 struct sum_record {
 	__u64 key;    /* see sum_key(); 0: free */
 	__u64 detail;
@@ -92,7 +94,7 @@ struct frame {
 /* Threads that can be throttled at one time. */
 #define MAX_THROTTLED 16384
 
-/* Deepest nesting: task, softirq, its function, irq, its function, NMI, and two to spare. */
+/* Deepest nesting: task, softirq, its function, irq, its function, and three to spare. */
 #define MAX_DEPTH 8
 
 /* One CPU's books in progress. Only that CPU writes it. */
@@ -107,8 +109,7 @@ struct cpu_state {
 	__s64 lost_self;   /* their own time, ns */
 	__u64 mismatched;  /* exits without their entry, entries too deep */
 	__u64 folded;      /* spans that found the table of sums full */
-	__s64 folded_self; /* their own time, ns */
-	__u64 reserved[6];
+	__u64 reserved[7];
 };
 
 /* Written by the reader, one a CPU, a cache line each. */

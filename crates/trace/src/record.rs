@@ -88,6 +88,9 @@ pub struct Frame {
 /// `MAX_DEPTH`.
 pub const MAX_DEPTH: usize = 8;
 
+/// `RESTS_PER_CPU`.
+pub const RESTS_PER_CPU: usize = 16;
+
 /// `MAX_CPUS`.
 pub const MAX_CPUS: usize = 1024;
 
@@ -115,10 +118,8 @@ pub struct CpuState {
     pub mismatched: u64,
     /// Spans that found the table of sums full.
     pub folded: u64,
-    /// Their own time in ns.
-    pub folded_self: i64,
     /// Nothing.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 7],
 }
 
 /// `struct cpu_control`.
@@ -155,6 +156,8 @@ pub mod flag {
     pub const KERNEL_THREAD: u8 = 1;
     /// The frame is a function's, within an interrupt or softirq.
     pub const FUNCTION: u8 = 2;
+    /// The entry holds all sources of its kind that the table of sums has no room for.
+    pub const REST: u8 = 4;
 }
 
 /// `enum detail`, and what else is no address.

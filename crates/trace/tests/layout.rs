@@ -8,8 +8,8 @@ use btf_rs::{Btf, Type};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use ticktax_model::Histogram;
 use ticktax_trace::record::{
-    CpuControl, CpuState, Frame, MAX_CPUS, MAX_DEPTH, SpanRecord, SumRecord, detail, flag, kind,
-    vector,
+    CpuControl, CpuState, Frame, MAX_CPUS, MAX_DEPTH, RESTS_PER_CPU, SpanRecord, SumRecord, detail,
+    flag, kind, vector,
 };
 use ticktax_trace::{Attach, HOOKS};
 
@@ -165,7 +165,6 @@ fn records_are_laid_out_as_in_c() {
                 lost_self,
                 mismatched,
                 folded,
-                folded_self,
                 reserved,
             }),
         ),
@@ -245,9 +244,11 @@ fn constants_are_those_of_the_header() {
         ("COMM_LEN", SpanRecord::default().comm.len() as u64),
         ("FLAG_FUNCTION", u64::from(flag::FUNCTION)),
         ("FLAG_KERNEL_THREAD", u64::from(flag::KERNEL_THREAD)),
+        ("FLAG_REST", u64::from(flag::REST)),
         ("HISTOGRAM_BUCKETS", Histogram::BUCKETS as u64),
         ("MAX_CPUS", MAX_CPUS as u64),
         ("MAX_DEPTH", MAX_DEPTH as u64),
+        ("RESTS_PER_CPU", RESTS_PER_CPU as u64),
         ("VECTOR", u64::from(vector::FIRST)),
     ];
     let mut defines = defines();

@@ -169,12 +169,6 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
          those intervals may account for it",
     );
     blind(
-        list(&|closing| header.coverage.lost_on(closing.cpu).gaps > 0),
-        "some of the probe's gaps",
-        "its buffer was full; the time of these gaps that has no name of its own is in the \
-         probe's account",
-    );
-    blind(
         list(&|closing| {
             header.level == Level::Proc && !proc_level::has_counters(header, closing.cpu)
         }),

@@ -6,9 +6,10 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::machine::{Counters, Machine};
 use ticktax_model::recording::{
-    Blind, Books, Coverage, Header, Level, Loss, Row, SCHEMA_VERSION, ToolCost, World,
+    Blind, Books, Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World,
 };
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
+use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
 use ticktax_trace::proc::{Proc, own_peak_memory, own_thread_cpu_time, untraced_interrupts};
 use ticktax_trace::{Closing, TraceError, TraceSettings, Tracer};
@@ -27,13 +28,20 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 type Sink<'a> = &'a mut dyn FnMut(&SourceTable, &Row);
 
+/// What an audit saw, but for the rows.
+pub(crate) struct Observed {
+    pub(crate) header: Header,
+    /// The signal that ended it early.
+    pub(crate) signal: Option<i32>,
+}
+
 /// Watches as `settings` say; every row goes to `sink`. Returns everything else there is to know.
 pub(crate) fn observe(
     settings: &Settings,
     terminal: &Terminal,
     sources: &mut SourceTable,
     sink: Sink<'_>,
-) -> Result<Header, Failure> {
+) -> Result<Observed, Failure> {
     let interrupt = Interrupt::listen()?;
     let proc = Proc::default();
     let machine = proc.machine();
@@ -57,9 +65,13 @@ pub(crate) fn observe(
         Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
         Err(_) => CpuList::default(),
     };
-    let mut probe = Probe::start(settings.probe, settings.policy, &settings.online)?;
+    let (mut probe, unprobed) = start_probe(settings)?;
     let mut command = Audited::start(&settings.command)?;
     let mut tracer = tracer;
+    if tracer.is_ok() {
+        // After the command has been started, which would inherit it.
+        Tracer::raise_own_priority();
+    }
     watch(settings, terminal, &interrupt, &mut command, &mut |now| {
         if let Ok(tracer) = &mut tracer {
             tracer.drain(now, sources, sink);
@@ -75,11 +87,16 @@ pub(crate) fn observe(
         // Before the tracer leaves the kernel: that sends interrupts of its own.
         after: proc.counters(now()),
         late,
+        unprobed,
         results,
     };
+    let signal = interrupt.signal();
+    if let (Some(command), Some(signal)) = (&mut command, signal) {
+        command.interrupt(signal);
+    }
     let command = command.as_mut().map(Audited::report);
     let cost = ToolCost {
-        load,
+        load: if tracer.is_ok() { load } else { Nanos::ZERO },
         ..ToolCost::default()
     };
     let mut header = match tracer {
@@ -89,8 +106,26 @@ pub(crate) fn observe(
     header.began_unix = began_unix;
     header.command = command;
     header.cost.cpu = own_thread_cpu_time() - cpu_before;
-    header.cost.memory_bytes = own_peak_memory();
-    Ok(header)
+    header.cost.memory_bytes += own_peak_memory();
+    Ok(Observed { header, signal })
+}
+
+/// Starts the probe wherever this process may run. Where it was told on which CPUs, it is these or
+/// none. Returns the CPUs that are left without a probe as well.
+fn start_probe(settings: &Settings) -> Result<(Probe, CpuList), Failure> {
+    let start = |cpus: &CpuList| Probe::start(settings.probe, settings.policy, cpus);
+    match start(&settings.online) {
+        Err(Failure::Probe(ProbeError::NotAllowed { allowed, .. })) if !settings.named => {
+            let online = &settings.online;
+            let possible: CpuList = online.iter().filter(|&cpu| allowed.contains(cpu)).collect();
+            let unprobed = online
+                .iter()
+                .filter(|&cpu| !allowed.contains(cpu))
+                .collect();
+            Ok((start(&possible)?, unprobed))
+        }
+        started => Ok((started?, CpuList::default())),
+    }
 }
 
 /// Waits until time is up, the command has ended or somebody interrupts, and empties the buffers
@@ -103,17 +138,15 @@ fn watch(
     empty: &mut dyn FnMut(Nanos),
 ) {
     let begin = now();
-    let progress = terminal.progress(
-        settings.length,
-        format!("Watching CPUs {}", settings.online),
-    );
+    let what = format!("Watching CPUs {}", settings.online);
+    let progress = terminal.progress(settings.length, what, !settings.command.is_empty());
     let mut shown = begin;
     loop {
         let time = now();
         let left = settings.length.map(|length| begin + length - time);
         let over = left.is_some_and(|left| left <= Nanos::ZERO)
             || command.as_mut().is_some_and(Audited::ended)
-            || interrupt.came();
+            || interrupt.signal().is_some();
         empty(time);
         if over {
             break;
@@ -138,6 +171,7 @@ struct End<'a> {
     before: Counters,
     after: Counters,
     late: CpuList,
+    unprobed: CpuList,
     results: ProbeResults,
 }
 
@@ -156,8 +190,10 @@ impl End<'_> {
             every_entry_watched: tracer.every_entry_watched(),
         };
         let still_online = self.proc.online().unwrap_or_default();
+        let buffers = tracer.buffer_bytes();
         let closing = tracer.close(&self.present(&still_online), now(), sources, sink);
         let cost = ToolCost {
+            memory_bytes: buffers,
             events: closing.events,
             tracer: closing.in_programs,
             ..cost
@@ -174,7 +210,7 @@ impl End<'_> {
 
     fn at_level_proc(self, why: &TraceError, cost: ToolCost) -> Header {
         let blind = Blind {
-            what: "who ran, by name: the kernel's and programs' spans".to_owned(),
+            what: "which interrupt, softirq or thread took the time".to_owned(),
             why: why.to_string(),
         };
         let coverage = Coverage {
@@ -253,21 +289,19 @@ impl End<'_> {
                     .to_owned(),
             });
         }
+        if !self.unprobed.is_empty() {
+            blind.push(Blind {
+                what: format!("gaps on CPU {}", self.unprobed),
+                why: "this process may not run there: its cpuset or container does not allow it"
+                    .to_owned(),
+            });
+        }
         for refused in &self.results.refused {
             blind.push(Blind {
                 what: "the probe as asked for".to_owned(),
                 why: refused.clone(),
             });
         }
-        let early = self
-            .results
-            .reports
-            .iter()
-            .filter_map(|probe| probe.ended_early.as_ref());
-        blind.extend(early.map(|why| Blind {
-            what: "gaps after a probe ended".to_owned(),
-            why: why.clone(),
-        }));
         if self.settings.probe == ProbeChoice::None {
             blind.push(Blind {
                 what: "the hypervisor's time, and getting into and out of the kernel".to_owned(),
@@ -293,7 +327,9 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
                     books.cpu,
                     interrupt.to_lowercase()
                 ),
-                why: "no tracepoint shows them: each is in a gap called outside".to_owned(),
+                why:
+                    "no tracepoint shows them: their time is with what they interrupted, or outside"
+                        .to_owned(),
             });
         }
         if !header.machine.online.is_empty() && !header.machine.online.contains(books.cpu) {
@@ -305,21 +341,15 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
     }
     if closing.mismatched > 0 {
         blind.push(Blind {
-            what: format!("{} ends of interrupts or softirqs", closing.mismatched),
-            why: "their beginning was not seen: their time is counted with what they interrupted"
+            what: format!("{} borders of interrupts or functions", closing.mismatched),
+            why: "the kernel left them out: their time is counted with what is around them"
                 .to_owned(),
         });
     }
-    let gaps: u64 = header
-        .coverage
-        .lost
-        .iter()
-        .map(|Loss { gaps, .. }| gaps)
-        .sum();
-    if gaps > 0 {
+    if closing.folded > 0 {
         blind.push(Blind {
-            what: format!("{gaps} gaps of the probe"),
-            why: "they came faster than they were read: their time counts as the probe's"
+            what: format!("the sources of {} intervals", closing.folded),
+            why: "there were more than the table of sums holds: they are counted as others"
                 .to_owned(),
         });
     }
@@ -345,6 +375,7 @@ mod tests {
             length: None,
             watched: online.clone(),
             online,
+            named: true,
             probe: ProbeChoice::Spin,
             policy: None,
             output: Output::Spans { per_cpu: 1 },
@@ -365,6 +396,7 @@ mod tests {
             before: Counters::default(),
             after: Counters::default(),
             late: "1".parse().unwrap(),
+            unprobed: CpuList::default(),
             results: ProbeResults::default(),
         };
         let blind = end.blind_spots(&"0-1".parse().unwrap());
@@ -385,6 +417,7 @@ mod tests {
             before: Counters::default(),
             after: Counters::default(),
             late: CpuList::default(),
+            unprobed: CpuList::default(),
             results: ProbeResults::default(),
         }
         .header(Level::Kernel, Coverage::default(), ToolCost::default());

@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) online: CpuList,
     /// CPUs to trace: those, and where none were named, those that are plugged in later.
     pub(crate) watched: CpuList,
+    /// Whether these were asked for by number.
+    pub(crate) named: bool,
     pub(crate) probe: ProbeChoice,
     pub(crate) policy: Option<SchedulingPolicy>,
     pub(crate) output: Output,
@@ -43,6 +45,7 @@ impl Settings {
             .ok_or_else(|| {
                 Failure::Cpus("cannot tell which CPUs are online: mount /sys".to_owned())
             })?;
+        let named = typed.cpus.is_some();
         let (online, watched) = match typed.cpus {
             None => {
                 let possible = proc.possible().unwrap_or_else(|| online.clone());
@@ -66,6 +69,7 @@ impl Settings {
             length,
             online,
             watched,
+            named,
             probe: typed.probe,
             policy: typed.probe_policy.map(|policy| policy.0),
             output: match keep {
