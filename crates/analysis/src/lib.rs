@@ -5,6 +5,7 @@
 //! of the simulator go through the same code.
 #![forbid(unsafe_code)]
 
+pub mod beats;
 pub mod ledger;
 
 pub use ledger::Ledger;
