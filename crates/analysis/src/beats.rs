@@ -20,6 +20,7 @@ mod aliases;
 mod anchor;
 mod assign;
 mod collector;
+mod finder;
 mod lags;
 mod null;
 mod number;
@@ -40,6 +41,7 @@ use ticktax_model::Nanos;
 
 pub use aliases::{Alias, AliasKind, aliases, coincidence, explains};
 pub use collector::BeatCollector;
+pub use finder::BeatFinder;
 pub use peel::detect;
 
 /// The shortest period that is looked for.

@@ -8,4 +8,5 @@
 pub mod beats;
 pub mod ledger;
 
+pub use beats::BeatFinder;
 pub use ledger::Ledger;

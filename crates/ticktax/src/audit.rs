@@ -6,10 +6,11 @@ mod observe;
 mod probe;
 mod settings;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ticktax_analysis::Ledger;
+use ticktax_analysis::{BeatFinder, Ledger};
 use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
 
@@ -25,15 +26,28 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     let settings = Settings::from_typed(typed)?;
     // Before anything is watched: a file that cannot be made should not cost a minute's wait.
     let file = save.map(SavedAs::create).transpose()?;
-    let mut books = Sinks {
+    let books = RefCell::new(Sinks {
         ledger: Ledger::new(),
+        beats: BeatFinder::new(),
         file,
-    };
+    });
     let mut sources = SourceTable::default();
-    let header = observe::observe(&settings, terminal, &mut sources, &mut |table, row| {
-        books.row(table, row);
-    })?;
-    let statement = books.ledger.finish(&header, &sources);
+    let header = observe::observe(
+        &settings,
+        terminal,
+        &mut sources,
+        &mut |table, row| books.borrow_mut().row(table, row),
+        &mut || {
+            let news = books.borrow_mut().beats.news();
+            let style = terminal.style();
+            news.iter()
+                .map(|beat| ticktax_report::beat_news(beat, &style))
+                .collect()
+        },
+    )?;
+    let books = books.into_inner();
+    let mut statement = books.ledger.finish(&header, &sources);
+    statement.beats = Some(books.beats.finish(&header, crate::beats::threads()));
     terminal.statement(&statement, format)?;
     if let Some(file) = books.file {
         file.finish(&header, terminal)?;
@@ -57,12 +71,14 @@ fn exit_code(balances: bool, header: &Header) -> ExitCode {
 /// Where rows go as they come.
 struct Sinks {
     ledger: Ledger,
+    beats: BeatFinder,
     file: Option<SavedAs>,
 }
 
 impl RowSink for Sinks {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         self.ledger.row(sources, row);
+        self.beats.row(sources, row);
         if let Some(file) = &mut self.file {
             file.writer.row(sources, row);
         }

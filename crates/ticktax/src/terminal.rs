@@ -31,15 +31,22 @@ impl Terminal {
     /// Prints a statement.
     pub(crate) fn statement(&self, statement: &Statement, format: Format) -> Result<(), Failure> {
         match format {
-            Format::Text => {
-                let style = TextStyle {
-                    colour: self.colour,
-                    width: 80,
-                };
-                self.print(&ticktax_report::text(statement, &style))
-            }
+            Format::Text => self.print(&ticktax_report::text(statement, &self.style())),
             Format::Json => self.print(&ticktax_report::json(statement)),
         }
+    }
+
+    /// How a page is to look here.
+    pub(crate) fn style(&self) -> TextStyle {
+        TextStyle {
+            colour: self.colour,
+            width: 80,
+        }
+    }
+
+    /// Whether somebody may be watching while an audit goes on.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.error_is_terminal
     }
 
     /// Writes to standard output, with a line end at the end. A reader that has gone away (`| head`)
@@ -119,6 +126,11 @@ impl Progress {
                 .set_position(u64::try_from(elapsed.0 / 1_000_000).unwrap_or(0)),
             None => self.bar.tick(),
         }
+    }
+
+    /// Says something above the bar.
+    pub(crate) fn say(&self, line: &str) {
+        self.bar.println(line);
     }
 
     /// Takes the bar away.

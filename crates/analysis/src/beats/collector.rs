@@ -21,6 +21,8 @@ const BIN: i64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct BeatCollector {
     begin: Nanos,
+    /// Events to a block.
+    block: usize,
     /// Full blocks in order, then the growing one.
     blocks: Vec<Block>,
     bins: Vec<u32>,
@@ -46,6 +48,7 @@ impl BeatCollector {
     pub fn new(begin: Nanos) -> Self {
         Self {
             begin,
+            block: BLOCK,
             blocks: vec![Block::default()],
             bins: Vec::new(),
             width: BIN,
@@ -54,12 +57,24 @@ impl BeatCollector {
         }
     }
 
+    /// The same that keeps only eight times `block` events: where there are many sources, a few
+    /// thousand events of each tell nearly as much.
+    pub fn small(begin: Nanos, block: usize) -> Self {
+        Self {
+            block: block.clamp(64, BLOCK),
+            ..Self::new(begin)
+        }
+    }
+
     /// Takes the next event; events come in the order of their starts, and one that does not is
     /// taken to start when the last one did.
     pub fn push(&mut self, start: Nanos, duration: Nanos) {
         self.count += 1;
-        self.count_in_bin(start);
-        if self.blocks.last().is_none_or(|b| b.starts.len() >= BLOCK) {
+        if self
+            .blocks
+            .last()
+            .is_none_or(|b| b.starts.len() >= self.block)
+        {
             let number = self.blocks.last().map_or(0, |b| b.number + 1);
             self.blocks.push(Block {
                 number,
@@ -68,6 +83,9 @@ impl BeatCollector {
             if self.blocks.len() > BLOCKS + 1 {
                 self.thin();
             }
+        }
+        if self.dropped {
+            self.count_in_bin(start);
         }
         if let Some(block) = self.blocks.last_mut() {
             let start = block.starts.last().map_or(start, |&last| last.max(start));
@@ -83,10 +101,14 @@ impl BeatCollector {
 
     /// The beats of all that came until `end`.
     pub fn detect(&self, end: Nanos) -> Vec<Beat> {
-        let kept = self.events(end);
-        let mut beats = detect(&kept);
+        self.detect_among(&self.events(end), end)
+    }
+
+    /// The same where the kept events are at hand, cut to the times that were really observed.
+    pub(super) fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
+        let mut beats = detect(kept);
         if self.dropped {
-            let known = knowable(&kept).map_or(0.0, |range| range.1.0 as f64);
+            let known = knowable(kept).map_or(0.0, |range| range.1.0 as f64);
             let coarse = detect(&self.coarse(end));
             beats.extend(coarse.into_iter().filter(|b| b.period.value > known));
         }
@@ -156,12 +178,22 @@ impl BeatCollector {
     /// Drops the full block, neither the first nor the latest, whose neighbours are closest: what is
     /// left stays evenly spread.
     fn thin(&mut self) {
+        if !self.dropped {
+            // Most sources never get here, and need no bins.
+            for block in std::mem::take(&mut self.blocks) {
+                block
+                    .starts
+                    .iter()
+                    .for_each(|&start| self.count_in_bin(start));
+                self.blocks.push(block);
+            }
+            self.dropped = true;
+        }
         let full = self.blocks.len() - 1;
         let closest = (1..full.saturating_sub(1))
             .min_by_key(|&i| self.blocks[i + 1].number - self.blocks[i - 1].number);
         if let Some(i) = closest {
             self.blocks.remove(i);
-            self.dropped = true;
         }
     }
 }

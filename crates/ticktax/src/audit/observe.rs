@@ -27,12 +27,20 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 type Sink<'a> = &'a mut dyn FnMut(&SourceTable, &Row);
 
-/// Watches as `settings` say; every row goes to `sink`. Returns everything else there is to know.
+/// How often somebody who watches is told what is new. Looking takes some hundredths of a second.
+const NEWS: Nanos = Nanos::from_secs(10);
+
+/// Lines about what was found since the last call.
+type News<'a> = &'a mut dyn FnMut() -> Vec<String>;
+
+/// Watches as `settings` say; every row goes to `sink`, and on a terminal `news` is asked now and
+/// then. Returns everything else there is to know.
 pub(crate) fn observe(
     settings: &Settings,
     terminal: &Terminal,
     sources: &mut SourceTable,
     sink: Sink<'_>,
+    news: News<'_>,
 ) -> Result<Header, Failure> {
     let interrupt = Interrupt::listen()?;
     let proc = Proc::default();
@@ -60,12 +68,20 @@ pub(crate) fn observe(
     let mut probe = Probe::start(settings.probe, settings.policy, &settings.online)?;
     let mut command = Audited::start(&settings.command)?;
     let mut tracer = tracer;
-    watch(settings, terminal, &interrupt, &mut command, &mut |now| {
+    let mut empty = |now| {
         if let Ok(tracer) = &mut tracer {
             tracer.drain(now, sources, sink);
         }
         probe.drain(sources, sink);
-    });
+    };
+    watch(
+        settings,
+        terminal,
+        &interrupt,
+        &mut command,
+        &mut empty,
+        news,
+    );
     let results = probe.stop(sources, sink);
     let end = End {
         proc: &proc,
@@ -101,8 +117,10 @@ fn watch(
     interrupt: &Interrupt,
     command: &mut Option<Audited>,
     empty: &mut dyn FnMut(Nanos),
+    news: News<'_>,
 ) {
     let begin = now();
+    let mut told = begin;
     let progress = terminal.progress(
         settings.length,
         format!("Watching CPUs {}", settings.online),
@@ -121,6 +139,10 @@ fn watch(
         if time - shown >= Progress::INTERVAL {
             progress.at(time - begin);
             shown = time;
+        }
+        if terminal.is_watched() && time - told >= NEWS {
+            news().iter().for_each(|line| progress.say(line));
+            told = time;
         }
         let left = left
             .and_then(|left| u64::try_from(left.0).ok())

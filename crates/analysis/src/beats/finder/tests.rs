@@ -1,0 +1,1 @@
+//! What the finder makes of whole recordings.
