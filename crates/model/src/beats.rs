@@ -45,6 +45,9 @@ pub struct BeatLine {
     pub false_alarm: f64,
     /// When the first beat was due, since the observation began (the phase).
     pub first: Nanos,
+    /// From when to when it was found, since the observation began, where not all the time.
+    #[serde(default)]
+    pub during: Option<(Nanos, Nanos)>,
     /// Beats that were seen, on all its CPUs.
     pub seen: u64,
     /// Beats that there was time for.

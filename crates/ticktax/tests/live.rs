@@ -4,6 +4,7 @@
 //! name, where they may not. They run one at a time, because they share the machine.
 
 mod live {
+    pub(crate) mod beats;
     pub(crate) mod disturbances;
     pub(crate) mod faults;
     pub(crate) mod world;
@@ -12,7 +13,7 @@ mod live {
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use live::{disturbances, faults, world};
+use live::{beats, disturbances, faults, world};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -52,6 +53,14 @@ const ROOT: &[(&str, Test)] = &[
         disturbances::signal_timer_storm,
     ),
     ("injected::cgroup_quota", disturbances::cgroup_quota),
+    (
+        "beats::a_thread_has_its_period_its_name_and_its_timer",
+        beats::a_thread_has_its_period_its_name_and_its_timer,
+    ),
+    (
+        "beats::a_thread_at_random_has_none",
+        beats::a_thread_at_random_has_none,
+    ),
 ];
 
 fn main() -> ExitCode {

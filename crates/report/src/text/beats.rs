@@ -154,6 +154,10 @@ fn sizes(beat: &BeatLine) -> String {
     if beat.burst >= 1.5 {
         parts.push(tied(format!("{:.1} events at a time", beat.burst)));
     }
+    if let Some((from, to)) = beat.during {
+        let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
+        parts.push(tied(format!("found from {from:.1} to {to:.1} s")));
+    }
     parts.join(", ")
 }
 

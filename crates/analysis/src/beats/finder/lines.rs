@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Beat, Events, FEWEST, Rhythm, explains};
 use super::merge::merge;
-use super::search::{Found, events, search, searchable};
+use super::search::{Found, SEARCHES, events, search, searchable};
 use super::stream::What;
 use super::tie::{agree, members, share_holding, share_inside};
 use super::{BeatFinder, MOST_STREAMS};
@@ -25,7 +25,7 @@ const SO_FAR: usize = 12;
 /// Searches everything and says what was found.
 pub(super) fn statement(finder: &mut BeatFinder, header: &Header, threads: usize) -> BeatStatement {
     let streams = searchable(finder);
-    let found = significant(search(finder, &streams, threads), streams.len());
+    let found = significant(search(finder, &streams, threads), streams.len() * SEARCHES);
     let own_rhythm = header
         .probes
         .iter()
@@ -34,7 +34,7 @@ pub(super) fn statement(finder: &mut BeatFinder, header: &Header, threads: usize
         .max()
         .unwrap_or_default();
     let begin = header.books.iter().map(|books| books.begin).min();
-    let mut lines = Lines::new(finder, found, streams.len());
+    let mut lines = Lines::new(finder, found, streams.len() * SEARCHES);
     lines.origin = begin.or(finder.first).unwrap_or_default();
     lines.own_rhythm = own_rhythm;
     BeatStatement {
@@ -52,8 +52,8 @@ pub(super) fn so_far(finder: &BeatFinder) -> Vec<BeatLine> {
     let mut streams = all.clone();
     streams.sort_by_key(|&s| std::cmp::Reverse(finder.streams[s as usize].time));
     streams.truncate(SO_FAR);
-    let found = significant(search(finder, &streams, 1), all.len());
-    let mut lines = Lines::new(finder, found, all.len());
+    let found = significant(search(finder, &streams, 1), all.len() * SEARCHES);
+    let mut lines = Lines::new(finder, found, all.len() * SEARCHES);
     lines.origin = finder.first.unwrap_or_default();
     lines.make()
 }
@@ -247,7 +247,7 @@ impl<'a> Lines<'a> {
                 }
                 let cause = self.what(p);
                 if cause.is_frame_of(&effect) {
-                    self.told_by[p] = Some(t);
+                    self.leave_to(p, t);
                     continue;
                 }
                 let is_ancestor = ancestors.iter().any(|&a| {
@@ -258,13 +258,22 @@ impl<'a> Lines<'a> {
                     continue;
                 }
                 if matches!(effect, What::Frame { .. }) {
-                    if self.told_by[p] != Some(t) {
-                        self.told_by[t] = Some(p);
-                    }
+                    self.leave_to(t, p);
                 } else if self.is_mostly(p, t) {
-                    self.told_by[p] = Some(t);
+                    self.leave_to(p, t);
                 }
             }
+        }
+    }
+
+    /// Leaves the telling of a beat to another, unless that one has left its own to this.
+    fn leave_to(&mut self, found: usize, other: usize) {
+        let mut last = other;
+        while let Some(by) = self.told_by[last] {
+            last = by;
+        }
+        if last != found && self.told_by[found].is_none() {
+            self.told_by[found] = Some(other);
         }
     }
 
@@ -369,11 +378,8 @@ impl<'a> Lines<'a> {
 
     /// The beat that tells for this one.
     fn teller(&self, mut found: usize) -> usize {
-        for _ in 0..STEPS {
-            match self.told_by[found] {
-                Some(by) => found = by,
-                None => break,
-            }
+        while let Some(by) = self.told_by[found] {
+            found = by;
         }
         found
     }
@@ -391,6 +397,9 @@ impl<'a> Lines<'a> {
             high: beat.period.high,
             false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
             first: beat.first - self.origin,
+            during: found
+                .during
+                .map(|(from, to)| (from - self.origin, to - self.origin)),
             seen: beat.seen,
             expected: beat.expected,
             jitter: beat.jitter,

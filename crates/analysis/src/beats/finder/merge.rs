@@ -57,6 +57,10 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.cpus = into.cpus.iter().chain(line.cpus.iter()).collect();
     into.false_alarm = into.false_alarm.min(line.false_alarm);
     into.first = into.first.min(line.first);
+    into.during = match (into.during, line.during) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        _ => None,
+    };
     into.seen += line.seen;
     into.expected += line.expected;
     into.jitter = into.jitter.max(line.jitter);

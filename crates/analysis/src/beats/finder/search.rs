@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ticktax_model::Nanos;
 
-use super::super::{Beat, Events, FEWEST, knowable};
+use super::super::{Beat, Events, FEWEST, detect, knowable};
 use super::BeatFinder;
 
 /// The share of a window that may be unobserved before it matters.
@@ -20,7 +20,14 @@ const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 pub(super) struct Found {
     pub(super) stream: u32,
     pub(super) beat: Beat,
+    /// The part of the observation that it was found in, where that is not the whole.
+    pub(super) during: Option<(Nanos, Nanos)>,
 }
+
+/// How often a stream is searched at most: the whole observation, and three halves of it.
+pub(super) const SEARCHES: usize = 4;
+/// Fewer events are not searched by halves.
+const ENOUGH: usize = 20;
 
 /// The streams whose events are enough for a search, and those whose are not for another reason
 /// than their number.
@@ -87,14 +94,8 @@ pub(super) fn search(finder: &BeatFinder, streams: &[u32], threads: usize) -> Ve
     let all = Mutex::new(Vec::new());
     let work = || {
         while let Some(&stream) = streams.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let events = events(finder, stream);
-            if knowable(&events).is_err() {
-                continue;
-            }
-            let collector = &finder.streams[stream as usize].collector;
-            let beats = collector.detect_among(&events, finder.last);
-            if !beats.is_empty() {
-                let found = beats.into_iter().map(|beat| Found { stream, beat });
+            let found = search_one(finder, stream);
+            if !found.is_empty() {
                 all.lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner)
                     .extend(found);
@@ -114,6 +115,47 @@ pub(super) fn search(finder: &BeatFinder, streams: &[u32], threads: usize) -> Ve
     // The same order whichever thread was first; a stream's own order stays.
     all.sort_by_key(|found| found.stream);
     all
+}
+
+/// The beats of one stream. What went on for a part of the time only is no beat of the whole; where
+/// the whole has none, its first, last and middle halves are searched.
+fn search_one(finder: &BeatFinder, stream: u32) -> Vec<Found> {
+    let events = events(finder, stream);
+    if knowable(&events).is_err() {
+        return Vec::new();
+    }
+    let known = |beats: Vec<Beat>, during| {
+        let found = move |beat| Found {
+            stream,
+            beat,
+            during,
+        };
+        beats.into_iter().map(found).collect()
+    };
+    let collector = &finder.streams[stream as usize].collector;
+    let beats = collector.detect_among(&events, finder.last);
+    let (Some(&(begin, _)), Some(&(_, end))) = (events.observed.first(), events.observed.last())
+    else {
+        return Vec::new();
+    };
+    if !beats.is_empty() || events.starts.len() < ENOUGH {
+        let life = finder.last - finder.first.unwrap_or_default();
+        let whole = (end - begin).0 as f64 > 0.9 * life.0 as f64;
+        return known(beats, (!whole).then_some((begin, end)));
+    }
+    let quarter = Nanos((end - begin).0 / 4);
+    for (skip, leave) in [(0, 2), (2, 0), (1, 1)] {
+        let from = begin + Nanos(quarter.0 * skip);
+        let to = end - Nanos(quarter.0 * leave);
+        let mut half = events.clone();
+        cut(&mut half, (Nanos(i64::MIN), from));
+        cut(&mut half, (to, Nanos::MAX));
+        let beats = detect(&half);
+        if !beats.is_empty() {
+            return known(beats, Some((from, to)));
+        }
+    }
+    Vec::new()
 }
 
 #[cfg(test)]
