@@ -10,7 +10,7 @@ use super::page::{Page, Tone, elide, tied};
 
 /// Beats that a statement shows.
 const SHOWN: usize = 12;
-/// Columns of an exponent and a few digits more are not worth it: interval ends have two digits.
+/// Digits of an interval's half-width.
 const DIGITS: i32 = 2;
 
 /// Writes a statement's section, where beats were looked for.
@@ -63,10 +63,14 @@ pub fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
     if others.is_empty() {
         page.paragraph(Tone::Plain, "", "Nothing does, as far as could be seen.");
     }
-    others.iter().for_each(|beat| entry(&mut page, beat, true));
+    for beat in others {
+        entry(&mut page, beat, true);
+    }
     if !own.is_empty() {
         page.section("ticktax itself");
-        own.iter().for_each(|beat| entry(&mut page, beat, false));
+        for beat in own {
+            entry(&mut page, beat, false);
+        }
     }
     if !beats.unknown.is_empty() {
         page.section("What cannot be known");
@@ -239,18 +243,18 @@ fn period(beat: &BeatLine) -> String {
     if !margin.is_finite() || margin <= 0.0 {
         return plain(beat.period);
     }
-    // Two digits of the margin, at most a billionth of the unit.
+    // At most a millionth of the unit: more is neither read nor needed.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a logarithm of a finite double"
     )]
     let digits = (DIGITS - 1 - margin.log10().floor() as i32).clamp(0, 6);
     let digits = usize::try_from(digits).unwrap_or(0);
-    format!(
-        "{} ± {} {unit}",
-        decimals(value, digits),
-        decimals(margin, digits)
-    )
+    let value = decimals(value, digits);
+    if margin < 0.5e-6 {
+        return format!("{value} ± <0.000 001 {unit}");
+    }
+    format!("{value} ± {} {unit}", decimals(margin, digits))
 }
 
 fn unit(ns: f64) -> (f64, &'static str) {

@@ -125,7 +125,10 @@ fn unknown(finder: &BeatFinder, header: &Header, searched: &[u32]) -> Vec<Blind>
         if !trail.holes.is_empty() {
             let time: Nanos = trail.holes.iter().map(|hole| hole.1 - hole.0).sum();
             say(
-                format!("{time} on CPU {cpu} in {} parts", trail.holes.len()),
+                format!(
+                    "{time} or more on CPU {cpu} in {} parts",
+                    trail.holes.len() as u64 + trail.holes_left_out
+                ),
                 "nothing at all was recorded then: lost events, a halted machine, a clock that \
                  stepped; periods are counted on both sides apart",
             );
@@ -350,12 +353,12 @@ impl<'a> Lines<'a> {
 
     /// The source's beat that a gap beat is: the one that lasts longest of those that agree in
     /// period and whose events lie in the gaps.
-    fn best_source(&self, g: usize, beat: &Beat, outer: &Events) -> Option<(usize, f64)> {
+    fn best_source(&self, g: usize, of_gaps: &Beat, outer: &Events) -> Option<(usize, f64)> {
         let mut best: Option<(usize, f64)> = None;
         for s in 0..self.found.len() {
             if self.what(s).gaps().is_some()
                 || !self.on_one_cpu(s, g)
-                || !agree(&self.found[s].beat, beat)
+                || !agree(&self.found[s].beat, of_gaps)
             {
                 continue;
             }

@@ -229,9 +229,9 @@ impl Stream {
         self.waiting.insert(at, (start, dur));
         if self.waiting.len() >= WAITING {
             let ready: Vec<_> = self.waiting.drain(..WAITING / 2).collect();
-            ready
-                .into_iter()
-                .for_each(|(start, dur)| self.take(start, dur));
+            for (start, dur) in ready {
+                self.take(start, dur);
+            }
         }
     }
 
@@ -247,8 +247,9 @@ impl Stream {
     /// Takes what still waits.
     pub(super) fn settle(&mut self) {
         let rest = std::mem::take(&mut self.waiting);
-        rest.into_iter()
-            .for_each(|(start, dur)| self.take(start, dur));
+        for (start, dur) in rest {
+            self.take(start, dur);
+        }
     }
 
     /// Whether it is full and was not allowed more yet.

@@ -11,7 +11,7 @@ const SLACK: Nanos = Nanos(1_000);
 /// The share of `inner`'s events that begin within one of `outer`, among those at times when both
 /// were observed, and how many were looked at.
 pub(super) fn share_inside(inner: &Events, outer: &Events) -> (f64, usize) {
-    let (mut looked, mut inside, mut at) = (0, 0, 0);
+    let (mut looked, mut inside, mut at) = (0_usize, 0_usize, 0);
     for &start in &inner.starts {
         if !observed(outer, start) {
             continue;
@@ -24,15 +24,12 @@ pub(super) fn share_inside(inner: &Events, outer: &Events) -> (f64, usize) {
             inside += 1;
         }
     }
-    (
-        f64::from(inside) / f64::from(looked.max(1)),
-        looked as usize,
-    )
+    (inside as f64 / looked.max(1) as f64, looked)
 }
 
 /// The share of `outer`'s events that hold at least one of `inner`.
 pub(super) fn share_holding(outer: &Events, inner: &Events) -> (f64, usize) {
-    let (mut looked, mut holding) = (0, 0);
+    let (mut looked, mut holding) = (0_usize, 0_usize);
     for (&start, &dur) in outer.starts.iter().zip(&outer.durations) {
         if !observed(inner, start) {
             continue;
@@ -47,10 +44,7 @@ pub(super) fn share_holding(outer: &Events, inner: &Events) -> (f64, usize) {
             holding += 1;
         }
     }
-    (
-        f64::from(holding) / f64::from(looked.max(1)),
-        looked as usize,
-    )
+    (holding as f64 / looked.max(1) as f64, looked)
 }
 
 fn observed(events: &Events, time: Nanos) -> bool {
