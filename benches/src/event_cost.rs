@@ -55,6 +55,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 Err(why) => {
                     bench.go_on()?;
                     println!("\n{}: {why}; this round is left out.", contender.name);
+                    nothing = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
                     continue;
                 }
             };
@@ -66,8 +67,10 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
             contender.missed.push(found.missed);
             base.push(nothing);
             nothing = after;
-            if let Some(inside) = inside(bench, contender, folder.path())? {
-                contender.inside.push(inside);
+            match inside(bench, contender, folder.path()) {
+                Ok(Some(inside)) => contender.inside.push(inside),
+                Ok(None) => {}
+                Err(why) => println!("\n{}, inside: {why}; left out.", contender.name),
             }
         }
     }

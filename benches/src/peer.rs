@@ -81,7 +81,7 @@ impl Running {
     /// Asks it to end as Ctrl-C does; returns all that it said.
     pub(crate) fn interrupt(mut self) -> Result<String, String> {
         self.signal(Signal::SIGINT);
-        self.finish(Duration::from_secs(10))
+        self.finish(Duration::from_secs(30))
     }
 
     /// Waits for its end; returns all that it said, on standard output first.

@@ -5,6 +5,8 @@
 //! of the simulator go through the same code.
 #![forbid(unsafe_code)]
 
+pub mod beats;
 pub mod ledger;
 
+pub use beats::BeatFinder;
 pub use ledger::Ledger;

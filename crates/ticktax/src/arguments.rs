@@ -26,6 +26,7 @@ Examples:
   ticktax audit --probe none -- make -j8  for as long as a command runs, undisturbed
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
+  ticktax beats lag.parquet               what in it repeats, how often, and because of whom
 
 How to read the statement, from the top: who had the CPUs; what was taken from programs, and by
 whom; what the probe lost in a loop that never waits, and to what; what could not be seen.";
@@ -49,6 +50,8 @@ pub(crate) enum Verb {
     Audit(AuditArguments),
     /// Print the statement of a saved recording
     Report(ReportArguments),
+    /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
+    Beats(ReportArguments),
     /// Print the JSON Schema of the statement that --format json prints
     Schema,
     /// Print the man page (roff), for `man -l -`

@@ -6,10 +6,11 @@ mod observe;
 mod probe;
 mod settings;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ticktax_analysis::Ledger;
+use ticktax_analysis::{BeatFinder, Ledger};
 use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
 
@@ -28,16 +29,29 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     if let Some(output) = &output {
         terminal::require_writable(output)?;
     }
-    let mut books = Sinks {
+    let books = RefCell::new(Sinks {
         ledger: Ledger::new(),
+        beats: BeatFinder::new(),
         file,
-    };
+    });
     let mut sources = SourceTable::default();
-    let observed = observe::observe(&settings, terminal, &mut sources, &mut |table, row| {
-        books.row(table, row);
-    })?;
+    let observed = observe::observe(
+        &settings,
+        terminal,
+        &mut sources,
+        &mut |table, row| books.borrow_mut().row(table, row),
+        &mut || {
+            let news = books.borrow_mut().beats.news();
+            let style = terminal.style();
+            news.iter()
+                .map(|beat| ticktax_report::beat_news(beat, &style))
+                .collect()
+        },
+    )?;
     let header = &observed.header;
-    let statement = books.ledger.finish(header, &sources);
+    let books = books.into_inner();
+    let mut statement = books.ledger.finish(header, &sources);
+    statement.beats = Some(books.beats.finish(header, crate::beats::threads()));
     let printed = terminal.statement(&statement, format, output.as_deref());
     // A statement that nobody can read is no reason to lose the recording as well.
     if let Some(file) = books.file {
@@ -65,12 +79,14 @@ fn exit_code(balances: bool, observed: &Observed) -> ExitCode {
 /// Where rows go as they come.
 struct Sinks {
     ledger: Ledger,
+    beats: BeatFinder,
     file: Option<SavedAs>,
 }
 
 impl RowSink for Sinks {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         self.ledger.row(sources, row);
+        self.beats.row(sources, row);
         if let Some(file) = &mut self.file {
             file.writer.row(sources, row);
         }

@@ -39,7 +39,7 @@ impl Terminal {
     ) -> Result<(), Failure> {
         let style = TextStyle {
             colour: self.colour && file.is_none(),
-            width: 80,
+            ..self.style()
         };
         let mut text = match format {
             Format::Text => ticktax_report::text(statement, &style),
@@ -52,6 +52,19 @@ impl Terminal {
             text.push('\n');
         }
         fs::write(file, text).map_err(|error| cannot_write(file, &error))
+    }
+
+    /// How a page is to look here.
+    pub(crate) fn style(&self) -> TextStyle {
+        TextStyle {
+            colour: self.colour,
+            width: 80,
+        }
+    }
+
+    /// Whether somebody may be watching while an audit goes on.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.error_is_terminal
     }
 
     /// Writes to standard output, with a line end at the end. A reader that has gone away (`| head`)
@@ -136,6 +149,11 @@ impl Progress {
     /// Shows that `elapsed` has passed.
     pub(crate) fn at(&self, elapsed: Nanos) {
         self.0.set_position(millis(elapsed));
+    }
+
+    /// Says something above the bar.
+    pub(crate) fn say(&self, line: &str) {
+        self.0.println(line);
     }
 
     /// Takes the bar away.

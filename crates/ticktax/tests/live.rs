@@ -10,6 +10,7 @@
 )]
 
 mod live {
+    pub(crate) mod beats;
     pub(crate) mod disturbances;
     pub(crate) mod faults;
     pub(crate) mod world;
@@ -18,7 +19,7 @@ mod live {
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use live::{disturbances, faults, world};
+use live::{beats, disturbances, faults, world};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -58,6 +59,14 @@ const ROOT: &[(&str, Test)] = &[
         disturbances::signal_timer_storm,
     ),
     ("injected::cgroup_quota", disturbances::cgroup_quota),
+    (
+        "beats::a_thread_has_its_period_its_name_and_its_timer",
+        beats::a_thread_has_its_period_its_name_and_its_timer,
+    ),
+    (
+        "beats::a_thread_at_random_has_none",
+        beats::a_thread_at_random_has_none,
+    ),
 ];
 
 fn main() -> ExitCode {

@@ -56,6 +56,7 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         gaps: ledger
             .observatory
             .statement(header, &gaps, &ledger.registry, sources),
+        beats: None,
         coverage: coverage(header, &closings),
         clock: header.clock.clone(),
         probes: header.probes.clone(),

@@ -28,6 +28,12 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 type Sink<'a> = &'a mut dyn FnMut(&SourceTable, &Row);
 
+/// How often somebody who watches is told what is new. Looking takes some hundredths of a second.
+const NEWS: Nanos = Nanos::from_secs(10);
+
+/// Lines about what was found since the last call.
+type News<'a> = &'a mut dyn FnMut() -> Vec<String>;
+
 /// What an audit saw, but for the rows.
 pub(crate) struct Observed {
     pub(crate) header: Header,
@@ -35,12 +41,14 @@ pub(crate) struct Observed {
     pub(crate) signal: Option<i32>,
 }
 
-/// Watches as `settings` say; every row goes to `sink`. Returns everything else there is to know.
+/// Watches as `settings` say; every row goes to `sink`, and on a terminal `news` is asked now and
+/// then. Returns everything else there is to know.
 pub(crate) fn observe(
     settings: &Settings,
     terminal: &Terminal,
     sources: &mut SourceTable,
     sink: Sink<'_>,
+    news: News<'_>,
 ) -> Result<Observed, Failure> {
     let interrupt = Interrupt::listen()?;
     let proc = Proc::default();
@@ -72,12 +80,20 @@ pub(crate) fn observe(
         // After the command has been started, which would inherit it.
         Tracer::raise_own_priority();
     }
-    watch(settings, terminal, &interrupt, &mut command, &mut |now| {
+    let mut empty = |now| {
         if let Ok(tracer) = &mut tracer {
             tracer.drain(now, sources, sink);
         }
         probe.drain(sources, sink);
-    });
+    };
+    watch(
+        settings,
+        terminal,
+        &interrupt,
+        &mut command,
+        &mut empty,
+        news,
+    );
     let results = probe.stop(sources, sink);
     let end = End {
         proc: &proc,
@@ -136,8 +152,10 @@ fn watch(
     interrupt: &Interrupt,
     command: &mut Option<Audited>,
     empty: &mut dyn FnMut(Nanos),
+    news: News<'_>,
 ) {
     let begin = now();
+    let mut told = begin;
     let what = format!("Watching CPUs {}", settings.online);
     let progress = terminal.progress(settings.length, what, !settings.command.is_empty());
     let mut shown = begin;
@@ -154,6 +172,10 @@ fn watch(
         if time - shown >= Progress::INTERVAL {
             progress.at(time - begin);
             shown = time;
+        }
+        if terminal.is_watched() && time - told >= NEWS {
+            news().iter().for_each(|line| progress.say(line));
+            told = time;
         }
         let left = left
             .and_then(|left| u64::try_from(left.0).ok())

@@ -109,11 +109,17 @@ impl Recorded {
 /// Audits a disturbance: what it did, and what was recorded of it.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let place = Place::new();
+    let recording = place.file("recording.parquet");
+    let truth = audit_to(plan, &place, &recording)?;
+    Ok((truth, Recorded::read(&recording)?))
+}
+
+/// Audits a disturbance, and saves the recording.
+pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
     let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
-    let recording = place.file("recording.parquet");
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
-        .arg(&recording)
+        .arg(recording)
         .arg("--")
         .arg(env::current_exe()?)
         .arg(AS_INJECTOR)
@@ -123,8 +129,7 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     check(statement.balance.balances(), || {
         format!("{:?}", statement.balance)
     })?;
-    let truth: Truth = serde_json::from_slice(&fs::read(&truth_file)?)?;
-    Ok((truth, Recorded::read(&recording)?))
+    Ok(serde_json::from_slice(&fs::read(&truth_file)?)?)
 }
 
 /// Fails, saying why, unless `holds`.
