@@ -156,6 +156,35 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
             }
         }
     }
+    other_kinds(&mut add)?;
+    for (a, b) in [(7, 10), (50, 13), (100, 101)] {
+        let plans = vec![
+            plan(fifo(), cpu, Schedule { seed, ..every(a) }),
+            plan(
+                Disturbance::Timer,
+                cpu,
+                Schedule {
+                    seed: seed + 1,
+                    ..every(b)
+                },
+            ),
+        ];
+        let names: Vec<String> = plans.iter().map(describe).collect();
+        cases.push(Case {
+            name: names.join(" and "),
+            plans,
+        });
+    }
+    cases.push(Case {
+        name: "none".to_owned(),
+        plans: vec![Plan::new(Disturbance::None, cpu).duration(Nanos::from_secs(4))],
+    });
+    Ok(cases)
+}
+
+/// Every other kind at two periods, and some at random.
+fn other_kinds(add: &mut dyn FnMut(Disturbance, Schedule)) -> Result<()> {
+    let fifo = || Disturbance::Fifo { priority: 50 };
     let folder = std::env::current_dir()?;
     for ms in [10, 100] {
         for disturbance in [
@@ -191,29 +220,7 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
             },
         );
     }
-    for (a, b) in [(7, 10), (50, 13), (100, 101)] {
-        let plans = vec![
-            plan(fifo(), cpu, Schedule { seed, ..every(a) }),
-            plan(
-                Disturbance::Timer,
-                cpu,
-                Schedule {
-                    seed: seed + 1,
-                    ..every(b)
-                },
-            ),
-        ];
-        let names: Vec<String> = plans.iter().map(describe).collect();
-        cases.push(Case {
-            name: names.join(" and "),
-            plans,
-        });
-    }
-    cases.push(Case {
-        name: "none".to_owned(),
-        plans: vec![Plan::new(Disturbance::None, cpu).duration(Nanos::from_secs(4))],
-    });
-    Ok(cases)
+    Ok(())
 }
 
 fn every(ms: i64) -> Schedule {
@@ -245,13 +252,16 @@ fn describe(plan: &Plan) -> String {
         text += " at random";
     }
     if schedule.jitter > Nanos::ZERO {
-        text += &format!(
-            ", jitter {:.0} %",
-            schedule.jitter.share_of(schedule.period) * 100.0
-        );
+        let share = schedule.jitter.share_of(schedule.period) * 100.0;
+        text.push_str(", jitter ");
+        text.push_str(&share.round().to_string());
+        text.push_str(" %");
     }
     if schedule.missing > 0.0 {
-        text += &format!(", {:.0} % missing", schedule.missing * 100.0);
+        let share = schedule.missing * 100.0;
+        text.push_str(", ");
+        text.push_str(&share.round().to_string());
+        text.push_str(" % missing");
     }
     text
 }
@@ -275,11 +285,14 @@ fn says(line: &BeatLine, word: &str) -> bool {
     line.name.contains(word) || line.chain.iter().any(|step| step.contains(word))
 }
 
+/// The error of a beat that was found, and whether its cause is named.
+type Hit = Option<(f64, bool)>;
+
 /// What became of the beats of one case.
 #[derive(Default)]
 struct Verdict {
     /// A row for each injected beat: its error, and whether its cause is named.
-    beats: Vec<Option<(f64, bool)>>,
+    beats: Vec<Hit>,
     right: u64,
     wrong: Vec<String>,
 }
@@ -290,10 +303,10 @@ fn judge(case: &Case, beats: &BeatStatement) -> Verdict {
     let off = |line: &BeatLine, plan: &Plan| line.period / plan.schedule.period.0 as f64 - 1.0;
     for plan in case.plans.iter().filter(|plan| is_beat(plan)) {
         let near = lines.iter().filter(|line| off(line, plan).abs() < NEAR);
-        let cause = |line: &BeatLine| causes(&plan.disturbance).iter().any(|w| says(line, w));
+        let names_it = |line: &BeatLine| causes(&plan.disturbance).iter().any(|w| says(line, w));
         let named = near
             .clone()
-            .filter(|line| cause(line))
+            .filter(|line| names_it(line))
             .map(|line| off(line, plan).abs())
             .min_by(f64::total_cmp);
         let any = near
@@ -325,7 +338,7 @@ fn is_beat(plan: &Plan) -> bool {
 
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let column = |text: &dyn Fn(&Option<(f64, bool)>) -> String| {
+        let column = |text: &dyn Fn(&Hit) -> String| {
             let texts: Vec<String> = self.beats.iter().map(text).collect();
             texts.join(", ")
         };

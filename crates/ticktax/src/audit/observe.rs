@@ -174,7 +174,9 @@ fn watch(
             shown = time;
         }
         if terminal.is_watched() && time - told >= NEWS {
-            news().iter().for_each(|line| progress.say(line));
+            for line in news() {
+                progress.say(&line);
+            }
             told = time;
         }
         let left = left
