@@ -101,7 +101,7 @@ fn main() {
     let minutes: i64 = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(60);
     let mut sources = SourceTable::default();
     let cast = Cast::new(&mut sources, i32::try_from(cpus).unwrap_or(64));
-    let mut finder = BeatFinder::new();
+    let mut finder = BeatFinder::new().with_halves();
     let (mut rows, mut count, mut seed) = (Vec::new(), 0_u64, 1);
     let mut taking = Duration::ZERO;
     for number in 0..minutes * 15_000 {

@@ -11,7 +11,7 @@ use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(&typed.file)?;
-    let mut finder = BeatFinder::new();
+    let mut finder = BeatFinder::new().with_halves();
     recording.replay(&mut |sources, row| finder.row(sources, row))?;
     let beats = finder.finish(recording.header(), threads());
     match typed.format {

@@ -96,6 +96,8 @@ pub struct BeatFinder {
     grown: usize,
     stunted: u64,
     told: Vec<(String, f64)>,
+    /// Whether to look for beats that went on for a part of the time only.
+    halves: bool,
 }
 
 /// No stream.
@@ -105,6 +107,14 @@ impl BeatFinder {
     /// A finder that has seen nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same finder, which also searches the halves of the observation of what has no beat in the
+    /// whole: for what began, ended or changed meanwhile. It takes up to four times as long.
+    #[must_use]
+    pub fn with_halves(mut self) -> Self {
+        self.halves = true;
+        self
     }
 
     /// Searches everything that came, on `threads` threads at once.

@@ -138,7 +138,7 @@ fn search_one(finder: &BeatFinder, stream: u32) -> Vec<Found> {
     else {
         return Vec::new();
     };
-    if !beats.is_empty() || events.starts.len() < ENOUGH {
+    if !beats.is_empty() || events.starts.len() < ENOUGH || !finder.halves {
         let life = finder.last - finder.first.unwrap_or_default();
         let whole = (end - begin).0 as f64 > 0.9 * life.0 as f64;
         return known(beats, (!whole).then_some((begin, end)));

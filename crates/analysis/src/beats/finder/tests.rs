@@ -78,7 +78,7 @@ impl Story {
 
     fn search(mut self, length: i64) -> BeatStatement {
         self.rows.sort_by_key(|row| (row.cpu(), row.span().end()));
-        let mut finder = BeatFinder::new();
+        let mut finder = BeatFinder::new().with_halves();
         for row in &self.rows {
             finder.row(&self.sources, row);
         }
@@ -392,7 +392,7 @@ fn impossible_rows_are_left_alone() {
             }
         }
     }
-    let mut finder = BeatFinder::new();
+    let mut finder = BeatFinder::new().with_halves();
     for row in &world.rows {
         finder.row(&world.sources, row);
     }
