@@ -120,7 +120,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     }
     table.print();
     println!(
-        "\nCPU: the tool's own threads, without what its BPF programs cost others (event-cost)."
+        "\nCPU: the tool's collector, without what its BPF programs cost others (event-cost)."
     );
     Ok(())
 }

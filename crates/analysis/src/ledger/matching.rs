@@ -66,15 +66,16 @@ pub(super) struct TimeLine {
 
 impl TimeLine {
     /// How long after a gap's end a row must have ended for all the gap's rows to have come. By
-    /// the order of rows 0 would do; a second forgives a producer that merges them loosely.
-    const SETTLED: Nanos = Nanos::from_secs(1);
+    /// the order of rows 0 would do; a quarter of a second forgives a producer that merges them
+    /// loosely, and is five times as long as the live one takes to come round.
+    const SETTLED: Nanos = Nanos::from_millis(250);
     /// The same by a later gap, which says less about rows. It is what moves a CPU along on which
     /// nothing runs but the probe.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
     /// How long rows are kept: for gaps that come late, and for gaps that are long.
     const KEPT: Nanos = Nanos::from_secs(10);
-    /// The most rows kept: 4.5 MiB a CPU, half a second of 250 000 rows a second.
-    const MOST_ROWS: usize = 1 << 17;
+    /// The most rows kept: 18 MiB a CPU, two seconds of 250 000 rows a second.
+    const MOST_ROWS: usize = 1 << 19;
     /// The most gaps that wait: 3 MiB a CPU.
     const MOST_GAPS: usize = 1 << 16;
 
