@@ -165,8 +165,7 @@ fn a_loss_takes_the_proof_from_empty_gaps() {
     assert!(statement.balance.balances());
     let classes = [Class::EntryExit, Class::Outside, Class::Unexplained];
     assert_eq!(times(&statement, classes), [2_000, 0, 500]);
-    let blind = &statement.coverage.blind[0];
-    assert_eq!(blind.what, "some of the probe's gaps on CPU 0");
+    assert_eq!(statement.coverage.lost_on(Cpu(0)).gaps, 3);
 }
 
 #[test]
