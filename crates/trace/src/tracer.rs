@@ -274,7 +274,11 @@ impl Tracer {
                 continue;
             }
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
-            for record in open_frames(&state, cpu) {
+            // A thread that was seated at the very last moment has no time yet, and nothing to tell.
+            for record in open_frames(&state, cpu)
+                .into_iter()
+                .filter(|record| record.dur > 0)
+            {
                 let named = self.with_thread(record);
                 let row = self.decoder.span(sources, &named);
                 sink(sources, &row);
@@ -336,7 +340,9 @@ impl Tracer {
     fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
         if matches!(record.kind, kind::TASK | kind::WAIT) {
             let names = self.decoder.names();
-            let name = names.thread(record.tid).unwrap_or_default();
+            let name = names
+                .thread(record.tid)
+                .unwrap_or_else(|| "(ended)".to_owned());
             let length = name.len().min(record.comm.len());
             record.comm[..length].copy_from_slice(&name.as_bytes()[..length]);
             record.tgid = names.process(record.tid).unwrap_or(record.tid);
