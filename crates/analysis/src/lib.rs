@@ -6,5 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ledger;
+pub mod victim;
 
 pub use ledger::Ledger;
+pub use victim::Victim;
