@@ -23,6 +23,7 @@ Examples:
   ticktax audit                           20 seconds of every CPU, as text
   sudo ticktax audit --for 1m --cpus 2-3  a minute of two CPUs, every span with its name
   ticktax audit --probe none -- make -j8  for as long as a command runs, undisturbed
+  sudo ticktax audit --pid 4121           why process 4121 did not run when it wanted to
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
 
@@ -97,7 +98,15 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
-    /// Watch for as long as this command runs, and pass its exit code on
+    /// Say what happened to this process, its threads and its children; ends when it does
+    #[arg(long, value_name = "N", conflicts_with = "command")]
+    pub(crate) pid: Option<i32>,
+
+    /// Say what happened to everything in this cgroup, such as /sys/fs/cgroup/system.slice
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid"])]
+    pub(crate) cgroup: Option<PathBuf>,
+
+    /// Watch for as long as this command runs, say what happened to it, and pass its exit code on
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }

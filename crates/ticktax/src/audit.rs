@@ -5,13 +5,17 @@ mod interrupt;
 mod observe;
 mod probe;
 mod settings;
+mod victim;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ticktax_analysis::Ledger;
-use ticktax_model::SourceTable;
+use ticktax_analysis::{Ledger, Victim};
 use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::Lives;
+use ticktax_model::{Nanos, SourceTable};
 
 use crate::arguments::AuditArguments;
 use crate::failure::{Failure, UNBALANCED};
@@ -27,18 +31,38 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     let file = save.map(SavedAs::create).transpose()?;
     let mut books = Sinks {
         ledger: Ledger::new(),
+        victim: None,
         file,
     };
+    let begin = Cell::new(None);
     let mut sources = SourceTable::default();
-    let header = observe::observe(&settings, terminal, &mut sources, &mut |table, row| {
-        books.row(table, row);
-    })?;
-    let statement = books.ledger.finish(&header, &sources);
+    let header = observe::observe(
+        &settings,
+        terminal,
+        &begin,
+        &mut sources,
+        &mut |table, row| {
+            if books.victim.is_none() {
+                books.victim = begin.get().map(Victim::new);
+            }
+            books.row(table, row);
+        },
+    )?;
+    let mut statement = books.ledger.finish(&header, &sources);
+    let victim = books.victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
+    statement.victim = victim.finish(&header, &sources);
     terminal.statement(&statement, format)?;
     if let Some(file) = books.file {
         file.finish(&header, terminal)?;
     }
-    Ok(exit_code(statement.balance.balances(), &header))
+    Ok(exit_code(balances(&statement), &header))
+}
+
+/// Whether every nanosecond is where it belongs: the machine's, and the victim's.
+pub(crate) fn balances(statement: &Statement) -> bool {
+    let victim = statement.victim.as_ref();
+    let lives = victim.and_then(|victim| victim.lives.as_ref());
+    statement.balance.balances() && lives.is_none_or(Lives::balances)
 }
 
 /// The books' verdict comes first: a statement that is wrong must not pass for one that is right.
@@ -57,12 +81,16 @@ fn exit_code(balances: bool, header: &Header) -> ExitCode {
 /// Where rows go as they come.
 struct Sinks {
     ledger: Ledger,
+    victim: Option<Victim>,
     file: Option<SavedAs>,
 }
 
 impl RowSink for Sinks {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         self.ledger.row(sources, row);
+        if let Some(victim) = &mut self.victim {
+            victim.row(sources, row);
+        }
         if let Some(file) = &mut self.file {
             file.writer.row(sources, row);
         }

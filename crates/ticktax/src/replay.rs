@@ -2,20 +2,34 @@
 
 use std::process::ExitCode;
 
-use ticktax_analysis::Ledger;
+use ticktax_analysis::{Ledger, Victim};
 use ticktax_model::recording::{RecordingReader, RowSink};
 
 use crate::arguments::ReportArguments;
+use crate::audit::balances;
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(&typed.file)?;
     let mut ledger = Ledger::new();
-    let sources = recording.replay(&mut |sources, row| ledger.row(sources, row))?;
-    let statement = ledger.finish(recording.header(), &sources);
+    let begin = recording
+        .header()
+        .victim
+        .as_ref()
+        .map(|victim| victim.begin);
+    let mut victim = begin.map(Victim::new);
+    let sources = recording.replay(&mut |sources, row| {
+        ledger.row(sources, row);
+        if let Some(victim) = &mut victim {
+            victim.row(sources, row);
+        }
+    })?;
+    let header = recording.header();
+    let mut statement = ledger.finish(header, &sources);
+    statement.victim = victim.and_then(|victim| victim.finish(header, &sources));
     terminal.statement(&statement, typed.format)?;
-    Ok(if statement.balance.balances() {
+    Ok(if balances(&statement) {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(UNBALANCED)

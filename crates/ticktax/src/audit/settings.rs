@@ -7,6 +7,7 @@ use ticktax_probes::SchedulingPolicy;
 use ticktax_trace::Output;
 use ticktax_trace::proc::Proc;
 
+use super::victim::Wanted;
 use crate::arguments::{AuditArguments, Keep, ProbeChoice};
 use crate::failure::Failure;
 
@@ -23,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Option<SchedulingPolicy>,
     pub(crate) output: Output,
     pub(crate) command: Vec<OsString>,
+    /// Whose time is asked for.
+    pub(crate) victim: Option<Wanted>,
 }
 
 impl Settings {
@@ -43,6 +46,7 @@ impl Settings {
             .ok_or_else(|| {
                 Failure::Cpus("cannot tell which CPUs are online: mount /sys".to_owned())
             })?;
+        let victim = Wanted::from_typed(&typed, &proc)?;
         let (online, watched) = match typed.cpus {
             None => {
                 let possible = proc.possible().unwrap_or_else(|| online.clone());
@@ -59,6 +63,7 @@ impl Settings {
             None => None,
         };
         let keep = typed.keep.unwrap_or(match length {
+            _ if victim.is_some() => Keep::Spans,
             Some(length) if length > Self::MOST_OF_SPANS => Keep::Sums,
             _ => Keep::Spans,
         });
@@ -77,6 +82,7 @@ impl Settings {
                 },
             },
             command: typed.command,
+            victim: victim.filter(|_| keep == Keep::Spans),
         })
     }
 }
