@@ -31,13 +31,15 @@ pub enum Absence {
     Lock,
     /// It is stopped or frozen.
     Stopped,
+    /// Not known: the kernel did not tell when it left its CPU.
+    Missed,
     /// No time: from here on the thread's number is a new thread's.
     Reborn,
 }
 
 impl Absence {
     /// Every cause.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Woken,
         Self::Preempted,
         Self::Throttled,
@@ -45,6 +47,7 @@ impl Absence {
         Self::Disk,
         Self::Lock,
         Self::Stopped,
+        Self::Missed,
         Self::Reborn,
     ];
 
@@ -58,6 +61,7 @@ impl Absence {
             Self::Disk => "disk",
             Self::Lock => "lock",
             Self::Stopped => "stopped",
+            Self::Missed => "missed",
             Self::Reborn => "reborn",
         }
     }
@@ -212,6 +216,7 @@ impl From<Absence> for Fate {
             Absence::Disk => Self::Disk,
             Absence::Lock => Self::Lock,
             Absence::Stopped => Self::Stopped,
+            Absence::Missed => Self::Unseen,
         }
     }
 }
@@ -231,6 +236,8 @@ pub struct VictimStatement {
     pub usage: Option<Usage>,
     /// The counters of its cgroup's CPU quota, for the time of the audit.
     pub throttling: Option<Throttling>,
+    /// What the hypervisor's clock says that it took from all CPUs meanwhile, whoever ran there.
+    pub stolen: Option<Nanos>,
 }
 
 /// The lives of a victim's threads, within the books.
@@ -345,9 +352,10 @@ pub struct Delay {
     pub at: Nanos,
     /// How long.
     pub length: Nanos,
-    /// What that CPU did meanwhile, in order.
+    /// What that CPU did meanwhile, in order; or by who it was, the costliest first, where it was
+    /// too much to list in order.
     pub timeline: Vec<Episode>,
-    /// How many further episodes there were, after those.
+    /// How many further episodes there were.
     pub more: u64,
 }
 
@@ -358,6 +366,8 @@ pub struct Episode {
     pub at: Nanos,
     /// How long, as far as it lies in the delay.
     pub length: Nanos,
+    /// How many times, where a delay had too many to list each.
+    pub count: u64,
     /// Who ran.
     pub name: String,
     /// The process, where it was a program's.

@@ -64,6 +64,7 @@ struct here {
 	struct cpu_control *control;
 	__u64 now;
 	__u64 running;
+	__u64 began; /* sched_switch: when the thread that leaves had come */
 	__u32 cpu;
 };
 

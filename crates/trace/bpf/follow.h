@@ -50,8 +50,9 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
 }
 
-/* Hands out what the thread did until now, off its CPU. */
-static __noinline void end_absence(struct here *here, struct life *life, struct task_struct *task)
+/* Hands out what the thread did until `end`, off its CPU. */
+static __noinline void end_absence(struct here *here, struct life *life, struct task_struct *task,
+				   __u64 end)
 {
 	struct frame ended = {};
 
@@ -64,10 +65,12 @@ static __noinline void end_absence(struct here *here, struct life *life, struct 
 	ended.id = task->pid;
 	ended.kind = KIND_WAIT;
 	ended.flags = life->flags;
+	if (life->detail == DETAIL_NONE)
+		ended.detail = DETAIL_MISSED;
 	if ((life->detail == DETAIL_WOKEN || life->detail == DETAIL_PREEMPTED) &&
 	    life->cpu != here->cpu)
 		ended.flags |= FLAG_MIGRATED;
-	account(here, &ended, here->now, task);
+	account(here, &ended, end, task);
 }
 
 /* Why a thread leaves its CPU, where it is not throttled. */
@@ -97,9 +100,13 @@ static __noinline void depart(struct here *here, struct task_struct *task, int p
 		bpf_map_delete_elem(&lives, &tid);
 		return;
 	}
-	/* On a CPU whose books open just now, it was not seen to come. */
+	/*
+	 * It was not seen to come: the books of this CPU open just now, or the kernel did not tell.
+	 * The time from the last switch that was seen is in its span.
+	 */
 	if (unlikely(life->detail != DETAIL_NONE))
-		end_absence(here, life, task);
+		end_absence(here, life, task,
+			    here->began > life->since ? here->began : life->since);
 	life->detail = throttled_here ? DETAIL_THROTTLED : why_absent(task, state, preempted);
 	life->since = here->now;
 	life->cpu = here->cpu;
@@ -112,8 +119,8 @@ static __noinline void come(struct here *here, struct task_struct *task)
 
 	if (!life)
 		return;
-	if (likely(life->detail != DETAIL_NONE))
-		end_absence(here, life, task);
+	/* While it runs already, it was not seen to leave. */
+	end_absence(here, life, task, here->now);
 	life->detail = DETAIL_NONE;
 	life->since = here->now;
 }
@@ -128,7 +135,7 @@ static __always_inline int wake(struct task_struct *task)
 		return 0;
 	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
 		return 0;
-	end_absence(&here, life, task);
+	end_absence(&here, life, task, here.now);
 	life->detail = DETAIL_WOKEN;
 	life->since = here.now;
 	return 0;

@@ -32,24 +32,25 @@ enum vector {
 	VECTOR_PLATFORM_IPI,
 };
 
-/* `detail` is the address of a kernel function, or one of these. */
+/*
+ * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on they say what
+ * a followed thread is doing while it is off its CPU.
+ */
 enum detail {
 	DETAIL_NONE = 0,
 	DETAIL_PAGE_FAULT = 1,
 	DETAIL_THROTTLED = 2,
 	DETAIL_RECLAIM = 3,
-	/* What a followed thread is doing while it is off its CPU. */
 	DETAIL_WOKEN = 4,     /* may run since something woke it */
 	DETAIL_PREEMPTED = 5, /* may run, and gave way to another */
 	DETAIL_SLEEPING = 6,
 	DETAIL_DISK = 7,
 	DETAIL_LOCK = 8, /* uninterruptible, and not for a disk */
 	DETAIL_STOPPED = 9,
-	/* What only a struct life says. */
-	DETAIL_UNSEEN = 10, /* followed, but nothing has happened to it yet */
-	DETAIL_PARENT = 11, /* not followed itself; its children will be */
-	/* An empty wait: from here on the thread's number is a new thread's. */
-	DETAIL_REBORN = 12,
+	DETAIL_UNSEEN = 10, /* of a struct life alone: followed, but nothing has happened to it yet */
+	DETAIL_PARENT = 11, /* likewise: not followed itself; its children will be */
+	DETAIL_REBORN = 12, /* an empty wait: from here on the number is a new thread's */
+	DETAIL_MISSED = 13, /* not known: the kernel did not tell when it left its CPU */
 };
 
 #define FLAG_KERNEL_THREAD 1
@@ -136,7 +137,8 @@ struct cpu_state {
 	__u64 folded;      /* spans that found the table of sums full */
 	__s64 folded_self; /* their own time, ns */
 	__u64 unfollowed;  /* children that found the table of followed threads full */
-	__u64 reserved[5];
+	__u64 missed;      /* switches that the kernel did not tell of */
+	__u64 reserved[4];
 };
 
 #define RUN_RECORD 1

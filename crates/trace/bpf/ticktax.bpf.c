@@ -118,6 +118,7 @@ int sched_switch(__u64 *ctx)
 		state->stack[0].detail = work_in_progress(next);
 		seat(&here, next);
 		if (unlikely(here.running & RUN_FOLLOW)) {
+			here.began = here.now;
 			depart(&here, prev, ctx[0] & 1, 0);
 			come(&here, next);
 		}
@@ -135,6 +136,13 @@ int sched_switch(__u64 *ctx)
 				    state->stack[i].flags);
 		}
 	}
+	/*
+	 * Where the kernel left a switch out (6.18 in a virtual machine does, some times a second),
+	 * the thread that leaves is not the one that came, and gets the time of both.
+	 */
+	if (unlikely(state->stack[0].id != prev->pid))
+		state->missed++;
+	here.began = state->stack[0].start;
 	turn_page(&here, prev, work_in_progress(next));
 	seat(&here, next);
 	if (unlikely(throttled_now > 0) && next->pid)

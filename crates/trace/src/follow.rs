@@ -13,6 +13,12 @@ use ticktax_model::{Nanos, SourceTable};
 use crate::record::{Life, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
+/// `detail`s as an entry has them: in half the width.
+#[expect(clippy::cast_possible_truncation, reason = "they are small numbers")]
+const UNSEEN: u32 = detail::UNSEEN as u32;
+#[expect(clippy::cast_possible_truncation, reason = "they are small numbers")]
+const PARENT: u32 = detail::PARENT as u32;
+
 /// A thread to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedThread {
@@ -92,7 +98,7 @@ impl Tracer {
         let mut followed = 0;
         for thread in threads {
             let mut life = Life {
-                detail: detail::UNSEEN as u32,
+                detail: UNSEEN,
                 tgid: thread.pid.cast_unsigned(),
                 ..Life::default()
             };
@@ -117,7 +123,7 @@ impl Tracer {
     /// Follows what thread `tid` starts, but not the thread itself.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
         let parent = Life {
-            detail: detail::PARENT as u32,
+            detail: PARENT,
             ..Life::default()
         };
         self.enter(tid, parent)

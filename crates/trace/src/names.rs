@@ -110,6 +110,7 @@ impl Names {
             detail::DISK => Absence::Disk.name().into(),
             detail::LOCK => Absence::Lock.name().into(),
             detail::STOPPED => Absence::Stopped.name().into(),
+            detail::MISSED => Absence::Missed.name().into(),
             detail::REBORN => Absence::Reborn.name().into(),
             address => match self.functions.name(address) {
                 Some(name) => strip_clone(name).into(),

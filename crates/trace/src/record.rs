@@ -119,8 +119,10 @@ pub struct CpuState {
     pub folded_self: i64,
     /// Children that found the table of followed threads full.
     pub unfollowed: u64,
+    /// Switches that the kernel did not tell of.
+    pub missed: u64,
     /// Nothing.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 /// `struct cpu_control`.
@@ -217,6 +219,8 @@ pub mod detail {
     pub const PARENT: u64 = 11;
     /// From here on the thread's number is a new thread's.
     pub const REBORN: u64 = 12;
+    /// Not known: the kernel did not tell of the switch at which the thread left its CPU.
+    pub const MISSED: u64 = 13;
 }
 
 /// `enum vector`: the architecture's own interrupts, in the order of their numbers.

@@ -64,6 +64,8 @@ pub struct Closing {
     pub mismatched: u64,
     /// Threads that would have been followed, had there been room for them.
     pub unfollowed: u64,
+    /// Context switches that the kernel did not tell of.
+    pub missed: u64,
     /// CPU time inside the programs, where the kernel keeps statistics of them.
     pub in_programs: Option<Nanos>,
 }
@@ -273,6 +275,7 @@ impl Tracer {
             closing.events += state.events;
             closing.mismatched += state.mismatched;
             closing.unfollowed += state.unfollowed;
+            closing.missed += state.missed;
         }
         self.end_absences(until, sources, sink);
         closing

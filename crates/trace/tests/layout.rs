@@ -167,6 +167,7 @@ fn records_are_laid_out_as_in_c() {
                 folded,
                 folded_self,
                 unfollowed,
+                missed,
                 reserved,
             }),
         ),
@@ -302,6 +303,7 @@ fn numbered_names_are_those_of_the_header() {
         ("DETAIL_UNSEEN", detail::UNSEEN),
         ("DETAIL_PARENT", detail::PARENT),
         ("DETAIL_REBORN", detail::REBORN),
+        ("DETAIL_MISSED", detail::MISSED),
     ];
     assert_eq!(enumerators("detail"), details);
 

@@ -101,7 +101,9 @@ impl Life {
             }
         }
         if self.followed {
-            stretches.into_iter().for_each(|one| worst.offer(one));
+            for one in stretches {
+                worst.offer(one);
+            }
             return;
         }
         self.early.extend(stretches);
@@ -126,6 +128,8 @@ impl Life {
 
     fn known(&mut self, worst: &mut Worst) {
         self.followed = true;
-        self.early.drain(..).for_each(|one| worst.offer(one));
+        for one in self.early.drain(..) {
+            worst.offer(one);
+        }
     }
 }

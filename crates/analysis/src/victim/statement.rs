@@ -10,8 +10,7 @@ use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
 
 use super::Victim;
 use super::life::Life;
-use super::past::Piece;
-use super::worst::Candidate;
+use super::worst::{Candidate, Episodes};
 use crate::ledger::tally::Tally;
 
 /// Says what happened to the victim.
@@ -33,6 +32,11 @@ pub(super) fn make(
             .then(|| lives(victim, about, header, sources)),
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling: quota.and_then(|(after, before)| after.since(before)),
+        stolen: header
+            .books
+            .iter()
+            .map(|books| header.after.steal_since(&header.before, books.cpu))
+            .sum(),
     }
 }
 
@@ -40,9 +44,13 @@ fn lives(victim: Victim, about: &VictimHeader, header: &Header, sources: &Source
     let may_lack = about.incomplete.is_some() || header.coverage.events_lost() > 0;
     let threads = victim.lives.iter().map(|(&tid, life)| (tid, life));
     let before = victim.past_lives.iter().map(|life| (0, life));
+    // A thread that was only ever throttled looks like a stranger's, but for its process.
+    let lives = victim.lives.values().chain(&victim.past_lives);
+    let followed = lives.filter(|life| life.followed).map(|life| life.pid);
+    let pids: BTreeSet<i32> = followed.chain(about.pid).collect();
     let all: BTreeMap<(i32, usize), &Life> = threads
         .chain(before)
-        .filter(|(_, life)| life.followed)
+        .filter(|(_, life)| pids.contains(&life.pid) && !life.is_empty())
         .enumerate()
         .map(|(place, (tid, life))| ((tid, place), life))
         .collect();
@@ -67,7 +75,7 @@ fn lives(victim: Victim, about: &VictimHeader, header: &Header, sources: &Source
             interrupted_by.entry(source).or_default().merge(tally);
         }
         let missing = life.elapsed() - life.accounted();
-        if missing > Nanos::ZERO && (may_lack || life.taken_over) {
+        if missing != Nanos::ZERO && (may_lack || life.taken_over) {
             fates.entry(Fate::Unseen).or_default().add(missing, missing);
         } else if missing != Nanos::ZERO {
             told.off.push((tid, -missing));
@@ -149,11 +157,12 @@ fn culprits(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec
 fn delay_of(delay: Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
     let source = sources.get(delay.span.source);
     let start = delay.span.start;
-    let episode = |piece: Piece| {
-        let (name, pid) = name(piece.source, sources);
+    let episode = |episodes: Episodes| {
+        let (name, pid) = name(episodes.first.source, sources);
         Episode {
-            at: piece.start - start,
-            length: piece.end - piece.start,
+            at: episodes.first.start - start,
+            length: episodes.time,
+            count: episodes.count,
             name,
             pid,
         }

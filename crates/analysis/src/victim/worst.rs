@@ -1,7 +1,10 @@
 //! The longest delays.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use ticktax_model::victim::DelayKind;
-use ticktax_model::{Nanos, Span};
+use ticktax_model::{Nanos, SourceId, Span};
 
 use super::interruptions::Stretch;
 use super::past::Piece;
@@ -12,8 +15,42 @@ pub(super) struct Candidate {
     pub(super) kind: DelayKind,
     /// Its source is the thread's; as a row, or as a part of one.
     pub(super) span: Span,
-    pub(super) timeline: Vec<Piece>,
+    pub(super) timeline: Vec<Episodes>,
     pub(super) more: u64,
+}
+
+/// What one source did in a delay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Episodes {
+    pub(super) first: Piece,
+    pub(super) time: Nanos,
+    pub(super) count: u64,
+}
+
+impl Episodes {
+    fn new(piece: Piece) -> Self {
+        Self {
+            first: piece,
+            time: piece.end - piece.start,
+            count: 1,
+        }
+    }
+}
+
+/// All episodes of each source as one, the costliest first.
+fn by_source(episodes: Vec<Episodes>) -> Vec<Episodes> {
+    let mut sums: BTreeMap<SourceId, Episodes> = BTreeMap::new();
+    for one in episodes {
+        sums.entry(one.first.source)
+            .and_modify(|sum| {
+                sum.time += one.time;
+                sum.count += one.count;
+            })
+            .or_insert(one);
+    }
+    let mut sums: Vec<Episodes> = sums.into_values().collect();
+    sums.sort_by_key(|sum| Reverse(sum.time));
+    sums
 }
 
 impl Candidate {
@@ -21,18 +58,24 @@ impl Candidate {
     const NAMED: usize = 6;
 
     fn new(kind: DelayKind, span: Span, pieces: impl Iterator<Item = Piece>, beyond: u64) -> Self {
-        let mut timeline: Vec<Piece> = Vec::new();
-        let mut more = beyond;
+        let mut timeline: Vec<Episodes> = Vec::new();
         for piece in pieces {
             let last = timeline.last_mut();
-            let same = |last: &&mut Piece| last.source == piece.source && last.end == piece.start;
+            let same = |last: &&mut Episodes| {
+                last.first.source == piece.source && last.first.end == piece.start
+            };
             if let Some(last) = last.filter(same) {
-                last.end = piece.end;
-            } else if timeline.len() < Self::NAMED {
-                timeline.push(piece);
+                last.first.end = piece.end;
+                last.time += piece.end - piece.start;
             } else {
-                more += 1;
+                timeline.push(Episodes::new(piece));
             }
+        }
+        let mut more = beyond;
+        if timeline.len() > Self::NAMED {
+            timeline = by_source(timeline);
+            let rest = timeline.split_off(Self::NAMED.min(timeline.len()));
+            more += rest.iter().map(|episodes| episodes.count).sum::<u64>();
         }
         Self {
             kind,

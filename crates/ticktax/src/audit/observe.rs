@@ -183,7 +183,7 @@ impl End<'_> {
             tracer: closing.in_programs,
             ..cost
         };
-        let mut header = self.header(Level::Kernel, coverage, cost, closing.unfollowed);
+        let mut header = self.header(Level::Kernel, coverage, cost, &closing);
         header.books.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
         header
@@ -203,7 +203,7 @@ impl End<'_> {
             ..Coverage::default()
         };
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
-        let mut header = self.header(Level::Proc, coverage, cost, 0);
+        let mut header = self.header(Level::Proc, coverage, cost, &Closing::default());
         let (begin, end) = (header.before.at, header.after.at);
         // Without root the books are those that the kernel keeps itself.
         let counted = |cpu: &Cpu| {
@@ -235,12 +235,12 @@ impl End<'_> {
         level: Level,
         mut coverage: Coverage,
         cost: ToolCost,
-        unfollowed: u64,
+        closing: &Closing,
     ) -> Header {
         let online = self.proc.online().unwrap_or_default();
         coverage.blind.extend(self.blind_spots(&online));
         coverage.lost.extend(self.results.lost.iter().copied());
-        let unwatched = self.unwatched();
+        let unseen = self.unseen(closing);
         Header {
             schema: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -256,21 +256,23 @@ impl End<'_> {
             after: self.after,
             cost,
             command: None,
-            victim: self
-                .victim
-                .map(|victim| victim.header(unfollowed, unwatched)),
+            victim: self.victim.map(|victim| victim.header(unseen)),
         }
     }
 
-    /// Where a victim may have been without being seen.
-    fn unwatched(&self) -> Option<String> {
+    /// Why a part of a victim's time may not have been seen.
+    fn unseen(&self, closing: &Closing) -> Option<String> {
         let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
         let online = self.proc.online().unwrap_or_default();
         let unwatched: CpuList = online.iter().filter(unwatched).collect();
         if !unwatched.is_empty() {
             return Some(format!("CPUs {unwatched} were not watched"));
         }
-        (!self.late.is_empty()).then(|| format!("the books of CPUs {} began late", self.late))
+        if closing.unfollowed > 0 {
+            let threads = closing.unfollowed;
+            return Some(format!("there was no room for {threads} of its threads"));
+        }
+        (closing.missed > 0).then(|| format!("{} switches were not told", closing.missed))
     }
 
     /// What a reader should know at any level.
@@ -349,6 +351,14 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
         blind.push(Blind {
             what: format!("{} ends of interrupts or softirqs", closing.mismatched),
             why: "their beginning was not seen: their time is counted with what they interrupted"
+                .to_owned(),
+        });
+    }
+    if closing.missed > 0 {
+        blind.push(Blind {
+            what: format!("{} context switches", closing.missed),
+            why: "the kernel told no tracer of them: the thread that left next has the time of \
+                  the one before it too"
                 .to_owned(),
         });
     }

@@ -178,16 +178,11 @@ impl<'a> Watched<'a> {
     }
 
     /// What the header says of it; `incomplete` is why not all of it may have been seen.
-    pub(crate) fn header(mut self, unfollowed: u64, incomplete: Option<String>) -> VictimHeader {
+    pub(crate) fn header(mut self, incomplete: Option<String>) -> VictimHeader {
         self.look();
-        let without_room = self.without_room + unfollowed;
-        let incomplete = if without_room > 0 {
-            Some(format!(
-                "{without_room} of its threads had no room in the table"
-            ))
-        } else {
-            incomplete
-        };
+        let without_room = self.without_room;
+        let no_room = || format!("there was no room for {without_room} of its threads");
+        let incomplete = incomplete.or_else(|| (without_room > 0).then(no_room));
         let pid = match &self.wanted {
             Wanted::Cgroup(_) => None,
             Wanted::Process(pid) => Some(*pid),
