@@ -3,3 +3,4 @@
 mod golden;
 mod properties;
 mod samples;
+mod victims;
