@@ -6,13 +6,14 @@
 mod live {
     pub(crate) mod disturbances;
     pub(crate) mod faults;
+    pub(crate) mod victims;
     pub(crate) mod world;
 }
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use live::{disturbances, faults, world};
+use live::{disturbances, faults, victims, world};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -52,6 +53,35 @@ const ROOT: &[(&str, Test)] = &[
         disturbances::signal_timer_storm,
     ),
     ("injected::cgroup_quota", disturbances::cgroup_quota),
+    (
+        "victim::waits_behind_a_fifo_thread",
+        victims::waits_behind_a_fifo_thread,
+    ),
+    (
+        "victim::is_throttled_by_its_quota",
+        victims::is_throttled_by_its_quota,
+    ),
+    ("victim::sleeps", victims::sleeps),
+    (
+        "victim::ends_with_the_victim",
+        victims::ends_with_the_victim,
+    ),
+    (
+        "victim::follows_children_and_threads",
+        victims::follows_children_and_threads,
+    ),
+    (
+        "victim::a_stopped_program_is_stopped",
+        victims::a_stopped_program_is_stopped,
+    ),
+    (
+        "victim::a_process_that_is_not_there_is_named",
+        victims::a_process_that_is_not_there_is_named,
+    ),
+    (
+        "victim::without_root_the_counters_are_told",
+        victims::without_root_the_counters_are_told,
+    ),
 ];
 
 fn main() -> ExitCode {
