@@ -1,10 +1,11 @@
 //! The watching itself: tracer and probes side by side, their rows handed on as they come.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::machine::{Counters, Machine, RunQueue};
 use ticktax_model::recording::{
     Blind, Books, Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World,
 };
@@ -18,6 +19,7 @@ use super::command::Audited;
 use super::interrupt::Interrupt;
 use super::probe::{Probe, ProbeResults};
 use super::settings::Settings;
+use super::victim::Watched;
 use crate::arguments::ProbeChoice;
 use crate::failure::Failure;
 use crate::terminal::{Progress, Terminal};
@@ -43,9 +45,11 @@ pub(crate) struct Observed {
 
 /// Watches as `settings` say; every row goes to `sink`, and on a terminal `news` is asked now and
 /// then. Returns everything else there is to know.
+/// Before the first row, `victim_since` says from when on there is a victim, where there is one.
 pub(crate) fn observe(
     settings: &Settings,
     terminal: &Terminal,
+    victim_since: &Cell<Option<Nanos>>,
     sources: &mut SourceTable,
     sink: Sink<'_>,
     news: News<'_>,
@@ -57,6 +61,7 @@ pub(crate) fn observe(
     let mut tracer = Tracer::load(
         &TraceSettings {
             output: settings.output,
+            following: settings.victim.is_some(),
             ..TraceSettings::default()
         },
         proc.room_for_cpus(),
@@ -66,42 +71,53 @@ pub(crate) fn observe(
         terminal.complain(&format_args!("level proc only: {why}"));
     }
 
+    let mut victim = Watched::find(settings, &proc, tracer.as_mut().ok());
     let began_unix = unix_time();
     let cpu_before = own_thread_cpu_time();
-    let before = proc.counters(now());
+    let mut before = proc.counters(now());
+    before.throttling = victim.as_ref().and_then(Watched::throttling);
     let late = match &mut tracer {
         Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
         Err(_) => CpuList::default(),
     };
     let (mut probe, unprobed) = start_probe(settings)?;
+    if let Some(victim) = &mut victim {
+        victim.begin(tracer.as_mut().ok(), now());
+        victim_since.set(Some(victim.first_moment()));
+    }
     let mut command = Audited::start(&settings.command)?;
+    if let Some(victim) = &mut victim {
+        victim.started(command.as_ref(), tracer.as_mut().ok());
+    }
     let mut tracer = tracer;
     if tracer.is_ok() {
         // After the command has been started, which would inherit it.
         Tracer::raise_own_priority();
     }
+    let mut run_queue = RunQueue::default();
+    let mut ended = || {
+        sample(&mut run_queue, &proc, settings);
+        command.as_mut().is_some_and(Audited::ended) || victim.as_mut().is_some_and(Watched::ended)
+    };
     let mut empty = |now| {
         if let Ok(tracer) = &mut tracer {
             tracer.drain(now, sources, sink);
         }
         probe.drain(sources, sink);
     };
-    watch(
-        settings,
-        terminal,
-        &interrupt,
-        &mut command,
-        &mut empty,
-        news,
-    );
+    watch(settings, terminal, &interrupt, &mut ended, &mut empty, news);
     let results = probe.stop(sources, sink);
+    // Before the tracer leaves the kernel: that sends interrupts of its own.
+    let mut after = proc.counters(now());
+    after.throttling = victim.as_ref().and_then(Watched::throttling);
+    after.run_queue = (run_queue.samples > 0).then_some(run_queue);
     let end = End {
         proc: &proc,
         settings,
         machine,
         before,
-        // Before the tracer leaves the kernel: that sends interrupts of its own.
-        after: proc.counters(now()),
+        after,
+        victim,
         late,
         unprobed,
         results,
@@ -144,13 +160,13 @@ fn start_probe(settings: &Settings) -> Result<(Probe, CpuList), Failure> {
     }
 }
 
-/// Waits until time is up, the command has ended or somebody interrupts, and empties the buffers
+/// Waits until time is up, the command or the victim has ended or somebody interrupts, and empties the buffers
 /// meanwhile.
 fn watch(
     settings: &Settings,
     terminal: &Terminal,
     interrupt: &Interrupt,
-    command: &mut Option<Audited>,
+    ended: &mut dyn FnMut() -> bool,
     empty: &mut dyn FnMut(Nanos),
     news: News<'_>,
 ) {
@@ -162,9 +178,8 @@ fn watch(
     loop {
         let time = now();
         let left = settings.length.map(|length| begin + length - time);
-        let over = left.is_some_and(|left| left <= Nanos::ZERO)
-            || command.as_mut().is_some_and(Audited::ended)
-            || interrupt.signal().is_some();
+        let over =
+            left.is_some_and(|left| left <= Nanos::ZERO) || ended() || interrupt.signal().is_some();
         empty(time);
         if over {
             break;
@@ -194,6 +209,7 @@ struct End<'a> {
     machine: Machine,
     before: Counters,
     after: Counters,
+    victim: Option<Watched<'a>>,
     late: CpuList,
     unprobed: CpuList,
     results: ProbeResults,
@@ -222,7 +238,7 @@ impl End<'_> {
             tracer: closing.in_programs,
             ..cost
         };
-        let mut header = self.header(Level::Kernel, coverage, cost);
+        let mut header = self.header(Level::Kernel, coverage, cost, closing.unfollowed);
         header.books.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
         header
@@ -242,7 +258,7 @@ impl End<'_> {
             ..Coverage::default()
         };
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
-        let mut header = self.header(Level::Proc, coverage, cost);
+        let mut header = self.header(Level::Proc, coverage, cost, 0);
         let (begin, end) = (header.before.at, header.after.at);
         // Without root the books are those that the kernel keeps itself.
         let counted = |cpu: &Cpu| {
@@ -269,10 +285,17 @@ impl End<'_> {
     }
 
     /// The header but for what depends on the level.
-    fn header(self, level: Level, mut coverage: Coverage, cost: ToolCost) -> Header {
+    fn header(
+        self,
+        level: Level,
+        mut coverage: Coverage,
+        cost: ToolCost,
+        unfollowed: u64,
+    ) -> Header {
         let online = self.proc.online().unwrap_or_default();
         coverage.blind.extend(self.blind_spots(&online));
         coverage.lost.extend(self.results.lost.iter().copied());
+        let unwatched = self.unwatched();
         Header {
             schema: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -288,7 +311,21 @@ impl End<'_> {
             after: self.after,
             cost,
             command: None,
+            victim: self
+                .victim
+                .map(|victim| victim.header(unfollowed, unwatched)),
         }
+    }
+
+    /// Where a victim may have been without being seen.
+    fn unwatched(&self) -> Option<String> {
+        let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
+        let online = self.proc.online().unwrap_or_default();
+        let unwatched: CpuList = online.iter().filter(unwatched).collect();
+        if !unwatched.is_empty() {
+            return Some(format!("CPUs {unwatched} were not watched"));
+        }
+        (!self.late.is_empty()).then(|| format!("the books of CPUs {} began late", self.late))
     }
 
     /// What a reader should know at any level.
@@ -380,6 +417,18 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
     blind
 }
 
+/// Notes how many threads run or wait just now, ticktax's own left out: the one that looks, and
+/// the probes that spin.
+fn sample(run_queue: &mut RunQueue, proc: &Proc, settings: &Settings) {
+    let probes = match settings.probe {
+        ProbeChoice::Spin => settings.online.len() as u64,
+        ProbeChoice::Sleep | ProbeChoice::None => 0,
+    };
+    if let Some(threads) = proc.runnable_threads() {
+        run_queue.sample(threads.saturating_sub(1 + probes));
+    }
+}
+
 /// Seconds since 1970 on the wall clock.
 fn unix_time() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec())
@@ -404,6 +453,7 @@ mod tests {
             policy: None,
             output: Output::Spans { per_cpu: 1 },
             command: Vec::new(),
+            victim: None,
         }
     }
 
@@ -421,6 +471,7 @@ mod tests {
             after: Counters::default(),
             late: "1".parse().unwrap(),
             unprobed: CpuList::default(),
+            victim: None,
             results: ProbeResults::default(),
         };
         let blind = end.blind_spots(&"0-1".parse().unwrap());
@@ -442,9 +493,10 @@ mod tests {
             after: Counters::default(),
             late: CpuList::default(),
             unprobed: CpuList::default(),
+            victim: None,
             results: ProbeResults::default(),
         }
-        .header(Level::Kernel, Coverage::default(), ToolCost::default());
+        .header(Level::Kernel, Coverage::default(), ToolCost::default(), 0);
         header.books = vec![Books {
             cpu: Cpu(3),
             begin: Nanos(5),
