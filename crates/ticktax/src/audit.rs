@@ -1,6 +1,7 @@
 //! `ticktax audit`: watches this machine, keeps its books, prints its statement.
 
 mod command;
+mod header;
 mod interrupt;
 mod observe;
 mod probe;

@@ -165,10 +165,11 @@ mod tests {
 
     #[test]
     fn a_system_error_becomes_words() {
+        use io::ErrorKind::{InvalidInput, OutOfMemory, PermissionDenied, Unsupported};
+
         let judged = |kind, root, mode: Option<&str>| {
             TraceError::judge(&io::Error::from(kind), 64, root, mode.map(str::to_owned))
         };
-        use io::ErrorKind::{InvalidInput, OutOfMemory, PermissionDenied, Unsupported};
         let [integrity, confidentiality] = ["integrity", "confidentiality"].map(Some);
         assert!(matches!(
             judged(OutOfMemory, true, None),

@@ -75,6 +75,11 @@ impl FirstStates {
     }
 }
 
+/// A detail that is no address, as a life keeps it.
+fn small(detail: u64) -> u32 {
+    u32::try_from(detail).unwrap_or(u32::MAX)
+}
+
 impl Tracer {
     fn lives(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
         KernelMap::try_from(self.programs.map_mut("lives")?).ok()
@@ -100,7 +105,7 @@ impl Tracer {
         let mut followed = 0;
         for thread in threads {
             let mut life = Life {
-                detail: detail::UNSEEN as u32,
+                detail: small(detail::UNSEEN),
                 tgid: thread.pid.cast_unsigned(),
                 ..Life::default()
             };
@@ -125,7 +130,7 @@ impl Tracer {
     /// Follows what thread `tid` starts, but not the thread itself.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
         let parent = Life {
-            detail: detail::PARENT as u32,
+            detail: small(detail::PARENT),
             ..Life::default()
         };
         self.enter(tid, parent)

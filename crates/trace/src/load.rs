@@ -154,7 +154,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .load(OBJECT)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 
-    let mut loaded = Outcome {
+    let mut outcome = Outcome {
         attached: Vec::new(),
         blind: Vec::new(),
         every_entry_watched: true,
@@ -162,22 +162,22 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     let wanted = |hook: &&Hook| sizes.following || !hook.following;
     for hook in HOOKS.iter().filter(wanted) {
         if settings.without.contains(hook.name) {
-            loaded.note(hook, "left out on request");
+            outcome.note(hook, "left out on request");
             continue;
         }
         match attach(&mut programs, hook, &btf) {
-            Ok(()) => loaded.attached.push(hook.name.to_owned()),
+            Ok(()) => outcome.attached.push(hook.name.to_owned()),
             Err((error, place)) if hook.name == "sched_switch" => {
                 return Err(no_switches(&error, place, sizes));
             }
-            Err((error, place)) => loaded.note(hook, &reason(&error, place)),
+            Err((error, place)) => outcome.note(hook, &reason(&error, place)),
         }
     }
     let Outcome {
         attached,
         blind,
         every_entry_watched,
-    } = loaded;
+    } = outcome;
     Ok(Loaded {
         programs,
         attached,

@@ -118,14 +118,19 @@ fn object() -> object::File<'static> {
     object::File::parse(OBJECT).expect("the object is an ELF file")
 }
 
-#[test]
-fn records_are_laid_out_as_in_c() {
+/// The type information that the object carries.
+fn types() -> Btf {
     let object = object();
     let section = object
         .section_by_name(".BTF")
         .expect("the object has type information");
     let bytes = section.data().expect("the type information is in the file");
-    let btf = Btf::from_bytes(bytes).expect("the type information can be read");
+    Btf::from_bytes(bytes).expect("the type information can be read")
+}
+
+#[test]
+fn records_are_laid_out_as_in_c() {
+    let btf = types();
     let rust = [
         (
             "span_record",

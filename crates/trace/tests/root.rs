@@ -104,9 +104,9 @@ fn a_full_table_of_sums_is_counted_to_the_ns() -> Result<(), Failed> {
         .map(|_| std::thread::spawn(|| std::thread::sleep(MOMENT)))
         .collect();
     let (closing, times) = run(tracer, 1_000);
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap_or_default());
+    for thread in threads {
+        thread.join().unwrap_or_default();
+    }
     if closing.folded == 0 {
         return Err("the table was not too small".into());
     }

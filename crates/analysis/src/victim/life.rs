@@ -101,7 +101,9 @@ impl Life {
             }
         }
         if self.followed {
-            stretches.into_iter().for_each(|one| worst.offer(one));
+            for one in stretches {
+                worst.offer(one);
+            }
             return;
         }
         self.early.extend(stretches);

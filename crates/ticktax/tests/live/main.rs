@@ -9,17 +9,14 @@
     reason = "a test that cannot set itself up fails, and says why"
 )]
 
-mod live {
-    pub(crate) mod beats;
-    pub(crate) mod disturbances;
-    pub(crate) mod faults;
-    pub(crate) mod world;
-}
+mod beats;
+mod disturbances;
+mod faults;
+mod world;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use live::{beats, disturbances, faults, world};
 
 type Test = fn() -> Result<(), Failed>;
 
