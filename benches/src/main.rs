@@ -38,6 +38,8 @@ use ticktax_probes::clock::now;
 /// What a benchmark ends with.
 type Outcome = Result<(), Box<dyn Error>>;
 
+type Benchmark = fn(&Bench) -> Outcome;
+
 /// Measures what ticktax costs, beside its peers.
 #[derive(Debug, Parser)]
 #[command(name = "ticktax-benches")]
@@ -132,7 +134,7 @@ fn run(arguments: &Arguments) -> Outcome {
     };
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, fn(&Bench) -> Outcome); 7] = [
+    let all: [(Name, Benchmark); 7] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),

@@ -62,7 +62,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
-        let name = format!("{:?}", command.get_program());
+        let name = command.get_program().display().to_string();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -81,7 +81,7 @@ impl Running {
     /// Asks it to end as Ctrl-C does; returns all that it said.
     pub(crate) fn interrupt(mut self) -> Result<String, String> {
         self.signal(Signal::SIGINT);
-        self.finish(Duration::from_secs(10))
+        self.finish(Duration::from_secs(30))
     }
 
     /// Waits for its end; returns all that it said, on standard output first.

@@ -50,21 +50,20 @@ pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     })
 }
 
-/// Runs batches of `trips` round trips on `cpu`, one a millisecond, for a while.
-pub(crate) fn run_paced(cpu: Cpu, trips: u64, length: Nanos) -> io::Result<Taken> {
-    const PACE: Nanos = Nanos::from_millis(1);
+/// Runs batches of `trips` round trips on `cpu`, one every `pace`, for a while.
+pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         let end = now() + length;
-        let mut due = now() + PACE;
+        let mut due = now() + pace;
         while due < end {
             let left = u64::try_from((due - now()).0).unwrap_or(0);
             thread::sleep(Duration::from_nanos(left));
             for _ in 0..trips {
                 trip(to, from)?;
             }
-            // A batch that took longer than its millisecond is not caught up with: the rate that
+            // A batch that took longer than its time is not caught up with: the rate that
             // came about is measured, not assumed.
-            due = (due + PACE).max(now());
+            due = (due + pace).max(now());
         }
         Ok(())
     })
@@ -75,51 +74,46 @@ fn trip(to: &mut PipeWriter, from: &mut PipeReader) -> io::Result<()> {
     from.read_exact(&mut [0])
 }
 
-/// Starts both threads, waits for their end and adds up what they took.
+/// Starts both threads, waits for their end and adds up what they took. The second answers the
+/// first until that closes its pipe.
 fn pair(
     cpu: Cpu,
     first: impl FnOnce(&mut PipeWriter, &mut PipeReader) -> io::Result<()> + Send,
 ) -> io::Result<Taken> {
-    let (mut here, mut to_there) = io::pipe()?;
-    let (mut there, mut to_here) = io::pipe()?;
-    let measured = move |work: &mut dyn FnMut() -> io::Result<()>| {
-        pin(cpu)?;
-        let before = Taken::since_start_of_thread()?;
-        work()?;
-        let after = Taken::since_start_of_thread()?;
-        Ok(Taken {
-            cpu_time: after.cpu_time - before.cpu_time,
-            switches: after.switches - before.switches,
-        })
-    };
+    let (mut question, mut asking) = io::pipe()?;
+    let (mut answer, mut answering) = io::pipe()?;
     thread::scope(|scope| {
-        let mut first = Some(first);
-        let ping = thread::Builder::new()
-            .name(format!("{NAME}ing"))
-            .spawn_scoped(scope, move || {
-                measured(&mut || {
-                    let work = first.take().map(|first| first(&mut to_there, &mut there));
-                    work.unwrap_or(Ok(()))
-                })
-                // Its end of the pipe is closed here, which ends the other.
-            })?;
-        let pong = thread::Builder::new()
-            .name(format!("{NAME}ong"))
-            .spawn_scoped(scope, move || {
-                measured(&mut || {
-                    while here.read(&mut [0])? > 0 {
-                        to_here.write_all(&[1])?;
-                    }
-                    Ok(())
-                })
-            })?;
-        let died = |_| io::Error::other("a thread of the ping-pong panicked");
-        let (ping, pong): (io::Result<Taken>, io::Result<Taken>) =
-            (ping.join().map_err(died)?, pong.join().map_err(died)?);
-        let (ping, pong) = (ping?, pong?);
-        Ok(Taken {
-            cpu_time: ping.cpu_time + pong.cpu_time,
-            switches: ping.switches + pong.switches,
-        })
+        let start = |name| thread::Builder::new().name(format!("{NAME}{name}"));
+        let asker = start("ing").spawn_scoped(scope, move || {
+            measured(cpu, || first(&mut asking, &mut answer))
+        })?;
+        let answerer = start("ong").spawn_scoped(scope, move || {
+            measured(cpu, || {
+                while question.read(&mut [0])? > 0 {
+                    answering.write_all(&[1])?;
+                }
+                Ok(())
+            })
+        })?;
+        let mut sum = Taken::default();
+        for thread in [asker, answerer] {
+            let joined: thread::Result<io::Result<Taken>> = thread.join();
+            let taken = joined.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))?;
+            sum.cpu_time += taken.cpu_time;
+            sum.switches += taken.switches;
+        }
+        Ok(sum)
+    })
+}
+
+/// What `work` takes on `cpu`, of the calling thread.
+fn measured(cpu: Cpu, work: impl FnOnce() -> io::Result<()>) -> io::Result<Taken> {
+    pin(cpu)?;
+    let before = Taken::since_start_of_thread()?;
+    work()?;
+    let after = Taken::since_start_of_thread()?;
+    Ok(Taken {
+        cpu_time: after.cpu_time - before.cpu_time,
+        switches: after.switches - before.switches,
     })
 }

@@ -31,11 +31,11 @@ impl Statistics {
         })
     }
 
-    /// What the programs spent that are attached to context switches and were loaded since.
-    pub(crate) fn of_switches(&self) -> Spent {
+    /// What the programs spent that were loaded since and have `part` in their name.
+    pub(crate) fn of(&self, part: &str) -> Spent {
         let ours = programs().filter(|program| {
             let name = program.name_as_str().unwrap_or_default();
-            !self.others.contains(&program.id()) && name.contains("sched_switch")
+            !self.others.contains(&program.id()) && name.contains(part)
         });
         ours.fold(Spent::default(), |sum, program| Spent {
             runs: sum.runs + program.run_count(),
@@ -45,9 +45,17 @@ impl Statistics {
 }
 
 impl Spent {
+    /// Nanoseconds a run; `None` where it did not run.
+    pub(crate) fn per_run(self) -> Option<f64> {
+        self.per_run_since(Self::default())
+    }
+
     /// Nanoseconds a run since `before`; `None` where it did not run.
     pub(crate) fn per_run_since(self, before: Self) -> Option<f64> {
-        let runs = self.runs.checked_sub(before.runs).filter(|runs| *runs > 0)?;
+        let runs = self
+            .runs
+            .checked_sub(before.runs)
+            .filter(|runs| *runs > 0)?;
         Some((self.nanoseconds - before.nanoseconds) / runs as f64)
     }
 }

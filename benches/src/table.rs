@@ -76,7 +76,7 @@ impl Table {
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
+        self.rows.push(cells.into());
     }
 
     /// Prints it with its columns aligned, so that it reads as well in a terminal.
@@ -84,7 +84,11 @@ impl Table {
         let columns = self.rows[0].len();
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+                .max(3)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         println!();
@@ -96,10 +100,13 @@ impl Table {
             });
             println!("| {} |", cells.collect::<Vec<_>>().join(" | "));
             if number == 0 {
-                let rules = widths.iter().enumerate().map(|(column, width)| match column {
-                    0 => "-".repeat(*width),
-                    _ => format!("{}:", "-".repeat(width - 1)),
-                });
+                let rules = widths
+                    .iter()
+                    .enumerate()
+                    .map(|(column, width)| match column {
+                        0 => "-".repeat(*width),
+                        _ => format!("{}:", "-".repeat(width - 1)),
+                    });
                 println!("| {} |", rules.collect::<Vec<_>>().join(" | "));
             }
         }

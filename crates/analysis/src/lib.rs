@@ -5,8 +5,10 @@
 //! of the simulator go through the same code.
 #![forbid(unsafe_code)]
 
+pub mod beats;
 pub mod ledger;
 pub mod victim;
 
+pub use beats::BeatFinder;
 pub use ledger::Ledger;
 pub use victim::Victim;

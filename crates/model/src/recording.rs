@@ -201,7 +201,7 @@ pub struct ClockReport {
 }
 
 /// Which probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProbeKind {
     /// A loop that reads a counter and notes every gap.

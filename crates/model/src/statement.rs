@@ -45,6 +45,9 @@ pub struct Statement {
     pub held_back: Vec<HeldBack>,
     /// What the probes saw, where they ran.
     pub gaps: Option<GapStatement>,
+    /// What repeats, where it was looked for.
+    #[serde(default)]
+    pub beats: Option<crate::beats::BeatStatement>,
     /// What could not be seen.
     pub coverage: Coverage,
     /// How the probes' clock was checked.

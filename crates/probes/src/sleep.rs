@@ -192,6 +192,7 @@ impl Duty for Sleep {
         let mut outcome = Outcome {
             timer_slack,
             started: cycle.due(),
+            ended: cycle.due(),
             ..Outcome::default()
         };
         while !stop.load(Ordering::Relaxed) && sleep_until(cycle.due()) {

@@ -10,4 +10,4 @@ mod json;
 mod text;
 
 pub use json::{json, schema};
-pub use text::{TextStyle, text};
+pub use text::{TextStyle, beat_news, beats, text};

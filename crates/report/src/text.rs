@@ -4,6 +4,7 @@
 //! what a program lost to gaps, what could not be seen, and whether the books balance.
 
 mod accounts;
+mod beats;
 mod cpus;
 mod foot;
 mod gaps;
@@ -19,6 +20,8 @@ use ticktax_model::Nanos;
 use ticktax_model::statement::{Class, Statement};
 
 use page::Page;
+
+pub use beats::{beat_news, beats};
 
 /// How a page of text is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,7 @@ pub fn text(statement: &Statement, style: &TextStyle) -> String {
     held::write(&mut page, statement);
     victim::write(&mut page, statement);
     gaps::write(&mut page, statement);
+    beats::write(&mut page, statement);
     foot::write(&mut page, statement);
     page.finish()
 }

@@ -16,7 +16,8 @@ Exit codes:
   2    the arguments make no sense
   3    the books do not balance: the statement says by how much, and on which CPU
   126  COMMAND may not be run          127  COMMAND was not found
-  128+N  COMMAND was ended by signal N  130  ended by a second Ctrl-C";
+  128+N  COMMAND, or the audit of a COMMAND that goes on, was ended by signal N
+  130  ended by a second Ctrl-C";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +27,7 @@ Examples:
   sudo ticktax audit --pid 4121           why process 4121 did not run when it wanted to
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
+  ticktax beats lag.parquet               what in it repeats, how often, and because of whom
 
 How to read the statement, from the top: who had the CPUs; what was taken from programs, and by
 whom; what the probe lost in a loop that never waits, and to what; what could not be seen.";
@@ -49,6 +51,8 @@ pub(crate) enum Verb {
     Audit(AuditArguments),
     /// Print the statement of a saved recording
     Report(ReportArguments),
+    /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
+    Beats(ReportArguments),
     /// Print the JSON Schema of the statement that --format json prints
     Schema,
     /// Print the man page (roff), for `man -l -`
@@ -62,8 +66,9 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// How long to watch, such as 20s, 500ms, 3m or 1h30m [default: 20s, or until COMMAND ends]
-    #[arg(long = "for", value_name = "TIME", conflicts_with = "command")]
+    /// How long to watch at most, such as 20s, 500ms, 3m or 1h30m [default: 20s, or until COMMAND
+    /// ends]
+    #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<Length>,
 
     /// Which CPUs, such as 0-3,8 [default: all that are online]
@@ -98,6 +103,10 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
+    /// Write the statement to a file in place of standard output, which is COMMAND's, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
     /// Say what happened to this process, its threads and its children; ends when it does
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub(crate) pid: Option<i32>,
@@ -107,6 +116,9 @@ pub(crate) struct AuditArguments {
     pub(crate) cgroup: Option<PathBuf>,
 
     /// Watch for as long as this command runs, say what happened to it, and pass its exit code on
+    ///
+    /// A signal that ends the audit early is passed on to it. A command that outlives the audit is
+    /// left running.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }

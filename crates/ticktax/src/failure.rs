@@ -29,7 +29,7 @@ pub(crate) enum Failure {
         code: u8,
     },
     /// What was printed could not be written.
-    #[error("cannot write the statement: {0}")]
+    #[error("cannot write the statement {0}")]
     Output(String),
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]

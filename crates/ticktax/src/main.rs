@@ -6,6 +6,7 @@
 
 mod arguments;
 mod audit;
+mod beats;
 mod failure;
 mod manual;
 mod replay;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let terminal = Terminal::detect();
     let result = match arguments.verb {
         Verb::Audit(typed) => audit::run(typed, &terminal),
+        Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Report(typed) => replay::run(&typed, &terminal),
         Verb::Schema => terminal
             .print(&manual::schema())

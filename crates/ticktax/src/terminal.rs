@@ -1,6 +1,8 @@
 //! The terminal: whether there is one, how wide it is, and writing to it.
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ticktax_model::Nanos;
@@ -28,18 +30,41 @@ impl Terminal {
         }
     }
 
-    /// Prints a statement.
-    pub(crate) fn statement(&self, statement: &Statement, format: Format) -> Result<(), Failure> {
-        match format {
-            Format::Text => {
-                let style = TextStyle {
-                    colour: self.colour,
-                    width: 80,
-                };
-                self.print(&ticktax_report::text(statement, &style))
-            }
-            Format::Json => self.print(&ticktax_report::json(statement)),
+    /// Prints a statement, or writes it to `file`.
+    pub(crate) fn statement(
+        &self,
+        statement: &Statement,
+        format: Format,
+        file: Option<&Path>,
+    ) -> Result<(), Failure> {
+        let style = TextStyle {
+            colour: self.colour && file.is_none(),
+            ..self.style()
+        };
+        let mut text = match format {
+            Format::Text => ticktax_report::text(statement, &style),
+            Format::Json => ticktax_report::json(statement),
+        };
+        let Some(file) = file else {
+            return self.print(&text);
+        };
+        if !text.ends_with('\n') {
+            text.push('\n');
         }
+        fs::write(file, text).map_err(|error| cannot_write(file, &error))
+    }
+
+    /// How a page is to look here.
+    pub(crate) fn style(&self) -> TextStyle {
+        TextStyle {
+            colour: self.colour,
+            width: 80,
+        }
+    }
+
+    /// Whether somebody may be watching while an audit goes on.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.error_is_terminal
     }
 
     /// Writes to standard output, with a line end at the end. A reader that has gone away (`| head`)
@@ -58,12 +83,9 @@ impl Terminal {
             })
             .and_then(|()| out.flush());
         match written {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::Output(match error.kind() {
-                    io::ErrorKind::StorageFull => "no space is left where it goes".to_owned(),
-                    kind => kind.to_string(),
-                }))
-            }
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Output(
+                format!("to standard output: {}", in_words(&error)),
+            )),
             _ => Ok(()),
         }
     }
@@ -79,54 +101,67 @@ impl Terminal {
         drop(writeln!(io::stderr(), "{text}"));
     }
 
-    /// A progress bar on a terminal, nothing in a pipe. `length` is unknown for a command.
-    pub(crate) fn progress(&self, length: Option<Nanos>, what: String) -> Progress {
-        if !self.error_is_terminal {
-            return Progress {
-                bar: ProgressBar::hidden(),
-                length,
-            };
-        }
-        let template = match length {
-            Some(_) => "{msg} [{bar:30}] {elapsed} of {length}",
-            None => "{msg} {spinner} {elapsed}",
+    /// A progress bar on a terminal; nothing in a pipe, nor where there is no telling how long it
+    /// will be, or where `quiet` because a command writes to the same terminal.
+    pub(crate) fn progress(&self, length: Option<Nanos>, what: String, quiet: bool) -> Progress {
+        let Some(length) = length.filter(|_| self.error_is_terminal && !quiet) else {
+            return Progress(ProgressBar::hidden());
         };
-        let shown = length.map_or_else(String::new, |length| length.to_string());
-        let style = ProgressStyle::with_template(&template.replace("{length}", &shown))
+        let template = format!("{{msg}} [{{bar:30}}] {{elapsed}} of {length}");
+        let style = ProgressStyle::with_template(&template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
-        let steps = length.map(|length| u64::try_from(length.0 / 1_000_000).unwrap_or(1));
         // Four times a second: drawing is work, too.
-        let bar = ProgressBar::with_draw_target(steps, ProgressDrawTarget::stderr_with_hz(4));
+        let target = ProgressDrawTarget::stderr_with_hz(4);
+        let bar = ProgressBar::with_draw_target(Some(millis(length)), target);
         bar.set_style(style);
         bar.set_message(what);
-        Progress { bar, length }
+        Progress(bar)
+    }
+}
+
+/// Fails, saying why, unless `file` can be written.
+pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
+    let opened = fs::OpenOptions::new().append(true).create(true).open(file);
+    opened.map(drop).map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> Failure {
+    Failure::Output(format!("to {}: {}", file.display(), in_words(error)))
+}
+
+/// Why something could not be written.
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "no space is left where it goes".to_owned(),
+        io::ErrorKind::NotFound => "its folder does not exist".to_owned(),
+        kind => kind.to_string(),
     }
 }
 
 /// How far an audit has come.
-pub(crate) struct Progress {
-    bar: ProgressBar,
-    length: Option<Nanos>,
-}
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
+    /// How often the bar wants to be told.
+    pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
+
     /// Shows that `elapsed` has passed.
     pub(crate) fn at(&self, elapsed: Nanos) {
-        match self.length {
-            Some(_) => self
-                .bar
-                .set_position(u64::try_from(elapsed.0 / 1_000_000).unwrap_or(0)),
-            None => self.bar.tick(),
-        }
+        self.0.set_position(millis(elapsed));
+    }
+
+    /// Says something above the bar.
+    pub(crate) fn say(&self, line: &str) {
+        self.0.println(line);
     }
 
     /// Takes the bar away.
     pub(crate) fn done(&self) {
-        self.bar.disable_steady_tick();
-        self.bar.finish_and_clear();
+        self.0.finish_and_clear();
     }
+}
 
-    /// How often the bar wants to be told.
-    pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
+fn millis(time: Nanos) -> u64 {
+    u64::try_from(time.0 / 1_000_000).unwrap_or(0)
 }

@@ -33,6 +33,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader: CPUs * RESTS_PER_CPU */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sum_record);
+} rests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_CPUS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
@@ -108,12 +116,12 @@ static __always_inline __u32 bucket(__u64 value)
 	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
 }
 
-/* In two words: a helper that copies bytes costs as much as all the rest. */
 static __always_inline int names_thread(__u8 kind)
 {
 	return kind == KIND_TASK || kind == KIND_WAIT;
 }
 
+/* In two words: a helper that copies bytes costs as much as all the rest. */
 static __always_inline void copy_name(char *to, const struct task_struct *task)
 {
 	((__u64 *)to)[0] = *(const __u64 *)&task->comm[0];
@@ -121,9 +129,9 @@ static __always_inline void copy_name(char *to, const struct task_struct *task)
 }
 
 /* Never 0: the lowest bit says that the entry is taken. */
-static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu, __u32 tid)
+static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
 {
-	return ((__u64)tid << 32) | ((__u64)(cpu & 0xffff) << 16) | ((__u64)frame->kind << 8) |
+	return ((__u64)frame->id << 32) | ((__u64)(cpu & 0xffff) << 16) | ((__u64)frame->kind << 8) |
 	       ((__u64)frame->flags << 1) | 1;
 }
 
@@ -155,21 +163,24 @@ static __always_inline struct sum_record *sum_entry(__u64 key, __u64 detail)
 static __noinline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
 				  __s64 self, struct task_struct *task)
 {
-	__u32 tid = frame->id;
-	struct sum_record *sum = sum_entry(sum_key(frame, here->cpu, tid), frame->detail);
+	struct sum_record *sum = sum_entry(sum_key(frame, here->cpu), frame->detail);
+	__u8 flags = frame->flags;
 	__u32 index;
 
 	if (unlikely(!sum)) {
-		__sync_fetch_and_add(&here->state->folded, 1);
-		/* A wait is no CPU's time. */
-		if (frame->kind != KIND_WAIT)
-			__sync_fetch_and_add(&here->state->folded_self, self);
-		return;
+		/* The table is full: one entry of each CPU takes all the rest of a kind. */
+		index = here->cpu * RESTS_PER_CPU + (frame->kind & 7) * 2 +
+			(flags & FLAG_KERNEL_THREAD);
+		sum = bpf_map_lookup_elem(&rests, &index);
+		if (!sum)
+			return;
+		flags |= FLAG_REST;
+		here->state->folded++;
 	}
 	if (unlikely(sum->count == 0)) {
-		sum->tid = tid;
+		sum->tid = frame->id;
 		sum->kind = frame->kind;
-		sum->flags = frame->flags;
+		sum->flags = flags;
 		sum->cpu = here->cpu;
 		if (names_thread(frame->kind)) {
 			sum->tgid = task->tgid;
@@ -268,35 +279,26 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
- * Ends what was begun by the push with the same kind, id and flags. `child` is taken and cleared
- * in one step; what an interrupt adds to it between that and the lowering of `depth` stays there
- * for the slot's next frame, so that it is counted late by one frame but never lost.
+ * Ends what is on top. `child` is taken and cleared in one step; what an interrupt adds to it
+ * between that and the lowering of `depth` stays there for the slot's next frame, so that it is
+ * counted late by one frame but never lost.
  */
-static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
+static __noinline void pop_top(struct here *here)
 {
 	struct cpu_state *state = here->state;
 	__u64 depth = state->depth;
 	struct frame *frame, *below;
 	struct frame ended;
 
-	if (unlikely(!state->opened))
+	if (depth == 0 || depth >= MAX_DEPTH)
 		return;
-	if (unlikely(depth == 0 || depth >= MAX_DEPTH)) {
-		state->mismatched++;
-		return;
-	}
 	frame = &state->stack[depth & (MAX_DEPTH - 1)];
 	below = &state->stack[(depth - 1) & (MAX_DEPTH - 1)];
-	if (unlikely(frame->kind != kind || frame->flags != flags ||
-		     (!(flags & FLAG_FUNCTION) && frame->id != id))) {
-		state->mismatched++;
-		return;
-	}
 	ended.start = frame->start;
 	ended.detail = frame->detail;
 	ended.id = frame->id;
-	ended.kind = kind;
-	ended.flags = flags;
+	ended.kind = frame->kind;
+	ended.flags = frame->flags;
 	ended.child = __sync_lock_test_and_set(&frame->child, 0);
 	barrier();
 	state->depth = depth - 1;
@@ -305,12 +307,54 @@ static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
 	account(here, &ended, here->now, bpf_get_current_task_btf());
 }
 
+/*
+ * Ends what was begun by the push with the same kind, id and flags, and whatever stands on it: its
+ * own end was missed, because the kernel skips a program that is running on the CPU already.
+ */
+static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
+{
+	struct cpu_state *state = here->state;
+	__u64 level = state->depth;
+
+	if (unlikely(!state->opened))
+		return;
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		struct frame *frame = &state->stack[level & (MAX_DEPTH - 1)];
+
+		if (level == 0 || level >= MAX_DEPTH)
+			break;
+		if (likely(frame->kind == kind && frame->flags == flags &&
+			   ((flags & FLAG_FUNCTION) || frame->id == id)))
+			goto found;
+		level--;
+	}
+	state->mismatched++;
+	return;
+found:
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		if (state->depth < level)
+			return;
+		if (state->depth > level)
+			state->mismatched++;
+		pop_top(here);
+	}
+}
+
 /* Ends the stretch of the running thread at the bottom of the stack and begins its next one. */
 static __noinline void turn_page(struct here *here, struct task_struct *task, __u64 detail)
 {
 	struct frame *base = &here->state->stack[0];
 	struct frame ended;
 
+	/*
+	 * The programs on functions can be preempted: the switch away from this thread, and the one
+	 * back, may have come since the time was read.
+	 */
+	if (unlikely(here->now < base->start)) {
+		here->now = bpf_ktime_get_ns();
+		if (here->now < base->start)
+			here->now = base->start;
+	}
 	ended.start = base->start;
 	ended.detail = base->detail;
 	ended.id = task->pid;
@@ -342,6 +386,14 @@ static __noinline void begin_wait(struct here *here, struct task_struct *task)
 		__sync_fetch_and_add(&throttled_now, 1);
 }
 
+static __noinline void forget_wait(struct task_struct *task)
+{
+	__u32 tid = task->pid;
+
+	if (!bpf_map_delete_elem(&throttled, &tid))
+		__sync_fetch_and_add(&throttled_now, -1);
+}
+
 static __noinline void end_wait(struct here *here, struct task_struct *task)
 {
 	struct frame ended = {};
@@ -354,8 +406,7 @@ static __noinline void end_wait(struct here *here, struct task_struct *task)
 	ended.detail = DETAIL_THROTTLED;
 	ended.id = tid;
 	ended.kind = KIND_WAIT;
-	if (!bpf_map_delete_elem(&throttled, &tid))
-		__sync_fetch_and_add(&throttled_now, -1);
+	forget_wait(task);
 	account(here, &ended, here->now, task);
 }
 

@@ -56,6 +56,7 @@ enum detail {
 #define FLAG_KERNEL_THREAD 1
 #define FLAG_FUNCTION 2 /* a function's frame within an interrupt or softirq */
 #define FLAG_MIGRATED 4 /* a wait that ended on another CPU than it began on */
+#define FLAG_REST 8 /* all sources of a kind that the table of sums has no room for */
 
 #define COMM_LEN 16
 
@@ -76,6 +77,7 @@ struct span_record {
 
 /* All intervals of one source on one CPU, for long recordings. */
 #define HISTOGRAM_BUCKETS 140
+#define RESTS_PER_CPU 16
 struct sum_record {
 	__u64 key;    /* see sum_key(); 0: free */
 	__u64 detail;
@@ -120,7 +122,7 @@ struct life {
 	char comm[COMM_LEN];
 };
 
-/* Deepest nesting: task, softirq, its function, irq, its function, NMI, and two to spare. */
+/* Deepest nesting: task, softirq, its function, irq, its function, and three to spare. */
 #define MAX_DEPTH 8
 
 /* One CPU's books in progress. Only that CPU writes it. */
@@ -135,10 +137,9 @@ struct cpu_state {
 	__s64 lost_self;   /* their own time, ns */
 	__u64 mismatched;  /* exits without their entry, entries too deep */
 	__u64 folded;      /* spans that found the table of sums full */
-	__s64 folded_self; /* their own time, ns */
 	__u64 unfollowed;  /* children that found the table of followed threads full */
 	__u64 missed;      /* switches that the kernel did not tell of */
-	__u64 reserved[4];
+	__u64 reserved[5];
 };
 
 #define RUN_RECORD 1

@@ -106,8 +106,12 @@ int sched_switch(__u64 *ctx)
 	struct here here;
 	int throttled_here;
 
-	if (!arrive(&here))
+	if (!arrive(&here)) {
+		/* A wait that ends where nobody watches must not seem to go on. */
+		if (unlikely(throttled_now > 0))
+			forget_wait(next);
 		return 0;
+	}
 	state = here.state;
 	if (unlikely(!state->opened)) {
 		state->opened = here.now;
@@ -128,14 +132,8 @@ int sched_switch(__u64 *ctx)
 	 * No frame is open at a switch, unless an exit was missed, or softirqs run in threads
 	 * that can be preempted (PREEMPT_RT): what is left of those counts as the thread's.
 	 */
-	if (unlikely(state->depth)) {
-#pragma unroll
-		for (int i = MAX_DEPTH - 1; i > 0; i--) {
-			if (state->depth == i)
-				pop(&here, state->stack[i].kind, state->stack[i].id,
-				    state->stack[i].flags);
-		}
-	}
+	for (int i = 0; i < MAX_DEPTH && unlikely(state->depth); i++)
+		pop_top(&here);
 	/*
 	 * Where the kernel left a switch out (6.18 in a virtual machine does, some times a second),
 	 * the thread that leaves is not the one that came, and gets the time of both.

@@ -68,6 +68,9 @@ impl Decoder {
     }
 
     fn name(&mut self, identity: &Identity) -> Source {
+        if identity.flags & flag::REST != 0 {
+            return others(identity);
+        }
         let detail = self.names.detail(identity.detail);
         let (kind, name) = match identity.kind {
             kind::IDLE => return Source::idle(),
@@ -200,7 +203,25 @@ impl From<&SumRecord> for Identity {
 impl Identity {
     /// An identity without what its kind leaves undefined: a buffer's slot keeps the name of the
     /// thread whose span it held before.
-    fn cleared(kind: u8, flags: u8, (tid, tgid): (u32, u32), detail: u64, comm: [u8; 16]) -> Self {
+    fn cleared(
+        kind: u8,
+        flags: u8,
+        (thread, process): (u32, u32),
+        detail: u64,
+        comm: [u8; 16],
+    ) -> Self {
+        if flags & flag::REST != 0 {
+            // The entry is named by whoever came first.
+            let (comm, detail) = ([0; 16], detail::NONE);
+            return Self {
+                kind,
+                flags,
+                tid: 0,
+                tgid: 0,
+                detail,
+                comm,
+            };
+        }
         match kind {
             kind::IDLE => Self {
                 kind,
@@ -213,20 +234,42 @@ impl Identity {
             kind::TASK | kind::WAIT => Self {
                 kind,
                 flags,
-                tid,
-                tgid,
+                tid: thread,
+                tgid: process,
                 detail,
                 comm,
             },
             _ => Self {
                 kind,
                 flags,
-                tid,
+                tid: thread,
                 tgid: 0,
                 detail,
                 comm: [0; 16],
             },
         }
+    }
+}
+
+/// The source of all that the table of sums had no room for.
+fn others(identity: &Identity) -> Source {
+    let kind = match identity.kind {
+        kind::IDLE => Kind::Idle,
+        kind::SOFTIRQ => Kind::Softirq,
+        kind::IRQ => Kind::Irq,
+        kind::NMI => Kind::Nmi,
+        kind::WAIT => Kind::Wait,
+        _ => Kind::Task,
+    };
+    let of_kernel = kind != Kind::Task || identity.flags & flag::KERNEL_THREAD != 0;
+    let owner = if of_kernel {
+        Owner::Kernel
+    } else {
+        Owner::Program
+    };
+    Source {
+        owner,
+        ..Source::kernel(kind, "others", "")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why the tracer cannot run, in words.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 /// Why the level `kernel` is out of reach. Every text says what was tried, why it failed and what
 /// would help.
@@ -10,7 +10,7 @@ pub enum TraceError {
     /// The caller may not load BPF programs.
     #[error(
         "may not trace the kernel as an ordinary user; run as root, or grant CAP_BPF, CAP_PERFMON \
-         and CAP_SYS_RESOURCE"
+         and CAP_SYSLOG (for the names of functions)"
     )]
     NotPermitted,
     /// The kernel is locked down.
@@ -44,8 +44,8 @@ pub enum TraceError {
     NoBpf,
     /// No room for the buffers.
     #[error(
-        "no memory for the tracer's buffers ({bytes} bytes); raise RLIMIT_MEMLOCK (ulimit -l) or \
-         ask for smaller ones"
+        "no memory for the tracer's buffers ({bytes} bytes); raise the memory limit of the cgroup, \
+         before Linux 5.11 RLIMIT_MEMLOCK (ulimit -l)"
     )]
     NoMemory {
         /// What was asked for.
@@ -76,13 +76,29 @@ pub enum TraceError {
 impl TraceError {
     /// What an error from loading means, given how much memory was asked for.
     pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
-        match io_cause(error).map(io::Error::kind) {
-            Some(io::ErrorKind::PermissionDenied) => match lockdown_mode() {
-                Some(mode) => Self::LockedDown { mode },
-                None => Self::NotPermitted,
-            },
-            Some(io::ErrorKind::OutOfMemory) => Self::NoMemory { bytes },
-            Some(io::ErrorKind::Unsupported) => Self::NoBpf,
+        let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+        let root = nix::unistd::geteuid().is_root();
+        Self::judge(error, bytes, root, mode_in_force(&lockdown))
+    }
+
+    /// The same, given who asks and the lockdown mode in force. Only `confidentiality` forbids to
+    /// read kernel memory: the verifier then does not know the helper that does, and calls the
+    /// program invalid.
+    fn judge(
+        error: &(dyn std::error::Error + 'static),
+        bytes: u64,
+        root: bool,
+        lockdown: Option<String>,
+    ) -> Self {
+        let confidential = lockdown.filter(|mode| mode == "confidentiality");
+        match (io_cause(error).map(io::Error::kind), confidential) {
+            (Some(io::ErrorKind::PermissionDenied), None) => Self::NotPermitted,
+            (Some(io::ErrorKind::PermissionDenied), Some(_)) if !root => Self::NotPermitted,
+            (Some(io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput), Some(mode)) => {
+                Self::LockedDown { mode }
+            }
+            (Some(io::ErrorKind::OutOfMemory), _) => Self::NoMemory { bytes },
+            (Some(io::ErrorKind::Unsupported), _) => Self::NoBpf,
             _ => Self::Refused {
                 why: one_line(error),
             },
@@ -123,9 +139,8 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// The lockdown mode in force, unless it is `none` or unknown.
-fn lockdown_mode() -> Option<String> {
-    let modes = std::fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
+/// The lockdown mode that stands in brackets (`none [integrity] confidentiality`), unless `none`.
+fn mode_in_force(modes: &str) -> Option<String> {
     let mode = modes.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| mode.to_owned())
 }
@@ -134,23 +149,50 @@ fn lockdown_mode() -> Option<String> {
 mod tests {
     use std::io;
 
-    use super::{TraceError, one_line};
+    use super::{TraceError, mode_in_force, one_line};
+
+    #[test]
+    fn a_lockdown_is_told_by_its_mode() {
+        let mode = mode_in_force("none integrity [confidentiality]\n").unwrap();
+        let text = TraceError::LockedDown { mode }.to_string();
+        assert!(
+            text.contains("(confidentiality)") && !text.contains('\n'),
+            "{text}"
+        );
+        assert_eq!(mode_in_force("[none] integrity confidentiality\n"), None);
+        assert_eq!(mode_in_force(""), None);
+    }
 
     #[test]
     fn a_system_error_becomes_words() {
-        let refused = |kind| TraceError::from_loading(&io::Error::from(kind), 64);
+        use io::ErrorKind::{InvalidInput, OutOfMemory, PermissionDenied, Unsupported};
+
+        let judged = |kind, root, mode: Option<&str>| {
+            TraceError::judge(&io::Error::from(kind), 64, root, mode.map(str::to_owned))
+        };
+        let [integrity, confidentiality] = ["integrity", "confidentiality"].map(Some);
         assert!(matches!(
-            refused(io::ErrorKind::OutOfMemory),
+            judged(OutOfMemory, true, None),
             TraceError::NoMemory { bytes: 64 }
         ));
+        assert!(matches!(judged(Unsupported, true, None), TraceError::NoBpf));
         assert!(matches!(
-            refused(io::ErrorKind::Unsupported),
-            TraceError::NoBpf
+            judged(InvalidInput, true, None),
+            TraceError::Refused { .. }
         ));
+        // An ordinary user on a machine with Secure Boot is that before anything else.
+        for mode in [None, integrity, confidentiality] {
+            let error = judged(PermissionDenied, false, mode);
+            assert!(matches!(error, TraceError::NotPermitted), "{mode:?}");
+        }
         assert!(matches!(
-            refused(io::ErrorKind::PermissionDenied),
-            TraceError::NotPermitted | TraceError::LockedDown { .. }
+            judged(PermissionDenied, true, integrity),
+            TraceError::NotPermitted
         ));
+        for kind in [PermissionDenied, InvalidInput] {
+            let error = judged(kind, true, confidentiality);
+            assert!(matches!(error, TraceError::LockedDown { .. }), "{kind:?}");
+        }
         let odd = io::Error::from_raw_os_error(7);
         assert!(!one_line(&odd).contains("os error"), "{}", one_line(&odd));
     }

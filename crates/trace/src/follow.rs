@@ -13,12 +13,6 @@ use ticktax_model::{Nanos, SourceTable};
 use crate::record::{Life, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
-/// `detail`s as an entry has them: in half the width.
-#[expect(clippy::cast_possible_truncation, reason = "they are small numbers")]
-const UNSEEN: u32 = detail::UNSEEN as u32;
-#[expect(clippy::cast_possible_truncation, reason = "they are small numbers")]
-const PARENT: u32 = detail::PARENT as u32;
-
 /// A thread to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedThread {
@@ -81,9 +75,22 @@ impl FirstStates {
     }
 }
 
+/// A detail that is no address, as a life keeps it.
+fn small(detail: u64) -> u32 {
+    u32::try_from(detail).unwrap_or(u32::MAX)
+}
+
 impl Tracer {
     fn lives(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
         KernelMap::try_from(self.programs.map_mut("lives")?).ok()
+    }
+
+    /// The threads that are followed.
+    pub(crate) fn followed(&mut self) -> Vec<u32> {
+        let lives = self.lives();
+        lives.map_or_else(Vec::new, |lives| {
+            lives.keys().filter_map(Result::ok).collect()
+        })
     }
 
     fn enter(&mut self, tid: i32, life: Life) -> bool {
@@ -98,7 +105,7 @@ impl Tracer {
         let mut followed = 0;
         for thread in threads {
             let mut life = Life {
-                detail: UNSEEN,
+                detail: small(detail::UNSEEN),
                 tgid: thread.pid.cast_unsigned(),
                 ..Life::default()
             };
@@ -123,7 +130,7 @@ impl Tracer {
     /// Follows what thread `tid` starts, but not the thread itself.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
         let parent = Life {
-            detail: PARENT,
+            detail: small(detail::PARENT),
             ..Life::default()
         };
         self.enter(tid, parent)

@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aya::programs::{FEntry, FExit, Program, ProgramError};
-use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
+use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use ticktax_model::recording::Blind;
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, Hook};
-use crate::record::{MAX_CPUS, SpanRecord, SumRecord};
+use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
@@ -72,7 +72,7 @@ impl Sizes {
         match settings.output {
             Output::Spans { per_cpu } => Self {
                 cpus,
-                ring_order: power(per_cpu, 1 << 10, 1 << 22).ilog2(),
+                ring_order: power(per_cpu.min(Self::share(cpus)), 1 << 10, 1 << 22).ilog2(),
                 sum_entries: 1,
                 summing: false,
                 following: settings.following,
@@ -87,15 +87,34 @@ impl Sizes {
         }
     }
 
+    /// Most memory for all rings together, in bytes. It is real memory, and there is a ring for
+    /// every CPU that the machine may ever have.
+    const RINGS: usize = 256 << 20;
+
+    /// How many spans a CPU's ring may hold then, a power of two.
+    fn share(cpus: usize) -> u32 {
+        let spans = Self::RINGS / size_of::<SpanRecord>() / cpus.max(1);
+        u32::try_from(spans.max(1)).map_or(1 << 22, |spans| 1 << spans.ilog2())
+    }
+
     pub(crate) fn ring_len(self) -> usize {
         1 << self.ring_order
+    }
+
+    fn ring_mask(self) -> u32 {
+        (1 << self.ring_order) - 1
+    }
+
+    pub(crate) fn rest_entries(self) -> u32 {
+        u32::try_from(self.cpus * RESTS_PER_CPU).unwrap_or(u32::MAX)
     }
 
     fn span_entries(self) -> u32 {
         u32::try_from(self.cpus << self.ring_order).unwrap_or(u32::MAX)
     }
 
-    fn bytes(self) -> u64 {
+    /// The memory that all of it takes, in bytes.
+    pub(crate) fn bytes(self) -> u64 {
         self.cpus as u64 * self.ring_len() as u64 * size_of::<SpanRecord>() as u64
             + u64::from(self.sum_entries) * size_of::<SumRecord>() as u64
     }
@@ -126,37 +145,39 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
         .override_global("ring_order", &sizes.ring_order, true)
-        .override_global("ring_mask", &(sizes.ring_len() as u32 - 1), true)
+        .override_global("ring_mask", &sizes.ring_mask(), true)
         .override_global("sum_mask", &(sizes.sum_entries - 1), true)
         .override_global("summing", &u32::from(sizes.summing), true)
         .map_max_entries("spans", sizes.span_entries())
         .map_max_entries("sums", sizes.sum_entries)
+        .map_max_entries("rests", sizes.rest_entries())
         .load(OBJECT)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 
-    let mut loaded = Outcome {
+    let mut outcome = Outcome {
         attached: Vec::new(),
         blind: Vec::new(),
         every_entry_watched: true,
     };
     let wanted = |hook: &&Hook| sizes.following || !hook.following;
     for hook in HOOKS.iter().filter(wanted) {
-        let result = if settings.without.contains(hook.name) {
-            Err("left out on request".to_owned())
-        } else {
-            attach(&mut programs, hook, &btf)
-        };
-        match result {
-            Ok(()) => loaded.attached.push(hook.name.to_owned()),
-            Err(why) if hook.name == "sched_switch" => return Err(no_switches(why, sizes)),
-            Err(why) => loaded.note(hook, &why),
+        if settings.without.contains(hook.name) {
+            outcome.note(hook, "left out on request");
+            continue;
+        }
+        match attach(&mut programs, hook, &btf) {
+            Ok(()) => outcome.attached.push(hook.name.to_owned()),
+            Err((error, place)) if hook.name == "sched_switch" => {
+                return Err(no_switches(&error, place, sizes));
+            }
+            Err((error, place)) => outcome.note(hook, &reason(&error, place)),
         }
     }
     let Outcome {
         attached,
         blind,
         every_entry_watched,
-    } = loaded;
+    } = outcome;
     Ok(Loaded {
         programs,
         attached,
@@ -182,15 +203,34 @@ impl Outcome {
     }
 }
 
-/// Attaches all programs of `hook`, or none of them; says why in one line when it cannot.
-fn attach(programs: &mut Ebpf, hook: &Hook, btf: &Btf) -> Result<(), String> {
+/// Attaches all programs of `hook`, or none of them.
+fn attach(programs: &mut Ebpf, hook: &Hook, btf: &Btf) -> Result<(), (ProgramError, Attach)> {
     for &(name, place) in hook.programs {
-        let program = programs
-            .program_mut(name)
-            .ok_or("not in the tracer's object")?;
-        attach_one(program, name, place, btf).map_err(|error| reason(&error, place))?;
+        let Some(program) = programs.program_mut(name) else {
+            return Err((ProgramError::NotLoaded, place));
+        };
+        if let Err(error) = attach_one(program, name, place, btf) {
+            // An entry that nothing takes back would never leave the stack.
+            withdraw(programs, hook);
+            return Err((error, place));
+        }
     }
     Ok(())
+}
+
+/// Takes what was attached of `hook` out of the kernel again; what never was, stays out.
+fn withdraw(programs: &mut Ebpf, hook: &Hook) {
+    for &(name, _) in hook.programs {
+        let unloaded = match programs.program_mut(name) {
+            Some(Program::BtfTracePoint(program)) => program.unload(),
+            Some(Program::RawTracePoint(program)) => program.unload(),
+            Some(Program::FEntry(program)) => program.unload(),
+            Some(Program::FExit(program)) => program.unload(),
+            _ => Ok(()),
+        };
+        // Of the programs behind the one that failed there is nothing to unload.
+        drop(unloaded);
+    }
 }
 
 fn attach_one(
@@ -226,31 +266,39 @@ fn attach_one(
 
 /// Why a program could not be attached, in a few words.
 fn reason(error: &ProgramError, place: Attach) -> String {
-    match (error, place) {
-        (
-            ProgramError::Btf(_),
-            Attach::FunctionEntry(function) | Attach::FunctionExit(function),
-        ) => {
+    use Attach::{FunctionEntry, FunctionExit};
+    let unknown = matches!(
+        error,
+        ProgramError::Btf(BtfError::UnknownBtfTypeName { .. })
+    );
+    match place {
+        FunctionEntry(function) | FunctionExit(function) if unknown => {
             format!("this kernel has no function {function}")
         }
-        (ProgramError::Btf(_), _) => "this kernel has no such tracepoint".to_owned(),
-        (_, Attach::FunctionEntry(_) | Attach::FunctionExit(_)) => {
-            format!(
-                "this kernel lets no program watch its functions ({})",
-                one_line(error)
-            )
+        _ if unknown => "this kernel has no such tracepoint".to_owned(),
+        FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
+            format!("this kernel lets no program watch its function {function}")
         }
-        (other, _) => one_line(other),
+        _ => one_line(error),
     }
 }
 
-fn no_switches(why: String, sizes: Sizes) -> TraceError {
-    // Loading maps needs less than attaching: a lack of permission can show up only here.
-    if why.contains("ermission") || why.contains("not permitted") {
-        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        return TraceError::from_loading(&denied, sizes.bytes());
+fn is_denied(error: &ProgramError) -> bool {
+    let ProgramError::LoadError { io_error, .. } = error else {
+        return false;
+    };
+    io_error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// Why nothing can be accounted for. Making maps needs less than loading programs, so a lack of
+/// rights can show up only here.
+fn no_switches(error: &ProgramError, place: Attach, sizes: Sizes) -> TraceError {
+    match TraceError::from_loading(error, sizes.bytes()) {
+        TraceError::Refused { .. } => TraceError::NoSwitches {
+            why: reason(error, place),
+        },
+        other => other,
     }
-    TraceError::NoSwitches { why }
 }
 
 fn read_btf(path: &Path) -> Result<Btf, TraceError> {

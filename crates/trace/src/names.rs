@@ -53,14 +53,15 @@ impl KernelFunctions {
         self.symbols.is_empty()
     }
 
-    /// The function that `address` lies in; of several names for one address, the first.
+    /// The function that begins at `address`; of several names for it, the first.
+    ///
+    /// The tracer hands out entry points only, so an address that is none is a function that was
+    /// not there when the names were read, and must not pass for its neighbour.
     pub fn name(&self, address: u64) -> Option<&str> {
-        let above = self
-            .symbols
-            .partition_point(|&(start, ..)| start <= address);
-        let start = self.symbols[..above].last()?.0;
-        let first = self.symbols[..above].partition_point(|&(other, ..)| other < start);
-        let (_, at, length) = self.symbols[first];
+        let first = self.symbols.partition_point(|&(start, ..)| start < address);
+        let &(_, at, length) = self.symbols[first..]
+            .first()
+            .filter(|(start, ..)| *start == address)?;
         Some(&self.names[at as usize..at as usize + usize::from(length)])
     }
 }
@@ -77,6 +78,8 @@ pub struct Names {
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
     proc: PathBuf,
+    /// How often the functions may still be read again: it takes some tens of ms.
+    readings_left: u32,
 }
 
 impl Names {
@@ -89,6 +92,7 @@ impl Names {
             lines: irq_lines(&interrupts),
             programs: HashMap::new(),
             proc: proc.to_owned(),
+            readings_left: 4,
         }
     }
 
@@ -98,7 +102,7 @@ impl Names {
     }
 
     /// The name of a span's `detail`; empty where there is none.
-    pub fn detail(&self, address: u64) -> Arc<str> {
+    pub fn detail(&mut self, address: u64) -> Arc<str> {
         match address {
             detail::NONE => "".into(),
             detail::PAGE_FAULT => "page_fault".into(),
@@ -112,11 +116,23 @@ impl Names {
             detail::STOPPED => Absence::Stopped.name().into(),
             detail::MISSED => Absence::Missed.name().into(),
             detail::REBORN => Absence::Reborn.name().into(),
-            address => match self.functions.name(address) {
-                Some(name) => strip_clone(name).into(),
-                None => format!("{address:#x}").into(),
-            },
+            address => self
+                .function(address)
+                .unwrap_or_else(|| format!("{address:#x}").into()),
         }
+    }
+
+    fn function(&mut self, address: u64) -> Option<Arc<str>> {
+        if self.functions.name(address).is_none()
+            && self.knows_functions()
+            && self.readings_left > 0
+        {
+            // A module's, loaded since.
+            self.readings_left -= 1;
+            let text = fs::read_to_string(self.proc.join("kallsyms")).unwrap_or_default();
+            self.functions = KernelFunctions::parse(&text);
+        }
+        Some(strip_clone(self.functions.name(address)?).into())
     }
 
     /// The name of a softirq.
@@ -144,14 +160,14 @@ impl Names {
         Arc::clone(&self.lines[&number])
     }
 
-    /// The name of process `tgid`, one of whose threads is called `thread`.
-    pub fn program(&mut self, tgid: u32, tid: u32, thread: &str) -> Arc<str> {
-        if tid == tgid {
+    /// The name of `process`, whose thread `tid` is called `thread`.
+    pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
+        if tid == process {
             return thread.into();
         }
         let proc = &self.proc;
-        let name = self.programs.entry(tgid).or_insert_with(|| {
-            fs::read_to_string(proc.join(format!("{tgid}/comm")))
+        let name = self.programs.entry(process).or_insert_with(|| {
+            fs::read_to_string(proc.join(format!("{process}/comm")))
                 .map_or_else(|_| thread.into(), |name| name.trim_end().into())
         });
         Arc::clone(name)
@@ -217,16 +233,13 @@ garbage
 ";
 
     #[test]
-    fn an_address_within_a_function_has_its_name() {
+    fn only_the_beginning_of_a_function_has_its_name() {
         let functions = KernelFunctions::parse(SYMBOLS);
         assert_eq!(
             functions.name(0xffff_ffff_8100_0100),
             Some("tick_nohz_handler")
         );
-        assert_eq!(
-            functions.name(0xffff_ffff_8100_02ff),
-            Some("tick_nohz_handler")
-        );
+        assert_eq!(functions.name(0xffff_ffff_8100_02ff), None);
         assert_eq!(functions.name(0xffff_ffff_8100_0300), Some("rx.isra.0"));
         assert_eq!(functions.name(0x1000), None);
         assert!(KernelFunctions::parse("0000000000000000 t hidden\n").is_empty());

@@ -88,6 +88,9 @@ pub struct Frame {
 /// `MAX_DEPTH`.
 pub const MAX_DEPTH: usize = 8;
 
+/// `RESTS_PER_CPU`.
+pub const RESTS_PER_CPU: usize = 16;
+
 /// `MAX_CPUS`.
 pub const MAX_CPUS: usize = 1024;
 
@@ -115,14 +118,12 @@ pub struct CpuState {
     pub mismatched: u64,
     /// Spans that found the table of sums full.
     pub folded: u64,
-    /// Their own time in ns.
-    pub folded_self: i64,
     /// Children that found the table of followed threads full.
     pub unfollowed: u64,
     /// Switches that the kernel did not tell of.
     pub missed: u64,
     /// Nothing.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 5],
 }
 
 /// `struct cpu_control`.
@@ -189,6 +190,8 @@ pub mod flag {
     pub const FUNCTION: u8 = 2;
     /// The wait ended on another CPU than it began on.
     pub const MIGRATED: u8 = 4;
+    /// The entry holds all sources of its kind that the table of sums has no room for.
+    pub const REST: u8 = 8;
 }
 
 /// `enum detail`, and what else is no address.

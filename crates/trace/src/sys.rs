@@ -10,6 +10,14 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::record::{CpuControl, CpuState, Life, SpanRecord, SumRecord, run};
 
+/// Asks for the calling thread to be served before ordinary ones, if that is allowed.
+pub(crate) fn raise_priority() {
+    // SAFETY: the call takes and returns numbers; 0 is the calling thread.
+    let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    // Refused, it is a thread like any other, and what it misses is counted.
+    let _ = refused;
+}
+
 /// Types that may be copied out of memory which the kernel writes at any time.
 ///
 /// # Safety

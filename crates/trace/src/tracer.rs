@@ -16,8 +16,8 @@ use crate::follow::FirstStates;
 use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
 use crate::nudge::nudge;
-use crate::record::{CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, kind, run};
-use crate::sys::{Shared, SharedArray};
+use crate::record::{CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, detail, kind, run};
+use crate::sys::{self, Shared, SharedArray};
 
 /// The prefix of the names of the tool's probes' threads.
 pub const PROBE_PREFIX: &str = "ttx-";
@@ -27,6 +27,10 @@ const AHEAD: Nanos = Nanos::from_millis(1);
 
 /// A program that was entered just before recording was stopped ends within this time.
 const GRACE: Duration = Duration::from_millis(6);
+
+/// How many times that a record which is being written may take. One that is not there then would
+/// be missing from the books, and they would say so.
+const TURNS: u32 = 200;
 
 /// How often sums are handed out: fine enough to see when something changed.
 const WINDOW: Nanos = Nanos::from_secs(1);
@@ -38,12 +42,14 @@ pub struct Tracer {
     pub(crate) programs: Ebpf,
     spans: SharedArray<SpanRecord>,
     sums: SharedArray<SumRecord>,
+    rests: SharedArray<SumRecord>,
     states: SharedArray<CpuState>,
     controls: SharedArray<CpuControl>,
     sizes: Sizes,
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
     tails: Vec<u64>,
+    /// The sums, and behind them the rests, as they were handed out last.
     window: Vec<Option<SumRecord>>,
     window_begin: Nanos,
     attached: Vec<String>,
@@ -62,6 +68,8 @@ pub struct Closing {
     pub events: u64,
     /// Exits without their entry and entries too deep: 0 unless softirqs are preemptible.
     pub mismatched: u64,
+    /// Intervals of sources that the table of sums had no room for: they are summed as `others`.
+    pub folded: u64,
     /// Threads that would have been followed, had there been room for them.
     pub unfollowed: u64,
     /// Context switches that the kernel did not tell of.
@@ -90,9 +98,13 @@ impl Tracer {
         if !names.knows_functions() {
             blind.push(Blind {
                 what: "names of kernel functions".to_owned(),
-                why: "/proc/kallsyms hides them; set kernel.kptr_restrict to 1 or 0".to_owned(),
+                why: "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
+                      kernel.kptr_restrict to 1 or 0"
+                    .to_owned(),
             });
         }
+        let (sums, rests) = (sizes.sum_entries as usize, sizes.rest_entries() as usize);
+        let windowed = if sizes.summing { sums + rests } else { 0 };
         let ring = if sizes.summing {
             1
         } else {
@@ -100,7 +112,8 @@ impl Tracer {
         };
         Ok(Self {
             spans: shared(&mut programs, "spans", ring)?,
-            sums: shared(&mut programs, "sums", sizes.sum_entries as usize)?,
+            sums: shared(&mut programs, "sums", sums)?,
+            rests: shared(&mut programs, "rests", rests)?,
             states: shared(&mut programs, "states", MAX_CPUS)?,
             controls: shared(&mut programs, "controls", MAX_CPUS)?,
             programs,
@@ -108,14 +121,7 @@ impl Tracer {
             decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
             first_states: FirstStates::default(),
             tails: vec![0; sizes.cpus],
-            window: vec![
-                None;
-                if sizes.summing {
-                    sizes.sum_entries as usize
-                } else {
-                    0
-                }
-            ],
+            window: vec![None; windowed],
             window_begin: Nanos::ZERO,
             attached,
             blind,
@@ -138,6 +144,11 @@ impl Tracer {
         self.every_entry_watched
     }
 
+    /// The memory of the buffers that the kernel and this process share, in bytes.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.sizes.bytes()
+    }
+
     /// Opens the books of the CPUs in `watched`: from here on the programs record there. Returns
     /// those of `online` whose books open later, at their first switch, because nothing could make
     /// them switch now.
@@ -149,6 +160,13 @@ impl Tracer {
             self.controls.set_running(cpu.index(), run::RECORD | follow);
         }
         nudge(online)
+    }
+
+    /// Has the calling thread, which drains, served before ordinary ones: where they are many, it
+    /// would come round too late, and events would be lost. Threads and processes that it starts
+    /// from now on inherit that.
+    pub fn raise_own_priority() {
+        sys::raise_priority();
     }
 
     /// Hands every record that is ready to `sink`, in the order in which each CPU's ended. When
@@ -179,10 +197,12 @@ impl Tracer {
         let len = self.sizes.ring_len();
         let first = self.tails[cpu];
         let mut tail = first;
-        loop {
-            let index = cpu * len + (tail as usize & (len - 1));
-            #[expect(clippy::cast_possible_truncation, reason = "the low bits are compared")]
-            let Some(record) = self.spans.take(index, (tail as u32).wrapping_add(1)) else {
+        // At most a ringful: a CPU that writes faster than this reads must not keep the others,
+        // or the end, waiting.
+        while tail - first < len as u64 {
+            #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+            let (place, seq) = (tail as usize & (len - 1), (tail as u32).wrapping_add(1));
+            let Some(record) = self.spans.take(cpu * len + place, seq) else {
                 break;
             };
             if let Some(record) = self.first_states.complete(record) {
@@ -201,6 +221,20 @@ impl Tracer {
         }
     }
 
+    /// Reads every ring to its end. A record that was claimed and is not written yet is waited
+    /// for: the hypervisor may have stopped the CPU in the middle of it.
+    fn drain_all(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
+        for cpu in 0..self.sizes.cpus {
+            for _ in 0..TURNS {
+                self.drain_ring(cpu, sources, sink);
+                if self.tails[cpu] >= self.states.read(cpu).head {
+                    break;
+                }
+                thread::sleep(GRACE);
+            }
+        }
+    }
+
     fn drain_sums(
         &mut self,
         now: Nanos,
@@ -208,8 +242,12 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
         let window = (self.window_begin, now);
+        let sums = self.sizes.sum_entries as usize;
         for (index, before) in self.window.iter_mut().enumerate() {
-            let after = self.sums.read(index);
+            let after = match index.checked_sub(sums) {
+                None => self.sums.read(index),
+                Some(rest) => self.rests.read(rest),
+            };
             if after.count == 0 {
                 continue;
             }
@@ -239,14 +277,16 @@ impl Tracer {
         for cpu in 0..self.sizes.cpus {
             self.controls.set_running(cpu, 0);
         }
-        self.drain(now, sources, sink);
         if self.sizes.summing {
             self.drain_sums(now, sources, sink);
+        } else {
+            self.drain_all(sources, sink);
         }
         let mut closing = Closing {
             in_programs: self.time_in_programs(),
             ..Closing::default()
         };
+        let mut closed = None;
         for number in 0..self.sizes.cpus {
             let state = self.states.read(number);
             if state.opened == 0 {
@@ -258,6 +298,7 @@ impl Tracer {
                 let row = self.decoder.span(sources, &named);
                 sink(sources, &row);
             }
+            closed = closed.max(Some((Nanos(state.last.cast_signed()), cpu)));
             closing.books.push(Books {
                 cpu,
                 begin: Nanos(state.opened.cast_signed()),
@@ -265,8 +306,8 @@ impl Tracer {
             });
             let loss = Loss {
                 cpu,
-                events: state.lost + state.folded,
-                self_time: Nanos(state.lost_self + state.folded_self),
+                events: state.lost,
+                self_time: Nanos(state.lost_self),
                 gaps: 0,
             };
             if loss != Loss::none(cpu) {
@@ -274,16 +315,51 @@ impl Tracer {
             }
             closing.events += state.events;
             closing.mismatched += state.mismatched;
+            closing.folded += state.folded;
             closing.unfollowed += state.unfollowed;
             closing.missed += state.missed;
+        }
+        if let Some((end, cpu)) = closed {
+            for record in self.open_waits(end, cpu) {
+                let row = self.decoder.span(sources, &record);
+                sink(sources, &row);
+            }
         }
         self.end_absences(until, sources, sink);
         closing
     }
 
+    /// The waits that nobody has ended yet, as if all were `end`ed, on a `cpu` for want of one.
+    fn open_waits(&mut self, end: Nanos, cpu: Cpu) -> Vec<SpanRecord> {
+        let Some(map) = self.programs.map_mut("throttled") else {
+            return Vec::new();
+        };
+        let Ok(waits) = aya::maps::HashMap::<_, u32, u64>::try_from(map) else {
+            return Vec::new();
+        };
+        let mut waits: Vec<(u32, u64)> = waits.iter().filter_map(Result::ok).collect();
+        // Those of followed threads are among their absences.
+        let followed: Vec<u32> = self.followed();
+        waits.retain(|(tid, _)| !followed.contains(tid));
+        let record = |(tid, since): (u32, u64)| {
+            let dur = u64::try_from(end.0).unwrap_or(0).saturating_sub(since);
+            self.with_thread(SpanRecord {
+                start: since,
+                dur,
+                self_ns: dur.cast_signed(),
+                detail: detail::THROTTLED,
+                tid,
+                kind: kind::WAIT,
+                cpu: u16::try_from(cpu.0).unwrap_or(u16::MAX),
+                ..SpanRecord::default()
+            })
+        };
+        waits.into_iter().map(record).collect()
+    }
+
     /// Completes the record of a thread that is still running with what `/proc` says of it.
     fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
-        if record.kind == kind::TASK {
+        if matches!(record.kind, kind::TASK | kind::WAIT) {
             let names = self.decoder.names();
             let name = names.thread(record.tid).unwrap_or_default();
             let length = name.len().min(record.comm.len());

@@ -8,8 +8,8 @@ use btf_rs::{Btf, Type};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use ticktax_model::Histogram;
 use ticktax_trace::record::{
-    CpuControl, CpuState, Frame, Life, MAX_CPUS, MAX_DEPTH, SpanRecord, SumRecord, detail, flag,
-    kind, run, vector,
+    CpuControl, CpuState, Frame, Life, MAX_CPUS, MAX_DEPTH, RESTS_PER_CPU, SpanRecord, SumRecord,
+    detail, flag, kind, run, vector,
 };
 use ticktax_trace::{Attach, HOOKS};
 
@@ -118,14 +118,19 @@ fn object() -> object::File<'static> {
     object::File::parse(OBJECT).expect("the object is an ELF file")
 }
 
-#[test]
-fn records_are_laid_out_as_in_c() {
+/// The type information that the object carries.
+fn types() -> Btf {
     let object = object();
     let section = object
         .section_by_name(".BTF")
         .expect("the object has type information");
     let bytes = section.data().expect("the type information is in the file");
-    let btf = Btf::from_bytes(bytes).expect("the type information can be read");
+    Btf::from_bytes(bytes).expect("the type information can be read")
+}
+
+#[test]
+fn records_are_laid_out_as_in_c() {
+    let btf = types();
     let rust = [
         (
             "span_record",
@@ -165,7 +170,6 @@ fn records_are_laid_out_as_in_c() {
                 lost_self,
                 mismatched,
                 folded,
-                folded_self,
                 unfollowed,
                 missed,
                 reserved,
@@ -260,9 +264,11 @@ fn constants_are_those_of_the_header() {
         ("FLAG_FUNCTION", u64::from(flag::FUNCTION)),
         ("FLAG_KERNEL_THREAD", u64::from(flag::KERNEL_THREAD)),
         ("FLAG_MIGRATED", u64::from(flag::MIGRATED)),
+        ("FLAG_REST", u64::from(flag::REST)),
         ("HISTOGRAM_BUCKETS", Histogram::BUCKETS as u64),
         ("MAX_CPUS", MAX_CPUS as u64),
         ("MAX_DEPTH", MAX_DEPTH as u64),
+        ("RESTS_PER_CPU", RESTS_PER_CPU as u64),
         ("RUN_FOLLOW", run::FOLLOW),
         ("RUN_RECORD", run::RECORD),
         ("VECTOR", u64::from(vector::FIRST)),

@@ -8,6 +8,9 @@ use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_trace::proc::Proc;
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
+/// How long a thread sleeps that is there to be one more.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
+
 type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
@@ -92,13 +95,21 @@ fn a_full_buffer_is_counted_to_the_ns() -> Result<(), Failed> {
 
 fn a_full_table_of_sums_is_counted_to_the_ns() -> Result<(), Failed> {
     let output = Output::Sums { entries: 1 };
-    let (closing, times) = run(
-        load(&TraceSettings {
-            output,
-            ..TraceSettings::default()
-        })?,
-        300,
-    );
+    let tracer = load(&TraceSettings {
+        output,
+        ..TraceSettings::default()
+    })?;
+    // More sources than the smallest table has room for: a thread each.
+    let threads: Vec<_> = (0..400)
+        .map(|_| std::thread::spawn(|| std::thread::sleep(MOMENT)))
+        .collect();
+    let (closing, times) = run(tracer, 1_000);
+    for thread in threads {
+        thread.join().unwrap_or_default();
+    }
+    if closing.folded == 0 {
+        return Err("the table was not too small".into());
+    }
     balances(&closing, &times)
 }
 

@@ -32,6 +32,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),
     ("ticktax", Arrows::Never(&["xtask"])),
+    ("ticktax-benches", Arrows::Never(&["xtask"])),
     ("xtask", Arrows::Never(&[])),
 ];
 

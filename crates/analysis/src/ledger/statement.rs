@@ -57,6 +57,7 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         gaps: ledger
             .observatory
             .statement(header, &gaps, &ledger.registry, sources),
+        beats: None,
         coverage: coverage(header, &closings),
         clock: header.clock.clone(),
         probes: header.probes.clone(),
@@ -184,12 +185,6 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
         "the recording sums intervals over windows, or some came too late, so that they have no \
          place in time; these gaps are unexplained, and their time stays with the probe as far as \
          those intervals may account for it",
-    );
-    blind(
-        list(&|closing| header.coverage.lost_on(closing.cpu).gaps > 0),
-        "some of the probe's gaps",
-        "its buffer was full; the time of these gaps that has no name of its own is in the \
-         probe's account",
     );
     blind(
         list(&|closing| {

@@ -37,7 +37,7 @@ proptest! {
         let world = World::run(&events);
         let lives = lives(&world.rows, &world.header, &world.sources);
         prop_assert!(lives.balances(), "{:?}", lives.off);
-        prop_assert_eq!(lives.threads as usize, VICTIMS);
+        prop_assert_eq!(lives.threads, VICTIMS as u64);
         prop_assert_eq!(lives.elapsed.0, world.elapsed);
         let truth: BTreeMap<Fate, i64> =
             world.truth.iter().map(|(&fate, &time)| (fate, time)).filter(|&(_, time)| time != 0)

@@ -106,7 +106,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 /// The answer in a sentence: how much time programs wanted and did not get.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
-    let taken: Nanos = taken.map(|account| account.time).sum();
+    // A sampled account may be overdrawn; that gives nobody anything back.
+    let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
         "{} of {}, {}, went to the kernel, to the hypervisor, or nobody knows where.",
         tied(taken),

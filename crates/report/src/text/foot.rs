@@ -31,13 +31,7 @@ fn unseen(page: &mut Page, statement: &Statement) {
     page.section("What could not be seen");
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;
-    if statement.level == Level::Proc {
-        items.push(
-            "which interrupt, softirq or thread took the time: run as root, or with CAP_BPF and \
-             CAP_PERFMON"
-                .to_owned(),
-        );
-    } else if !coverage.every_entry_watched {
+    if statement.level == Level::Kernel && !coverage.every_entry_watched {
         items.push(
             "whether the kernel ran in an empty gap: not every way into it was watched, so such a \
              gap counts as unexplained, not as outside"
@@ -60,11 +54,15 @@ fn unseen(page: &mut Page, statement: &Statement) {
             let time = tied(loss.self_time);
             let events = counted(loss.events, "event");
             lost.push(format!(
-                "{events} that came too fast, with {time} now in unexplained"
+                "{events} that came too fast, with {time} now in unexplained; watch fewer CPUs \
+                 (--cpus), or keep sums (--keep sums)"
             ));
         }
         if loss.gaps > 0 {
-            lost.push(format!("{} of a probe", counted(loss.gaps, "gap")));
+            lost.push(format!(
+                "{} of a probe, whose time is with the probe's loop",
+                counted(loss.gaps, "gap")
+            ));
         }
         items.push(format!(
             "{}: {}",

@@ -61,7 +61,17 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         ("delays", "Delays")
     };
     let floor = GapStatement::FLOOR;
-    table.parts(page, &format!("{title} of {floor} or more"), &gaps.long);
+    let named = if spin {
+        "work of the kernel by name"
+    } else {
+        "work that has a name"
+    };
+    table.parts(
+        page,
+        &format!("{title} of {floor} or more"),
+        named,
+        &gaps.long,
+    );
     if gaps.short.count > 0 {
         let name = format!("Shorter {noun}");
         page.row(Tone::Plain, 0, &name, &table.summary(&gaps.short).text());
@@ -141,10 +151,10 @@ impl Table {
     }
 
     /// A line for all gaps, and one for each part of their time.
-    fn parts(self, page: &mut Page, name: &str, parts: &GapParts) {
+    fn parts(self, page: &mut Page, name: &str, named: &str, parts: &GapParts) {
         page.row(Tone::Strong, 0, name, &self.summary(parts).text());
         for (name, time, tone) in [
-            ("work of the kernel by name", parts.named, Tone::Plain),
+            (named, parts.named, Tone::Plain),
             ("entry and exit around it", parts.entry_exit, Tone::Plain),
             ("outside", parts.outside, Tone::Plain),
             ("unexplained", parts.unexplained, Tone::Warning),

@@ -3,17 +3,33 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use ticktax_model::recording::CommandReport;
 
 use crate::failure::Failure;
+
+/// How long a command that was told to end may take before it is left alone.
+const PATIENCE: u32 = 40;
+const MOMENT: Duration = Duration::from_millis(25);
 
 /// A command that has been started.
 #[derive(Debug)]
 pub(crate) struct Audited {
     argv: Vec<String>,
     child: Child,
-    status: Option<ExitStatus>,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    NotYet,
+    Known(ExitStatus),
+    /// Somebody else was told how.
+    Unknown,
 }
 
 impl Audited {
@@ -33,7 +49,7 @@ impl Audited {
         Ok(Some(Self {
             argv,
             child,
-            status: None,
+            end: End::NotYet,
         }))
     }
 
@@ -50,10 +66,36 @@ impl Audited {
 
     /// Whether it has ended.
     pub(crate) fn ended(&mut self) -> bool {
-        if self.status.is_none() {
-            self.status = self.child.try_wait().ok().flatten();
+        if matches!(self.end, End::NotYet) {
+            self.end = match self.child.try_wait() {
+                Ok(None) => End::NotYet,
+                Ok(Some(status)) => End::Known(status),
+                Err(_) => End::Unknown,
+            };
         }
-        self.status.is_some()
+        !matches!(self.end, End::NotYet)
+    }
+
+    /// Passes on the signal that ended the audit, unless the command ends of itself: a Ctrl-C at
+    /// the terminal has reached it already. One that goes on all the same is left alone.
+    pub(crate) fn interrupt(&mut self, signal: i32) {
+        if self.ends_soon() {
+            return;
+        }
+        if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
+            // Nobody else waits for this child, so the number is still its own; it may have ended.
+            let _ = kill(Pid::from_raw(pid), signal);
+            self.ends_soon();
+        }
+    }
+
+    fn ends_soon(&mut self) -> bool {
+        (0..PATIENCE).any(|turn| {
+            if turn > 0 {
+                thread::sleep(MOMENT);
+            }
+            self.ended()
+        })
     }
 
     /// What became of it.
@@ -67,7 +109,10 @@ impl Audited {
         CommandReport {
             argv: self.argv.clone(),
             pid: self.pid(),
-            exit: self.status.and_then(code),
+            exit: match self.end {
+                End::Known(status) => code(status),
+                End::NotYet | End::Unknown => None,
+            },
         }
     }
 }

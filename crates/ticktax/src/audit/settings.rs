@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) online: CpuList,
     /// CPUs to trace: those, and where none were named, those that are plugged in later.
     pub(crate) watched: CpuList,
+    /// Whether these were asked for by number.
+    pub(crate) named: bool,
     pub(crate) probe: ProbeChoice,
     pub(crate) policy: Option<SchedulingPolicy>,
     pub(crate) output: Output,
@@ -46,6 +48,7 @@ impl Settings {
             .ok_or_else(|| {
                 Failure::Cpus("cannot tell which CPUs are online: mount /sys".to_owned())
             })?;
+        let named = typed.cpus.is_some();
         let victim = Wanted::from_typed(&typed, &proc)?;
         let (online, watched) = match typed.cpus {
             None => {
@@ -71,6 +74,7 @@ impl Settings {
             length,
             online,
             watched,
+            named,
             probe: typed.probe,
             policy: typed.probe_policy.map(|policy| policy.0),
             output: match keep {

@@ -122,10 +122,16 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<([OsString; 4], Pat
 /// Audits a disturbance: what it did, and what was recorded of it.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let place = Place::new();
-    let (command, truth_file) = injector(plan, &place)?;
     let recording = place.file("recording.parquet");
+    let truth = audit_to(plan, &place, &recording)?;
+    Ok((truth, Recorded::read(&recording)?))
+}
+
+/// Audits a disturbance, and saves the recording.
+pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
+    let (command, truth_file) = injector(plan, place)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
-        .arg(&recording)
+        .arg(recording)
         .arg("--")
         .args(command)
         .output()?;
@@ -133,8 +139,7 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     check(statement.balance.balances(), || {
         format!("{:?}", statement.balance)
     })?;
-    let truth: Truth = serde_json::from_slice(&fs::read(&truth_file)?)?;
-    Ok((truth, Recorded::read(&recording)?))
+    Ok(serde_json::from_slice(&fs::read(&truth_file)?)?)
 }
 
 /// Fails, saying why, unless `holds`.

@@ -59,13 +59,16 @@ impl Proc {
         {
             return None;
         }
+        // A hypervisor whose clock the kernel knows is named by it; others by the firmware.
+        let clocks = self.text("sys/devices/system/clocksource/clocksource0/available_clocksource");
+        let clocks = clocks.unwrap_or_default();
+        let known = [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
+        let by_clock = known.iter().find(|(clock, _)| clocks.contains(clock));
         let vendor = self
             .text("sys/class/dmi/id/sys_vendor")
             .filter(|name| !name.is_empty());
-        let kind = self
-            .text("sys/hypervisor/type")
-            .filter(|name| !name.is_empty());
-        Some(kind.or(vendor).unwrap_or_else(|| "unnamed".to_owned()))
+        let name = by_clock.map(|(_, name)| (*name).to_owned()).or(vendor);
+        Some(name.unwrap_or_else(|| "a hypervisor without a name".to_owned()))
     }
 
     /// The preemption model: the build's, or what `preempt=` made of it.

@@ -1,7 +1,8 @@
 //! Pages as they come out.
 
+use super::beats::{a_server, nothing_repeats};
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
-use crate::{TextStyle, text};
+use crate::{TextStyle, beat_news, beats, text};
 
 #[test]
 fn a_machine_seen_whole() {
@@ -52,4 +53,23 @@ fn colours_say_what_is_wrong() {
         last.starts_with("\u{1b}[31;1m") && last.ends_with("\u{1b}[0m"),
         "{last:?}"
     );
+}
+
+#[test]
+fn what_repeats_on_a_server() {
+    insta::assert_snapshot!(beats(&a_server(), &TextStyle::default()));
+}
+
+#[test]
+fn what_repeats_in_a_statement() {
+    let mut statement = empty();
+    statement.beats = Some(a_server());
+    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+    let news = beat_news(&a_server().beats[0], &TextStyle::default());
+    assert!(news.starts_with("every 30.999 0"), "{news}");
+}
+
+#[test]
+fn nothing_repeats_and_why_little_can_be_known() {
+    insta::assert_snapshot!(beats(&nothing_repeats(), &TextStyle::default()));
 }

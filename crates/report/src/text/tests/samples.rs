@@ -29,6 +29,7 @@ pub(super) fn empty() -> Statement {
         },
         held_back: Vec::new(),
         gaps: None,
+        beats: None,
         coverage: Coverage {
             every_entry_watched: true,
             ..Coverage::default()

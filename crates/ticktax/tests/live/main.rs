@@ -3,17 +3,21 @@
 //! Names say what a test needs: `root::` tests trace the kernel, and are reported as ignored, by
 //! name, where they may not. They run one at a time, because they share the machine.
 
-mod live {
-    pub(crate) mod disturbances;
-    pub(crate) mod faults;
-    pub(crate) mod victims;
-    pub(crate) mod world;
-}
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot set itself up fails, and says why"
+)]
+
+mod beats;
+mod disturbances;
+mod faults;
+mod victims;
+mod world;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use live::{disturbances, faults, victims, world};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -53,6 +57,14 @@ const ROOT: &[(&str, Test)] = &[
         disturbances::signal_timer_storm,
     ),
     ("injected::cgroup_quota", disturbances::cgroup_quota),
+    (
+        "beats::a_thread_has_its_period_its_name_and_its_timer",
+        beats::a_thread_has_its_period_its_name_and_its_timer,
+    ),
+    (
+        "beats::a_thread_at_random_has_none",
+        beats::a_thread_at_random_has_none,
+    ),
     (
         "victim::waits_behind_a_fifo_thread",
         victims::waits_behind_a_fifo_thread,

@@ -1,0 +1,48 @@
+//! What a program in the kernel pays to read the clock: no tracer that tells times gets below it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::peer::{Running, with_tracefs};
+use crate::program_time::Statistics;
+use crate::table::Series;
+use crate::{Bench, Outcome};
+
+/// How often bpftrace's program runs, in µs: an odd number, because it is the program's name in
+/// the kernel as well.
+const INTERVAL: &str = "1777";
+
+/// Compares programs of bpftrace that read the clock often with one that reads it seldom, so that
+/// what they have in common, the kernel's own statistics included, cancels.
+pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
+    let mut cost = Series::new();
+    for _ in 0..bench.choose(9, 3) {
+        bench.go_on()?;
+        let few = time(bench, bpftrace, 10)?;
+        let many = time(bench, bpftrace, 90)?;
+        cost.push((many - few) / 80.0);
+    }
+    println!(
+        "\nOf that, one reading of the clock (bpf_ktime_get_ns) costs {:.0} ns (n {}, quartiles {}), by \
+         the kernel's statistics of programs with 10 and with 90 of them.",
+        cost.median(),
+        cost.n(),
+        cost.quartiles(0)
+    );
+    Ok(())
+}
+
+/// Nanoseconds that a program with so many readings takes.
+fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
+    let statistics = Statistics::start()?;
+    let mut command = with_tracefs(bpftrace);
+    let program = format!("interval:us:{INTERVAL} {{ unroll({readings}) {{ $t = nsecs; }} }}");
+    let running = Running::start(command.args(["-e", &program]))?;
+    bench
+        .pause(Duration::from_millis(1_500))
+        .map_err(|error| error.to_string())?;
+    let spent = statistics.of(INTERVAL);
+    running.interrupt()?;
+    let time = spent.per_run();
+    time.ok_or_else(|| "bpftrace's program did not run".to_owned())
+}

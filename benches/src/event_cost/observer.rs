@@ -1,0 +1,207 @@
+//! The observers: how each is started and ended, and how much of the switches it saw.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use ticktax_trace::Output;
+
+use crate::Bench;
+use crate::peer::{Running, with_tracefs};
+use crate::ping_pong::{self, Taken};
+use crate::program_time::Statistics;
+use crate::table::Series;
+use crate::tracing::{INTERVAL, SUMS, Tracing};
+
+/// The program that bpftrace runs: the shortest useful one, and the same sum that ticktax keeps
+/// least of.
+const COUNT: &str = "tracepoint:sched:sched_switch { @[args->prev_comm] = count(); }";
+
+/// How the kernel calls a program that is attached to context switches.
+const HOOK: &str = "sched_switch";
+
+/// Peers attach their programs within this time.
+const SETTLE: Duration = Duration::from_millis(1_500);
+
+/// Who observes.
+#[derive(Clone, Debug)]
+pub(super) enum Observer {
+    Nobody,
+    Ticktax(Output),
+    /// The tracer before it is started: its programs run and return at once.
+    Waiting,
+    Bpftrace(PathBuf),
+    PerfRecord(PathBuf),
+    PerfTrace(PathBuf),
+}
+
+/// What one observer's turn came to.
+pub(super) struct Turn {
+    /// Nanoseconds of CPU time from one switch to the next: the median of the bursts.
+    pub(super) per_switch: f64,
+    /// Of the switches, in percent.
+    pub(super) missed: f64,
+    /// Nanoseconds inside the BPF program, where statistics were kept.
+    pub(super) inside: Option<f64>,
+}
+
+/// Starts the observer, has the threads play, ends the observer and asks how much it saw.
+pub(super) fn observe(
+    bench: &Bench,
+    observer: &Observer,
+    folder: &Path,
+    statistics: Option<&Statistics>,
+) -> Result<Turn, String> {
+    let play = |meanwhile: &mut dyn FnMut()| play(bench, statistics, meanwhile);
+    match observer {
+        Observer::Nobody => play(&mut || {}).map(|played| played.turn(None)),
+        Observer::Ticktax(output) => {
+            let mut tracing = Tracing::load(*output)?;
+            tracing.start();
+            let played = play(&mut || tracing.drain())?;
+            let lost: u64 = tracing.close().lost.iter().map(|loss| loss.events).sum();
+            let seen = played.switches.saturating_sub(lost);
+            Ok(played.turn(Some(seen)))
+        }
+        Observer::Waiting => {
+            let _waiting = Tracing::load(SUMS)?;
+            play(&mut || {}).map(|played| played.turn(None))
+        }
+        Observer::Bpftrace(path) => {
+            let mut command = with_tracefs(path);
+            let running = Running::start(command.args(["-e", COUNT]))?;
+            settle(bench)?;
+            let played = play(&mut || {})?;
+            let seen = counted_by_bpftrace(&running.interrupt()?);
+            played.checked(seen)
+        }
+        Observer::PerfRecord(path) => {
+            let file = folder.join("perf.data");
+            let mut command = with_tracefs(path);
+            // Buffers that hold a whole burst: a lost event would be a cheap one.
+            command.args([
+                "record",
+                "-q",
+                "-a",
+                "-m",
+                "16M",
+                "-e",
+                "sched:sched_switch",
+            ]);
+            let running = Running::start(command.arg("-o").arg(&file))?;
+            settle(bench)?;
+            let played = play(&mut || {})?;
+            running.interrupt()?;
+            played.checked(counted_by_perf(path, &file)?)
+        }
+        Observer::PerfTrace(path) => {
+            let file = folder.join("perf.txt");
+            let mut command = with_tracefs(path);
+            command.args(["trace", "-a", "-m", "16M", "-e", "sched:sched_switch"]);
+            let running = Running::start(command.arg("-o").arg(&file))?;
+            settle(bench)?;
+            let played = play(&mut || {})?;
+            running.interrupt()?;
+            let lines = fs::read(&file).map_err(|error| format!("no output: {error}"))?;
+            let lines = String::from_utf8_lossy(&lines);
+            let ours = format!("prev_comm: \"{}", ping_pong::NAME);
+            played.checked(lines.lines().filter(|line| line.contains(&ours)).count() as u64)
+        }
+    }
+}
+
+fn settle(bench: &Bench) -> Result<(), String> {
+    bench.pause(SETTLE).map_err(|error| error.to_string())
+}
+
+/// What the threads did in one turn.
+struct Played {
+    bursts: Series,
+    switches: u64,
+    inside: Option<f64>,
+}
+
+impl Played {
+    fn turn(&self, seen: Option<u64>) -> Turn {
+        let seen = seen.map_or(1.0, |seen| seen as f64 / self.switches.max(1) as f64);
+        Turn {
+            per_switch: self.bursts.median(),
+            missed: 100.0 * (1.0 - seen.min(1.0)),
+            inside: self.inside,
+        }
+    }
+
+    /// As [`Played::turn`], unless the observer came too late to see most of it.
+    fn checked(&self, seen: u64) -> Result<Turn, String> {
+        if seen < self.switches / 2 {
+            return Err(format!("it saw {seen} of {} switches", self.switches));
+        }
+        Ok(self.turn(Some(seen)))
+    }
+}
+
+/// Has the threads play in short bursts, whose median a disturbance does not reach.
+fn play(
+    bench: &Bench,
+    statistics: Option<&Statistics>,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<Played, String> {
+    let (bursts, trips) = bench.choose((9, 20_000), (5, 10_000));
+    let cpu = bench.measured;
+    let before = statistics.map(|statistics| statistics.of(HOOK));
+    let taken: Vec<Taken> = thread::scope(|scope| {
+        let player = scope.spawn(move || {
+            let bursts = (0..bursts).map(|_| ping_pong::run(cpu, trips));
+            bursts.collect::<Result<_, _>>()
+        });
+        while !player.is_finished() {
+            meanwhile();
+            thread::sleep(INTERVAL);
+        }
+        let result = player.join();
+        result.unwrap_or_else(|_| Err(std::io::Error::other("the ping-pong panicked")))
+    })
+    .map_err(|error| format!("no ping-pong: {error}"))?;
+    let inside = statistics.zip(before);
+    Ok(Played {
+        bursts: taken.iter().map(|taken| taken.per_switch()).collect(),
+        switches: taken.iter().map(|taken| taken.switches).sum(),
+        inside: inside.and_then(|(statistics, before)| statistics.of(HOOK).per_run_since(before)),
+    })
+}
+
+/// The sum of bpftrace's lines `@[NAME]: COUNT` of our threads.
+fn counted_by_bpftrace(said: &str) -> u64 {
+    let ours = format!("@[{}", ping_pong::NAME);
+    let lines = said.lines().filter(|line| line.starts_with(&ours));
+    let counts = lines.filter_map(|line| line.rsplit_once(": ")?.1.trim().parse::<u64>().ok());
+    counts.sum()
+}
+
+/// How many samples a file of perf has. Those of other threads are in it, too: few.
+fn counted_by_perf(perf: &Path, file: &Path) -> Result<u64, String> {
+    let mut command = Command::new(perf);
+    command.args(["report", "--stats", "-i"]).arg(file);
+    let said = Running::start(&mut command)?.finish(Duration::from_mins(1))?;
+    let line = said.lines().find(|line| line.contains("SAMPLE events:"));
+    let count = line.and_then(|line| {
+        let words = line.split_once("SAMPLE events:")?.1;
+        words.split_whitespace().next()?.parse().ok()
+    });
+    count.ok_or_else(|| "perf report tells no number of samples".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted_by_bpftrace;
+
+    #[test]
+    fn only_our_threads_are_counted() {
+        let said =
+            "Attaching 1 probe...\n\n@[kworker/0:1]: 7\n@[bench-ping]: 20\n@[bench-pong]: 3\n";
+        assert_eq!(counted_by_bpftrace(said), 23);
+        assert_eq!(counted_by_bpftrace(""), 0);
+    }
+}

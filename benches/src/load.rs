@@ -1,0 +1,191 @@
+//! What the tool itself uses, and what it loses, by the rate of events: `ticktax audit` as users
+//! run it, while pairs of threads on every CPU switch in batches.
+
+use std::fmt;
+use std::thread;
+
+use ticktax_model::statement::Statement;
+use ticktax_model::{Cpu, Nanos};
+
+use crate::ping_pong;
+use crate::table::{Series, Table};
+use crate::tool::Tool;
+use crate::{Bench, Outcome};
+
+/// Events a second on all CPUs together. An idle machine makes some thousands by itself.
+const RATES: [Rate; 4] = [
+    Rate::of(10_000, Nanos::from_millis(10)),
+    Rate::of(100_000, Nanos::from_millis(1)),
+    Rate::of(500_000, Nanos::from_millis(1)),
+    // More than the machine can make: as fast as it goes.
+    Rate::of(10_000_000, Nanos::from_millis(1)),
+];
+
+/// From here on a rate stands for as many events as there can be.
+const FASTEST: u32 = 10_000_000;
+
+/// How a mode is called, and what asks for it.
+const MODES: [(&str, &[&str]); 2] = [
+    ("spans", &["--keep", "spans"]),
+    ("sums", &["--keep", "sums"]),
+];
+
+/// A rate of events, and the time from one batch of them to the next.
+#[derive(Clone, Copy)]
+struct Rate {
+    events: u32,
+    pace: Nanos,
+}
+
+impl Rate {
+    const fn of(events: u32, pace: Nanos) -> Self {
+        Self { events, pace }
+    }
+
+    fn is_fastest(self) -> bool {
+        self.events >= FASTEST
+    }
+
+    /// Round trips in one batch on one of so many CPUs: each is two events.
+    fn trips(self, cpus: usize) -> u64 {
+        let batch = i64::from(self.events) * self.pace.0 / 1_000_000_000;
+        (batch.unsigned_abs() / 2 / cpus as u64).max(1)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_fastest() {
+            return f.write_str("as fast as it goes");
+        }
+        write!(f, "{} k/s", self.events / 1_000)
+    }
+}
+
+/// The results at one rate in one mode.
+#[derive(Default)]
+struct Results {
+    /// Events a second that came about.
+    rate: Series,
+    /// CPU time of the tool, in percent of one CPU.
+    cpu: Series,
+    /// Peak memory in MiB.
+    memory: Series,
+    /// Of all runs together.
+    lost: u64,
+    events: u64,
+}
+
+pub(crate) fn run(bench: &Bench) -> Outcome {
+    println!("\n## load");
+    let tool = Tool::find()?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("load.parquet");
+    let saving = file.display().to_string();
+    let saved = ["--keep", "spans", "--save", &saving];
+    let modes = MODES.into_iter().chain([("spans, saved", &saved[..])]);
+    let modes: Vec<(&str, &[&str])> = modes.collect();
+    let mut results: Vec<Results> = Vec::new();
+    results.resize_with(RATES.len() * modes.len(), Results::default);
+    for _ in 0..bench.choose(3, 1) {
+        let mut place = results.iter_mut();
+        for wanted in RATES {
+            for (_, arguments) in &modes {
+                bench.go_on()?;
+                let statement = audit(bench, &tool, wanted, arguments)?;
+                if let Some(results) = place.next() {
+                    results.push(&statement);
+                }
+            }
+        }
+    }
+    let mut table = Table::new([
+        "asked for, kept",
+        "n",
+        "events/s, median",
+        "least to most",
+        "CPU, % of one",
+        "least to most",
+        "peak memory",
+        "lost of all",
+        "target",
+    ]);
+    let mut rows = results.iter();
+    for wanted in RATES {
+        for (mode, _) in &modes {
+            if let Some(results) = rows.next() {
+                results.add_to(&mut table, wanted, mode);
+            }
+        }
+    }
+    table.print();
+    println!(
+        "\nCPU: the tool's own threads, without what its BPF programs cost others (event-cost)."
+    );
+    Ok(())
+}
+
+impl Results {
+    fn push(&mut self, statement: &Statement) {
+        let cpus = statement.cpus.iter().map(|books| books.elapsed);
+        let length = cpus.max().unwrap_or_default().as_secs_f64();
+        let cost = &statement.cost;
+        self.rate.push(cost.events as f64 / length);
+        self.cpu.push(100.0 * cost.cpu.as_secs_f64() / length);
+        self.memory
+            .push(cost.memory_bytes as f64 / f64::from(1 << 20));
+        self.lost += statement.coverage.events_lost();
+        self.events += cost.events;
+    }
+
+    fn add_to(&self, table: &mut Table, wanted: Rate, mode: &str) {
+        let reached = self.rate.median() >= 0.95 * f64::from(wanted.events);
+        table.row([
+            format!("{wanted}, {mode}"),
+            self.rate.n().to_string(),
+            format!("{:.0}", self.rate.median()),
+            self.rate.range(0),
+            format!("{:.1}", self.cpu.median()),
+            self.cpu.range(1),
+            format!("{:.0} MiB", self.memory.median()),
+            format!("{} of {}", self.lost, self.events),
+            match (self.lost, reached) {
+                _ if wanted.is_fastest() => "-".to_owned(),
+                (0, true) => "0 lost: met".to_owned(),
+                (0, false) => "0 lost, but the rate was not reached".to_owned(),
+                _ => "0 lost: not met".to_owned(),
+            },
+        ]);
+    }
+}
+
+/// Audits while the events are made.
+fn audit(
+    bench: &Bench,
+    tool: &Tool,
+    wanted: Rate,
+    arguments: &[&str],
+) -> Result<Statement, String> {
+    let seconds = bench.choose(5, 3);
+    let cpus: Vec<Cpu> = ticktax_probes::online_cpus()
+        .map_err(|error| error.to_string())?
+        .iter()
+        .collect();
+    let trips = wanted.trips(cpus.len());
+    // The generator begins before the audit does and ends after it.
+    let length = Nanos::from_secs(i64::from(seconds) + 2);
+    thread::scope(|scope| {
+        let makers: Vec<_> = cpus
+            .iter()
+            .map(|cpu| scope.spawn(move || ping_pong::run_paced(*cpu, trips, wanted.pace, length)))
+            .collect();
+        let all = [&["--probe", "none"], arguments].concat();
+        let statement = tool.audit(seconds, &all)?.statement(bench);
+        for maker in makers {
+            let made = maker.join();
+            made.map_err(|_| "the generator panicked")?
+                .map_err(|error| format!("the generator: {error}"))?;
+        }
+        statement
+    })
+}

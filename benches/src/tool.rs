@@ -1,0 +1,68 @@
+//! The command itself, as its users run it.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use ticktax_model::statement::Statement;
+
+use crate::Bench;
+use crate::peer::Running;
+
+/// The `ticktax` that belongs to this program.
+pub(crate) struct Tool {
+    path: PathBuf,
+}
+
+impl Tool {
+    /// Builds it where cargo runs this program, so that it is never an old one; else takes the one
+    /// beside this program.
+    pub(crate) fn find() -> Result<Self, String> {
+        if let Some(cargo) = env::var_os("CARGO") {
+            let mut build = Command::new(cargo);
+            build.args(["build", "--release", "--quiet", "-p", "ticktax"]);
+            if !build.status().is_ok_and(|status| status.success()) {
+                return Err("ticktax does not build".to_owned());
+            }
+        }
+        let own = env::current_exe().map_err(|error| error.to_string())?;
+        let path = own.with_file_name("ticktax");
+        if !path.is_file() {
+            return Err(format!(
+                "there is no {}: `cargo build --release -p ticktax` makes it",
+                path.display()
+            ));
+        }
+        Ok(Self { path })
+    }
+
+    /// An audit of so many seconds.
+    pub(crate) fn audit(&self, seconds: u32, arguments: &[&str]) -> Result<Audit, String> {
+        let mut command = Command::new(&self.path);
+        command.args(["audit", "--format", "json", "--for", &format!("{seconds}s")]);
+        Running::start(command.args(arguments)).map(|running| Audit { running, seconds })
+    }
+}
+
+/// An audit under way.
+pub(crate) struct Audit {
+    running: Running,
+    seconds: u32,
+}
+
+impl Audit {
+    /// Waits for the statement.
+    pub(crate) fn statement(mut self, bench: &Bench) -> Result<Statement, String> {
+        bench
+            .pause(Duration::from_secs(self.seconds.into()))
+            .map_err(|error| error.to_string())?;
+        let said = self.running.finish(Duration::from_mins(1))?;
+        // What it has to complain about comes behind, or in place of it.
+        let mut values = serde_json::Deserializer::from_str(&said).into_iter();
+        match values.next() {
+            Some(Ok(statement)) => Ok(statement),
+            _ => Err(format!("ticktax audit says: {said}")),
+        }
+    }
+}

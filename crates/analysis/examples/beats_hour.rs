@@ -1,0 +1,168 @@
+//! How long the beats of an hour of many CPUs take, and how much memory is kept.
+//!
+//! `cargo run --release -p ticktax-analysis --example beats_hour [CPUs] [minutes]`. On each CPU: a
+//! tick of 250 Hz with its function and, every third time, two softirqs; a device's interrupt and a
+//! thread at random, and a work item each second; in between the CPU idles.
+#![expect(clippy::print_stdout, reason = "an example that reports")]
+#![expect(clippy::disallowed_methods, reason = "times itself")]
+
+use std::time::{Duration, Instant};
+
+use ticktax_analysis::BeatFinder;
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::recording::{
+    Books, Coverage, Header, Level, Row, RowSink, SCHEMA_VERSION, ToolCost, World,
+};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+const TICK: i64 = 4_000_000;
+
+/// A number below `below` (Knuth's MMIX constants).
+fn dice(seed: &mut u64, below: i64) -> i64 {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    i64::try_from(*seed >> 33).unwrap_or(0) % below
+}
+
+struct Cast {
+    timer: SourceId,
+    tick: SourceId,
+    sched: SourceId,
+    rcu: SourceId,
+    device: SourceId,
+    work: SourceId,
+    idle: SourceId,
+    threads: Vec<SourceId>,
+}
+
+impl Cast {
+    fn new(sources: &mut SourceTable, cpus: i32) -> Self {
+        let mut kernel =
+            |kind, name: &str, detail: &str| sources.intern(Source::kernel(kind, name, detail));
+        Self {
+            timer: kernel(Kind::Irq, "local_timer", ""),
+            tick: kernel(Kind::Irq, "local_timer", "tick_nohz_handler"),
+            sched: kernel(Kind::Softirq, "SCHED", ""),
+            rcu: kernel(Kind::Softirq, "RCU", ""),
+            device: kernel(Kind::Irq, "nvme0q1", ""),
+            work: kernel(Kind::Task, "kworker/0:1", "vmstat_update"),
+            idle: kernel(Kind::Idle, "idle", ""),
+            threads: (0..4 * cpus)
+                .map(|tid| {
+                    sources.intern(Source {
+                        owner: Owner::Program,
+                        thread: Some(Thread {
+                            pid: 1,
+                            tid,
+                            program: "server".into(),
+                        }),
+                        ..Source::kernel(Kind::Task, &format!("worker-{tid}"), "")
+                    })
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The rows of one CPU from one tick to the next.
+fn rows_of_tick(cast: &Cast, cpu: u32, number: i64, seed: &mut u64, rows: &mut Vec<Row>) {
+    let at = number * TICK + i64::from(cpu) * 15_000;
+    let mut add = |source, start, dur| {
+        rows.push(Row::Span(Span {
+            cpu: Cpu(cpu),
+            start: Nanos(start),
+            dur: Nanos(dur),
+            self_time: Nanos(dur),
+            source,
+        }));
+    };
+    add(cast.tick, at + 500, 2_500);
+    add(cast.timer, at, 4_000);
+    if dice(seed, 3) == 0 {
+        add(cast.sched, at + 4_200, 3_000);
+        add(cast.rcu, at + 7_300, 2_000);
+    }
+    if number % 250 == 0 {
+        add(cast.work, at + 20_000, 9_000);
+    }
+    if dice(seed, 2) == 0 {
+        let start = at + 100_000 + dice(seed, TICK / 2);
+        add(cast.device, start, 3_000);
+        let thread = usize::try_from(dice(seed, 4)).unwrap_or(0) + 4 * cpu as usize;
+        add(cast.threads[thread], start + 8_000, 40_000);
+    }
+    add(cast.idle, at + 10_000, TICK - 10_000);
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let cpus: u32 = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(64);
+    let minutes: i64 = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(60);
+    let mut sources = SourceTable::default();
+    let cast = Cast::new(&mut sources, i32::try_from(cpus).unwrap_or(64));
+    let mut finder = BeatFinder::new().with_halves();
+    let (mut rows, mut count, mut seed) = (Vec::new(), 0_u64, 1);
+    let mut taking = Duration::ZERO;
+    for number in 0..minutes * 15_000 {
+        rows.clear();
+        for cpu in 0..cpus {
+            rows_of_tick(&cast, cpu, number, &mut seed, &mut rows);
+        }
+        let begin = Instant::now();
+        for row in &rows {
+            finder.row(&sources, row);
+        }
+        taking += begin.elapsed();
+        count += rows.len() as u64;
+    }
+    println!(
+        "{count} rows taken in {:.1} s, {:.1} M a second",
+        taking.as_secs_f64(),
+        count as f64 / taking.as_secs_f64() / 1e6
+    );
+    let books = Books {
+        cpu: Cpu(0),
+        begin: Nanos::ZERO,
+        end: Nanos::from_secs(60 * minutes),
+    };
+    let begin = Instant::now();
+    let found = finder.finish(&header(books), 2);
+    println!(
+        "{} sources searched in {:.1} s on 2 threads, {} lines",
+        found.searched,
+        begin.elapsed().as_secs_f64(),
+        found.beats.len()
+    );
+    for line in found.beats.iter().take(8) {
+        println!(
+            "  {:.6} ms {} on {} CPUs",
+            line.period / 1e6,
+            line.name,
+            line.cpus.len()
+        );
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+    println!("{}", peak.unwrap_or_default());
+}
+
+fn header(books: Books) -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        tool_version: String::new(),
+        world: World::Simulated,
+        level: Level::Kernel,
+        machine: Machine::default(),
+        began_unix: 0,
+        books: vec![books],
+        coverage: Coverage::default(),
+        clock: None,
+        probes: Vec::new(),
+        before: Counters::default(),
+        after: Counters::default(),
+        cost: ToolCost::default(),
+        command: None,
+        victim: None,
+    }
+}

@@ -1,0 +1,174 @@
+//! Slow rhythms that two beats make together.
+//!
+//! Two beats of periods P₁ and P₂ line up again and again: the k-th harmonic of the one passes the
+//! n-th of the other with the frequency |k/P₁ − n/P₂|. With k = 1 for the faster one this is also
+//! the rhythm that shows when the slower samples the faster (an alias, Shannon 1949). It is slow
+//! when the ratio of the periods is nearly n/k, and is easily taken for a cause of its own.
+
+use super::Period;
+
+/// The highest harmonic of the first beat that is looked at.
+const HARMONICS: u32 = 12;
+
+/// How two beats make a slow rhythm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AliasKind {
+    /// The slower beat looks at the faster one once a period, at a phase that creeps.
+    Sampled,
+    /// Harmonics of both pass each other.
+    Coincidence,
+}
+
+/// A slow rhythm of two beats.
+#[derive(Clone, Copy, Debug)]
+pub struct Alias {
+    /// How it comes about.
+    pub kind: AliasKind,
+    /// Harmonic of the first beat.
+    pub first: u32,
+    /// Harmonic of the second beat.
+    pub second: u32,
+    /// Its period, with the interval that follows from the two beats'; `high` is infinite where
+    /// they may be in step.
+    pub period: Period,
+}
+
+/// The rhythm in which harmonic `k` of `a` passes harmonic `n` of `b`: 1/|k/a − n/b|.
+pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
+    let (k, n) = (f64::from(k), f64::from(n));
+    let frequency = (k / a.value - n / b.value).abs();
+    // The two periods err independently: half-widths add in squares.
+    let width = |p: &Period, times: f64| times * 0.5 * (p.high - p.low) / (p.value * p.value);
+    let margin = width(a, k).hypot(width(b, n));
+    let high = if frequency > margin {
+        1.0 / (frequency - margin)
+    } else {
+        f64::INFINITY
+    };
+    Period {
+        value: 1.0 / frequency,
+        low: 1.0 / (frequency + margin),
+        high,
+    }
+}
+
+/// The slow rhythms of two beats that are longer than twice either period, simplest first.
+pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
+    let slower = a.value.max(b.value);
+    let mut found = Vec::new();
+    let (fast, slow, swapped) = if a.value <= b.value {
+        (a, b, false)
+    } else {
+        (b, a, true)
+    };
+    for k in 1..=HARMONICS {
+        let nearest = (f64::from(k) * slow.value / fast.value).round();
+        if nearest > 1e6 {
+            break;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a ratio of periods, at least 1 and at most a million"
+        )]
+        let n = nearest as u32;
+        if gcd(k, n) != 1 {
+            continue;
+        }
+        let period = coincidence(fast, k, slow, n);
+        if period.value > 2.0 * slower && period.value.is_finite() {
+            let kind = if k == 1 {
+                AliasKind::Sampled
+            } else {
+                AliasKind::Coincidence
+            };
+            let (first, second) = if swapped { (n, k) } else { (k, n) };
+            found.push(Alias {
+                kind,
+                first,
+                second,
+                period,
+            });
+        }
+    }
+    found
+}
+
+/// The simplest slow rhythm of `a` and `b` that `observed` agrees with: then it may need no cause of
+/// its own. `None` where none agrees, or only one whose interval is so wide that it proves nothing.
+pub fn explains(a: &Period, b: &Period, observed: &Period) -> Option<Alias> {
+    aliases(a, b).into_iter().find(|alias| {
+        let known = alias.period.high - alias.period.low <= 0.2 * alias.period.value;
+        known && alias.period.agrees(observed)
+    })
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{AliasKind, aliases, coincidence, explains};
+    use crate::beats::Period;
+
+    const SECOND: f64 = 1e9;
+
+    /// The load average is sampled every 5·HZ + 1 ticks.
+    fn load_average(hz: u32) -> Period {
+        Period::new(f64::from(5 * hz + 1) / f64::from(hz) * SECOND, 0.0)
+    }
+
+    #[test]
+    fn the_load_average_passes_the_second_every_5_hz_plus_1_seconds() {
+        // Each sample is one tick later within its second than the last, so it takes HZ samples of
+        // 5 + 1/HZ s to go round: 5·HZ + 1 seconds, 20.85 min at HZ = 250.
+        for (hz, seconds) in [(100, 501.0), (250, 1251.0), (1000, 5001.0)] {
+            let slow = coincidence(&load_average(hz), 5, &Period::new(SECOND, 0.0), 1);
+            assert!((slow.value / SECOND - seconds).abs() < 1e-3, "{slow:?}");
+        }
+        let found = explains(
+            &load_average(250),
+            &Period::new(SECOND, 0.0),
+            &Period::new(1251.0 * SECOND, SECOND),
+        );
+        assert_eq!(
+            found.map(|a| (a.kind, a.first, a.second)),
+            Some((AliasKind::Sampled, 5, 1))
+        );
+    }
+
+    #[test]
+    fn a_job_of_each_minute_meets_the_load_average_every_104_minutes() {
+        // Twelve samples take 60.048 s: 48 ms of slip a minute, and 5.004 / 0.048 = 104.25 minutes
+        // for a whole sampling period.
+        let slow = aliases(&load_average(250), &Period::new(60.0 * SECOND, 0.0))[0];
+        assert_eq!(
+            (slow.first, slow.second, slow.kind),
+            (1, 12, AliasKind::Sampled)
+        );
+        assert!((slow.period.value / SECOND / 60.0 - 104.25).abs() < 1e-6);
+    }
+
+    #[test]
+    fn beats_that_may_be_in_step_explain_nothing() {
+        let (a, b) = (Period::new(1e9, 1e6), Period::new(2.0005e9, 1e6));
+        assert!(aliases(&a, &b)[0].period.high.is_infinite());
+        assert!(explains(&a, &b, &Period::new(4e12, 1e12)).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn aliases_do_not_depend_on_the_order(a in 1e5f64..1e10, b in 1e5f64..1e10) {
+            let (a, b) = (Period::new(a, a * 1e-5), Period::new(b, b * 1e-5));
+            let (there, back) = (aliases(&a, &b), aliases(&b, &a));
+            prop_assert_eq!(there.len(), back.len());
+            for (x, y) in there.iter().zip(&back) {
+                prop_assert_eq!((x.first, x.second), (y.second, y.first));
+                prop_assert!((x.period.value / y.period.value - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The moments that a period is measured by, once its path is known.
+//!
+//! The nearest event to a path is drawn to it: where other events lie about, a wrong period finds
+//! some that confirm it. Two remedies. Of a burst the first event counts, whichever member was
+//! nearest. And on a grid the events are chosen anew by the fitted line until nothing changes; how
+//! much the choice still gives way to a displaced line (the *response*) widens the interval, as the
+//! derivative of the estimating equation does in the variance of any M-estimator (Huber 1967).
+
+use std::ops::Range;
+
+use super::FEWEST;
+use super::assign::{Entry, Train};
+use super::number::whole;
+use super::refine::{self, Fit};
+use super::steps;
+
+/// Rounds of choice and fit.
+const ROUNDS: usize = 12;
+/// The most that a response may widen the interval: 1 / (1 − this).
+const STIFFEST: f64 = 0.8;
+/// More restarts than this in a train are no restarts but wandering in large steps.
+pub(super) const RESTARTS: u32 = 3;
+
+/// Measures the period of a train near `period` (ns); the entries that count are left in the train.
+pub(super) fn measure(
+    times: &[f64],
+    stretches: &[Range<usize>],
+    train: &mut Train,
+    period: f64,
+) -> Option<Fit> {
+    let holes = u32::try_from(stretches.len().saturating_sub(1)).ok()?;
+    let wandering = train.entries.last()?.segment > holes + RESTARTS;
+    if wandering {
+        let stretch = |event: usize| stretches.partition_point(|s| s.end <= event);
+        for entry in &mut train.entries {
+            entry.segment = u32::try_from(stretch(entry.event)).ok()?;
+        }
+    }
+    let chain = chain(times, &train.entries, period);
+    train
+        .entries
+        .iter_mut()
+        .for_each(|e| e.event = onset(times, e.event, chain));
+    train.entries.dedup_by_key(|e| e.event);
+    if wandering || train.loose {
+        steps::number(times, &mut train.entries, period);
+    }
+    steps::mark_restarts(times, &mut train.entries);
+    let mut fit = refine::fit(times, &train.entries, period)?;
+    let n = train.entries.len() as f64;
+    if fit.walk * n.sqrt() > 2.0 * fit.white || train.entries.last()?.segment > 0 {
+        // Of the beats that chance would have supplied as well, the path chose the event.
+        fit.margin /= 1.0 - train.chance.min(0.5);
+        return Some(fit);
+    }
+    for _ in 0..ROUNDS {
+        let line = Line::through(times, &train.entries, &fit);
+        let entries = line.choose(times, chain, train.gate);
+        let Some(next) =
+            refine::fit(times, &entries, fit.period).filter(|_| entries.len() >= FEWEST)
+        else {
+            break;
+        };
+        let moved = (next.period - fit.period).abs();
+        fit = next;
+        train.entries = entries;
+        if moved < 0.02 * fit.margin {
+            break;
+        }
+    }
+    let mut displaced = fit;
+    displaced.period += fit.margin;
+    let line = Line::through(times, &train.entries, &displaced);
+    if let Some(answer) = refine::fit(times, &line.choose(times, chain, train.gate), fit.period) {
+        let response = (answer.period - fit.period) / fit.margin;
+        fit.margin /= 1.0 - response.clamp(0.0, STIFFEST);
+    }
+    Some(fit)
+}
+
+/// The longest distance between neighbours of one burst, ns; 0 where beats come singly.
+fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
+    let mut nearest: Vec<f64> = entries
+        .iter()
+        .map(|e| {
+            let before = e
+                .event
+                .checked_sub(1)
+                .map_or(f64::MAX, |i| times[e.event] - times[i]);
+            let after = times
+                .get(e.event + 1)
+                .map_or(f64::MAX, |t| t - times[e.event]);
+            before.min(after)
+        })
+        .collect();
+    if nearest.is_empty() {
+        return 0.0;
+    }
+    let rank = nearest.len() * 3 / 5;
+    let typical = *nearest.select_nth_unstable_by(rank, f64::total_cmp).1;
+    // By chance six neighbours in ten are nearer than that only when there are many events.
+    let crowd = entries.len() as f64 * period / (times.len() as f64).max(1.0);
+    if typical < 0.05 * period && typical < 0.15 * crowd.max(0.1 * period) {
+        2.0 * typical
+    } else {
+        0.0
+    }
+}
+
+/// The first event of the burst that `event` is a member of.
+fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
+    while event > 0 && times[event] - times[event - 1] <= chain {
+        event -= 1;
+    }
+    event
+}
+
+/// A grid: the time of its slot 0 and the width of events around it.
+struct Line {
+    origin: f64,
+    period: f64,
+    width: f64,
+}
+
+impl Line {
+    /// The grid of the fitted period through the middle of the entries.
+    fn through(times: &[f64], entries: &[Entry], fit: &Fit) -> Self {
+        // Displaced about the middle, so that only the slope changes.
+        let n = entries.len() as f64;
+        let slot = entries.iter().map(|e| e.slot as f64).sum::<f64>() / n;
+        let mut offsets: Vec<f64> = entries
+            .iter()
+            .map(|e| times[e.event] - (e.slot as f64 - slot) * fit.period)
+            .collect();
+        let middle = offsets.len() / 2;
+        let centre = *offsets.select_nth_unstable_by(middle, f64::total_cmp).1;
+        for offset in &mut offsets {
+            *offset = (*offset - centre).abs();
+        }
+        let width = 1.4826 * *offsets.select_nth_unstable_by(middle, f64::total_cmp).1;
+        Self {
+            origin: centre - slot * fit.period,
+            period: fit.period,
+            width,
+        }
+    }
+
+    /// The event nearest to each of the grid's slots, or the first of its burst.
+    fn choose(&self, times: &[f64], chain: f64, gate: f64) -> Vec<Entry> {
+        let gate = (3.5 * self.width / self.period + 1e-7).min(gate);
+        let mut entries: Vec<Entry> = Vec::new();
+        for (event, time) in times.iter().enumerate() {
+            let turns = (time - self.origin) / self.period;
+            let residual = turns - turns.round();
+            if residual.abs() > gate {
+                continue;
+            }
+            let slot = whole(turns);
+            let entry = Entry {
+                event,
+                slot,
+                segment: 0,
+                residual,
+            };
+            match entries.last_mut() {
+                Some(last) if last.slot == slot => {
+                    if residual.abs() < last.residual.abs() {
+                        *last = entry;
+                    }
+                }
+                _ => entries.push(entry),
+            }
+        }
+        for entry in &mut entries {
+            entry.event = onset(times, entry.event, chain);
+        }
+        entries
+    }
+}

@@ -1,0 +1,255 @@
+//! Which events belong to a beat: the train of events along a path, and how well it fills its slots.
+
+use std::ops::Range;
+
+use super::number::{index, whole};
+use super::track::{PHASES, Track, turn};
+
+/// Events that the spread is estimated from.
+const SAMPLE: usize = 20_000;
+/// Parts of the window that are looked at one by one.
+pub(super) const PARTS: usize = 8;
+
+/// One beat that was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// The event, by its place among the times.
+    pub(super) event: usize,
+    /// Which beat it is, counted from the window's begin.
+    pub(super) slot: i64,
+    /// How often the timer had been restarted before.
+    pub(super) segment: u32,
+    /// Distance from the path, in periods.
+    pub(super) residual: f64,
+}
+
+/// The events along a path.
+#[derive(Clone, Debug)]
+pub(super) struct Train {
+    /// The beats that were seen, in order, at most one a slot.
+    pub(super) entries: Vec<Entry>,
+    /// Every event's slot and distance from the path, in periods.
+    pub(super) residuals: Vec<(i64, f64)>,
+    /// Standard deviation around the path, in periods.
+    pub(super) spread: f64,
+    /// Half the width of the window that an event must hit, in periods.
+    pub(super) gate: f64,
+    /// Slots in the observed time.
+    pub(super) slots: f64,
+    /// Share of slots with a beat, less what chance hits.
+    pub(super) fill: f64,
+    /// The same by parts of the observed slots.
+    pub(super) parts: [f64; PARTS],
+    /// Share of slots that chance hits.
+    pub(super) chance: f64,
+    /// Whether the path could wander freely, so that its count of periods needs checking.
+    pub(super) loose: bool,
+}
+
+/// Lays `track` over all events. `stretches` are ranges of `times` without a hole between; `seen`
+/// is the observed time, ns.
+pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track: &Track) -> Train {
+    let placed = place(times, stretches, track);
+    let (centre, spread) = spread(&placed, track.manner.width);
+    let gate = (3.0 * spread + 0.012).min(0.3);
+    let slots = (seen / track.period).max(1.0);
+    let residuals: Vec<(i64, f64)> = placed
+        .iter()
+        .map(|&(slot, _, r)| recentre(slot, r - centre))
+        .collect();
+    let entries = nearest(&residuals, &placed, gate);
+    let hits = |at: f64| {
+        let mut last = i64::MIN;
+        residuals
+            .iter()
+            .filter(|&&(slot, r)| {
+                let (slot, r) = recentre(slot, r - at);
+                let new = slot != last && r.abs() <= gate;
+                if new {
+                    last = slot;
+                }
+                new
+            })
+            .count() as f64
+    };
+    // What chance hits is measured where the beat is not: the middle one of three other phases, so
+    // that one more pulse of a burst does not pass for chance.
+    let mut others = if gate < 0.16 {
+        vec![hits(0.33), hits(0.5), hits(-0.33)]
+    } else {
+        vec![hits(0.5)]
+    };
+    others.sort_by(f64::total_cmp);
+    let chance = (others[others.len() / 2] / slots).min(0.999);
+    let net = |hit: f64, of: f64| ((hit / of).min(1.0) - chance) / (1.0 - chance);
+    let mut parts = [0.0; PARTS];
+    for entry in &entries {
+        let at = stretches_before(times[entry.event], times, stretches, seen);
+        parts[at] += 1.0;
+    }
+    let parts = parts.map(|hit| net(hit, slots / PARTS as f64));
+    let loose = track.manner.ratio > 0.1;
+    let fill = net(entries.len() as f64, slots);
+    Train {
+        entries,
+        residuals,
+        spread,
+        gate,
+        slots,
+        fill,
+        parts,
+        chance,
+        loose,
+    }
+}
+
+/// The part of the observed time that `time` lies in.
+fn stretches_before(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
+    let mut passed = 0.0;
+    let lengths: f64 = stretches
+        .iter()
+        .map(|s| times[s.end - 1] - times[s.start])
+        .sum();
+    for stretch in stretches {
+        let (from, to) = (times[stretch.start], times[stretch.end - 1]);
+        if time > to {
+            passed += to - from;
+        } else {
+            passed += time - from;
+            break;
+        }
+    }
+    let whole_and_part = if stretches.len() == 1 {
+        (seen, time)
+    } else {
+        (lengths, passed)
+    };
+    index(whole_and_part.1 / whole_and_part.0.max(1.0) * PARTS as f64).min(PARTS - 1)
+}
+
+/// A residual brought back to within half a period of its slot.
+fn recentre(slot: i64, residual: f64) -> (i64, f64) {
+    let turns = residual.round();
+    (slot + whole(turns), residual - turns)
+}
+
+/// Every event's slot, segment and distance from the path.
+fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, u32, f64)> {
+    let mut placed = Vec::with_capacity(times.len());
+    let path = unwrap(track);
+    let block = f64::from(track.manner.block);
+    let mut at = 0;
+    for &time in stretches.iter().flat_map(|s| &times[s.clone()]) {
+        let turns = time / track.period;
+        let number = whole(turns.floor()).div_euclid(i64::from(track.manner.block));
+        while at + 1 < path.len() && path[at].block < number {
+            at += 1;
+        }
+        let here = &path[at];
+        let offset = turns / block - (here.block as f64 + 0.5);
+        let beside = if offset < 0.0 {
+            at.checked_sub(1)
+        } else {
+            Some(at + 1)
+        };
+        let beside = beside
+            .and_then(|i| path.get(i))
+            .filter(|n| n.segment == here.segment && (n.block - here.block).abs() <= 2);
+        let phase = beside.map_or(here.phase, |n| {
+            here.phase + (n.phase - here.phase) * offset / (n.block - here.block) as f64
+        });
+        let (slot, residual) = recentre(0, turns - phase);
+        placed.push((slot, here.segment, residual));
+    }
+    placed
+}
+
+/// A block of the path, its phase in turns that are not wrapped.
+struct Step {
+    block: i64,
+    phase: f64,
+    segment: u32,
+}
+
+fn unwrap(track: &Track) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::with_capacity(track.path.len());
+    let mut starts = track.starts.iter().skip(1).peekable();
+    for (i, &(block, phase)) in track.path.iter().enumerate() {
+        let new = starts.next_if(|&&start| start <= i).is_some();
+        let step = match steps.last() {
+            None => (f64::from(phase) + 0.5) / PHASES as f64,
+            Some(last) => {
+                let moved = turn(phase, track.path[i - 1].1);
+                let segment = last.segment + u32::from(new || track.manner.is_restart(moved));
+                let phase = last.phase + f64::from(moved) / PHASES as f64;
+                steps.push(Step {
+                    block,
+                    phase,
+                    segment,
+                });
+                continue;
+            }
+        };
+        steps.push(Step {
+            block,
+            phase: step,
+            segment: 0,
+        });
+    }
+    steps
+}
+
+/// The centre and standard deviation of the pulse: expectation-maximisation of a normal density on
+/// a uniform background (Dempster, Laird and Rubin 1977).
+fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
+    let stride = placed.len() / SAMPLE + 1;
+    let sample: Vec<f64> = placed.iter().step_by(stride).map(|p| p.2).collect();
+    let (mut share, mut centre, mut sd) = (0.5, 0.0, (1.5 * width).max(0.012));
+    for _ in 0..20 {
+        let (mut sum, mut first, mut second) = (0.0, 0.0, 0.0);
+        for &r in &sample {
+            let d = r - centre - (r - centre).round();
+            let pulse = share / (sd * 2.506_628) * (-0.5 * (d / sd).powi(2)).exp();
+            let own = pulse / (pulse + 1.0 - share + 1e-12);
+            sum += own;
+            first += own * d;
+            second += own * d * d;
+        }
+        if sum < 1.0 {
+            break;
+        }
+        share = (sum / sample.len() as f64).clamp(0.01, 0.995);
+        let shift = first / sum;
+        centre += shift;
+        sd = (second / sum - shift * shift)
+            .max(1e-8)
+            .sqrt()
+            .clamp(2e-4, 0.3);
+    }
+    (centre, sd)
+}
+
+/// Of each slot the event nearest to the path, where it is within the gate.
+fn nearest(residuals: &[(i64, f64)], placed: &[(i64, u32, f64)], gate: f64) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for (event, (&(slot, residual), &(_, segment, _))) in residuals.iter().zip(placed).enumerate() {
+        if residual.abs() > gate {
+            continue;
+        }
+        let entry = Entry {
+            event,
+            slot,
+            segment,
+            residual,
+        };
+        match entries.last_mut() {
+            Some(last) if last.slot >= slot => {
+                if residual.abs() < last.residual.abs() {
+                    *last = entry;
+                }
+            }
+            _ => entries.push(entry),
+        }
+    }
+    entries
+}

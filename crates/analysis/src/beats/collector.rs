@@ -1,0 +1,259 @@
+//! Events as they come, in bounded memory.
+//!
+//! Everything is kept until there is too much. From then on whole blocks of consecutive events stay
+//! (the first, the latest, and some in between, spread evenly), which is what short periods need,
+//! and counts in coarse bins of time over the whole recording, which is what long periods need. A
+//! source costs at most about 2 MB, whatever the length of the recording.
+
+use super::{Beat, Events, detect, knowable};
+use ticktax_model::Nanos;
+
+/// Events to a block.
+const BLOCK: usize = 8192;
+/// Full blocks that are kept; with the growing one they hold [`BeatCollector::CAPACITY`] events.
+const BLOCKS: usize = 7;
+/// Coarse bins; when time runs out of them, each two become one.
+const BINS: usize = 1 << 16;
+/// The first width of a coarse bin, ns.
+const BIN: i64 = 1 << 20;
+
+/// The events of one source, collected while they happen.
+#[derive(Clone, Debug)]
+pub struct BeatCollector {
+    begin: Nanos,
+    /// Events to a block.
+    block: usize,
+    /// Full blocks in order, then the growing one.
+    blocks: Vec<Block>,
+    bins: Vec<u32>,
+    width: i64,
+    count: u64,
+    dropped: bool,
+}
+
+/// Consecutive events.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// How many blocks came before, kept or not.
+    number: u64,
+    starts: Vec<Nanos>,
+    durations: Vec<Nanos>,
+}
+
+impl BeatCollector {
+    /// The most events that are kept one by one.
+    pub const CAPACITY: usize = (BLOCKS + 1) * BLOCK;
+
+    /// An observation that begins at `begin`.
+    pub fn new(begin: Nanos) -> Self {
+        Self {
+            begin,
+            block: BLOCK,
+            blocks: vec![Block::default()],
+            bins: Vec::new(),
+            width: BIN,
+            count: 0,
+            dropped: false,
+        }
+    }
+
+    /// The same that keeps only eight times `block` events: where there are many sources, a few
+    /// thousand events of each tell nearly as much.
+    pub fn small(begin: Nanos, block: usize) -> Self {
+        Self {
+            block: block.clamp(64, BLOCK),
+            ..Self::new(begin)
+        }
+    }
+
+    /// Takes the next event; events come in the order of their starts, and one that does not is
+    /// taken to start when the last one did.
+    pub fn push(&mut self, start: Nanos, duration: Nanos) {
+        self.count += 1;
+        if self
+            .blocks
+            .last()
+            .is_none_or(|b| b.starts.len() >= self.block)
+        {
+            let number = self.blocks.last().map_or(0, |b| b.number + 1);
+            self.blocks.push(Block {
+                number,
+                ..Block::default()
+            });
+            if self.blocks.len() > BLOCKS + 1 {
+                self.thin();
+            }
+        }
+        if self.dropped {
+            self.count_in_bin(start);
+        }
+        if let Some(block) = self.blocks.last_mut() {
+            let start = block.starts.last().map_or(start, |&last| last.max(start));
+            block.starts.push(start);
+            block.durations.push(duration);
+        }
+    }
+
+    /// How many events there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The beats of all that came until `end`.
+    pub fn detect(&self, end: Nanos) -> Vec<Beat> {
+        self.detect_among(&self.events(end), end)
+    }
+
+    /// The same where the kept events are at hand, cut to the times that were really observed.
+    pub(super) fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
+        let mut beats = detect(kept);
+        if self.dropped {
+            let known = knowable(kept).map_or(0.0, |range| range.1.0 as f64);
+            let coarse = detect(&self.coarse(end));
+            beats.extend(coarse.into_iter().filter(|b| b.period.value > known));
+        }
+        beats
+    }
+
+    /// The events that were kept, with the times during which none is missing.
+    pub fn events(&self, end: Nanos) -> Events {
+        let mut events = Events::default();
+        let mut last_number = None;
+        for (i, block) in self.blocks.iter().enumerate() {
+            let (Some(&first), Some(&last)) = (block.starts.first(), block.starts.last()) else {
+                continue;
+            };
+            let to = if i + 1 == self.blocks.len() {
+                end.max(last)
+            } else {
+                last
+            };
+            match events.observed.last_mut() {
+                Some(observed) if last_number == block.number.checked_sub(1) => observed.1 = to,
+                Some(_) => events.observed.push((first, to)),
+                None => events.observed.push((self.begin.min(first), to)),
+            }
+            last_number = Some(block.number);
+            events.starts.extend_from_slice(&block.starts);
+            events.durations.extend_from_slice(&block.durations);
+        }
+        events
+    }
+
+    /// The coarse bins as events: the bins with more events than the usual one, at their middles.
+    fn coarse(&self, end: Nanos) -> Events {
+        let used = index((end - self.begin).0, self.width).min(self.bins.len());
+        let mut sorted = self.bins[..used].to_vec();
+        sorted.sort_unstable();
+        let usual = sorted.get(used / 2).copied().unwrap_or(0);
+        // Four standard deviations of a Poisson count above the usual one.
+        let half = Nanos(self.width / 2);
+        let least = f64::from(usual) + 4.0 * f64::from(usual).sqrt();
+        let mut starts = Vec::new();
+        for (bin, &count) in (0..).zip(&self.bins[..used]) {
+            if f64::from(count) > least {
+                starts.push(self.begin + Nanos(bin * self.width) + half);
+            }
+        }
+        let durations = vec![Nanos::ZERO; starts.len()];
+        Events::new(self.begin, end, starts, durations)
+    }
+
+    fn count_in_bin(&mut self, start: Nanos) {
+        if self.bins.is_empty() {
+            self.bins = vec![0; BINS];
+        }
+        let time = (start - self.begin).0.max(0);
+        while index(time, self.width) >= BINS {
+            for i in 0..BINS / 2 {
+                self.bins[i] = self.bins[2 * i].saturating_add(self.bins[2 * i + 1]);
+            }
+            self.bins[BINS / 2..].fill(0);
+            self.width *= 2;
+        }
+        let bin = &mut self.bins[index(time, self.width)];
+        *bin = bin.saturating_add(1);
+    }
+
+    /// Drops the full block, neither the first nor the latest, whose neighbours are closest: what is
+    /// left stays evenly spread.
+    fn thin(&mut self) {
+        if !self.dropped {
+            // Most sources never get here, and need no bins.
+            for block in std::mem::take(&mut self.blocks) {
+                block
+                    .starts
+                    .iter()
+                    .for_each(|&start| self.count_in_bin(start));
+                self.blocks.push(block);
+            }
+            self.dropped = true;
+        }
+        let full = self.blocks.len() - 1;
+        let closest = (1..full.saturating_sub(1))
+            .min_by_key(|&i| self.blocks[i + 1].number - self.blocks[i - 1].number);
+        if let Some(i) = closest {
+            self.blocks.remove(i);
+        }
+    }
+}
+
+/// The bin of a time that is not negative.
+fn index(time: i64, width: i64) -> usize {
+    usize::try_from(time / width).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BeatCollector;
+    use ticktax_model::Nanos;
+
+    #[test]
+    fn an_hour_of_ticks_fits_and_keeps_its_period() {
+        let mut collector = BeatCollector::new(Nanos::ZERO);
+        let end = Nanos::from_secs(3600);
+        for tick in 0..900_000 {
+            collector.push(Nanos(tick * 4_000_000 + 17), Nanos(2_000));
+        }
+        assert_eq!(collector.count(), 900_000);
+        let events = collector.events(end);
+        assert!(events.starts.len() <= BeatCollector::CAPACITY);
+        assert!(events.observed.len() >= 4);
+        let beats = collector.detect(end);
+        assert_eq!(beats.len(), 1, "{beats:?}");
+        assert!((beats[0].period.value / 4e6 - 1.0).abs() < 1e-7);
+    }
+
+    #[test]
+    fn a_rare_beat_is_found_among_events_that_could_not_be_kept() {
+        // A burst of a thousand every 30.999 s, and little else: 232 000 events in two hours.
+        let mut collector = BeatCollector::new(Nanos::ZERO);
+        let mut starts = Vec::new();
+        for beat in 0..232 {
+            for member in 0..1000 {
+                starts.push(1_000_000_000 + beat * 30_999_000_000 + member * 8_000);
+            }
+        }
+        starts.sort_unstable();
+        for &start in &starts {
+            collector.push(Nanos(start), Nanos(125));
+        }
+        let end = Nanos(starts[starts.len() - 1] + 1_000_000_000);
+        let beats = collector.detect(end);
+        let found = beats
+            .iter()
+            .find(|b| (b.period.value / 30.999e9 - 1.0).abs() < 1e-3);
+        assert!(found.is_some(), "{beats:?}");
+    }
+
+    #[test]
+    fn few_events_are_all_kept() {
+        let mut collector = BeatCollector::new(Nanos::ZERO);
+        for i in 0..20_000 {
+            collector.push(Nanos(i * 1000), Nanos(10));
+        }
+        let events = collector.events(Nanos::from_millis(20));
+        assert_eq!(events.starts.len(), 20_000);
+        assert_eq!(events.observed, vec![(Nanos::ZERO, Nanos::from_millis(20))]);
+    }
+}

@@ -1,0 +1,538 @@
+//! From beats of sources to the lines of a statement: what is one thing becomes one line.
+
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
+use ticktax_model::recording::{Blind, Header, Level, ProbeKind};
+use ticktax_model::{Cpu, Nanos};
+
+use super::super::{Beat, Events, FEWEST, Rhythm, explains};
+use super::merge::merge;
+use super::search::{Found, SEARCHES, events, search, searchable};
+use super::stream::What;
+use super::tie::{agree, members, share_holding, share_inside};
+use super::{BeatFinder, MOST_STREAMS};
+
+/// The probability, at most, that chance put any beat into a statement.
+const FAMILY: f64 = 0.01;
+/// The share of a source's events that must lie in the gaps that it explains.
+const INSIDE: f64 = 0.6;
+/// The share of gaps that must hold a source for it to be named without a beat of its own.
+const HOLDING: f64 = 0.8;
+/// The most steps of a chain of causes.
+const STEPS: usize = 5;
+/// Sources that are looked at while recording.
+const SO_FAR: usize = 12;
+
+/// Searches everything and says what was found.
+pub(super) fn statement(finder: &mut BeatFinder, header: &Header, threads: usize) -> BeatStatement {
+    let streams = searchable(finder);
+    let found = significant(search(finder, &streams, threads), streams.len() * SEARCHES);
+    let own_rhythm = header
+        .probes
+        .iter()
+        .filter(|probe| probe.probe == ProbeKind::Sleep)
+        .map(|probe| probe.period)
+        .max()
+        .unwrap_or_default();
+    let begin = header.books.iter().map(|books| books.begin).min();
+    let mut lines = Lines::new(finder, found, streams.len() * SEARCHES);
+    lines.origin = begin.or(finder.first).unwrap_or_default();
+    lines.own_rhythm = own_rhythm;
+    BeatStatement {
+        beats: lines.make(),
+        searched: streams.len() as u64,
+        window: finder.last - finder.first.unwrap_or(finder.last),
+        family_alarm: FAMILY,
+        unknown: unknown(finder, header, &streams),
+    }
+}
+
+/// The beats of the sources that took most time so far.
+pub(super) fn so_far(finder: &BeatFinder) -> Vec<BeatLine> {
+    let all = searchable(finder);
+    let mut streams = all.clone();
+    streams.sort_by_key(|&s| std::cmp::Reverse(finder.streams[s as usize].time));
+    streams.truncate(SO_FAR);
+    let found = significant(search(finder, &streams, 1), all.len() * SEARCHES);
+    let mut lines = Lines::new(finder, found, all.len() * SEARCHES);
+    lines.origin = finder.first.unwrap_or_default();
+    lines.make()
+}
+
+/// Those that chance is unlikely to have put among so many sources (Bonferroni's bound).
+fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
+    let limit = FAMILY / searched.max(1) as f64;
+    let passes = |found: &Found| found.beat.false_alarm <= limit;
+    found.into_iter().filter(passes).collect()
+}
+
+/// Everything that limits what can be known.
+fn unknown(finder: &BeatFinder, header: &Header, searched: &[u32]) -> Vec<Blind> {
+    let mut unknown = Vec::new();
+    let mut say = |what: String, why: &str| {
+        unknown.push(Blind {
+            what,
+            why: why.to_owned(),
+        });
+    };
+    let window = finder.last - finder.first.unwrap_or(finder.last);
+    if finder.sums > 0 {
+        say(
+            format!("the times in {} rows", finder.sums),
+            "they sum intervals over windows; beats need every span: record with --keep spans",
+        );
+    }
+    if header.level == Level::Proc && finder.sums == 0 {
+        say(
+            "what beats by name".to_owned(),
+            "only the probes' gaps were recorded; run as root to see what is in them",
+        );
+    }
+    if searched.is_empty() {
+        say(
+            "any beat".to_owned(),
+            "no source has the five events that a period needs",
+        );
+    } else if window > Nanos::ZERO {
+        say(
+            format!("periods over {}", Nanos(window.0 / 4)),
+            "a period must fit four times into the recording",
+        );
+    }
+    let few = finder.streams.iter();
+    let few = few.filter(|s| s.collector.count() < FEWEST as u64).count();
+    if few > 0 {
+        say(format!("{few} sources"), "each had fewer than five events");
+    }
+    if !finder.left_out.is_empty() {
+        say(
+            format!("{} sources", finder.left_out.len()),
+            &format!("they came after the {MOST_STREAMS} that there is memory for"),
+        );
+    }
+    if finder.stunted > 0 {
+        say(
+            format!("{} busy sources", finder.stunted),
+            "their events need more memory than is set aside",
+        );
+    }
+    for loss in header.coverage.lost.iter().filter(|loss| loss.events > 0) {
+        say(
+            format!("{} events on CPU {}", loss.events, loss.cpu),
+            "they were lost: beats may be missing, and counted beats are too few",
+        );
+    }
+    for (cpu, trail) in finder.trails.iter().enumerate() {
+        if !trail.holes.is_empty() {
+            let time: Nanos = trail.holes.iter().map(|hole| hole.1 - hole.0).sum();
+            say(
+                format!(
+                    "{time} or more on CPU {cpu} in {} parts",
+                    trail.holes.len() as u64 + trail.holes_left_out
+                ),
+                "nothing at all was recorded then: lost events, a halted machine, a clock that \
+                 stepped; periods are counted on both sides apart",
+            );
+        }
+    }
+    let late: u64 = finder.streams.iter().map(|stream| stream.late).sum();
+    if late > 0 {
+        say(
+            format!("{late} events of threads that move"),
+            "they came too late to be put in order",
+        );
+    }
+    unknown
+}
+
+/// Beats on their way to lines.
+struct Lines<'a> {
+    finder: &'a BeatFinder,
+    found: Vec<Found>,
+    /// Where a beat of an effect or of a cause was told: by place among `found`.
+    told_by: Vec<Option<usize>>,
+    gaps: Vec<Option<BeatGaps>>,
+    searched: usize,
+    window: Nanos,
+    origin: Nanos,
+    own_rhythm: Nanos,
+}
+
+impl<'a> Lines<'a> {
+    fn new(finder: &'a BeatFinder, found: Vec<Found>, searched: usize) -> Self {
+        Self {
+            told_by: vec![None; found.len()],
+            gaps: vec![None; found.len()],
+            finder,
+            found,
+            searched,
+            window: finder.last - finder.first.unwrap_or(finder.last),
+            origin: Nanos::ZERO,
+            own_rhythm: Nanos::ZERO,
+        }
+    }
+
+    fn make(mut self) -> Vec<BeatLine> {
+        self.tell_together();
+        let nameless = self.tie_gaps();
+        let mut lines: Vec<BeatLine> = Vec::new();
+        for (i, found) in self.found.iter().enumerate() {
+            if self.told_by[i].is_none() && self.what(i).gaps().is_none() {
+                let mut line = self.line(found);
+                line.gaps = self.gaps[i];
+                line.chain = self.chain(found.stream);
+                lines.push(line);
+            }
+        }
+        let mut named = merge(lines);
+        let nameless = nameless.into_iter().map(|i| self.nameless(i, &named));
+        let nameless: Vec<BeatLine> = nameless.collect();
+        named.extend(nameless);
+        merge(named)
+    }
+
+    fn what(&self, found: usize) -> &What {
+        &self.finder.streams[self.found[found].stream as usize]
+            .key
+            .what
+    }
+
+    /// The sources that lead to this one's events, the nearest first.
+    fn ancestors(&self, stream: u32) -> Vec<u32> {
+        let streams = &self.finder.streams;
+        let mut chain = vec![stream];
+        while chain.len() < STEPS {
+            let last = &streams[chain[chain.len() - 1] as usize];
+            let regular = last.predecessors.regular(streams, self.window);
+            let new = |&s: &u32| {
+                let what = &streams[s as usize].key.what;
+                chain.iter().all(|&c| {
+                    let known = &streams[c as usize].key.what;
+                    known != what && !what.is_frame_of(known) && !known.is_frame_of(what)
+                })
+            };
+            match regular.into_iter().find(new) {
+                Some(next) => chain.push(next),
+                None => break,
+            }
+        }
+        chain.remove(0);
+        chain
+    }
+
+    fn chain(&self, stream: u32) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .ancestors(stream)
+            .iter()
+            .map(|&s| self.finder.streams[s as usize].key.what.name())
+            .collect();
+        names.reverse();
+        if !names.is_empty() {
+            names.push(self.finder.streams[stream as usize].key.what.name());
+        }
+        names
+    }
+
+    /// A timer's interrupt, its function and the thread that it wakes beat together: the thread
+    /// tells for all. Where no thread is woken, the first cause tells for what follows from it.
+    fn tell_together(&mut self) {
+        for t in 0..self.found.len() {
+            let effect = self.what(t).clone();
+            if effect.gaps().is_some() {
+                continue;
+            }
+            let ancestors = self.ancestors(self.found[t].stream);
+            for p in 0..self.found.len() {
+                if p == t
+                    || !self.on_one_cpu(p, t)
+                    || !agree(&self.found[p].beat, &self.found[t].beat)
+                {
+                    continue;
+                }
+                let cause = self.what(p);
+                if cause.is_frame_of(&effect) {
+                    self.leave_to(p, t);
+                    continue;
+                }
+                let is_ancestor = ancestors.iter().any(|&a| {
+                    let what = &self.finder.streams[a as usize].key.what;
+                    what == cause || cause.is_frame_of(what)
+                });
+                if !is_ancestor || !matches!(cause, What::Frame { .. }) {
+                    continue;
+                }
+                if matches!(effect, What::Frame { .. }) {
+                    self.leave_to(t, p);
+                } else if self.is_mostly(p, t) {
+                    self.leave_to(p, t);
+                }
+            }
+        }
+    }
+
+    /// Leaves the telling of a beat to another, unless that one has left its own to this.
+    fn leave_to(&mut self, found: usize, other: usize) {
+        let mut last = other;
+        while let Some(by) = self.told_by[last] {
+            last = by;
+        }
+        if last != found && self.told_by[found].is_none() {
+            self.told_by[found] = Some(other);
+        }
+    }
+
+    /// Whether a cause's beat leads to little else than this effect.
+    fn is_mostly(&self, cause: usize, effect: usize) -> bool {
+        let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
+        p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0
+    }
+
+    fn on_one_cpu(&self, a: usize, b: usize) -> bool {
+        let streams = &self.finder.streams;
+        let (a, b) = (
+            &streams[self.found[a].stream as usize],
+            &streams[self.found[b].stream as usize],
+        );
+        a.cpus().iter().any(|cpu| b.cpus().contains(cpu))
+    }
+
+    /// Gives gap beats to the sources' beats that explain them; returns those that none does.
+    fn tie_gaps(&mut self) -> Vec<usize> {
+        let mut nameless: Vec<usize> = Vec::new();
+        let mut done: Vec<usize> = Vec::new();
+        for g in 0..self.found.len() {
+            let Some((probe, least)) = self.what(g).gaps() else {
+                continue;
+            };
+            // A probe that sleeps looks only once an interval: this is its own rhythm.
+            let beat = self.found[g].beat.clone();
+            if probe == ProbeKind::Sleep && beat.period.value < 1.5 * self.own_rhythm.0 as f64 {
+                continue;
+            }
+            let cpu = self.cpu_of(g);
+            let told = done
+                .iter()
+                .any(|&other| self.cpu_of(other) == cpu && agree(&self.found[other].beat, &beat));
+            let outer = events(self.finder, self.found[g].stream);
+            let explained = self.best_source(g, &beat, &outer);
+            if let Some((source, inside)) = explained {
+                done.push(g);
+                let gaps = BeatGaps {
+                    probe,
+                    from: least,
+                    count: whole(beat.seen as f64 * beat.burst),
+                    median: beat.lengths.median,
+                    max: beat.lengths.max,
+                    share: beat.share,
+                    inside,
+                };
+                let known = &mut self.gaps[source];
+                if known.is_none_or(|known| known.share < gaps.share) {
+                    *known = Some(gaps);
+                }
+            } else if !told {
+                done.push(g);
+                nameless.push(g);
+            }
+        }
+        // A longer length may have found the name that a shorter one missed.
+        let explained = |n: &usize| {
+            done.iter().any(|d| {
+                !nameless.contains(d)
+                    && self.cpu_of(*d) == self.cpu_of(*n)
+                    && agree(&self.found[*d].beat, &self.found[*n].beat)
+            })
+        };
+        nameless.iter().copied().filter(|n| !explained(n)).collect()
+    }
+
+    fn cpu_of(&self, found: usize) -> Option<Cpu> {
+        self.finder.streams[self.found[found].stream as usize]
+            .key
+            .cpu
+    }
+
+    /// The source's beat that a gap beat is: the one that lasts longest of those that agree in
+    /// period and whose events lie in the gaps.
+    fn best_source(&self, g: usize, of_gaps: &Beat, outer: &Events) -> Option<(usize, f64)> {
+        let mut best: Option<(usize, f64)> = None;
+        for s in 0..self.found.len() {
+            if self.what(s).gaps().is_some()
+                || !self.on_one_cpu(s, g)
+                || !agree(&self.found[s].beat, of_gaps)
+            {
+                continue;
+            }
+            let inner = members(
+                &events(self.finder, self.found[s].stream),
+                &self.found[s].beat,
+            );
+            let (inside, looked) = share_inside(&inner, outer);
+            if inside < INSIDE || looked < FEWEST {
+                continue;
+            }
+            let teller = self.teller(s);
+            let length = |i: usize| self.found[i].beat.lengths.median;
+            if best.is_none_or(|(other, _)| length(other) < length(teller)) {
+                best = Some((teller, inside));
+            }
+        }
+        best
+    }
+
+    /// The beat that tells for this one.
+    fn teller(&self, mut found: usize) -> usize {
+        while let Some(by) = self.told_by[found] {
+            found = by;
+        }
+        found
+    }
+
+    fn line(&self, found: &Found) -> BeatLine {
+        let stream = &self.finder.streams[found.stream as usize];
+        let beat = &found.beat;
+        BeatLine {
+            name: stream.key.what.name(),
+            pid: stream.key.what.pid(),
+            cpus: stream.cpus(),
+            own: stream.key.what.is_own() || self.is_own_timer(found),
+            period: beat.period.value,
+            low: beat.period.low,
+            high: beat.period.high,
+            false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
+            first: beat.first - self.origin,
+            during: found
+                .during
+                .map(|(from, to)| (from - self.origin, to - self.origin)),
+            seen: beat.seen,
+            expected: beat.expected,
+            jitter: beat.jitter,
+            rearmed: beat.rhythm == Rhythm::Rearmed,
+            restarts: beat.restarts,
+            burst: beat.burst,
+            median: beat.lengths.median,
+            p99: beat.lengths.p99,
+            max: beat.lengths.max,
+            share: beat.share / stream.cpus().len().max(1) as f64,
+            chain: Vec::new(),
+            gaps: None,
+            held: Vec::new(),
+            alias: None,
+        }
+    }
+
+    /// Whether a beat is that of a timer whose beat wakes ticktax.
+    fn is_own_timer(&self, found: &Found) -> bool {
+        let streams = &self.finder.streams;
+        let cause = &streams[found.stream as usize].key.what;
+        matches!(cause, What::Frame { .. })
+            && self.found.iter().any(|other| {
+                streams[other.stream as usize].key.what.is_own()
+                    && agree(&other.beat, &found.beat)
+                    && self.ancestors(other.stream).iter().any(|&a| {
+                        let what = &streams[a as usize].key.what;
+                        what == cause || cause.is_frame_of(what)
+                    })
+            })
+    }
+
+    /// The line of gaps that no source's beat explains: what ran in them, or the two beats whose
+    /// coincidence they are.
+    fn nameless(&self, g: usize, named: &[BeatLine]) -> BeatLine {
+        let found = &self.found[g];
+        let mut line = self.line(found);
+        let outer = members(&events(self.finder, found.stream), &found.beat);
+        if let Some((probe, from)) = self.what(g).gaps() {
+            line.gaps = Some(BeatGaps {
+                probe,
+                from,
+                count: whole(found.beat.seen as f64 * found.beat.burst),
+                median: found.beat.lengths.median,
+                max: found.beat.lengths.max,
+                share: found.beat.share,
+                inside: 1.0,
+            });
+        }
+        line.alias = self.alias(&found.beat, &outer, self.cpu_of(g), named);
+        if line.alias.is_some() {
+            return line;
+        }
+        let mut held: Vec<(i64, String)> = Vec::new();
+        for (index, stream) in (0u32..).zip(&self.finder.streams) {
+            let here = self
+                .cpu_of(g)
+                .is_some_and(|cpu| stream.cpus().contains(cpu));
+            let apt = stream.key.what.gaps().is_none() && here;
+            if !apt || (stream.count as f64) < HOLDING * outer.starts.len() as f64 {
+                continue;
+            }
+            let (share, looked) = share_holding(&outer, &events(self.finder, index));
+            if share >= HOLDING && looked >= FEWEST {
+                let mean = stream.time.0 / i64::try_from(stream.count).unwrap_or(1).max(1);
+                held.push((-mean, stream.key.what.name()));
+                line.own |= stream.key.what.is_own();
+            }
+        }
+        held.sort();
+        held.truncate(3);
+        line.held = held.into_iter().map(|(_, name)| name).collect();
+        line
+    }
+
+    /// The two beats whose coincidence these gaps are.
+    fn alias(
+        &self,
+        beat: &Beat,
+        outer: &Events,
+        cpu: Option<Cpu>,
+        named: &[BeatLine],
+    ) -> Option<AliasLine> {
+        const MOST: usize = 16;
+        let mut near: Vec<&Found> = self
+            .found
+            .iter()
+            .filter(|other| {
+                let stream = &self.finder.streams[other.stream as usize];
+                stream.key.what.gaps().is_none()
+                    && cpu.is_some_and(|cpu| stream.cpus().contains(cpu))
+                    && other.beat.period.value < 0.5 * beat.period.value
+                    && named.iter().any(|line| line.name == stream.key.what.name())
+            })
+            .collect();
+        near.sort_by(|a, b| b.beat.share.total_cmp(&a.beat.share));
+        near.truncate(MOST);
+        for (i, a) in near.iter().enumerate() {
+            for b in &near[i + 1..] {
+                let Some(alias) = explains(&a.beat.period, &b.beat.period, &beat.period) else {
+                    continue;
+                };
+                let both = [a, b].iter().all(|source| {
+                    let inner = events(self.finder, source.stream);
+                    let (share, looked) = share_holding(outer, &inner);
+                    share >= INSIDE && looked >= FEWEST
+                });
+                if both {
+                    let name = |f: &Found| self.finder.streams[f.stream as usize].key.what.name();
+                    return Some(AliasLine {
+                        first: name(a),
+                        first_period: a.beat.period.value,
+                        k: alias.first,
+                        second: name(b),
+                        second_period: b.beat.period.value,
+                        n: alias.second,
+                        period: alias.period.value,
+                    });
+                }
+            }
+        }
+        None
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count, rounded"
+)]
+fn whole(count: f64) -> u64 {
+    count.round().max(0.0) as u64
+}

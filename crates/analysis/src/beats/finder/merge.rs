@@ -1,0 +1,76 @@
+//! One line for what is the same on several CPUs.
+
+use ticktax_model::beats::{BeatGaps, BeatLine};
+
+/// The most by which periods of one source may differ between CPUs, as a share.
+const SAME: f64 = 1e-3;
+
+/// Joins the lines of one name and one period, and sorts what is left, the costliest first.
+pub(super) fn merge(lines: Vec<BeatLine>) -> Vec<BeatLine> {
+    let mut merged: Vec<BeatLine> = Vec::new();
+    for line in lines {
+        let same = |other: &&mut BeatLine| {
+            other.name == line.name
+                && other.pid == line.pid
+                && other.own == line.own
+                && other.alias == line.alias
+                && (other.period / line.period - 1.0).abs() < SAME
+        };
+        match merged.iter_mut().find(same) {
+            Some(other) => join(other, line),
+            None => merged.push(line),
+        }
+    }
+    merged.sort_by(|a, b| {
+        cost(b)
+            .total_cmp(&cost(a))
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    merged
+}
+
+/// The share of the time that a beat costs, by itself or by the gaps that it makes.
+fn cost(line: &BeatLine) -> f64 {
+    line.gaps
+        .map_or(line.share, |gaps| gaps.share.max(line.share))
+}
+
+fn join(into: &mut BeatLine, line: BeatLine) {
+    let (a, b) = (into.cpus.len() as f64, line.cpus.len() as f64);
+    into.share = (into.share * a + line.share * b) / (a + b);
+    into.gaps = match (into.gaps, line.gaps) {
+        (Some(x), Some(y)) => Some(BeatGaps {
+            from: x.from.min(y.from),
+            count: x.count + y.count,
+            median: x.median.max(y.median),
+            max: x.max.max(y.max),
+            share: (x.share * a + y.share * b) / (a + b),
+            inside: x.inside.min(y.inside),
+            ..x
+        }),
+        (x, y) => x.or(y),
+    };
+    // The better known period speaks for all.
+    if line.high - line.low < into.high - into.low {
+        (into.period, into.low, into.high) = (line.period, line.low, line.high);
+    }
+    into.cpus = into.cpus.iter().chain(line.cpus.iter()).collect();
+    into.false_alarm = into.false_alarm.min(line.false_alarm);
+    into.first = into.first.min(line.first);
+    into.during = match (into.during, line.during) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        _ => None,
+    };
+    into.seen += line.seen;
+    into.expected += line.expected;
+    into.jitter = into.jitter.max(line.jitter);
+    into.restarts += line.restarts;
+    into.burst = into.burst.max(line.burst);
+    into.median = into.median.max(line.median);
+    into.p99 = into.p99.max(line.p99);
+    into.max = into.max.max(line.max);
+    if into.chain.len() < line.chain.len() {
+        into.chain = line.chain;
+    }
+    into.held.retain(|name| line.held.contains(name));
+}

@@ -1,0 +1,179 @@
+//! The search of every source, on several threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ticktax_model::Nanos;
+
+use super::super::{Beat, Events, FEWEST, detect, knowable};
+use super::BeatFinder;
+
+/// The share of a window that may be unobserved before it matters.
+const NEGLIGIBLE: f64 = 0.02;
+/// The least share of the observation that a thread's life must have to be a window of its own.
+const LEAST_LIFE: f64 = 0.25;
+/// And the least time.
+const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
+
+/// A beat of one source.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) stream: u32,
+    pub(super) beat: Beat,
+    /// The part of the observation that it was found in, where that is not the whole.
+    pub(super) during: Option<(Nanos, Nanos)>,
+}
+
+/// How often a stream is searched at most: the whole observation, and three halves of it.
+pub(super) const SEARCHES: usize = 4;
+/// Fewer events are not searched by halves.
+const ENOUGH: usize = 20;
+
+/// The streams whose events are enough for a search, and those whose are not for another reason
+/// than their number.
+pub(super) fn searchable(finder: &BeatFinder) -> Vec<u32> {
+    (0u32..)
+        .zip(&finder.streams)
+        .filter(|(_, stream)| stream.collector.count() >= FEWEST as u64 && !stream.stunted)
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// The events of a stream, cut to what was observed.
+pub(super) fn events(finder: &BeatFinder, stream: u32) -> Events {
+    let stream = &finder.streams[stream as usize];
+    let mut events = stream.collector.events(finder.last);
+    let window = events.span();
+    let cpu = stream.only_cpu().or(stream.key.cpu);
+    let trail = cpu.and_then(|cpu| finder.trails.get(cpu.index()));
+    if let Some(trail) = trail {
+        let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
+        if lost as f64 > NEGLIGIBLE * window.0 as f64 {
+            trail.holes.iter().for_each(|&hole| cut(&mut events, hole));
+        }
+        if let Some((from, to)) = trail.covered() {
+            let late = (from - finder.first.unwrap_or_default()) + (finder.last - to);
+            if late.0 as f64 > NEGLIGIBLE * window.0 as f64 {
+                cut(&mut events, (Nanos(i64::MIN), from));
+                cut(&mut events, (to, Nanos::MAX));
+            }
+        }
+    }
+    let life = stream.last - stream.first;
+    if stream.key.what.is_mortal()
+        && (life.0 as f64) < 0.75 * window.0 as f64
+        && life.0 as f64 > LEAST_LIFE * window.0 as f64
+        && life > SHORTEST_LIFE
+    {
+        // Half an interval before the first and after the last: about where a beat begins and ends.
+        let count = i64::try_from(events.starts.len()).unwrap_or(i64::MAX);
+        let half = Nanos(life.0 / count.max(1) / 2);
+        cut(&mut events, (Nanos(i64::MIN), stream.first - half));
+        cut(&mut events, (stream.last + half, Nanos::MAX));
+    }
+    events
+}
+
+/// Takes a time out of what was observed.
+fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
+    let pieces = events.observed.iter().flat_map(|&(begin, end)| {
+        let before = (begin, end.min(from));
+        let after = (begin.max(to), end);
+        [before, after]
+            .into_iter()
+            .filter(|(begin, end)| begin < end)
+    });
+    let mut pieces: Vec<_> = pieces.collect();
+    pieces.dedup();
+    events.observed = pieces;
+}
+
+/// Searches these streams on `threads` threads; the strongest beats of each stream first.
+pub(super) fn search(finder: &BeatFinder, streams: &[u32], threads: usize) -> Vec<Found> {
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(&stream) = streams.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = search_one(finder, stream);
+            if !found.is_empty() {
+                all.lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .extend(found);
+            }
+        }
+    };
+    if threads <= 1 {
+        work();
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(streams.len()) {
+                scope.spawn(work);
+            }
+        });
+    }
+    let mut all = all.into_inner().unwrap_or_default();
+    // The same order whichever thread was first; a stream's own order stays.
+    all.sort_by_key(|found| found.stream);
+    all
+}
+
+/// The beats of one stream. What went on for a part of the time only is no beat of the whole; where
+/// the whole has none, its first, last and middle halves are searched.
+fn search_one(finder: &BeatFinder, stream: u32) -> Vec<Found> {
+    let events = events(finder, stream);
+    if knowable(&events).is_err() {
+        return Vec::new();
+    }
+    let known = |beats: Vec<Beat>, during| {
+        let found = move |beat| Found {
+            stream,
+            beat,
+            during,
+        };
+        beats.into_iter().map(found).collect()
+    };
+    let collector = &finder.streams[stream as usize].collector;
+    let beats = collector.detect_among(&events, finder.last);
+    let (Some(&(begin, _)), Some(&(_, end))) = (events.observed.first(), events.observed.last())
+    else {
+        return Vec::new();
+    };
+    if !beats.is_empty() || events.starts.len() < ENOUGH || !finder.halves {
+        let life = finder.last - finder.first.unwrap_or_default();
+        let whole = (end - begin).0 as f64 > 0.9 * life.0 as f64;
+        return known(beats, (!whole).then_some((begin, end)));
+    }
+    let quarter = Nanos((end - begin).0 / 4);
+    for (skip, leave) in [(0, 2), (2, 0), (1, 1)] {
+        let from = begin + Nanos(quarter.0 * skip);
+        let to = end - Nanos(quarter.0 * leave);
+        let mut half = events.clone();
+        cut(&mut half, (Nanos(i64::MIN), from));
+        cut(&mut half, (to, Nanos::MAX));
+        let beats = detect(&half);
+        if !beats.is_empty() {
+            return known(beats, Some((from, to)));
+        }
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{Events, cut};
+
+    #[test]
+    fn what_was_not_observed_is_cut_out() {
+        let mut events = Events::new(Nanos(0), Nanos(100), Vec::new(), Vec::new());
+        cut(&mut events, (Nanos(40), Nanos(60)));
+        cut(&mut events, (Nanos(i64::MIN), Nanos(10)));
+        cut(&mut events, (Nanos(50), Nanos(70)));
+        cut(&mut events, (Nanos(200), Nanos::MAX));
+        assert_eq!(
+            events.observed,
+            [(Nanos(10), Nanos(40)), (Nanos(70), Nanos(100))]
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! One source's events, and what tells it from another.
+
+use std::sync::Arc;
+
+use ticktax_model::recording::ProbeKind;
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
+
+use super::super::BeatCollector;
+use super::BLOCK;
+use super::predecessors::Predecessors;
+
+/// Events of a source on several CPUs that wait to be put in order.
+const WAITING: usize = 512;
+
+/// What a source is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum What {
+    /// An interrupt or softirq, or a function within it.
+    Frame {
+        kind: Kind,
+        name: Arc<str>,
+        function: Arc<str>,
+    },
+    /// A work item's function.
+    Work {
+        worker: Arc<str>,
+        function: Arc<str>,
+    },
+    /// A thread.
+    Thread {
+        name: Arc<str>,
+        pid: Option<i32>,
+        tid: i32,
+        why: Arc<str>,
+        owner: Owner,
+    },
+    /// First runs of threads of one name.
+    Starts { name: Arc<str> },
+    /// Gaps of at least this length.
+    Gaps { probe: ProbeKind, least: Nanos },
+}
+
+impl What {
+    pub(super) fn of_frame(source: &Source) -> Self {
+        Self::Frame {
+            kind: source.kind,
+            name: source.name.clone(),
+            function: source.detail.clone(),
+        }
+    }
+
+    pub(super) fn of_work(source: &Source) -> Self {
+        let stem = source
+            .name
+            .split_once('/')
+            .map_or(&*source.name, |(stem, _)| stem);
+        Self::Work {
+            worker: stem.into(),
+            function: source.detail.clone(),
+        }
+    }
+
+    pub(super) fn of_thread(source: &Source) -> Self {
+        let program = source.owner != Owner::Kernel;
+        let thread = source.thread.as_ref();
+        Self::Thread {
+            name: source.name.clone(),
+            pid: thread.filter(|_| program).map(|thread| thread.pid),
+            tid: thread.map_or(0, |thread| thread.tid),
+            why: if source.kind == Kind::Wait {
+                source.detail.clone()
+            } else {
+                "".into()
+            },
+            owner: source.owner,
+        }
+    }
+
+    pub(super) fn of_starts(source: &Source) -> Self {
+        Self::Starts {
+            name: source.name.clone(),
+        }
+    }
+
+    /// As a person would say it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Frame {
+                kind,
+                name,
+                function,
+            } => match (kind, function.is_empty()) {
+                (Kind::Softirq, true) => format!("softirq {name}"),
+                (_, true) => name.to_string(),
+                (Kind::Softirq, false) => format!("softirq {name} {function}"),
+                (_, false) => format!("{name} {function}"),
+            },
+            Self::Work { worker, function } => format!("{worker} {function}"),
+            Self::Thread { name, why, .. } if why.is_empty() => name.to_string(),
+            Self::Thread { name, why, .. } => format!("{name} {why}"),
+            Self::Starts { name } => format!("a new {name}"),
+            Self::Gaps { .. } => "gaps".to_owned(),
+        }
+    }
+
+    pub(super) fn pid(&self) -> Option<i32> {
+        match self {
+            Self::Thread { pid, .. } => *pid,
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        matches!(
+            self,
+            Self::Thread {
+                owner: Owner::Tool | Owner::Probe,
+                ..
+            }
+        )
+    }
+
+    /// Whether this is the frame around `other`'s function.
+    pub(super) fn is_frame_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Frame {
+                    kind,
+                    name,
+                    function,
+                },
+                Self::Frame {
+                    kind: k,
+                    name: n,
+                    function: f,
+                },
+            ) => kind == k && name == n && function.is_empty() && !f.is_empty(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn gaps(&self) -> Option<(ProbeKind, Nanos)> {
+        match self {
+            Self::Gaps { probe, least } => Some((*probe, *least)),
+            _ => None,
+        }
+    }
+
+    /// Whether its events need not come in order, and may end before it does: a thread's.
+    pub(super) fn is_mortal(&self) -> bool {
+        matches!(self, Self::Thread { .. })
+    }
+}
+
+/// A source's work goes by work items.
+pub(super) fn is_worker(source: &Source) -> bool {
+    source.owner == Owner::Kernel && source.name.starts_with("kworker")
+}
+
+/// Whether the worker stays on its CPU: `kworker/3:1`, not `kworker/u8:1`.
+pub(super) fn is_bound_worker(source: &Source) -> bool {
+    let place = source.name.strip_prefix("kworker/");
+    place.is_some_and(|place| place.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// What tells one stream from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) what: What,
+    /// Where, if it is one a CPU.
+    pub(super) cpu: Option<Cpu>,
+}
+
+/// The events of one source.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) key: Key,
+    pub(super) collector: BeatCollector,
+    pub(super) predecessors: Predecessors,
+    pub(super) count: u64,
+    pub(super) time: Nanos,
+    pub(super) first: Nanos,
+    pub(super) last: Nanos,
+    /// Events that came too late to be put in order.
+    pub(super) late: u64,
+    /// It wanted to keep more than one block and may not.
+    pub(super) stunted: bool,
+    may_grow: bool,
+    seen_on: Vec<Cpu>,
+    waiting: Vec<(Nanos, Nanos)>,
+    newest: Nanos,
+}
+
+impl Stream {
+    pub(super) fn new(key: Key, begin: Nanos) -> Self {
+        Self {
+            key,
+            collector: BeatCollector::small(begin, BLOCK),
+            predecessors: Predecessors::default(),
+            count: 0,
+            time: Nanos::ZERO,
+            first: Nanos::MAX,
+            last: Nanos(i64::MIN),
+            late: 0,
+            stunted: false,
+            may_grow: false,
+            seen_on: Vec::new(),
+            waiting: Vec::new(),
+            newest: Nanos(i64::MIN),
+        }
+    }
+
+    pub(super) fn push(&mut self, cpu: Cpu, start: Nanos, dur: Nanos) {
+        self.count += 1;
+        self.time += dur;
+        self.first = self.first.min(start);
+        self.last = self.last.max(start + dur);
+        if !self.seen_on.contains(&cpu) && self.seen_on.len() < 64 {
+            self.seen_on.push(cpu);
+        }
+        if self.stunted {
+            return;
+        }
+        if self.key.cpu.is_some() {
+            self.take(start, dur);
+            return;
+        }
+        let at = self.waiting.partition_point(|&(other, _)| other <= start);
+        self.waiting.insert(at, (start, dur));
+        if self.waiting.len() >= WAITING {
+            let ready: Vec<_> = self.waiting.drain(..WAITING / 2).collect();
+            for (start, dur) in ready {
+                self.take(start, dur);
+            }
+        }
+    }
+
+    fn take(&mut self, start: Nanos, dur: Nanos) {
+        if start < self.newest {
+            self.late += 1;
+            return;
+        }
+        self.newest = start;
+        self.collector.push(start, dur);
+    }
+
+    /// Takes what still waits.
+    pub(super) fn settle(&mut self) {
+        let rest = std::mem::take(&mut self.waiting);
+        for (start, dur) in rest {
+            self.take(start, dur);
+        }
+    }
+
+    /// Whether it is full and was not allowed more yet.
+    pub(super) fn may_not_grow(&self) -> bool {
+        !self.may_grow && self.collector.count() >= BLOCK as u64
+    }
+
+    pub(super) fn grow(&mut self) {
+        self.may_grow = true;
+    }
+
+    /// The first events all, then every eighth: a share is known well enough by then.
+    pub(super) fn wants_predecessors(&self) -> bool {
+        self.count < 256 || self.count.is_multiple_of(8)
+    }
+
+    pub(super) fn cpus(&self) -> CpuList {
+        self.seen_on.iter().copied().collect()
+    }
+
+    /// The CPU, where all events were on one.
+    pub(super) fn only_cpu(&self) -> Option<Cpu> {
+        match self.seen_on[..] {
+            [cpu] => Some(cpu),
+            _ => None,
+        }
+    }
+}

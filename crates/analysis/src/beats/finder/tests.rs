@@ -1,0 +1,430 @@
+//! What the finder makes of whole recordings, made up with a known truth.
+
+use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::recording::{
+    Books, Coverage, Header, Level, Loss, Row, RowSink, SCHEMA_VERSION, Sum, ToolCost, World,
+};
+use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+
+use super::{BeatFinder, MOST_STREAMS};
+
+const MS: i64 = 1_000_000;
+const US: i64 = 1_000;
+
+/// A recording in the making: rows in any order, replayed by CPU and end.
+#[derive(Default)]
+struct Story {
+    sources: SourceTable,
+    rows: Vec<Row>,
+    lost: Vec<Loss>,
+}
+
+fn thread(name: &str, tid: i32, owner: Owner) -> Source {
+    Source {
+        owner,
+        thread: Some(Thread {
+            pid: tid,
+            tid,
+            program: name.into(),
+        }),
+        ..Source::kernel(Kind::Task, name, "")
+    }
+}
+
+impl Story {
+    fn add(&mut self, source: Source, cpu: u32, start: i64, dur: i64) {
+        let source = self.sources.intern(source);
+        self.rows.push(Row::Span(Span {
+            cpu: Cpu(cpu),
+            start: Nanos(start),
+            dur: Nanos(dur),
+            self_time: Nanos(dur),
+            source,
+        }));
+    }
+
+    /// Idling that shows that `cpu` was observed, a row each millisecond but in `hole`.
+    fn observe(&mut self, cpu: u32, length: i64, hole: (i64, i64)) {
+        for at in (0..length).step_by(usize::try_from(MS).unwrap()) {
+            if !(hole.0..hole.1).contains(&at) {
+                self.add(Source::idle(), cpu, at, MS);
+            }
+        }
+    }
+
+    /// A timer's interrupt whose function wakes a thread, with a probe's gap around all of it.
+    fn woken(&mut self, cpu: u32, at: i64, name: &str, dur: i64) {
+        self.add(
+            Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup"),
+            cpu,
+            at + US,
+            2 * US,
+        );
+        self.add(
+            Source::kernel(Kind::Irq, "local_timer", ""),
+            cpu,
+            at,
+            4 * US,
+        );
+        self.add(thread(name, 70, Owner::Program), cpu, at + 6 * US, dur);
+        self.add(
+            Source::kernel(Kind::Gap, "spin", ""),
+            cpu,
+            at - US,
+            dur + 9 * US,
+        );
+    }
+
+    fn search(mut self, length: i64) -> BeatStatement {
+        self.rows.sort_by_key(|row| (row.cpu(), row.span().end()));
+        let mut finder = BeatFinder::new().with_halves();
+        for row in &self.rows {
+            finder.row(&self.sources, row);
+        }
+        let books = Books {
+            cpu: Cpu(0),
+            begin: Nanos::ZERO,
+            end: Nanos(length),
+        };
+        finder.finish(&header(books, self.lost), 2)
+    }
+}
+
+fn header(books: Books, lost: Vec<Loss>) -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        tool_version: String::new(),
+        world: World::Simulated,
+        level: Level::Kernel,
+        machine: Machine::default(),
+        began_unix: 0,
+        books: vec![books],
+        coverage: Coverage {
+            lost,
+            ..Coverage::default()
+        },
+        clock: None,
+        probes: Vec::new(),
+        before: Counters::default(),
+        after: Counters::default(),
+        cost: ToolCost::default(),
+        command: None,
+        victim: None,
+    }
+}
+
+fn every(period: i64, length: i64) -> impl Iterator<Item = i64> {
+    (1..)
+        .map(move |k| k * period)
+        .take_while(move |&at| at < length - MS)
+}
+
+/// Numbers that look random enough (Knuth's MMIX constants), below `below`.
+fn dice(seed: &mut u64, below: i64) -> i64 {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    i64::try_from(*seed >> 33).unwrap() % below
+}
+
+fn names(statement: &BeatStatement) -> Vec<&str> {
+    statement
+        .beats
+        .iter()
+        .map(|line| line.name.as_str())
+        .collect()
+}
+
+fn near(line: &BeatLine, period: i64) -> bool {
+    (line.period / period as f64 - 1.0).abs() < 1e-4
+}
+
+#[test]
+fn a_timer_the_thread_it_wakes_and_the_gap_are_one_entry() {
+    let length = 5_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    for at in every(50 * MS, length) {
+        world.woken(0, at, "mixer", 300 * US);
+    }
+    let found = world.search(length);
+    assert_eq!(names(&found), ["mixer"], "{found:#?}");
+    let line = &found.beats[0];
+    assert!(near(line, 50 * MS) && line.false_alarm < 1e-6);
+    assert_eq!(line.chain, ["local_timer hrtimer_wakeup", "mixer"]);
+    assert_eq!((line.seen, line.pid), (99, Some(70)));
+    let gaps = line.gaps.unwrap();
+    assert!(gaps.count == 99 && gaps.inside > 0.99, "{gaps:?}");
+    assert_eq!(gaps.median, Nanos(309 * US));
+}
+
+#[test]
+fn work_is_traced_back_to_its_timer() {
+    let length = 40_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    for at in every(1_000 * MS, length) {
+        let softirq = |function| Source::kernel(Kind::Softirq, "TIMER", function);
+        world.add(Source::kernel(Kind::Irq, "local_timer", ""), 0, at, 4 * US);
+        world.add(softirq("delayed_work_timer_fn"), 0, at + 6 * US, US);
+        world.add(softirq(""), 0, at + 5 * US, 3 * US);
+        let work = Source::kernel(Kind::Task, "kworker/0:1", "vmstat_update");
+        world.add(work, 0, at + 20 * US, 17_000 * US);
+    }
+    let found = world.search(length);
+    assert_eq!(names(&found), ["kworker vmstat_update"], "{found:#?}");
+    assert_eq!(
+        found.beats[0].chain,
+        [
+            "local_timer",
+            "softirq TIMER delayed_work_timer_fn",
+            "kworker vmstat_update"
+        ]
+    );
+}
+
+#[test]
+fn the_tick_of_all_cpus_is_one_line() {
+    let length = 3_000 * MS;
+    let mut world = Story::default();
+    for cpu in 0..4 {
+        for at in every(4 * MS, length) {
+            let at = at + i64::from(cpu) * 100 * US;
+            world.add(
+                Source::kernel(Kind::Irq, "local_timer", "tick_nohz_handler"),
+                cpu,
+                at + US,
+                2 * US,
+            );
+            world.add(
+                Source::kernel(Kind::Irq, "local_timer", ""),
+                cpu,
+                at,
+                4 * US,
+            );
+        }
+        world.observe(cpu, length, (0, 0));
+    }
+    let found = world.search(length);
+    assert_eq!(
+        names(&found),
+        ["local_timer tick_nohz_handler"],
+        "{found:#?}"
+    );
+    assert_eq!(found.beats[0].cpus.to_string(), "0-3");
+    assert!(near(&found.beats[0], 4 * MS));
+}
+
+#[test]
+fn two_beats_that_meet_explain_the_gaps_in_which_they_do() {
+    // Handlers of 60 µs every 10 and every 10.1 ms meet every 1.01 s, some times in a row. Only
+    // then is a gap longer than 100 µs.
+    let length = 40_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    let periods = [("eth0", 10 * MS), ("eth1", 10 * MS + MS / 10)];
+    let mut handlers: Vec<(i64, &str)> = Vec::new();
+    for (name, period) in periods {
+        handlers.extend(every(period, length).map(|at| (at, name)));
+    }
+    handlers.sort_unstable();
+    let mut free = 0;
+    let mut gap: Option<(i64, i64)> = None;
+    for (due, name) in handlers {
+        let at = due.max(free);
+        free = at + 60 * US;
+        world.add(Source::kernel(Kind::Irq, name, ""), 0, at, 60 * US);
+        match &mut gap {
+            Some((_, end)) if *end >= at => *end = free,
+            other => {
+                if let Some((begin, end)) = other.replace((at, free)) {
+                    world.add(Source::kernel(Kind::Gap, "spin", ""), 0, begin, end - begin);
+                }
+            }
+        }
+    }
+    let found = world.search(length);
+    let met = found.beats.iter().find(|line| line.alias.is_some());
+    let alias = met.and_then(|line| line.alias.as_ref());
+    let alias = alias.unwrap_or_else(|| panic!("{found:#?}"));
+    assert!((alias.period / 1.01e9 - 1.0).abs() < 1e-3, "{alias:?}");
+    assert_eq!((alias.k, alias.n), (1, 1));
+}
+
+#[test]
+fn what_comes_at_random_is_no_beat() {
+    for seed in 1..10 {
+        let mut seed = seed;
+        let length = 10_000 * MS;
+        let mut world = Story::default();
+        world.observe(0, length, (0, 0));
+        let mut at = 0;
+        while at < length - 100 * MS {
+            // A sum of two is neither Poisson nor regular.
+            at += MS + dice(&mut seed, 30 * MS) + dice(&mut seed, 30 * MS);
+            world.woken(0, at, "gambler", 300 * US);
+        }
+        let found = world.search(length);
+        assert!(found.beats.is_empty(), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_thread_that_moves_is_one_source() {
+    let length = 6_000 * MS;
+    let mut world = Story::default();
+    let mut seed = 5;
+    for cpu in 0..2 {
+        world.observe(cpu, length, (0, 0));
+    }
+    for at in every(20 * MS, length) {
+        let cpu = u32::try_from(dice(&mut seed, 2)).unwrap();
+        world.add(thread("nomad", 7, Owner::Program), cpu, at, 100 * US);
+    }
+    // Rows come CPU by CPU, the second CPU's after all of the first's: out of order by far more
+    // than in a live recording. What cannot be put in order is said.
+    let found = world.search(length);
+    let told = found
+        .unknown
+        .iter()
+        .any(|blind| blind.what.contains("threads that move"));
+    assert!(told || names(&found) == ["nomad"], "{found:#?}");
+}
+
+#[test]
+fn a_hole_in_the_recording_moves_no_period_and_is_told() {
+    let length = 9_000 * MS;
+    let hole = (3_000 * MS, 5_011 * MS);
+    let mut world = Story::default();
+    world.observe(0, length, hole);
+    for at in every(50 * MS, length).filter(|at| !(hole.0..hole.1).contains(at)) {
+        world.woken(0, at, "mixer", 300 * US);
+    }
+    world.lost.push(Loss {
+        events: 12,
+        ..Loss::none(Cpu(0))
+    });
+    let found = world.search(length);
+    assert_eq!(names(&found), ["mixer"], "{found:#?}");
+    assert!(near(&found.beats[0], 50 * MS));
+    // The hole's 40 beats are not expected.
+    assert!(found.beats[0].expected < 145, "{}", found.beats[0].expected);
+    let told = |what: &str| found.unknown.iter().any(|blind| blind.what.contains(what));
+    assert!(
+        told("12 events") && told("in 1 parts"),
+        "{:?}",
+        found.unknown
+    );
+}
+
+#[test]
+fn the_tools_own_beat_is_marked() {
+    let length = 5_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    for at in every(50 * MS, length) {
+        world.add(
+            Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup"),
+            0,
+            at,
+            2 * US,
+        );
+        world.add(thread("ticktax", 9, Owner::Tool), 0, at + 6 * US, 100 * US);
+        world.add(Source::kernel(Kind::Gap, "spin", ""), 0, at - US, 200 * US);
+    }
+    let found = world.search(length);
+    assert!(!found.beats.is_empty());
+    assert!(found.beats.iter().all(|line| line.own), "{found:#?}");
+}
+
+#[test]
+fn with_nothing_to_go_by_nothing_is_said() {
+    let empty = Story::default().search(1);
+    assert!(empty.beats.is_empty() && empty.searched == 0);
+    assert!(empty.unknown.iter().any(|blind| blind.what == "any beat"));
+
+    let mut one = Story::default();
+    one.woken(0, MS, "once", 300 * US);
+    let one = one.search(10 * MS);
+    assert!(one.beats.is_empty(), "{one:#?}");
+
+    let mut sums = Story::default();
+    let source = sums
+        .sources
+        .intern(Source::kernel(Kind::Irq, "local_timer", ""));
+    let span = Span {
+        cpu: Cpu(0),
+        start: Nanos(0),
+        dur: Nanos(1_000 * MS),
+        self_time: Nanos(MS),
+        source,
+    };
+    sums.rows.push(Row::Sum(Sum {
+        span,
+        count: 250,
+        max: Nanos(5 * US),
+        histogram: Histogram::default(),
+    }));
+    let sums = sums.search(1_000 * MS);
+    assert!(sums.beats.is_empty());
+    assert!(
+        sums.unknown
+            .iter()
+            .any(|blind| blind.why.contains("--keep spans"))
+    );
+}
+
+#[test]
+fn impossible_rows_are_left_alone() {
+    let mut world = Story::default();
+    let odd = [i64::MIN, i64::MIN / 2, -1, 0, i64::MAX / 2, i64::MAX];
+    for start in odd {
+        for dur in odd {
+            for cpu in [0, 9_000, u32::MAX] {
+                let source = world.sources.intern(Source::kernel(Kind::Irq, "odd", ""));
+                world.rows.push(Row::Span(Span {
+                    cpu: Cpu(cpu),
+                    start: Nanos(start),
+                    dur: Nanos(dur),
+                    self_time: Nanos(dur),
+                    source,
+                }));
+            }
+        }
+    }
+    let mut finder = BeatFinder::new().with_halves();
+    for row in &world.rows {
+        finder.row(&world.sources, row);
+    }
+    let books = Books {
+        cpu: Cpu(0),
+        begin: Nanos::ZERO,
+        end: Nanos(MS),
+    };
+    assert!(
+        finder
+            .finish(&header(books, Vec::new()), 1)
+            .beats
+            .is_empty()
+    );
+}
+
+#[test]
+fn there_is_memory_for_so_many_sources_and_the_rest_is_told() {
+    let mut world = Story::default();
+    for tid in 1..i32::try_from(MOST_STREAMS).unwrap() + 50 {
+        world.add(
+            thread("crowd", tid, Owner::Program),
+            0,
+            i64::from(tid) * 10 * US,
+            5 * US,
+        );
+    }
+    let found = world.search(100 * MS);
+    let told = found
+        .unknown
+        .iter()
+        .any(|blind| blind.why.contains("memory"));
+    assert!(told, "{:?}", found.unknown);
+}

@@ -1,0 +1,67 @@
+//! Candidate periods from the times between events, near and far.
+//!
+//! The histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly, also where
+//! each interval starts anew from the last event and no spectrum is coherent, and also where other
+//! events or the members of a burst lie between two beats.
+
+use super::number::index;
+use super::spectrum::Candidate;
+
+/// The furthest neighbour whose distance counts.
+const ORDERS: usize = 8;
+/// Width of a histogram bin, as a share of the lag.
+const WIDTH: f64 = 0.01;
+/// Events in each of the two stretches that are looked at.
+const STRETCH: usize = 2048;
+/// Peaks kept.
+const KEPT: usize = 6;
+
+/// The lags that are more frequent than those around them, strongest first. `times` in ns, sorted.
+pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate> {
+    let bins = bin(longest / shortest) + 2;
+    let mut counts = vec![0.0_f64; bins];
+    let middle = (times.len() / 2).max(STRETCH).min(times.len());
+    for stretch in [
+        &times[..middle.min(STRETCH)],
+        &times[middle..times.len().min(middle + STRETCH)],
+    ] {
+        for order in 1..=ORDERS.min(stretch.len().saturating_sub(1)) {
+            for (a, b) in stretch.iter().zip(&stretch[order..]) {
+                let lag = b - a;
+                if lag >= shortest && lag <= longest {
+                    counts[bin(lag / shortest)] += 1.0;
+                }
+            }
+        }
+    }
+    let smooth: Vec<f64> = (0..bins).map(|i| mean(&counts, i, 2)).collect();
+    let mut found = Vec::new();
+    for i in 1..bins.saturating_sub(1) {
+        let here = smooth[i];
+        if here <= smooth[i - 1] || here < smooth[i + 1] {
+            continue;
+        }
+        let around = mean(&counts, i, 25).max(0.04);
+        // Five bins were averaged: their sum is a Poisson count under chance.
+        let strength = 5.0 * (here * (here / around).ln() - here + around);
+        if here > around && strength > 1.5 {
+            found.push(Candidate {
+                period: shortest * (WIDTH * (i as f64 + 0.5)).exp(),
+                strength,
+            });
+        }
+    }
+    found.sort_by(|a, b| b.strength.total_cmp(&a.strength));
+    found.truncate(KEPT);
+    found
+}
+
+/// The histogram bin of a lag that is `ratio` times the shortest.
+fn bin(ratio: f64) -> usize {
+    index(ratio.max(1.0).ln() / WIDTH)
+}
+
+fn mean(counts: &[f64], at: usize, reach: usize) -> f64 {
+    let part = &counts[at.saturating_sub(reach)..counts.len().min(at + reach + 1)];
+    part.iter().sum::<f64>() / part.len() as f64
+}

@@ -1,0 +1,17 @@
+//! The two conversions from floating point that the beats need.
+
+/// The nearest whole number. Times of a recording and slots in it lie far within ±2^53.
+#[expect(clippy::cast_possible_truncation, reason = "saturates; see above")]
+pub(super) fn whole(x: f64) -> i64 {
+    x.round() as i64
+}
+
+/// A number that is not negative, cut to an index.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates at 0 and above; callers pass counts of bins far below 2^53"
+)]
+pub(super) fn index(x: f64) -> usize {
+    x as usize
+}

@@ -1,0 +1,167 @@
+//! One beat after the other: each that is found is described, its events are taken away, and what
+//! is left is searched again.
+
+use super::assign::Entry;
+use super::number::{index, whole};
+use super::search::{Found, Search};
+use super::{Beat, Events, FEWEST, Lengths, Period, Rhythm, knowable};
+use ticktax_model::Nanos;
+
+/// The most beats of one source.
+const MOST: usize = 8;
+
+/// The beats among `events`, the strongest first; none where none can be known
+/// ([`knowable`]).
+pub fn detect(events: &Events) -> Vec<Beat> {
+    let Ok((shortest, longest)) = knowable(events) else {
+        return Vec::new();
+    };
+    let mut search = Search::new(events, shortest, longest);
+    let mut beats: Vec<Beat> = Vec::new();
+    for _ in 0..MOST + 4 {
+        let Some(found) = search.strongest() else {
+            break;
+        };
+        let events_of_beat = search.members(&found);
+        match beats.iter_mut().find(|b| is_multiple(&found, b)) {
+            // What a peeled beat leaves behind repeats at its multiples.
+            Some(beat) => {
+                let ratio = beat.period.value / found.fit.period;
+                if (ratio - 1.0).abs() < 0.3 {
+                    beat.burst += events_of_beat.len() as f64 / beat.seen.max(1) as f64;
+                }
+            }
+            None => beats.push(search.describe(&found, &events_of_beat)),
+        }
+        search.remove(&events_of_beat);
+        if beats.len() >= MOST || search.times.len() < FEWEST {
+            break;
+        }
+    }
+    beats
+}
+
+/// Whether a period is a whole multiple or fraction of an earlier beat's, as well as can be told.
+fn is_multiple(found: &Found, beat: &Beat) -> bool {
+    let ratio = found.fit.period / beat.period.value;
+    let slots = found.train.slots.min(beat.expected as f64);
+    let tolerance = (0.3 / slots).max(0.002);
+    let near = |r: f64| (r / r.round() - 1.0).abs() < tolerance && r.round() <= 12.0;
+    let simple = [1.5, 2.0 / 3.0, 0.75, 4.0 / 3.0];
+    (ratio > 0.5 && near(ratio))
+        || (ratio < 2.0 && near(1.0 / ratio))
+        || simple.iter().any(|s| (ratio / s - 1.0).abs() < tolerance)
+}
+
+impl Search<'_> {
+    /// The events of a beat, by their places among the remaining: one a slot, and the other members
+    /// of its burst, which lie at other phases of the same path.
+    fn members(&self, found: &Found) -> Vec<usize> {
+        const BINS: usize = 64;
+        let train = &found.train;
+        let mut mine = vec![false; self.times.len()];
+        train.entries.iter().for_each(|e| mine[e.event] = true);
+        let bin = |r: f64| index((r + 0.5).rem_euclid(1.0) * BINS as f64).min(BINS - 1);
+        let mut counts = [0.0_f64; BINS];
+        for (i, &(_, r)) in train.residuals.iter().enumerate() {
+            if !mine[i] {
+                counts[bin(r)] += 1.0;
+            }
+        }
+        let smooth: [f64; BINS] = std::array::from_fn(|i| {
+            counts[(i + BINS - 1) % BINS] + counts[i] + counts[(i + 1) % BINS]
+        });
+        let mut sorted = smooth;
+        sorted.sort_by(f64::total_cmp);
+        let base = sorted[BINS / 3];
+        let beats = train.entries.len() as f64;
+        let pulse = smooth.map(|c| c > base + 3.5 * (base + 1.0).sqrt() && c - base > 0.12 * beats);
+        for (i, &(_, r)) in train.residuals.iter().enumerate() {
+            let at = bin(r);
+            if pulse[at] && counts[at] > base / 3.0 {
+                mine[i] = true;
+            }
+        }
+        (0..mine.len()).filter(|&i| mine[i]).collect()
+    }
+
+    fn remove(&mut self, members: &[usize]) {
+        let mut gone = members.iter().copied().peekable();
+        let kept: Vec<usize> = (0..self.times.len())
+            .filter(|i| gone.next_if(|g| g == i).is_none())
+            .collect();
+        self.times = kept.iter().map(|&i| self.times[i]).collect();
+        self.origin = kept.iter().map(|&i| self.origin[i]).collect();
+        self.cut();
+    }
+
+    fn describe(&self, found: &Found, members: &[usize]) -> Beat {
+        let Found {
+            train, fit, alarm, ..
+        } = found;
+        let mut lengths: Vec<Nanos> = members
+            .iter()
+            .filter_map(|&i| self.events.durations.get(self.origin[i]).copied())
+            .collect();
+        let total: i64 = lengths.iter().map(|d| d.0).sum();
+        lengths.sort_unstable();
+        let rank = |num: usize, den: usize| {
+            lengths
+                .get((lengths.len() * num / den).min(lengths.len().saturating_sub(1)))
+                .copied()
+        };
+        let rearmed = fit.walk > 0.3 * fit.white;
+        let jitter = if rearmed {
+            fit.walk.hypot(fit.white)
+        } else {
+            fit.white
+        };
+        let seen = train.entries.len();
+        let holes = u32::try_from(self.stretches.len() - 1).unwrap_or(u32::MAX);
+        Beat {
+            period: Period::new(fit.period, fit.margin),
+            false_alarm: *alarm,
+            first: self.first(found),
+            seen: seen as u64,
+            expected: whole(train.slots).unsigned_abs().max(seen as u64),
+            jitter: Nanos(whole(jitter)),
+            rhythm: if rearmed {
+                Rhythm::Rearmed
+            } else {
+                Rhythm::Grid
+            },
+            restarts: train
+                .entries
+                .last()
+                .map_or(0, |e| e.segment)
+                .saturating_sub(holes),
+            burst: members.len() as f64 / seen.max(1) as f64,
+            lengths: Lengths {
+                median: rank(1, 2).unwrap_or_default(),
+                p99: rank(99, 100).unwrap_or_default(),
+                max: lengths.last().copied().unwrap_or_default(),
+            },
+            share: total as f64 / self.seen.max(1.0),
+        }
+    }
+
+    /// When the first beat was due: the mean of the first few beats' times, counted back to the
+    /// window's begin.
+    fn first(&self, found: &Found) -> Nanos {
+        let segment = found.train.entries.first().map_or(0, |e| e.segment);
+        let early: Vec<&Entry> = found
+            .train
+            .entries
+            .iter()
+            .take(16)
+            .filter(|e| e.segment == segment)
+            .collect();
+        let period = found.fit.period;
+        let phase = early
+            .iter()
+            .map(|e| self.times[e.event] - (e.slot - early[0].slot) as f64 * period)
+            .sum::<f64>()
+            / early.len().max(1) as f64;
+        Nanos(self.begin + whole(phase.rem_euclid(period)))
+    }
+}

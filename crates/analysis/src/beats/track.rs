@@ -1,0 +1,323 @@
+//! Following the phase of a period through the window, and the evidence that it is one.
+//!
+//! The window is cut into *slots* of one trial period each, and the phase of an event is its place
+//! in its slot. If the period is real, the phases lie around a path that stays, drifts slowly,
+//! wanders, or (a restarted timer) jumps. A path has a prior probability (below), and given a path
+//! a slot has the likelihood ratio
+//!
+//!   R = 1 − w + w · mean over the slot's events of g(phase − path)
+//!
+//! against chance, with g a normal density wrapped around the circle and w the share of slots in
+//! which the beat is there. The path of the highest product is found by dynamic programming
+//! (Viterbi 1967).
+//!
+//! **Why this is safe.** By chance a phase is uniform whatever happened in earlier slots (Poisson
+//! arrivals, however their rate varies over more than a period), so each R has expectation 1, and
+//! so has the prior-weighted sum over all paths. By Markov's inequality the best path reaches the
+//! score s = ln(prior · ΠR) by chance with a probability of at most e^−s. That bound needs no large
+//! numbers, unlike the χ² law of epoch folding (Leahy et al. 1983), of Z²ₙ (Buccheri et al. 1983)
+//! and of the H-test (de Jager et al. 1989), which test the same hypothesis. Averaging over a
+//! slot's events, where those tests multiply, makes a cluster in one slot weigh as one event: its
+//! members may depend on each other in any way and the expectation stays 1.
+
+/// Phases that are told apart.
+pub(super) const PHASES: usize = 64;
+const LAST: usize = PHASES - 1;
+const CIRCLE: i32 = 64;
+/// Log probability of a restart at a block, spread evenly over the phases.
+const JUMP: f32 = -10.5;
+/// Blocks decided at once: bounds the memory to 64 bytes each.
+const PIECE: usize = 1 << 14;
+
+/// How a path may move and how sharp the beat is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// Standard deviation of g, in periods.
+    pub(super) width: f64,
+    /// w: the share of slots in which the beat is taken to be there.
+    pub(super) weight: f32,
+    /// Slots to a block; the path is constant in a block.
+    pub(super) block: u32,
+    /// Probability ratio of one more phase step between two blocks (a geometric law).
+    pub(super) ratio: f32,
+}
+
+impl Manner {
+    /// Whether a move of so many phases between two blocks is a restart rather than wandering.
+    pub(super) fn is_restart(&self, phases: i32) -> bool {
+        let per_step = -self.ratio.ln();
+        phases.abs() > 5 && phases.abs() as f32 * per_step > -JUMP
+    }
+}
+
+/// The best path of a period.
+#[derive(Clone, Debug)]
+pub(super) struct Track {
+    /// The trial period, ns.
+    pub(super) period: f64,
+    /// How it was followed.
+    pub(super) manner: Manner,
+    /// ln(prior · likelihood ratio), nats.
+    pub(super) score: f64,
+    /// Blocks with events, in order: (number of the block from time 0, phase of the path).
+    pub(super) path: Vec<(i64, u8)>,
+    /// Where in `path` each stretch begins.
+    pub(super) starts: Vec<usize>,
+    /// Slots with an event.
+    pub(super) occupied: u64,
+}
+
+impl Track {
+    /// The period that the path's slope says, ns: the trial period where the path is level.
+    pub(super) fn corrected(&self) -> f64 {
+        let (mut phases, mut blocks) = (0_i64, 0_i64);
+        for pair in self.path.windows(2) {
+            let (step, moved) = (pair[1].0 - pair[0].0, turn(pair[1].1, pair[0].1));
+            if step <= 4 && !self.manner.is_restart(moved) && moved.abs() < 20 {
+                phases += i64::from(moved);
+                blocks += step;
+            }
+        }
+        let slots = (blocks * i64::from(self.manner.block)).max(1) as f64;
+        self.period * (1.0 + phases as f64 / PHASES as f64 / slots)
+    }
+}
+
+/// The shorter way around the circle from phase `b` to phase `a`.
+pub(super) fn turn(a: u8, b: u8) -> i32 {
+    let d = (i32::from(a) - i32::from(b)).rem_euclid(CIRCLE);
+    if d > CIRCLE / 2 { d - CIRCLE } else { d }
+}
+
+/// Follows `period` (ns) through the events; `stretches` are sorted times (ns from the window's
+/// begin) that were seen without a hole, and the path starts anew in each.
+pub(super) fn follow(stretches: &[&[f64]], period: f64, manner: Manner) -> Track {
+    let mut track = Track {
+        period,
+        manner,
+        score: 0.0,
+        path: Vec::new(),
+        starts: Vec::new(),
+        occupied: 0,
+    };
+    let kernel = kernel(manner.width);
+    let mut state = State::new(manner);
+    for stretch in stretches {
+        state.restart();
+        track.starts.push(track.path.len() + state.blocks.len());
+        let mut at = 0;
+        while at < stretch.len() {
+            let (block, used, gain, slots) = block_gain(&stretch[at..], period, manner, &kernel);
+            track.occupied += slots;
+            state.step(block, &gain, &mut track.path);
+            at += used;
+        }
+    }
+    state.settle(&mut track.path);
+    track.score = state.score();
+    track
+}
+
+/// The log likelihood ratio of the first block of `times` for every phase, with the block's
+/// number, its number of events and of occupied slots.
+fn block_gain(
+    times: &[f64],
+    period: f64,
+    manner: Manner,
+    kernel: &[f32; 2 * PHASES],
+) -> (i64, usize, [f32; PHASES], u64) {
+    let (start, _) = slot_and_phase(times[0], period);
+    let block = start.div_euclid(i64::from(manner.block));
+    let mut product = [1.0_f32; PHASES];
+    let (mut used, mut slots) = (0, 0);
+    while used < times.len() {
+        let (slot, _) = slot_and_phase(times[used], period);
+        if slot.div_euclid(i64::from(manner.block)) != block {
+            break;
+        }
+        let mut density = [0.0_f32; PHASES];
+        let mut count = 0.0;
+        while used < times.len() {
+            let (next, phase) = slot_and_phase(times[used], period);
+            if next != slot {
+                break;
+            }
+            // kernel[PHASES + d] is the density at d, for d from −PHASES up.
+            let shifted = &kernel[PHASES - phase..2 * PHASES - phase];
+            density.iter_mut().zip(shifted).for_each(|(d, k)| *d += k);
+            count += 1.0;
+            used += 1;
+        }
+        let share = manner.weight / count;
+        let rest = 1.0 - manner.weight;
+        product
+            .iter_mut()
+            .zip(&density)
+            .for_each(|(p, d)| *p *= rest + share * d);
+        slots += 1;
+    }
+    (block, used, product.map(f32::ln), slots)
+}
+
+/// The slot of a time and its phase, 0 to 63.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "slots are counted from the window's begin and phases lie below 64"
+)]
+fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
+    let turns = time / period;
+    let slot = turns.floor();
+    (
+        slot as i64,
+        (((turns - slot) * PHASES as f64) as usize).min(LAST),
+    )
+}
+
+/// A wrapped normal density of mean 1 by phase difference, twice around so that any shift of it is
+/// one slice. The width is widened by that of a phase step.
+fn kernel(width: f64) -> [f32; 2 * PHASES] {
+    let sd = (width * PHASES as f64).hypot(0.29);
+    let mut once = [0.0_f64; PHASES];
+    for (i, value) in once.iter_mut().enumerate() {
+        for lap in -1..=1 {
+            let z = (i as f64 + f64::from(lap) * PHASES as f64) / sd;
+            *value += (-0.5 * z * z).exp();
+        }
+    }
+    let unit = PHASES as f64 / once.iter().sum::<f64>();
+    let mut twice = [0.0; 2 * PHASES];
+    for (i, value) in twice.iter_mut().enumerate() {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a density, far from f32's limits"
+        )]
+        {
+            *value = (once[i % PHASES] * unit) as f32;
+        }
+    }
+    twice
+}
+
+/// The dynamic programme: for every phase the best log probability of a path that ends there.
+struct State {
+    manner: Manner,
+    /// Relative to `base`.
+    best: [f32; PHASES],
+    base: f64,
+    block: i64,
+    fresh: bool,
+    blocks: Vec<i64>,
+    came_from: Vec<[u8; PHASES]>,
+}
+
+impl State {
+    fn new(manner: Manner) -> Self {
+        Self {
+            manner,
+            best: [0.0; PHASES],
+            base: 0.0,
+            block: 0,
+            fresh: true,
+            blocks: Vec::new(),
+            came_from: Vec::new(),
+        }
+    }
+
+    fn score(&self) -> f64 {
+        self.base + f64::from(self.best.iter().copied().fold(f32::NEG_INFINITY, f32::max))
+    }
+
+    /// A new stretch: every phase is as likely as any other.
+    fn restart(&mut self) {
+        self.fresh = true;
+    }
+
+    fn step(&mut self, block: i64, gain: &[f32; PHASES], path: &mut Vec<(i64, u8)>) {
+        if self.blocks.len() >= PIECE {
+            self.settle(path);
+        }
+        let from = self.advance(if self.fresh {
+            None
+        } else {
+            Some(block - self.block)
+        });
+        self.fresh = false;
+        self.block = block;
+        self.best.iter_mut().zip(gain).for_each(|(b, g)| *b += g);
+        let top = self.best.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        self.base += f64::from(top);
+        self.best.iter_mut().for_each(|b| *b -= top);
+        self.blocks.push(block);
+        self.came_from.push(from);
+    }
+
+    /// Moves every path on by some blocks and says where the best one to each phase came from. The
+    /// best move under a penalty linear in its size is found in two sweeps around the circle.
+    fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
+        let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
+        let (mut top, mut top_at) = (f32::NEG_INFINITY, 0);
+        for (i, &b) in self.best.iter().enumerate() {
+            if b > top {
+                (top, top_at) = (b, from[i]);
+            }
+        }
+        let even = (PHASES as f32).ln();
+        let Some(blocks) = blocks else {
+            self.best = [top - even; PHASES];
+            return [top_at; PHASES];
+        };
+        // Over an empty stretch the steps add up to a wider law; four of them are as many as matter.
+        let lapse = blocks.clamp(1, 4) as f32;
+        let ratio = self.manner.ratio.powf(1.0 / lapse.sqrt());
+        let per_step = -ratio.ln();
+        // The law of a move, less the share that restarts take: together they are at most 1.
+        let stay = ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32;
+        for i in 0..2 * PHASES {
+            let (here, before) = (i % PHASES, (i + LAST) % PHASES);
+            if self.best[before] - per_step > self.best[here] {
+                self.best[here] = self.best[before] - per_step;
+                from[here] = from[before];
+            }
+        }
+        for i in (0..2 * PHASES).rev() {
+            let (here, after) = (i % PHASES, (i + 1) % PHASES);
+            if self.best[after] - per_step > self.best[here] {
+                self.best[here] = self.best[after] - per_step;
+                from[here] = from[after];
+            }
+        }
+        let jump = top + JUMP;
+        for (best, from) in self.best.iter_mut().zip(&mut from) {
+            *best += stay;
+            if jump > *best {
+                (*best, *from) = (jump, top_at);
+            }
+        }
+        from
+    }
+
+    /// Decides the path up to here and forgets the alternatives; all go on from its end.
+    fn settle(&mut self, path: &mut Vec<(i64, u8)>) {
+        let mut at = 0;
+        for (i, &b) in self.best.iter().enumerate() {
+            if b > self.best[at] {
+                at = i;
+            }
+        }
+        let kept = at;
+        let start = path.len();
+        for (&block, from) in self.blocks.iter().zip(&self.came_from).rev() {
+            path.push((block, u8::try_from(at).unwrap_or(0)));
+            at = usize::from(from[at]);
+        }
+        path[start..].reverse();
+        for (i, best) in self.best.iter_mut().enumerate() {
+            if i != kept {
+                *best -= 100.0;
+            }
+        }
+        self.blocks.clear();
+        self.came_from.clear();
+    }
+}

@@ -1,0 +1,118 @@
+//! Periods compared on a part of the events, and the choice among the multiples of one.
+
+use super::track::{Manner, Track, follow};
+
+/// The least share of slots that a beat fills, beyond chance.
+pub(super) const FILL: f64 = 0.4;
+/// A period's multiple is preferred to it when it explains this share of its evidence: twice the
+/// true period explains less than half, a true period as much as its own fractions.
+const AS_GOOD: f64 = 0.72;
+/// Share of slots with a beat that the likelihood takes for granted.
+const WEIGHT: f32 = 0.8;
+
+/// A part of the events on which periods are compared.
+pub(super) struct Trial {
+    /// Times in the window, ns, each piece without a hole.
+    pub(super) pieces: Vec<Vec<f64>>,
+    /// Observed time in them, ns.
+    pub(super) length: f64,
+}
+
+impl Trial {
+    /// Follows a period; `None` where too few slots are occupied for it to be one.
+    pub(super) fn follow(&self, period: f64, mut manner: Manner) -> Option<Track> {
+        let slots = self.length / period;
+        let most = [1, 2, 4, 8]
+            .into_iter()
+            .rev()
+            .find(|&b| f64::from(b) * 6.0 <= slots)
+            .unwrap_or(1);
+        manner.block = manner.block.min(most);
+        let pieces: Vec<&[f64]> = self
+            .pieces
+            .iter()
+            .map(Vec::as_slice)
+            .filter(|p| !p.is_empty())
+            .collect();
+        let track = follow(&pieces, period, manner);
+        (track.occupied as f64 >= FILL * slots.floor()).then_some(track)
+    }
+
+    /// The best way to follow a period near this one.
+    pub(super) fn best(&self, period: f64) -> Option<Track> {
+        let loose = self.follow(period, manner(0.06, 4, 0.4))?;
+        let mut best = loose;
+        for round in 0..2 {
+            let period = best.corrected();
+            let mut tracks = Vec::new();
+            if round == 0 {
+                for width in [0.008, 0.025, 0.06, 0.12] {
+                    tracks.extend(self.follow(period, manner(width, 8, 0.05)));
+                }
+                for width in [0.02, 0.06] {
+                    tracks.extend(self.follow(period, manner(width, 4, 0.3)));
+                    tracks.extend(self.follow(period, manner(width, 2, 0.6)));
+                }
+            } else {
+                tracks.extend(self.follow(period, best.manner));
+            }
+            best = tracks
+                .into_iter()
+                .chain([best])
+                .max_by(|a, b| a.score.total_cmp(&b.score))?;
+        }
+        Some(best)
+    }
+
+    /// Of the multiples and fractions of a period the longest that explains the events as well as
+    /// any.
+    pub(super) fn fundamental(&self, best: Track, longest: f64, shortest: f64) -> Track {
+        let mut current = best;
+        for _ in 0..3 {
+            let mut family = Vec::new();
+            for factor in [
+                2.0,
+                3.0,
+                4.0,
+                5.0,
+                6.0,
+                7.0,
+                8.0,
+                0.5,
+                1.0 / 3.0,
+                1.5,
+                2.0 / 3.0,
+            ] {
+                let period = current.period * factor;
+                if period <= longest && period >= shortest {
+                    family.extend(self.best(period));
+                }
+            }
+            let top = family.iter().map(|t| t.score).fold(current.score, f64::max);
+            if top <= 0.0 {
+                break;
+            }
+            let before = current.period;
+            let as_good = family.into_iter().filter(|t| t.score >= AS_GOOD * top);
+            let longest = as_good.max_by(|a, b| a.period.total_cmp(&b.period));
+            match longest {
+                Some(other) if current.score < AS_GOOD * top || other.period > before => {
+                    current = other;
+                }
+                _ => break,
+            }
+        }
+        current
+    }
+}
+
+/// A manner of following a path: width of the beat in periods, slots to a block, and how readily the
+/// path moves. [`Trial::follow`] shortens the blocks where there are few slots.
+pub(super) fn manner(width: f64, block: u32, ratio: f32) -> Manner {
+    Manner {
+        width,
+        weight: WEIGHT,
+        block,
+        ratio,
+    }
+}

@@ -1,0 +1,119 @@
+//! What repeats: the part of a statement that is about beats.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::recording::{Blind, ProbeKind};
+use crate::{CpuList, Nanos};
+
+/// The periodic events of a recording, and what was looked at to find them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BeatStatement {
+    /// The beats, the costliest first.
+    pub beats: Vec<BeatLine>,
+    /// How many sources had events enough to be searched.
+    pub searched: u64,
+    /// The time over which they were observed; a period is found up to a quarter of it.
+    pub window: Nanos,
+    /// The probability that chance put any of the beats here: each passed this limit divided by
+    /// the number of sources searched.
+    pub family_alarm: f64,
+    /// What could not be searched, and why.
+    pub unknown: Vec<Blind>,
+}
+
+/// One beat, with everything that was tied to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BeatLine {
+    /// What beats: an interrupt's or a timer's function, a work item, a thread; for gaps without a
+    /// named cause `gaps`.
+    pub name: String,
+    /// The process, where it is a program's thread.
+    pub pid: Option<i32>,
+    /// The CPUs that it was seen on.
+    pub cpus: CpuList,
+    /// Whether it is ticktax's own doing.
+    #[serde(default)]
+    pub own: bool,
+    /// The period, ns.
+    pub period: f64,
+    /// The lower end of its 95 % interval, ns.
+    pub low: f64,
+    /// The upper end of its 95 % interval, ns.
+    pub high: f64,
+    /// A bound on the probability that chance shows as much in any of the sources searched.
+    pub false_alarm: f64,
+    /// When the first beat was due, since the observation began (the phase).
+    pub first: Nanos,
+    /// From when to when it was found, since the observation began, where not all the time.
+    #[serde(default)]
+    pub during: Option<(Nanos, Nanos)>,
+    /// Beats that were seen, on all its CPUs.
+    pub seen: u64,
+    /// Beats that there was time for.
+    pub expected: u64,
+    /// Standard deviation of a beat around its grid, or of an interval where each starts anew.
+    pub jitter: Nanos,
+    /// Whether each interval starts from the last event, so that errors add up.
+    pub rearmed: bool,
+    /// How often the phase jumped.
+    pub restarts: u32,
+    /// Events to a beat.
+    pub burst: f64,
+    /// Median length of its events.
+    pub median: Nanos,
+    /// The length that 99 of 100 stay below.
+    pub p99: Nanos,
+    /// The longest.
+    pub max: Nanos,
+    /// Its events' time as a share of its CPUs' time.
+    pub share: f64,
+    /// What makes it run, first cause first, its own name last; each step preceded the next in at
+    /// least four of five events.
+    pub chain: Vec<String>,
+    /// The probes' gaps that it explains, or that are the beat where no source explains them.
+    pub gaps: Option<BeatGaps>,
+    /// What ran in most of the gaps, where no source's own beat explains them.
+    #[serde(default)]
+    pub held: Vec<String>,
+    /// The two beats that together make this rhythm, where two do.
+    pub alias: Option<AliasLine>,
+}
+
+/// The gaps of a probe that repeat with a beat.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BeatGaps {
+    /// Which probe.
+    pub probe: ProbeKind,
+    /// Gaps from this length on.
+    pub from: Nanos,
+    /// How many gaps were in the beat.
+    pub count: u64,
+    /// Their median length.
+    pub median: Nanos,
+    /// The longest.
+    pub max: Nanos,
+    /// Their time as a share of the time watched.
+    pub share: f64,
+    /// The share of the source's events that lie in such gaps.
+    pub inside: f64,
+}
+
+/// Two beats whose coincidence is a third: 1/|k/P₁ − n/P₂|.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AliasLine {
+    /// Name of the first beat.
+    pub first: String,
+    /// Its period P₁, ns.
+    pub first_period: f64,
+    /// Its harmonic k.
+    pub k: u32,
+    /// Name of the second beat.
+    pub second: String,
+    /// Its period P₂, ns.
+    pub second_period: f64,
+    /// Its harmonic n.
+    pub n: u32,
+    /// The rhythm that follows, ns.
+    pub period: f64,
+}

@@ -1,0 +1,310 @@
+//! What repeats: periods, what beats, and because of whom.
+
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
+use ticktax_model::recording::ProbeKind;
+use ticktax_model::statement::Statement;
+
+use super::TextStyle;
+use super::numbers::{counted, cpu_names, grouped, percent};
+use super::page::{Page, Tone, elide, tied};
+
+/// Beats that a statement shows.
+const SHOWN: usize = 12;
+/// Digits of an interval's half-width.
+const DIGITS: i32 = 2;
+
+/// Writes a statement's section, where beats were looked for.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    let Some(beats) = &statement.beats else {
+        return;
+    };
+    let all: Vec<&BeatLine> = beats.beats.iter().filter(|beat| !beat.own).collect();
+    if all.is_empty() && beats.searched == 0 {
+        return;
+    }
+    page.section("What repeats");
+    if all.is_empty() {
+        let text = format!(
+            "Nothing does, of {} and in {}.",
+            counted(beats.searched, "source"),
+            tied(beats.window)
+        );
+        page.paragraph(Tone::Faint, "", &text);
+        return;
+    }
+    let shown = if all.len() <= SHOWN + 1 {
+        all.len()
+    } else {
+        SHOWN
+    };
+    for beat in &all[..shown] {
+        entry(page, beat, false);
+    }
+    if all.len() > shown {
+        let text = format!("and {} more, see ticktax beats", all.len() - shown);
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+/// Everything that was found, for the verb of that name.
+pub fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    page.line(Tone::Strong, "What repeats");
+    let about = format!(
+        "{} searched over {}; the probability that chance put any line here is below {}. Each \
+         period with its 95 % interval. Costliest first.",
+        counted(beats.searched, "source"),
+        tied(beats.window),
+        tied(percent(beats.family_alarm)),
+    );
+    page.paragraph(Tone::Faint, "", &about);
+    let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
+        beats.beats.iter().partition(|beat| beat.own);
+    if others.is_empty() {
+        page.paragraph(Tone::Plain, "", "Nothing does, as far as could be seen.");
+    }
+    for beat in others {
+        entry(&mut page, beat, true);
+    }
+    if !own.is_empty() {
+        page.section("ticktax itself");
+        for beat in own {
+            entry(&mut page, beat, false);
+        }
+    }
+    if !beats.unknown.is_empty() {
+        page.section("What cannot be known");
+        for blind in &beats.unknown {
+            page.paragraph(
+                Tone::Plain,
+                "  - ",
+                &format!("{}: {}", blind.what, blind.why),
+            );
+        }
+    }
+    page.finish()
+}
+
+/// One beat in one line, for somebody who watches.
+pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
+    let width = style.width.max(40);
+    elide(
+        &format!(
+            "every {}: {} on {}",
+            period(beat),
+            who(beat),
+            cpu_names(beat.cpus.iter())
+        ),
+        width,
+    )
+    .replace(super::page::TIE, " ")
+}
+
+fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
+    let cpus = cpu_names(beat.cpus.iter());
+    let head = format!("every {}  {}", period(beat), who(beat));
+    page.row(Tone::Plain, 0, &head, &cpus);
+    page.paragraph(Tone::Faint, "    ", &sizes(beat));
+    if let Some(gaps) = &beat.gaps {
+        page.paragraph(Tone::Faint, "    ", &gap_text(gaps, &beat.name));
+    }
+    if beat.chain.len() > 1 {
+        let steps: Vec<String> = beat.chain.iter().map(tied).collect();
+        page.paragraph(Tone::Faint, "    because of ", &steps.join(" → "));
+    }
+    if !beat.held.is_empty() {
+        let names: Vec<String> = beat.held.iter().map(tied).collect();
+        page.paragraph(Tone::Faint, "    in most of them ran ", &names.join(", "));
+    }
+    if let Some(alias) = &beat.alias {
+        page.paragraph(Tone::Faint, "    two beats meet: ", &arithmetic(alias));
+    }
+    if detailed {
+        page.paragraph(Tone::Faint, "    ", &evidence(beat));
+    }
+}
+
+fn who(beat: &BeatLine) -> String {
+    match (beat.pid, &beat.gaps) {
+        (Some(pid), _) => format!("{} ({pid})", beat.name),
+        (None, Some(gaps)) if beat.name == "gaps" => {
+            let noun = noun(gaps.probe);
+            format!("{noun} of {} or more", gaps.from)
+        }
+        (None, _) => beat.name.clone(),
+    }
+}
+
+fn noun(probe: ProbeKind) -> &'static str {
+    match probe {
+        ProbeKind::Spin => "gaps",
+        ProbeKind::Sleep => "late wake-ups",
+    }
+}
+
+fn sizes(beat: &BeatLine) -> String {
+    let mut parts = vec![
+        tied(format!(
+            "{} of {} seen",
+            grouped(beat.seen),
+            grouped(beat.expected)
+        )),
+        tied(format!(
+            "takes {}, p99 {}, at most {}",
+            beat.median, beat.p99, beat.max
+        )),
+        tied(format!("{} of its CPUs' time", percent(beat.share))),
+    ];
+    if beat.burst >= 1.5 {
+        parts.push(tied(format!("{:.1} events at a time", beat.burst)));
+    }
+    if let Some((from, to)) = beat.during {
+        let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
+        parts.push(tied(format!("found from {from:.1} to {to:.1} s")));
+    }
+    parts.join(", ")
+}
+
+fn gap_text(gaps: &BeatGaps, name: &str) -> String {
+    let noun = noun(gaps.probe);
+    if name == "gaps" {
+        return format!(
+            "median {}, at most {}, {} of the time watched; no source beats with them",
+            tied(gaps.median),
+            tied(gaps.max),
+            tied(percent(gaps.share))
+        );
+    }
+    format!(
+        "these are {} {noun} of the probe: median {}, at most {}, {} of the time watched; {} of \
+         its events lie in one",
+        grouped(gaps.count),
+        tied(gaps.median),
+        tied(gaps.max),
+        tied(percent(gaps.share)),
+        tied(percent(gaps.inside))
+    )
+}
+
+fn arithmetic(alias: &AliasLine) -> String {
+    let harmonic = |k: u32| {
+        if k == 1 {
+            "1".to_owned()
+        } else {
+            k.to_string()
+        }
+    };
+    format!(
+        "{} every {} and {} every {}: 1/|{}/{} − {}/{}| = {}",
+        alias.first,
+        tied(plain(alias.first_period)),
+        alias.second,
+        tied(plain(alias.second_period)),
+        harmonic(alias.k),
+        tied(plain(alias.first_period)),
+        harmonic(alias.n),
+        tied(plain(alias.second_period)),
+        tied(plain(alias.period)),
+    )
+}
+
+fn evidence(beat: &BeatLine) -> String {
+    let kept = if beat.rearmed {
+        "each interval starts from the last event"
+    } else {
+        "on a grid"
+    };
+    let restarts = match beat.restarts {
+        0 => String::new(),
+        n => format!(", restarted {}", counted(n.into(), "time")),
+    };
+    format!(
+        "first at {}, {kept}, jitter {}{restarts}; by chance: {}",
+        tied(format!("{:.6} s", beat.first.as_secs_f64())),
+        tied(beat.jitter),
+        chance(beat.false_alarm)
+    )
+}
+
+/// A small probability.
+fn chance(alarm: f64) -> String {
+    if alarm < 1e-12 {
+        tied("< 1e-12")
+    } else {
+        tied(format!("{alarm:.0e}"))
+    }
+}
+
+/// A period as a person says it: as many digits as its interval leaves, and the interval.
+fn period(beat: &BeatLine) -> String {
+    let margin = 0.5 * (beat.high - beat.low).abs();
+    let (scale, unit) = unit(beat.period);
+    let (value, margin) = (beat.period / scale, margin / scale);
+    if !margin.is_finite() || margin <= 0.0 {
+        return plain(beat.period);
+    }
+    // At most a millionth of the unit: more is neither read nor needed.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a logarithm of a finite double"
+    )]
+    let digits = (DIGITS - 1 - margin.log10().floor() as i32).clamp(0, 6);
+    let digits = usize::try_from(digits).unwrap_or(0);
+    let value = decimals(value, digits);
+    if margin < 0.5e-6 {
+        return format!("{value} ± <0.000 001 {unit}");
+    }
+    format!("{value} ± {} {unit}", decimals(margin, digits))
+}
+
+fn unit(ns: f64) -> (f64, &'static str) {
+    match ns {
+        ns if ns < 1e6 => (1e3, "µs"),
+        ns if ns < 1e9 => (1e6, "ms"),
+        ns if ns < 600e9 => (1e9, "s"),
+        _ => (60e9, "min"),
+    }
+}
+
+/// A period without an interval, to five digits.
+fn plain(ns: f64) -> String {
+    let (scale, unit) = unit(ns);
+    let value = ns / scale;
+    let digits = match value {
+        v if v >= 100.0 => 2,
+        v if v >= 10.0 => 3,
+        _ => 4,
+    };
+    format!("{} {unit}", decimals(value, digits))
+}
+
+/// A number with its decimals in groups of three.
+fn decimals(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    let Some((whole, rest)) = text.split_once('.') else {
+        return text;
+    };
+    let mut out = format!("{whole}.");
+    for (i, digit) in rest.chars().enumerate() {
+        if i > 0 && i % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decimals, plain};
+
+    #[test]
+    fn periods_are_read_as_people_say_them() {
+        assert_eq!(plain(30.999e9), "30.999 s");
+        assert_eq!(plain(4e6), "4.000 0 ms");
+        assert_eq!(plain(100_000.0), "100.00 µs");
+        assert_eq!(plain(6_255e9), "104.25 min");
+        assert_eq!(decimals(4.0, 5), "4.000 00");
+        assert_eq!(decimals(17.0, 0), "17");
+    }
+}

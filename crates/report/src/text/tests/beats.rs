@@ -1,0 +1,105 @@
+//! Beats made by hand.
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
+use ticktax_model::recording::{Blind, ProbeKind};
+
+fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
+    BeatLine {
+        name: name.to_owned(),
+        pid: None,
+        cpus: cpus.parse().unwrap(),
+        own: false,
+        period,
+        low: period - margin,
+        high: period + margin,
+        false_alarm: 3e-9,
+        first: Nanos(1_234_567_890),
+        during: None,
+        seen: 110,
+        expected: 116,
+        jitter: Nanos(310_000),
+        rearmed: false,
+        restarts: 0,
+        burst: 1.0,
+        median: Nanos::from_millis(17),
+        p99: Nanos::from_millis(19),
+        max: Nanos::from_millis(21),
+        share: 0.000_55,
+        chain: Vec::new(),
+        gaps: None,
+        held: Vec::new(),
+        alias: None,
+    }
+}
+
+fn gaps(share: f64) -> BeatGaps {
+    BeatGaps {
+        probe: ProbeKind::Spin,
+        from: Nanos::from_millis(1),
+        count: 110,
+        median: Nanos(17_100_000),
+        max: Nanos(21_100_000),
+        share,
+        inside: 0.991,
+    }
+}
+
+/// An hour of a server with a syncer, a tick, a mixer, and two timers that meet.
+pub(super) fn a_server() -> BeatStatement {
+    let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
+    syncer.chain = [
+        "local_timer tick_nohz_handler",
+        "softirq TIMER delayed_work_timer_fn",
+        "kworker wb_workfn",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    syncer.gaps = Some(gaps(0.000_56));
+    let mut tick = line("local_timer tick_nohz_handler", 4e6, 0.02, "0-63");
+    (tick.seen, tick.expected, tick.jitter) = (57_599_988, 57_600_000, Nanos(4_100));
+    (tick.median, tick.p99, tick.max) = (Nanos(3_300), Nanos(13_000), Nanos(90_000));
+    let mut mixer = line("mixer", 10.076e6, 9.1e3, "0,2");
+    (mixer.pid, mixer.rearmed, mixer.restarts, mixer.burst) = (Some(4_121), true, 1, 2.4);
+    mixer.during = Some((Nanos::from_secs(1_800), Nanos::from_secs(3_600)));
+    mixer.share = 0.000_1;
+    let mut met = line("gaps", 1.0101e9, 2.0e5, "3");
+    met.gaps = Some(gaps(0.000_01));
+    met.alias = Some(AliasLine {
+        first: "eth0".to_owned(),
+        first_period: 10e6,
+        k: 1,
+        second: "eth1".to_owned(),
+        second_period: 10.1e6,
+        n: 1,
+        period: 1.01e9,
+    });
+    let mut held = line("gaps", 250e3, 11.0, "1");
+    held.gaps = Some(gaps(0.000_009));
+    held.held = vec!["call_function".to_owned(), "kworker drain".to_owned()];
+    let mut own = line("ticktax", 50e6, 3e3, "0");
+    own.own = true;
+    BeatStatement {
+        beats: vec![syncer, tick, mixer, met, held, own],
+        searched: 1_840,
+        window: Nanos::from_secs(3_600),
+        family_alarm: 0.01,
+        unknown: vec![Blind {
+            what: "periods over 900 s".to_owned(),
+            why: "a period must fit four times into the recording".to_owned(),
+        }],
+    }
+}
+
+/// A recording of sums.
+pub(super) fn nothing_repeats() -> BeatStatement {
+    BeatStatement {
+        family_alarm: 0.01,
+        unknown: vec![Blind {
+            what: "the times in 4000 rows".to_owned(),
+            why: "they sum intervals over windows; beats need every span: record with --keep spans"
+                .to_owned(),
+        }],
+        ..BeatStatement::default()
+    }
+}

@@ -1,0 +1,30 @@
+//! `ticktax beats`: what repeats in a saved recording.
+
+use std::process::ExitCode;
+
+use ticktax_analysis::BeatFinder;
+use ticktax_model::recording::{RecordingReader, RowSink};
+
+use crate::arguments::{Format, ReportArguments};
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+
+pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let mut recording = RecordingReader::open(&typed.file)?;
+    let mut finder = BeatFinder::new().with_halves();
+    recording.replay(&mut |sources, row| finder.row(sources, row))?;
+    let beats = finder.finish(recording.header(), threads());
+    match typed.format {
+        Format::Text => terminal.print(&ticktax_report::beats(&beats, &terminal.style()))?,
+        Format::Json => {
+            let json = serde_json::to_string_pretty(&beats).unwrap_or_default();
+            terminal.print(&json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Threads that a search after a recording may use.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
