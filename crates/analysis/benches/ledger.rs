@@ -243,5 +243,6 @@ fn header() -> Header {
         after: Counters::default(),
         cost: ToolCost::default(),
         command: None,
+        victim: None,
     }
 }

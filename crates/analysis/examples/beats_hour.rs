@@ -163,5 +163,6 @@ fn header(books: Books) -> Header {
         after: Counters::default(),
         cost: ToolCost::default(),
         command: None,
+        victim: None,
     }
 }

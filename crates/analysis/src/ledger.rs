@@ -43,7 +43,7 @@ mod matching;
 mod observatory;
 mod proc_level;
 mod statement;
-mod tally;
+pub(crate) mod tally;
 mod transfers;
 mod waits;
 

@@ -7,6 +7,8 @@
 
 pub mod beats;
 pub mod ledger;
+pub mod victim;
 
 pub use beats::BeatFinder;
 pub use ledger::Ledger;
+pub use victim::Victim;

@@ -14,6 +14,7 @@ pub mod recording;
 pub mod span;
 pub mod statement;
 pub mod time;
+pub mod victim;
 
 pub use cpu::{Cpu, CpuList};
 pub use histogram::Histogram;

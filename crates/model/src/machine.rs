@@ -47,6 +47,69 @@ pub struct Counters {
     pub interrupts: BTreeMap<String, InterruptRow>,
     /// `/proc/softirqs`: vector → a count for each CPU.
     pub softirqs: BTreeMap<String, BTreeMap<u32, u64>>,
+    /// `/proc/pressure`: resource (`cpu`, `io`, `memory`) → time lost to its scarcity.
+    #[serde(default)]
+    pub pressure: BTreeMap<String, Pressure>,
+    /// `cpu.stat` of the victim's cgroup.
+    #[serde(default)]
+    pub throttling: Option<Throttling>,
+    /// Threads that ran or waited for a CPU, on the whole machine, as sampled until then.
+    #[serde(default)]
+    pub run_queue: Option<RunQueue>,
+}
+
+/// Time since boot in which tasks stood still for want of a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pressure {
+    /// At least one did.
+    pub some: Nanos,
+    /// All did that were not idle.
+    pub full: Nanos,
+}
+
+/// What a cgroup's CPU quota did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Throttling {
+    /// The cgroup's folder.
+    pub cgroup: String,
+    /// Periods in which it ran.
+    pub periods: u64,
+    /// Those in which it used up its quota.
+    pub throttled: u64,
+    /// For how long it was throttled, summed over the CPUs.
+    pub time: Nanos,
+}
+
+impl Throttling {
+    /// What passed from `before` to here; `None` where it is another cgroup.
+    pub fn since(&self, before: &Self) -> Option<Self> {
+        (self.cgroup == before.cgroup).then(|| Self {
+            cgroup: self.cgroup.clone(),
+            periods: self.periods.saturating_sub(before.periods),
+            throttled: self.throttled.saturating_sub(before.throttled),
+            time: self.time - before.time,
+        })
+    }
+}
+
+/// How many threads ran or waited to, at the moments of sampling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunQueue {
+    /// How many samples.
+    pub samples: u64,
+    /// Threads, over all samples.
+    pub threads: u64,
+    /// The most at one time.
+    pub most: u64,
+}
+
+impl RunQueue {
+    /// Takes note of a sample.
+    pub fn sample(&mut self, threads: u64) {
+        self.samples += 1;
+        self.threads += threads;
+        self.most = self.most.max(threads);
+    }
 }
 
 /// A row of `/proc/interrupts`.

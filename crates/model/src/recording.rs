@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Counters, Machine};
+use crate::victim::VictimHeader;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};
 
 mod file;
@@ -89,6 +90,9 @@ pub struct Header {
     pub cost: ToolCost,
     /// The command that was audited, where there was one.
     pub command: Option<CommandReport>,
+    /// The program whose time was asked for, where there was one.
+    #[serde(default)]
+    pub victim: Option<VictimHeader>,
 }
 
 /// The interval over which one CPU's time is accounted for.

@@ -3,13 +3,16 @@
 //! A statement holds every number that a renderer shows. A renderer computes nothing but shares
 //! and units, so that the terminal, JSON and whatever comes next cannot disagree.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Pressure, RunQueue};
 use crate::recording::{
     ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, ToolCost, World,
 };
+use crate::victim::VictimStatement;
 use crate::{Cpu, Nanos};
 
 /// The version of the statement's JSON form. A field is added without a new version; a field is
@@ -55,6 +58,15 @@ pub struct Statement {
     pub cost: ToolCost,
     /// The audited command.
     pub command: Option<CommandReport>,
+    /// What happened to the program whose time was asked for.
+    #[serde(default)]
+    pub victim: Option<VictimStatement>,
+    /// Time lost to the scarcity of a resource, on the whole machine, by the kernel's own clocks.
+    #[serde(default)]
+    pub pressure: BTreeMap<String, Pressure>,
+    /// How many threads ran or waited for a CPU, on the whole machine.
+    #[serde(default)]
+    pub run_queue: Option<RunQueue>,
 }
 
 /// The classes of accounts, in the order in which a statement lists them.

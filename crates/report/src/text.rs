@@ -14,6 +14,7 @@ mod numbers;
 mod page;
 #[cfg(test)]
 mod tests;
+mod victim;
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Class, Statement};
@@ -49,6 +50,7 @@ pub fn text(statement: &Statement, style: &TextStyle) -> String {
     accounts::write(&mut page, statement);
     cpus::write(&mut page, statement);
     held::write(&mut page, statement);
+    victim::write(&mut page, statement);
     gaps::write(&mut page, statement);
     beats::write(&mut page, statement);
     foot::write(&mut page, statement);

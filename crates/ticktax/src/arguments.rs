@@ -24,6 +24,7 @@ Examples:
   ticktax audit                           20 seconds of every CPU, as text
   sudo ticktax audit --for 1m --cpus 2-3  a minute of two CPUs, every span with its name
   ticktax audit --probe none -- make -j8  for as long as a command runs, undisturbed
+  sudo ticktax audit --pid 4121           why process 4121 did not run when it wanted to
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
   ticktax beats lag.parquet               what in it repeats, how often, and because of whom
@@ -106,7 +107,15 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Watch for as long as this command runs, and pass its exit code on
+    /// Say what happened to this process, its threads and its children; ends when it does
+    #[arg(long, value_name = "N", conflicts_with = "command")]
+    pub(crate) pid: Option<i32>,
+
+    /// Say what happened to everything in this cgroup, such as /sys/fs/cgroup/system.slice
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid"])]
+    pub(crate) cgroup: Option<PathBuf>,
+
+    /// Watch for as long as this command runs, say what happened to it, and pass its exit code on
     ///
     /// A signal that ends the audit early is passed on to it. A command that outlives the audit is
     /// left running.

@@ -1,18 +1,22 @@
 //! `ticktax audit`: watches this machine, keeps its books, prints its statement.
 
 mod command;
+mod header;
 mod interrupt;
 mod observe;
 mod probe;
 mod settings;
+mod victim;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ticktax_analysis::{BeatFinder, Ledger};
-use ticktax_model::SourceTable;
+use ticktax_analysis::{BeatFinder, Ledger, Victim};
 use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::Lives;
+use ticktax_model::{Nanos, SourceTable};
 
 use crate::arguments::AuditArguments;
 use crate::failure::{Failure, UNBALANCED};
@@ -32,14 +36,23 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     let books = RefCell::new(Sinks {
         ledger: Ledger::new(),
         beats: BeatFinder::new(),
+        victim: None,
         file,
     });
+    let begin = Cell::new(None);
     let mut sources = SourceTable::default();
     let observed = observe::observe(
         &settings,
         terminal,
+        &begin,
         &mut sources,
-        &mut |table, row| books.borrow_mut().row(table, row),
+        &mut |table, row| {
+            let mut books = books.borrow_mut();
+            if books.victim.is_none() {
+                books.victim = begin.get().map(Victim::new);
+            }
+            books.row(table, row);
+        },
         &mut || {
             let news = books.borrow_mut().beats.news();
             let style = terminal.style();
@@ -52,13 +65,22 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     let books = books.into_inner();
     let mut statement = books.ledger.finish(header, &sources);
     statement.beats = Some(books.beats.finish(header, crate::beats::threads()));
+    let victim = books.victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
+    statement.victim = victim.finish(header, &sources);
     let printed = terminal.statement(&statement, format, output.as_deref());
     // A statement that nobody can read is no reason to lose the recording as well.
     if let Some(file) = books.file {
         file.finish(header, terminal)?;
     }
     printed?;
-    Ok(exit_code(statement.balance.balances(), &observed))
+    Ok(exit_code(balances(&statement), &observed))
+}
+
+/// Whether every nanosecond is where it belongs: the machine's, and the victim's.
+pub(crate) fn balances(statement: &Statement) -> bool {
+    let victim = statement.victim.as_ref();
+    let lives = victim.and_then(|victim| victim.lives.as_ref());
+    statement.balance.balances() && lives.is_none_or(Lives::balances)
 }
 
 /// The books' verdict comes first: a statement that is wrong must not pass for one that is right.
@@ -80,6 +102,7 @@ fn exit_code(balances: bool, observed: &Observed) -> ExitCode {
 struct Sinks {
     ledger: Ledger,
     beats: BeatFinder,
+    victim: Option<Victim>,
     file: Option<SavedAs>,
 }
 
@@ -87,6 +110,9 @@ impl RowSink for Sinks {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         self.ledger.row(sources, row);
         self.beats.row(sources, row);
+        if let Some(victim) = &mut self.victim {
+            victim.row(sources, row);
+        }
         if let Some(file) = &mut self.file {
             file.writer.row(sources, row);
         }

@@ -71,6 +71,8 @@ struct here {
 	struct cpu_state *state;
 	struct cpu_control *control;
 	__u64 now;
+	__u64 running;
+	__u64 began; /* sched_switch: when the thread that leaves had come */
 	__u32 cpu;
 };
 
@@ -79,13 +81,19 @@ static __always_inline int arrive(struct here *here)
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	here->control = bpf_map_lookup_elem(&controls, &cpu);
-	if (!here->control || !here->control->running)
+	if (!here->control)
+		return 0;
+	here->running = here->control->running;
+	if (!here->running)
 		return 0;
 	here->state = bpf_map_lookup_elem(&states, &cpu);
 	if (!here->state)
 		return 0;
 	here->cpu = cpu;
 	here->now = bpf_ktime_get_ns();
+	/* All CPUs stop at one moment, so that no thread is seen to leave one and not to come. */
+	if (unlikely(here->now >= here->control->until))
+		return 0;
 	here->state->events++;
 	return 1;
 }
@@ -204,7 +212,8 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 
 	if (unlikely(state->head - here->control->tail + RING_SLACK > ring_mask)) {
 		__sync_fetch_and_add(&state->lost, 1);
-		__sync_fetch_and_add(&state->lost_self, self);
+		if (frame->kind != KIND_WAIT)
+			__sync_fetch_and_add(&state->lost_self, self);
 		return;
 	}
 	/* An interrupt may claim the next record before this one is written: hence atomic. */

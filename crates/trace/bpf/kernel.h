@@ -37,7 +37,10 @@ static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
+#define BPF_FIELD_BYTE_OFFSET 0
 #define BPF_FIELD_EXISTS 2
+#define BPF_FIELD_LSHIFT_U64 4
+#define BPF_FIELD_RSHIFT_U64 5
 #define bpf_core_field_exists(field) __builtin_preserve_field_info(field, BPF_FIELD_EXISTS)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -59,6 +62,12 @@ struct task_struct {
 	void *worker_private;
 	struct sched_entity se;
 	_Bool throttled;
+	unsigned in_iowait : 1;
+};
+
+/* As it was called before 5.14; what follows the three underscores is ignored. */
+struct task_struct___before_5_14 {
+	long state;
 };
 
 /* What worker_private of a kernel thread points to; kernel/kthread.c. */
@@ -90,6 +99,13 @@ struct hrtimer {
 #pragma clang attribute pop
 
 /* include/linux/sched.h */
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_STOPPED 0x0004
+#define TASK_TRACED 0x0008
+#define TASK_DEAD 0x0080
+#define TASK_NOLOAD 0x0400
+#define TASK_RTLOCK_WAIT 0x1000
+#define TASK_FROZEN 0x8000
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD 0x00200000
 

@@ -32,16 +32,31 @@ enum vector {
 	VECTOR_PLATFORM_IPI,
 };
 
-/* `detail` is the address of a kernel function, or one of these. */
+/*
+ * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on they say what
+ * a followed thread is doing while it is off its CPU.
+ */
 enum detail {
 	DETAIL_NONE = 0,
 	DETAIL_PAGE_FAULT = 1,
 	DETAIL_THROTTLED = 2,
+	DETAIL_RECLAIM = 3,
+	DETAIL_WOKEN = 4,     /* may run since something woke it */
+	DETAIL_PREEMPTED = 5, /* may run, and gave way to another */
+	DETAIL_SLEEPING = 6,
+	DETAIL_DISK = 7,
+	DETAIL_LOCK = 8, /* uninterruptible, and not for a disk */
+	DETAIL_STOPPED = 9,
+	DETAIL_UNSEEN = 10, /* of a struct life alone: followed, but nothing has happened to it yet */
+	DETAIL_PARENT = 11, /* likewise: not followed itself; its children will be */
+	DETAIL_REBORN = 12, /* an empty wait: from here on the number is a new thread's */
+	DETAIL_MISSED = 13, /* not known: the kernel did not tell when it left its CPU */
 };
 
 #define FLAG_KERNEL_THREAD 1
 #define FLAG_FUNCTION 2 /* a function's frame within an interrupt or softirq */
-#define FLAG_REST 4 /* all sources of a kind that the table of sums has no room for */
+#define FLAG_MIGRATED 4 /* a wait that ended on another CPU than it began on */
+#define FLAG_REST 8 /* all sources of a kind that the table of sums has no room for */
 
 #define COMM_LEN 16
 
@@ -94,6 +109,19 @@ struct frame {
 /* Threads that can be throttled at one time. */
 #define MAX_THROTTLED 16384
 
+/* Threads that can be followed at one time. */
+#define MAX_FOLLOWED 16384
+
+/* Where a followed thread stands. */
+struct life {
+	__u64 since;  /* ns: from when on it does what `detail` says */
+	__u32 detail; /* enum detail; DETAIL_NONE while it runs */
+	__u32 cpu;    /* where it ran last */
+	__u32 tgid;
+	__u32 flags;  /* of its spans */
+	char comm[COMM_LEN];
+};
+
 /* Deepest nesting: task, softirq, its function, irq, its function, and three to spare. */
 #define MAX_DEPTH 8
 
@@ -109,14 +137,20 @@ struct cpu_state {
 	__s64 lost_self;   /* their own time, ns */
 	__u64 mismatched;  /* exits without their entry, entries too deep */
 	__u64 folded;      /* spans that found the table of sums full */
-	__u64 reserved[7];
+	__u64 unfollowed;  /* children that found the table of followed threads full */
+	__u64 missed;      /* switches that the kernel did not tell of */
+	__u64 reserved[5];
 };
+
+#define RUN_RECORD 1
+#define RUN_FOLLOW 2 /* also what becomes of the threads in `lives` while they are off their CPU */
 
 /* Written by the reader, one a CPU, a cache line each. */
 struct cpu_control {
 	__u64 tail; /* records read */
-	__u64 running;
-	__u64 reserved[6];
+	__u64 running; /* RUN_... */
+	__u64 until;   /* ns: nothing is recorded from then on */
+	__u64 reserved[5];
 };
 
 #define MAX_CPUS 1024

@@ -13,7 +13,7 @@
  * interrupt whose program pushes, pops and adds to `child`. The order of the stores in push() and
  * pop() (books.h) keeps the sum exact then, too; see there.
  */
-#include "books.h"
+#include "follow.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -104,6 +104,7 @@ int sched_switch(__u64 *ctx)
 	struct task_struct *next = (void *)ctx[2];
 	struct cpu_state *state;
 	struct here here;
+	int throttled_here;
 
 	if (!arrive(&here)) {
 		/* A wait that ends where nobody watches must not seem to go on. */
@@ -120,6 +121,11 @@ int sched_switch(__u64 *ctx)
 		state->stack[0].child = 0;
 		state->stack[0].detail = work_in_progress(next);
 		seat(&here, next);
+		if (unlikely(here.running & RUN_FOLLOW)) {
+			here.began = here.now;
+			depart(&here, prev, ctx[0] & 1, 0);
+			come(&here, next);
+		}
 		return 0;
 	}
 	/*
@@ -128,13 +134,43 @@ int sched_switch(__u64 *ctx)
 	 */
 	for (int i = 0; i < MAX_DEPTH && unlikely(state->depth); i++)
 		pop_top(&here);
+	/*
+	 * Where the kernel left a switch out (6.18 in a virtual machine does, some times a second),
+	 * the thread that leaves is not the one that came, and gets the time of both.
+	 */
+	if (unlikely(state->stack[0].id != prev->pid))
+		state->missed++;
+	here.began = state->stack[0].start;
 	turn_page(&here, prev, work_in_progress(next));
 	seat(&here, next);
 	if (unlikely(throttled_now > 0) && next->pid)
 		end_wait(&here, next);
-	if (unlikely(is_throttled(prev)) && prev->pid)
+	throttled_here = is_throttled(prev) && prev->pid;
+	if (unlikely(throttled_here))
 		begin_wait(&here, prev);
+	if (unlikely(here.running & RUN_FOLLOW)) {
+		depart(&here, prev, ctx[0] & 1, throttled_here);
+		come(&here, next);
+	}
 	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int sched_wakeup(__u64 *ctx)
+{
+	return wake((void *)ctx[0]);
+}
+
+SEC("tp_btf/sched_process_fork")
+int sched_process_fork(__u64 *ctx)
+{
+	return begin_life((void *)ctx[0], (void *)ctx[1]);
+}
+
+SEC("tp_btf/sched_process_exec")
+int sched_process_exec(__u64 *ctx)
+{
+	return change_number((void *)ctx[0], ctx[1]);
 }
 
 SEC("tp_btf/workqueue_execute_start")
@@ -174,6 +210,27 @@ int page_fault_entry(__u64 *ctx)
 
 SEC("fexit/handle_mm_fault")
 int page_fault_exit(__u64 *ctx)
+{
+	struct here here;
+
+	if (arrive(&here) && here.state->opened && here.state->depth == 0)
+		turn_page(&here, bpf_get_current_task_btf(), DETAIL_NONE);
+	return 0;
+}
+
+/* Sleeping in between splits it as it does a fault. */
+SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
+int mm_vmscan_direct_reclaim_begin(__u64 *ctx)
+{
+	struct here here;
+
+	if (arrive(&here) && here.state->opened && here.state->depth == 0)
+		turn_page(&here, bpf_get_current_task_btf(), DETAIL_RECLAIM);
+	return 0;
+}
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_end")
+int mm_vmscan_direct_reclaim_end(__u64 *ctx)
 {
 	struct here here;
 

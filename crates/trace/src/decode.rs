@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ticktax_model::recording::{Row, Sum};
+use ticktax_model::victim::MOVED;
 use ticktax_model::{
     Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
@@ -76,7 +77,15 @@ impl Decoder {
             kind::SOFTIRQ => (Kind::Softirq, Names::softirq(identity.tid)),
             kind::IRQ => (Kind::Irq, self.names.interrupt(identity.tid)),
             kind::NMI => (Kind::Nmi, "nmi".into()),
-            kind::WAIT => return self.thread(Kind::Wait, identity, detail),
+            kind::WAIT => {
+                let moved = identity.flags & flag::MIGRATED != 0;
+                let detail = if moved {
+                    format!("{detail}{MOVED}").into()
+                } else {
+                    detail
+                };
+                return self.thread(Kind::Wait, identity, detail);
+            }
             _ => return self.thread(Kind::Task, identity, detail),
         };
         Source {

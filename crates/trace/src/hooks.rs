@@ -25,6 +25,8 @@ pub struct Hook {
     /// Whether it watches a way into the kernel that is used on every machine. Only when all of
     /// these are watched does a gap without a span prove that the kernel ran nothing.
     pub entry: bool,
+    /// Whether it is of use only where threads are followed; elsewhere it would cost for nothing.
+    pub following: bool,
 }
 
 /// A tracepoint pair `NAME_entry`, `NAME_exit`.
@@ -38,6 +40,7 @@ macro_rules! pair {
             ],
             tells: $tells,
             entry: $entry,
+            following: false,
         }
     };
 }
@@ -63,6 +66,7 @@ pub const HOOKS: &[Hook] = &[
         programs: &[("nmi_handler", Attach::Tracepoint)],
         tells: "non-maskable interrupts",
         entry: true,
+        following: false,
     },
     pair!("hrtimer_expire", "which function a high-resolution timer ran", entry: false),
     pair!("timer_expire", "which function a timer of the wheel ran", entry: false),
@@ -74,6 +78,7 @@ pub const HOOKS: &[Hook] = &[
         ],
         tells: "which function another CPU asked for",
         entry: false,
+        following: false,
     },
     Hook {
         name: "workqueue_execute",
@@ -83,6 +88,7 @@ pub const HOOKS: &[Hook] = &[
         ],
         tells: "which function a kernel worker ran",
         entry: false,
+        following: false,
     },
     Hook {
         name: "page_fault",
@@ -92,11 +98,44 @@ pub const HOOKS: &[Hook] = &[
         ],
         tells: "page faults apart from the program that has them",
         entry: false,
+        following: false,
+    },
+    Hook {
+        name: "direct_reclaim",
+        programs: &[
+            ("mm_vmscan_direct_reclaim_begin", Attach::Tracepoint),
+            ("mm_vmscan_direct_reclaim_end", Attach::Tracepoint),
+        ],
+        tells: "reclaim of memory apart from the program that has to wait for it",
+        entry: false,
+        following: false,
+    },
+    Hook {
+        name: "sched_wakeup",
+        programs: &[("sched_wakeup", Attach::Tracepoint)],
+        tells: "when a thread was woken: all until it ran is counted as blocked",
+        entry: false,
+        following: true,
+    },
+    Hook {
+        name: "sched_process_fork",
+        programs: &[("sched_process_fork", Attach::Tracepoint)],
+        tells: "threads and processes that the program starts meanwhile",
+        entry: false,
+        following: true,
+    },
+    Hook {
+        name: "sched_process_exec",
+        programs: &[("sched_process_exec", Attach::Tracepoint)],
+        tells: "a program that another than the first thread replaces",
+        entry: false,
+        following: true,
     },
     Hook {
         name: "sched_switch",
         programs: &[("sched_switch", Attach::Tracepoint)],
         tells: "threads",
         entry: true,
+        following: false,
     },
 ];

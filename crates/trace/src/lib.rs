@@ -5,6 +5,7 @@
 
 mod decode;
 mod error;
+mod follow;
 mod hooks;
 mod load;
 mod names;
@@ -17,6 +18,7 @@ mod tracer;
 
 pub use decode::{Decoder, Identity};
 pub use error::TraceError;
+pub use follow::{Absent, FollowedThread};
 pub use hooks::{Attach, HOOKS, Hook};
 pub use load::{Output, TraceSettings};
 pub use names::{KernelFunctions, Names};

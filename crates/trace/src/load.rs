@@ -40,6 +40,9 @@ pub struct TraceSettings {
     pub btf: PathBuf,
     /// Hooks, by name, that are left alone.
     pub without: BTreeSet<String>,
+    /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums have no
+    /// place in time, so there nobody is.
+    pub following: bool,
 }
 
 impl Default for TraceSettings {
@@ -48,6 +51,7 @@ impl Default for TraceSettings {
             output: Output::Spans { per_cpu: 1 << 16 },
             btf: PathBuf::from("/sys/kernel/btf/vmlinux"),
             without: BTreeSet::new(),
+            following: false,
         }
     }
 }
@@ -59,23 +63,26 @@ pub(crate) struct Sizes {
     pub(crate) ring_order: u32,
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
+    pub(crate) following: bool,
 }
 
 impl Sizes {
-    pub(crate) fn of(output: Output, cpus: usize) -> Self {
+    pub(crate) fn of(settings: &TraceSettings, cpus: usize) -> Self {
         let power = |n: u32, least: u32, most: u32| n.clamp(least, most).next_power_of_two();
-        match output {
+        match settings.output {
             Output::Spans { per_cpu } => Self {
                 cpus,
                 ring_order: power(per_cpu.min(Self::share(cpus)), 1 << 10, 1 << 22).ilog2(),
                 sum_entries: 1,
                 summing: false,
+                following: settings.following,
             },
             Output::Sums { entries } => Self {
                 cpus,
                 ring_order: 0,
                 sum_entries: power(entries, 1 << 8, 1 << 20),
                 summing: true,
+                following: false,
             },
         }
     }
@@ -130,7 +137,11 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         });
     }
     let btf = read_btf(&settings.btf)?;
-    let mut programs = EbpfLoader::new()
+    let mut loader = EbpfLoader::new();
+    if !sizes.following {
+        loader.map_max_entries("lives", 1);
+    }
+    let mut programs = loader
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
         .override_global("ring_order", &sizes.ring_order, true)
@@ -148,7 +159,8 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         blind: Vec::new(),
         every_entry_watched: true,
     };
-    for hook in HOOKS {
+    let wanted = |hook: &&Hook| sizes.following || !hook.following;
+    for hook in HOOKS.iter().filter(wanted) {
         if settings.without.contains(hook.name) {
             outcome.note(hook, "left out on request");
             continue;

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ticktax_model::victim::Absence;
+
 use crate::record::{detail, vector};
 
 /// Functions of the kernel by address, from `/proc/kallsyms`.
@@ -104,7 +106,16 @@ impl Names {
         match address {
             detail::NONE => "".into(),
             detail::PAGE_FAULT => "page_fault".into(),
-            detail::THROTTLED => "throttled".into(),
+            detail::THROTTLED => Absence::Throttled.name().into(),
+            detail::RECLAIM => "reclaim".into(),
+            detail::WOKEN => Absence::Woken.name().into(),
+            detail::PREEMPTED => Absence::Preempted.name().into(),
+            detail::SLEEPING => Absence::Sleeping.name().into(),
+            detail::DISK => Absence::Disk.name().into(),
+            detail::LOCK => Absence::Lock.name().into(),
+            detail::STOPPED => Absence::Stopped.name().into(),
+            detail::MISSED => Absence::Missed.name().into(),
+            detail::REBORN => Absence::Reborn.name().into(),
             address => self
                 .function(address)
                 .unwrap_or_else(|| format!("{address:#x}").into()),

@@ -6,12 +6,15 @@
 mod counters;
 mod facts;
 mod own;
+mod programs;
+mod scarcity;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use counters::{UNTRACED, untraced_interrupts};
 pub use own::{own_peak_memory, own_thread_cpu_time};
+pub use scarcity::throttling;
 use ticktax_model::CpuList;
 
 /// The files of one machine.

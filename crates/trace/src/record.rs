@@ -118,8 +118,12 @@ pub struct CpuState {
     pub mismatched: u64,
     /// Spans that found the table of sums full.
     pub folded: u64,
+    /// Children that found the table of followed threads full.
+    pub unfollowed: u64,
+    /// Switches that the kernel did not tell of.
+    pub missed: u64,
     /// Nothing.
-    pub reserved: [u64; 7],
+    pub reserved: [u64; 5],
 }
 
 /// `struct cpu_control`.
@@ -128,10 +132,12 @@ pub struct CpuState {
 pub struct CpuControl {
     /// Records read.
     pub tail: u64,
-    /// Whether the programs record.
+    /// What the programs do: [`run`].
     pub running: u64,
+    /// From when on they do not, in ns.
+    pub until: u64,
     /// Nothing.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 5],
 }
 
 /// `enum kind`.
@@ -150,14 +156,42 @@ pub mod kind {
     pub const WAIT: u8 = 5;
 }
 
+/// `RUN_…`.
+pub mod run {
+    /// Record.
+    pub const RECORD: u64 = 1;
+    /// Also what becomes of the followed threads while they are off their CPU.
+    pub const FOLLOW: u64 = 2;
+}
+
+/// `struct life`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// From when on the thread does what `detail` says, in ns.
+    pub since: u64,
+    /// [`detail`]; none while it runs.
+    pub detail: u32,
+    /// Where it ran last.
+    pub cpu: u32,
+    /// Process.
+    pub tgid: u32,
+    /// [`flag`]s of its spans.
+    pub flags: u32,
+    /// As in [`SpanRecord`].
+    pub comm: [u8; 16],
+}
+
 /// `FLAG_…`.
 pub mod flag {
     /// The thread is the kernel's.
     pub const KERNEL_THREAD: u8 = 1;
     /// The frame is a function's, within an interrupt or softirq.
     pub const FUNCTION: u8 = 2;
+    /// The wait ended on another CPU than it began on.
+    pub const MIGRATED: u8 = 4;
     /// The entry holds all sources of its kind that the table of sums has no room for.
-    pub const REST: u8 = 4;
+    pub const REST: u8 = 8;
 }
 
 /// `enum detail`, and what else is no address.
@@ -168,6 +202,28 @@ pub mod detail {
     pub const PAGE_FAULT: u64 = 1;
     /// The CPU quota of the thread's cgroup is used up.
     pub const THROTTLED: u64 = 2;
+    /// Memory being reclaimed by a thread that wants some.
+    pub const RECLAIM: u64 = 3;
+    /// The thread may run since something woke it.
+    pub const WOKEN: u64 = 4;
+    /// The thread may run, and gave way to another.
+    pub const PREEMPTED: u64 = 5;
+    /// The thread waits for something, and a signal would wake it.
+    pub const SLEEPING: u64 = 6;
+    /// The thread waits for a disk.
+    pub const DISK: u64 = 7;
+    /// The thread waits for something else that no signal interrupts.
+    pub const LOCK: u64 = 8;
+    /// The thread is stopped or frozen.
+    pub const STOPPED: u64 = 9;
+    /// Nothing has been seen of the thread yet.
+    pub const UNSEEN: u64 = 10;
+    /// The thread is not followed; its children will be.
+    pub const PARENT: u64 = 11;
+    /// From here on the thread's number is a new thread's.
+    pub const REBORN: u64 = 12;
+    /// Not known: the kernel did not tell of the switch at which the thread left its CPU.
+    pub const MISSED: u64 = 13;
 }
 
 /// `enum vector`: the architecture's own interrupts, in the order of their numbers.

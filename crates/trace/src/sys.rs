@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::record::{CpuControl, CpuState, SpanRecord, SumRecord};
+use crate::record::{CpuControl, CpuState, Life, SpanRecord, SumRecord, run};
 
 /// Asks for the calling thread to be served before ordinary ones, if that is allowed.
 pub(crate) fn raise_priority() {
@@ -33,6 +33,9 @@ unsafe impl Shared for SumRecord {}
 unsafe impl Shared for CpuState {}
 // SAFETY: as above.
 unsafe impl Shared for CpuControl {}
+
+// SAFETY: `repr(C)`, integers only, no padding (tests/layout.rs compares the fields with C's).
+unsafe impl aya::Pod for Life {}
 
 /// An array map of the kernel's, mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {
@@ -101,12 +104,22 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(tail, Ordering::Release);
     }
 
-    /// Lets the programs on CPU `index` record, or stops them.
-    pub(crate) fn set_running(&self, index: usize, running: bool) {
+    /// Has the programs on CPU `index` do what [`run`] says, or nothing.
+    pub(crate) fn set_running(&self, index: usize, running: u64) {
+        debug_assert_eq!(running & !(run::RECORD | run::FOLLOW), 0, "unknown bits");
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
         let field = unsafe { &raw mut (*entry).running };
         // SAFETY: the field is aligned for a u64, and the kernel only reads it.
-        unsafe { AtomicU64::from_ptr(field) }.store(u64::from(running), Ordering::Release);
+        unsafe { AtomicU64::from_ptr(field) }.store(running, Ordering::Release);
+    }
+
+    /// Ends recording on CPU `index` at the time `until`, in ns.
+    pub(crate) fn set_until(&self, index: usize, until: u64) {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).until };
+        // SAFETY: the field is aligned for a u64, and the kernel only reads it.
+        unsafe { AtomicU64::from_ptr(field) }.store(until, Ordering::Release);
     }
 }

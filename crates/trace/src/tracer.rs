@@ -6,22 +6,27 @@ use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::Map;
+use nix::time::{ClockId, clock_gettime};
 use ticktax_model::recording::{Blind, Books, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::decode::Decoder;
 use crate::error::TraceError;
+use crate::follow::FirstStates;
 use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
 use crate::nudge::nudge;
-use crate::record::{CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, detail, kind};
+use crate::record::{CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, detail, kind, run};
 use crate::sys::{self, Shared, SharedArray};
 
 /// The prefix of the names of the tool's probes' threads.
 pub const PROBE_PREFIX: &str = "ttx-";
 
+/// From the decision to stop until recording stops, on all CPUs at once: time enough to tell each.
+const AHEAD: Nanos = Nanos::from_millis(1);
+
 /// A program that was entered just before recording was stopped ends within this time.
-const GRACE: Duration = Duration::from_millis(5);
+const GRACE: Duration = Duration::from_millis(6);
 
 /// How many times that a record which is being written may take. One that is not there then would
 /// be missing from the books, and they would say so.
@@ -34,14 +39,15 @@ const WINDOW: Nanos = Nanos::from_secs(1);
 /// dies: nothing is pinned.
 pub struct Tracer {
     // Field order is drop order: no mapping outlives the programs that write it.
-    programs: Ebpf,
+    pub(crate) programs: Ebpf,
     spans: SharedArray<SpanRecord>,
     sums: SharedArray<SumRecord>,
     rests: SharedArray<SumRecord>,
     states: SharedArray<CpuState>,
     controls: SharedArray<CpuControl>,
     sizes: Sizes,
-    decoder: Decoder,
+    pub(crate) decoder: Decoder,
+    pub(crate) first_states: FirstStates,
     tails: Vec<u64>,
     /// The sums, and behind them the rests, as they were handed out last.
     window: Vec<Option<SumRecord>>,
@@ -64,6 +70,10 @@ pub struct Closing {
     pub mismatched: u64,
     /// Intervals of sources that the table of sums had no room for: they are summed as `others`.
     pub folded: u64,
+    /// Threads that would have been followed, had there been room for them.
+    pub unfollowed: u64,
+    /// Context switches that the kernel did not tell of.
+    pub missed: u64,
     /// CPU time inside the programs, where the kernel keeps statistics of them.
     pub in_programs: Option<Nanos>,
 }
@@ -77,7 +87,7 @@ impl Tracer {
     /// # Errors
     /// When the kernel, the caller's rights or the machine's memory do not allow it.
     pub fn load(settings: &TraceSettings, possible: usize) -> Result<Self, TraceError> {
-        let sizes = Sizes::of(settings.output, possible);
+        let sizes = Sizes::of(settings, possible);
         let Loaded {
             mut programs,
             attached,
@@ -109,6 +119,7 @@ impl Tracer {
             programs,
             sizes,
             decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
+            first_states: FirstStates::default(),
             tails: vec![0; sizes.cpus],
             window: vec![None; windowed],
             window_begin: Nanos::ZERO,
@@ -144,7 +155,9 @@ impl Tracer {
     pub fn start(&mut self, watched: &CpuList, online: &CpuList, now: Nanos) -> CpuList {
         self.window_begin = now;
         for cpu in watched.iter().filter(|cpu| cpu.index() < self.sizes.cpus) {
-            self.controls.set_running(cpu.index(), true);
+            let follow = u64::from(self.sizes.following) * run::FOLLOW;
+            self.controls.set_until(cpu.index(), u64::MAX);
+            self.controls.set_running(cpu.index(), run::RECORD | follow);
         }
         nudge(online)
     }
@@ -192,8 +205,10 @@ impl Tracer {
             let Some(record) = self.spans.take(cpu * len + place, seq) else {
                 break;
             };
-            let row = self.decoder.span(sources, &record);
-            sink(sources, &row);
+            if let Some(record) = self.first_states.complete(record) {
+                let row = self.decoder.span(sources, &record);
+                sink(sources, &row);
+            }
             tail += 1;
             // Room is given back in quarters, so that the writer's line is not pulled to and fro.
             if tail & (len as u64 / 4 - 1) == 0 {
@@ -254,10 +269,14 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) -> Closing {
         nudge(online);
+        let until = monotonic() + AHEAD;
         for cpu in 0..self.sizes.cpus {
-            self.controls.set_running(cpu, false);
+            self.controls.set_until(cpu, until.0.cast_unsigned());
         }
         thread::sleep(GRACE);
+        for cpu in 0..self.sizes.cpus {
+            self.controls.set_running(cpu, 0);
+        }
         if self.sizes.summing {
             self.drain_sums(now, sources, sink);
         } else {
@@ -301,6 +320,8 @@ impl Tracer {
             closing.events += state.events;
             closing.mismatched += state.mismatched;
             closing.folded += state.folded;
+            closing.unfollowed += state.unfollowed;
+            closing.missed += state.missed;
         }
         if let Some((end, cpu)) = closed {
             for record in self.open_waits(end, cpu) {
@@ -308,6 +329,7 @@ impl Tracer {
                 sink(sources, &row);
             }
         }
+        self.end_absences(until, sources, sink);
         closing
     }
 
@@ -319,7 +341,10 @@ impl Tracer {
         let Ok(waits) = aya::maps::HashMap::<_, u32, u64>::try_from(map) else {
             return Vec::new();
         };
-        let waits: Vec<(u32, u64)> = waits.iter().filter_map(Result::ok).collect();
+        let mut waits: Vec<(u32, u64)> = waits.iter().filter_map(Result::ok).collect();
+        // Those of followed threads are among their absences.
+        let followed: Vec<u32> = self.followed();
+        waits.retain(|(tid, _)| !followed.contains(tid));
         let record = |(tid, since): (u32, u64)| {
             let dur = u64::try_from(end.0).unwrap_or(0).saturating_sub(since);
             self.with_thread(SpanRecord {
@@ -360,6 +385,13 @@ impl Tracer {
         let total: u128 = infos.map(|info| info.run_time().as_nanos()).sum();
         (total > 0).then(|| Nanos(i64::try_from(total).unwrap_or(i64::MAX)))
     }
+}
+
+/// Now, on the clock that the programs read.
+fn monotonic() -> Nanos {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
+        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    })
 }
 
 /// The spans that a CPU was in the middle of, innermost first, all ended at its last time.

@@ -8,8 +8,8 @@ use btf_rs::{Btf, Type};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use ticktax_model::Histogram;
 use ticktax_trace::record::{
-    CpuControl, CpuState, Frame, MAX_CPUS, MAX_DEPTH, RESTS_PER_CPU, SpanRecord, SumRecord, detail,
-    flag, kind, vector,
+    CpuControl, CpuState, Frame, Life, MAX_CPUS, MAX_DEPTH, RESTS_PER_CPU, SpanRecord, SumRecord,
+    detail, flag, kind, run, vector,
 };
 use ticktax_trace::{Attach, HOOKS};
 
@@ -17,7 +17,7 @@ const OBJECT: &[u8] = include_bytes!("../bpf/ticktax.bpf.o");
 const HEADER: &str = include_str!("../bpf/record.h");
 
 /// Macros of the header that only the programs use.
-const NOT_MIRRORED: &[&str] = &["MAX_THROTTLED"];
+const NOT_MIRRORED: &[&str] = &["MAX_FOLLOWED", "MAX_THROTTLED"];
 
 /// A field of a record, on either side.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,14 +118,19 @@ fn object() -> object::File<'static> {
     object::File::parse(OBJECT).expect("the object is an ELF file")
 }
 
-#[test]
-fn records_are_laid_out_as_in_c() {
+/// The type information that the object carries.
+fn types() -> Btf {
     let object = object();
     let section = object
         .section_by_name(".BTF")
         .expect("the object has type information");
     let bytes = section.data().expect("the type information is in the file");
-    let btf = Btf::from_bytes(bytes).expect("the type information can be read");
+    Btf::from_bytes(bytes).expect("the type information can be read")
+}
+
+#[test]
+fn records_are_laid_out_as_in_c() {
+    let btf = types();
     let rust = [
         (
             "span_record",
@@ -165,7 +170,20 @@ fn records_are_laid_out_as_in_c() {
                 lost_self,
                 mismatched,
                 folded,
+                unfollowed,
+                missed,
                 reserved,
+            }),
+        ),
+        (
+            "life",
+            record!(Life {
+                since,
+                detail,
+                cpu,
+                tgid,
+                flags,
+                comm,
             }),
         ),
         (
@@ -173,6 +191,7 @@ fn records_are_laid_out_as_in_c() {
             record!(CpuControl {
                 tail,
                 running,
+                until,
                 reserved
             }),
         ),
@@ -244,11 +263,14 @@ fn constants_are_those_of_the_header() {
         ("COMM_LEN", SpanRecord::default().comm.len() as u64),
         ("FLAG_FUNCTION", u64::from(flag::FUNCTION)),
         ("FLAG_KERNEL_THREAD", u64::from(flag::KERNEL_THREAD)),
+        ("FLAG_MIGRATED", u64::from(flag::MIGRATED)),
         ("FLAG_REST", u64::from(flag::REST)),
         ("HISTOGRAM_BUCKETS", Histogram::BUCKETS as u64),
         ("MAX_CPUS", MAX_CPUS as u64),
         ("MAX_DEPTH", MAX_DEPTH as u64),
         ("RESTS_PER_CPU", RESTS_PER_CPU as u64),
+        ("RUN_FOLLOW", run::FOLLOW),
+        ("RUN_RECORD", run::RECORD),
         ("VECTOR", u64::from(vector::FIRST)),
     ];
     let mut defines = defines();
@@ -277,6 +299,17 @@ fn numbered_names_are_those_of_the_header() {
         ("DETAIL_NONE", detail::NONE),
         ("DETAIL_PAGE_FAULT", detail::PAGE_FAULT),
         ("DETAIL_THROTTLED", detail::THROTTLED),
+        ("DETAIL_RECLAIM", detail::RECLAIM),
+        ("DETAIL_WOKEN", detail::WOKEN),
+        ("DETAIL_PREEMPTED", detail::PREEMPTED),
+        ("DETAIL_SLEEPING", detail::SLEEPING),
+        ("DETAIL_DISK", detail::DISK),
+        ("DETAIL_LOCK", detail::LOCK),
+        ("DETAIL_STOPPED", detail::STOPPED),
+        ("DETAIL_UNSEEN", detail::UNSEEN),
+        ("DETAIL_PARENT", detail::PARENT),
+        ("DETAIL_REBORN", detail::REBORN),
+        ("DETAIL_MISSED", detail::MISSED),
     ];
     assert_eq!(enumerators("detail"), details);
 

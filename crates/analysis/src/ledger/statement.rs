@@ -1,7 +1,8 @@
 //! Closing the books: from tallies to a statement.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use ticktax_model::machine::Pressure;
 use ticktax_model::recording::{Blind, Coverage, Header, Level, ProbeKind};
 use ticktax_model::statement::{Account, STATEMENT_VERSION, Statement};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
@@ -62,7 +63,23 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         probes: header.probes.clone(),
         cost: header.cost,
         command: header.command.clone(),
+        victim: None,
+        pressure: pressure(header),
+        run_queue: header.after.run_queue,
     }
+}
+
+/// What the kernel's clocks of scarcity say passed between the header's readings.
+fn pressure(header: &Header) -> BTreeMap<String, Pressure> {
+    let since = |(resource, after): (&String, &Pressure)| {
+        let before = header.before.pressure.get(resource)?;
+        let passed = Pressure {
+            some: after.some - before.some,
+            full: after.full - before.full,
+        };
+        Some((resource.clone(), passed))
+    };
+    header.after.pressure.iter().filter_map(since).collect()
 }
 
 /// Every CPU that has books, rows or losses. One without books has nothing to account for, so

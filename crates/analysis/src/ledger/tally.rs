@@ -6,39 +6,39 @@ use ticktax_model::{Histogram, Nanos};
 
 /// Time, the number of intervals it came in, and the longest of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) time: Nanos,
-    pub(super) count: u64,
-    pub(super) longest: Nanos,
+pub(crate) struct Tally {
+    pub(crate) time: Nanos,
+    pub(crate) count: u64,
+    pub(crate) longest: Nanos,
 }
 
 impl Tally {
     /// Adds one interval of this length on the wall, of which `time` counts.
-    pub(super) fn add(&mut self, time: Nanos, length: Nanos) {
+    pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
         self.longest = self.longest.max(length);
     }
 
     /// Adds all that `other` has.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.time += other.time;
         self.count += other.count;
         self.longest = self.longest.max(other.longest);
     }
 
     /// The longest interval, where there was one.
-    pub(super) fn max(&self) -> Option<Nanos> {
+    pub(crate) fn max(&self) -> Option<Nanos> {
         (self.count > 0).then_some(self.longest)
     }
 
     /// Whether there is anything to tell.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.time == Nanos::ZERO
     }
 
     /// This tally as a part of an account.
-    pub(super) fn into_part(self, name: String) -> Part {
+    pub(crate) fn into_part(self, name: String) -> Part {
         Part {
             name,
             time: self.time,
@@ -50,20 +50,20 @@ impl Tally {
 
 /// A tally with the distribution of its intervals' lengths.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lengths {
-    pub(super) tally: Tally,
-    pub(super) histogram: Histogram,
+pub(crate) struct Lengths {
+    pub(crate) tally: Tally,
+    pub(crate) histogram: Histogram,
 }
 
 impl Lengths {
     /// Adds one interval of this length on the wall, of which `time` counts.
-    pub(super) fn add(&mut self, time: Nanos, length: Nanos) {
+    pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.tally.add(time, length);
         self.histogram.record(length);
     }
 
     /// Adds what a recording summed over a window.
-    pub(super) fn add_sum(&mut self, sum: &Sum) {
+    pub(crate) fn add_sum(&mut self, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
             count: sum.count,
@@ -74,19 +74,19 @@ impl Lengths {
     }
 
     /// Adds all that `other` has.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.tally.merge(&other.tally);
         self.histogram.merge(&other.histogram);
     }
 
     /// The length below which the share `q` (0 to 1) of the intervals lies. The middle of a
     /// histogram's bucket can lie beyond the longest interval in it; the answer never does.
-    pub(super) fn quantile(&self, q: f64) -> Option<Nanos> {
+    pub(crate) fn quantile(&self, q: f64) -> Option<Nanos> {
         Some(self.histogram.quantile(q)?.min(self.tally.longest))
     }
 
     /// An account with these intervals, and with `time` in it.
-    pub(super) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
+    pub(crate) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
         Account {
             class,
             name: name.to_owned(),
@@ -102,6 +102,6 @@ impl Lengths {
 }
 
 /// Sorts parts as a statement lists them: the largest first, equals by name.
-pub(super) fn sort_parts(parts: &mut [Part]) {
+pub(crate) fn sort_parts(parts: &mut [Part]) {
     parts.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::recording::Row;
 use ticktax_model::statement::HeldBack;
+use ticktax_model::victim::Absence;
 use ticktax_model::{SourceId, SourceTable};
 
 use super::tally::Lengths;
@@ -29,6 +30,10 @@ impl Waits {
         let mut programs: BTreeMap<(&str, Option<i32>, &str), Lengths> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {
             let source = sources.get(id);
+            // The other waits are the victim's, and part of its own statement.
+            if *source.detail != *Absence::Throttled.name() {
+                continue;
+            }
             let thread = source.thread.as_ref();
             let name = thread.map_or(&*source.name, |thread| &*thread.program);
             let key = (name, thread.map(|thread| thread.pid), &*source.detail);

@@ -387,5 +387,6 @@ pub(crate) fn header() -> Header {
         after: Counters::default(),
         cost: ToolCost::default(),
         command: None,
+        victim: None,
     }
 }

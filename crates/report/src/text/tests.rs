@@ -4,3 +4,4 @@ mod beats;
 mod golden;
 mod properties;
 mod samples;
+mod victims;

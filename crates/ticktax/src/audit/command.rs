@@ -53,6 +53,17 @@ impl Audited {
         }))
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(-1)
+    }
+
+    /// The program's name, without its folder.
+    pub(crate) fn name(&self) -> String {
+        let program = self.argv.first().map_or("", String::as_str);
+        program.rsplit('/').next().unwrap_or(program).to_owned()
+    }
+
     /// Whether it has ended.
     pub(crate) fn ended(&mut self) -> bool {
         if matches!(self.end, End::NotYet) {
@@ -97,7 +108,7 @@ impl Audited {
         };
         CommandReport {
             argv: self.argv.clone(),
-            pid: i32::try_from(self.child.id()).unwrap_or(-1),
+            pid: self.pid(),
             exit: match self.end {
                 End::Known(status) => code(status),
                 End::NotYet | End::Unknown => None,

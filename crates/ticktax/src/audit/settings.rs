@@ -7,6 +7,7 @@ use ticktax_probes::SchedulingPolicy;
 use ticktax_trace::Output;
 use ticktax_trace::proc::Proc;
 
+use super::victim::Wanted;
 use crate::arguments::{AuditArguments, Keep, ProbeChoice};
 use crate::failure::Failure;
 
@@ -25,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Option<SchedulingPolicy>,
     pub(crate) output: Output,
     pub(crate) command: Vec<OsString>,
+    /// Whose time is asked for.
+    pub(crate) victim: Option<Wanted>,
 }
 
 impl Settings {
@@ -46,6 +49,7 @@ impl Settings {
                 Failure::Cpus("cannot tell which CPUs are online: mount /sys".to_owned())
             })?;
         let named = typed.cpus.is_some();
+        let victim = Wanted::from_typed(&typed, &proc)?;
         let (online, watched) = match typed.cpus {
             None => {
                 let possible = proc.possible().unwrap_or_else(|| online.clone());
@@ -62,6 +66,7 @@ impl Settings {
             None => None,
         };
         let keep = typed.keep.unwrap_or(match length {
+            _ if victim.is_some() => Keep::Spans,
             Some(length) if length > Self::MOST_OF_SPANS => Keep::Sums,
             _ => Keep::Spans,
         });
@@ -81,6 +86,7 @@ impl Settings {
                 },
             },
             command: typed.command,
+            victim: victim.filter(|_| keep == Keep::Spans),
         })
     }
 }

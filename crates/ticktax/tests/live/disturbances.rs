@@ -36,7 +36,8 @@ pub(crate) fn fifo_thread() -> Result<(), Failed> {
     )?;
     let (truth, recorded) = audit_of(&plan)?;
     let (time, _) = recorded.sum(|span, source| {
-        during(span, &truth)
+        source.kind == Kind::Task
+            && during(span, &truth)
             && source
                 .thread
                 .as_ref()

@@ -12,6 +12,7 @@
 mod beats;
 mod disturbances;
 mod faults;
+mod victims;
 mod world;
 
 use std::process::ExitCode;
@@ -63,6 +64,35 @@ const ROOT: &[(&str, Test)] = &[
     (
         "beats::a_thread_at_random_has_none",
         beats::a_thread_at_random_has_none,
+    ),
+    (
+        "victim::waits_behind_a_fifo_thread",
+        victims::waits_behind_a_fifo_thread,
+    ),
+    (
+        "victim::is_throttled_by_its_quota",
+        victims::is_throttled_by_its_quota,
+    ),
+    ("victim::sleeps", victims::sleeps),
+    (
+        "victim::ends_with_the_victim",
+        victims::ends_with_the_victim,
+    ),
+    (
+        "victim::follows_children_and_threads",
+        victims::follows_children_and_threads,
+    ),
+    (
+        "victim::a_stopped_program_is_stopped",
+        victims::a_stopped_program_is_stopped,
+    ),
+    (
+        "victim::a_process_that_is_not_there_is_named",
+        victims::a_process_that_is_not_there_is_named,
+    ),
+    (
+        "victim::without_root_the_counters_are_told",
+        victims::without_root_the_counters_are_told,
     ),
 ];
 

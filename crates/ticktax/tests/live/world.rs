@@ -106,6 +106,19 @@ impl Recorded {
     }
 }
 
+/// The command that makes a disturbance, and the file in which it will say what it did.
+pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<([OsString; 4], PathBuf), Failed> {
+    let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
+    fs::write(&plan_file, serde_json::to_vec(plan)?)?;
+    let command = [
+        env::current_exe()?.into(),
+        AS_INJECTOR.into(),
+        plan_file.into(),
+        truth_file.clone().into(),
+    ];
+    Ok((command, truth_file))
+}
+
 /// Audits a disturbance: what it did, and what was recorded of it.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let place = Place::new();
@@ -116,14 +129,11 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
 
 /// Audits a disturbance, and saves the recording.
 pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
-    let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
-    fs::write(&plan_file, serde_json::to_vec(plan)?)?;
+    let (command, truth_file) = injector(plan, place)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
         .arg(recording)
         .arg("--")
-        .arg(env::current_exe()?)
-        .arg(AS_INJECTOR)
-        .args([&plan_file, &truth_file])
+        .args(command)
         .output()?;
     let statement = statement(&output)?;
     check(statement.balance.balances(), || {

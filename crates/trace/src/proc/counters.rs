@@ -9,7 +9,7 @@ use ticktax_model::{Cpu, Nanos};
 use super::Proc;
 
 impl Proc {
-    /// Reads `/proc/stat`, `/proc/interrupts` and `/proc/softirqs`, at `now`.
+    /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs` and `/proc/pressure`, at `now`.
     pub fn counters(&self, now: Nanos) -> Counters {
         let text = |path: &str| self.text(path).unwrap_or_default();
         Counters {
@@ -17,12 +17,15 @@ impl Proc {
             cpu_times: cpu_times(&text("proc/stat"), user_hz()),
             interrupts: interrupts(&text("proc/interrupts")),
             softirqs: softirqs(&text("proc/softirqs")),
+            pressure: self.pressure(),
+            throttling: None,
+            run_queue: None,
         }
     }
 }
 
 /// Ticks a second in `/proc/stat` (`USER_HZ`), whatever the kernel's own HZ.
-fn user_hz() -> i64 {
+pub(super) fn user_hz() -> i64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
 }
 

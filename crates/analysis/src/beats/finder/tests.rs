@@ -110,6 +110,7 @@ fn header(books: Books, lost: Vec<Loss>) -> Header {
         after: Counters::default(),
         cost: ToolCost::default(),
         command: None,
+        victim: None,
     }
 }
 

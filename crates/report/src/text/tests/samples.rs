@@ -38,6 +38,9 @@ pub(super) fn empty() -> Statement {
         probes: Vec::new(),
         cost: ToolCost::default(),
         command: None,
+        victim: None,
+        pressure: std::collections::BTreeMap::new(),
+        run_queue: None,
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn header() -> Header {
         after: Counters::default(),
         cost: ToolCost::default(),
         command: None,
+        victim: None,
     }
 }
 

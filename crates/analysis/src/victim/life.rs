@@ -1,0 +1,135 @@
+//! One thread's life: its accounts, and whether they tile it.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::victim::{Absence, Fate};
+use ticktax_model::{Nanos, SourceId, Span};
+
+use super::worst::{Candidate, Worst};
+use crate::ledger::tally::Tally;
+
+/// What was seen of one thread.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) pid: i32,
+    pub(super) fates: BTreeMap<Fate, Tally>,
+    pub(super) interrupted_by: BTreeMap<SourceId, Tally>,
+    /// Whether it is the victim's: only the victim's threads have waits other than throttling.
+    pub(super) followed: bool,
+    /// Whether its number was another thread's before, so that there may be a time between.
+    pub(super) taken_over: bool,
+    span: Option<(Nanos, Nanos)>,
+    /// The longest interruptions, as long as it is not known to be the victim's.
+    early: Vec<Candidate>,
+}
+
+impl Life {
+    /// Interruptions kept of a thread that may turn out to be the victim's.
+    const EARLY: usize = 3;
+
+    pub(super) fn new(pid: i32) -> Self {
+        Self {
+            pid,
+            fates: BTreeMap::new(),
+            interrupted_by: BTreeMap::new(),
+            followed: false,
+            taken_over: false,
+            span: None,
+            early: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.span.is_none()
+    }
+
+    /// Its last moment.
+    pub(super) fn end(&self) -> Nanos {
+        self.span.map_or(Nanos::ZERO, |(_, end)| end)
+    }
+
+    /// From its first moment to its last.
+    pub(super) fn elapsed(&self) -> Nanos {
+        self.span.map_or(Nanos::ZERO, |(begin, end)| end - begin)
+    }
+
+    /// The sum of its accounts.
+    pub(super) fn accounted(&self) -> Nanos {
+        self.fates.values().map(|tally| tally.time).sum()
+    }
+
+    fn saw(&mut self, span: &Span) {
+        let (begin, end) = self.span.unwrap_or((span.start, span.end()));
+        self.span = Some((begin.min(span.start), end.max(span.end())));
+    }
+
+    fn add(&mut self, fate: Fate, time: Nanos, length: Nanos) {
+        self.fates.entry(fate).or_default().add(time, length);
+    }
+
+    /// Adds a stretch on a CPU, and what interrupted it.
+    pub(super) fn on_cpu(&mut self, span: &Span, detail: &str, by: &[(SourceId, Tally)]) {
+        self.saw(span);
+        let fate = match detail {
+            "page_fault" => Fate::PageFault,
+            "reclaim" => Fate::Reclaim,
+            _ => Fate::Running,
+        };
+        self.add(fate, span.self_time, span.dur);
+        let interrupted = span.dur - span.self_time;
+        if interrupted != Nanos::ZERO {
+            self.fates
+                .entry(Fate::Interrupted)
+                .or_default()
+                .merge(&Tally {
+                    time: interrupted,
+                    count: 0,
+                    longest: Nanos::ZERO,
+                });
+        }
+        for (source, tally) in by {
+            self.interrupted_by.entry(*source).or_default().merge(tally);
+        }
+    }
+
+    /// Takes note of the stretches for which it was interrupted.
+    pub(super) fn interrupted(&mut self, stretches: Vec<Candidate>, worst: &mut Worst) {
+        if let Some(tally) = self.fates.get_mut(&Fate::Interrupted) {
+            for stretch in &stretches {
+                tally.count += 1;
+                tally.longest = tally.longest.max(stretch.length());
+            }
+        }
+        if self.followed {
+            for one in stretches {
+                worst.offer(one);
+            }
+            return;
+        }
+        self.early.extend(stretches);
+        self.early
+            .sort_by_key(|one| std::cmp::Reverse(one.length()));
+        self.early.truncate(Self::EARLY);
+    }
+
+    /// Adds a stretch off its CPU.
+    pub(super) fn absent(&mut self, span: &Span, cause: Absence, worst: &mut Worst) {
+        self.saw(span);
+        self.add(cause.into(), span.dur, span.dur);
+        if cause != Absence::Throttled {
+            self.known(worst);
+        }
+    }
+
+    /// Takes note that its number was another's before.
+    pub(super) fn taken_over(&mut self) {
+        self.taken_over |= !self.is_empty();
+    }
+
+    fn known(&mut self, worst: &mut Worst) {
+        self.followed = true;
+        for one in self.early.drain(..) {
+            worst.offer(one);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! From lives to a statement.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ticktax_model::recording::Header;
+use ticktax_model::victim::{
+    Culprit, Delay, Episode, Fate, FateAccount, Latency, Lives, VictimHeader, VictimStatement,
+};
+use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
+
+use super::Victim;
+use super::life::Life;
+use super::worst::{Candidate, Episodes};
+use crate::ledger::tally::Tally;
+
+/// Says what happened to the victim.
+pub(super) fn make(
+    victim: Victim,
+    about: &VictimHeader,
+    header: &Header,
+    sources: &SourceTable,
+) -> VictimStatement {
+    let usage = about.after.zip(about.before);
+    let quota = header.after.throttling.as_ref();
+    let quota = quota.zip(header.before.throttling.as_ref());
+    VictimStatement {
+        target: about.target.clone(),
+        name: about.name.clone(),
+        pid: about.pid,
+        lives: about
+            .followed
+            .then(|| lives(victim, about, header, sources)),
+        usage: usage.map(|(after, before)| after.since(&before)),
+        throttling: quota.and_then(|(after, before)| after.since(before)),
+        stolen: header
+            .books
+            .iter()
+            .map(|books| header.after.steal_since(&header.before, books.cpu))
+            .sum(),
+    }
+}
+
+fn lives(victim: Victim, about: &VictimHeader, header: &Header, sources: &SourceTable) -> Lives {
+    let may_lack = about.incomplete.is_some() || header.coverage.events_lost() > 0;
+    let threads = victim.lives.iter().map(|(&tid, life)| (tid, life));
+    let before = victim.past_lives.iter().map(|life| (0, life));
+    // A thread that was only ever throttled looks like a stranger's, but for its process.
+    let lives = victim.lives.values().chain(&victim.past_lives);
+    let followed = lives.filter(|life| life.followed).map(|life| life.pid);
+    let pids: BTreeSet<i32> = followed.chain(about.pid).collect();
+    let all: BTreeMap<(i32, usize), &Life> = threads
+        .chain(before)
+        .filter(|(_, life)| pids.contains(&life.pid) && !life.is_empty())
+        .enumerate()
+        .map(|(place, (tid, life))| ((tid, place), life))
+        .collect();
+    let mut told = Lives {
+        processes: all
+            .values()
+            .map(|life| life.pid)
+            .collect::<BTreeSet<_>>()
+            .len() as u64,
+        threads: all.len() as u64,
+        migrations: victim.migrations,
+        ..Lives::default()
+    };
+    let mut fates: BTreeMap<Fate, Tally> = BTreeMap::new();
+    let mut interrupted_by: BTreeMap<SourceId, Tally> = BTreeMap::new();
+    for (&(tid, _), life) in &all {
+        told.elapsed += life.elapsed();
+        for (&fate, tally) in &life.fates {
+            fates.entry(fate).or_default().merge(tally);
+        }
+        for (&source, tally) in &life.interrupted_by {
+            interrupted_by.entry(source).or_default().merge(tally);
+        }
+        let missing = life.elapsed() - life.accounted();
+        if missing != Nanos::ZERO && (may_lack || life.taken_over) {
+            fates.entry(Fate::Unseen).or_default().add(missing, missing);
+        } else if missing != Nanos::ZERO {
+            told.off.push((tid, -missing));
+        }
+    }
+    told.accounts = fates
+        .into_iter()
+        .filter(|(_, tally)| !tally.is_empty())
+        .map(|(fate, tally)| FateAccount {
+            fate,
+            time: tally.time,
+            count: tally.count,
+            max: tally.max(),
+        })
+        .collect();
+    told.accounted = told.accounts.iter().map(|account| account.time).sum();
+    told.latency = latency(&victim);
+    told.behind = culprits(&victim.behind, sources);
+    told.interrupted_by = culprits(&interrupted_by, sources);
+    let delays = victim.worst.into_longest().into_iter();
+    told.delays = delays
+        .map(|delay| delay_of(delay, about.begin, sources))
+        .collect();
+    told
+}
+
+fn latency(victim: &Victim) -> Option<Latency> {
+    let lengths = &victim.latency;
+    Some(Latency {
+        count: lengths.tally.count,
+        median: lengths.quantile(0.5)?,
+        p99: lengths.quantile(0.99)?,
+        max: lengths.tally.max()?,
+    })
+}
+
+/// Who it was, in the words that a person would use: a program by its process, a worker of the
+/// kernel by its pool, everything else by its name.
+fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
+    let source = sources.get(id);
+    match (&source.thread, source.owner, source.kind) {
+        (_, Owner::Probe, Kind::Task) => ("ticktax's probe".to_owned(), None),
+        (_, Owner::Tool, Kind::Task) => ("ticktax".to_owned(), None),
+        (Some(thread), Owner::Program, _) if source.name != thread.program => {
+            let name = format!("{} of {}", source.name, thread.program);
+            (name, Some(thread.pid))
+        }
+        (Some(thread), Owner::Program, _) => (source.name.to_string(), Some(thread.pid)),
+        _ => (source.name.to_string(), None),
+    }
+}
+
+fn culprits(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec<Culprit> {
+    let mut by_name: BTreeMap<(String, Option<i32>), Tally> = BTreeMap::new();
+    for (&id, tally) in by_source {
+        let source = sources.get(id);
+        // A function is a part of the interrupt that it ran in, and no further interruption.
+        let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
+        let entry = by_name.entry(name(id, sources)).or_default();
+        entry.merge(&Tally {
+            count: if part { 0 } else { tally.count },
+            ..*tally
+        });
+    }
+    let mut culprits: Vec<Culprit> = by_name
+        .into_iter()
+        .map(|((name, pid), tally)| Culprit {
+            name,
+            pid,
+            time: tally.time,
+            count: tally.count,
+            max: tally.longest,
+        })
+        .collect();
+    culprits.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    culprits
+}
+
+fn delay_of(delay: Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
+    let source = sources.get(delay.span.source);
+    let start = delay.span.start;
+    let episode = |episodes: Episodes| {
+        let (name, pid) = name(episodes.first.source, sources);
+        Episode {
+            at: episodes.first.start - start,
+            length: episodes.time,
+            count: episodes.count,
+            name,
+            pid,
+        }
+    };
+    Delay {
+        kind: delay.kind,
+        thread: source.name.to_string(),
+        tid: source.thread.as_ref().map_or(0, |thread| thread.tid),
+        cpu: delay.span.cpu,
+        at: start - begin,
+        length: delay.span.dur,
+        timeline: delay.timeline.into_iter().map(episode).collect(),
+        more: delay.more,
+    }
+}

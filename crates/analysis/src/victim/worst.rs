@@ -1,0 +1,140 @@
+//! The longest delays.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ticktax_model::victim::DelayKind;
+use ticktax_model::{Nanos, SourceId, Span};
+
+use super::interruptions::Stretch;
+use super::past::Piece;
+
+/// A delay, with what happened in it.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) kind: DelayKind,
+    /// Its source is the thread's; as a row, or as a part of one.
+    pub(super) span: Span,
+    pub(super) timeline: Vec<Episodes>,
+    pub(super) more: u64,
+}
+
+/// What one source did in a delay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Episodes {
+    pub(super) first: Piece,
+    pub(super) time: Nanos,
+    pub(super) count: u64,
+}
+
+impl Episodes {
+    fn new(piece: Piece) -> Self {
+        Self {
+            first: piece,
+            time: piece.end - piece.start,
+            count: 1,
+        }
+    }
+}
+
+/// All episodes of each source as one, the costliest first.
+fn by_source(episodes: Vec<Episodes>) -> Vec<Episodes> {
+    let mut sums: BTreeMap<SourceId, Episodes> = BTreeMap::new();
+    for one in episodes {
+        sums.entry(one.first.source)
+            .and_modify(|sum| {
+                sum.time += one.time;
+                sum.count += one.count;
+            })
+            .or_insert(one);
+    }
+    let mut sums: Vec<Episodes> = sums.into_values().collect();
+    sums.sort_by_key(|sum| Reverse(sum.time));
+    sums
+}
+
+impl Candidate {
+    /// Episodes that a timeline names.
+    const NAMED: usize = 6;
+
+    fn new(kind: DelayKind, span: Span, pieces: impl Iterator<Item = Piece>, beyond: u64) -> Self {
+        let mut timeline: Vec<Episodes> = Vec::new();
+        for piece in pieces {
+            let last = timeline.last_mut();
+            let same = |last: &&mut Episodes| {
+                last.first.source == piece.source && last.first.end == piece.start
+            };
+            if let Some(last) = last.filter(same) {
+                last.first.end = piece.end;
+                last.time += piece.end - piece.start;
+            } else {
+                timeline.push(Episodes::new(piece));
+            }
+        }
+        let mut more = beyond;
+        if timeline.len() > Self::NAMED {
+            timeline = by_source(timeline);
+            let rest = timeline.split_off(Self::NAMED.min(timeline.len()));
+            more += rest.iter().map(|episodes| episodes.count).sum::<u64>();
+        }
+        Self {
+            kind,
+            span,
+            timeline,
+            more,
+        }
+    }
+
+    /// A wait for a CPU, and who was on it.
+    pub(super) fn waiting(
+        kind: DelayKind,
+        span: &Span,
+        pieces: impl Iterator<Item = Piece>,
+    ) -> Self {
+        Self::new(kind, *span, pieces, 0)
+    }
+
+    /// A stretch for which the thread of `base` was interrupted.
+    pub(super) fn interrupted(stretch: &Stretch, base: &Span) -> Self {
+        let span = Span {
+            start: stretch.start(),
+            dur: stretch.length(),
+            ..*base
+        };
+        let pieces = stretch.pieces.iter().copied();
+        Self::new(DelayKind::Interrupted, span, pieces, stretch.more)
+    }
+
+    pub(super) fn length(&self) -> Nanos {
+        self.span.dur
+    }
+}
+
+/// The longest so far, longest first.
+#[derive(Debug, Default)]
+pub(super) struct Worst(Vec<Candidate>);
+
+impl Worst {
+    const MOST: usize = 10;
+
+    /// Whether a delay of this length would be among them.
+    pub(super) fn wants(&self, length: Nanos) -> bool {
+        self.0.len() < Self::MOST || self.0.last().is_some_and(|last| length > last.length())
+    }
+
+    /// Takes a delay, if it is long enough.
+    pub(super) fn offer(&mut self, delay: Candidate) {
+        if !self.wants(delay.length()) {
+            return;
+        }
+        let at = self
+            .0
+            .partition_point(|other| other.length() >= delay.length());
+        self.0.insert(at, delay);
+        self.0.truncate(Self::MOST);
+    }
+
+    pub(super) fn into_longest(self) -> Vec<Candidate> {
+        self.0
+    }
+}

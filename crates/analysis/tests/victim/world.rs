@@ -1,0 +1,265 @@
+//! Random worlds of two CPUs with a victim of a few threads, told as the tracer tells them.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::recording::{
+    Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World as Whose,
+};
+use ticktax_model::victim::{Absence, Fate, MOVED, Target, VictimHeader};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+/// One thing that happens, some time after the last.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A CPU switches to the thread of this number, if it may run; else to nobody. Whoever leaves
+    /// it does so for this cause.
+    Switch(i64, usize, usize, usize),
+    /// This thread is woken, if it is blocked.
+    Wake(i64, usize),
+    /// This CPU is interrupted for so long.
+    Interrupt(i64, usize, i64),
+}
+
+/// What happens, in order.
+pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        4 => (0i64..500_000, 0usize..2, 0usize..6, 0usize..7)
+            .prop_map(|(after, cpu, to, cause)| Event::Switch(after, cpu, to, cause)),
+        3 => (0i64..500_000, 0usize..4).prop_map(|(after, who)| Event::Wake(after, who)),
+        2 => (1i64..500_000, 0usize..2, 1i64..40_000)
+            .prop_map(|(after, cpu, length)| Event::Interrupt(after, cpu, length)),
+    ];
+    prop::collection::vec(event, 1..120)
+}
+
+/// Threads of the victim; number 4 is a stranger's, everything above is nobody.
+pub(crate) const VICTIMS: usize = 4;
+const STRANGER: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Occupant {
+    who: Option<usize>,
+    since: i64,
+    interrupted: i64,
+}
+
+/// A world that has run.
+pub(crate) struct World {
+    pub(crate) sources: SourceTable,
+    pub(crate) header: Header,
+    pub(crate) rows: Vec<Row>,
+    /// Time by account.
+    pub(crate) truth: BTreeMap<Fate, i64>,
+    /// From the first to the last moment of each thread.
+    pub(crate) elapsed: i64,
+    /// Time for which the stranger ran on a CPU whose thread waited for it.
+    pub(crate) waits: i64,
+}
+
+struct Machinery {
+    sources: SourceTable,
+    rows: Vec<Row>,
+    truth: BTreeMap<Fate, i64>,
+    cpus: [Occupant; 2],
+    /// Since when, why, and where last.
+    absent: [Option<(i64, Absence, usize)>; VICTIMS],
+    now: i64,
+}
+
+const BEGIN: i64 = 7_000_000_000;
+
+impl Machinery {
+    fn thread(&mut self, kind: Kind, who: usize, detail: &str) -> SourceId {
+        let pid = if who == STRANGER { 99 } else { 10 };
+        let tid = pid + i32::try_from(who).unwrap();
+        self.sources.intern(Source {
+            owner: Owner::Program,
+            thread: Some(Thread {
+                pid,
+                tid,
+                program: "program".into(),
+            }),
+            ..Source::kernel(kind, &format!("thread-{who}"), detail)
+        })
+    }
+
+    fn tell(&mut self, cpu: usize, start: i64, own: i64, source: SourceId) {
+        self.rows.push(Row::Span(Span {
+            cpu: Cpu(u32::try_from(cpu).unwrap()),
+            start: Nanos(start),
+            dur: Nanos(self.now - start),
+            self_time: Nanos(own),
+            source,
+        }));
+    }
+
+    fn book(&mut self, fate: Fate, time: i64) {
+        *self.truth.entry(fate).or_default() += time;
+    }
+
+    fn end_base(&mut self, cpu: usize) {
+        let Occupant {
+            who,
+            since,
+            interrupted,
+        } = self.cpus[cpu];
+        let own = self.now - since - interrupted;
+        let source = match who {
+            Some(who) => self.thread(Kind::Task, who, ""),
+            None => self.sources.intern(Source::idle()),
+        };
+        self.tell(cpu, since, own, source);
+        if who.is_some_and(|who| who < VICTIMS) {
+            self.book(Fate::Running, own);
+            self.book(Fate::Interrupted, interrupted);
+        }
+    }
+
+    fn end_absence(&mut self, who: usize, cpu: usize) {
+        let Some((since, cause, last)) = self.absent[who] else {
+            return;
+        };
+        let waiting = matches!(cause, Absence::Woken | Absence::Preempted);
+        let moved = if waiting && last != cpu { MOVED } else { "" };
+        let source = self.thread(Kind::Wait, who, &format!("{}{moved}", cause.name()));
+        self.tell(cpu, since, self.now - since, source);
+        self.book(cause.into(), self.now - since);
+    }
+
+    fn switch(&mut self, cpu: usize, to: usize, cause: usize) {
+        self.end_base(cpu);
+        let elsewhere = self.cpus[1 - cpu].who;
+        let blocked = |who: usize| match self.absent.get(who) {
+            Some(Some((_, cause, _))) => !matches!(
+                cause,
+                Absence::Woken | Absence::Preempted | Absence::Throttled
+            ),
+            _ => false,
+        };
+        let next = Some(to).filter(|&to| to <= STRANGER && elsewhere != Some(to) && !blocked(to));
+        let left = self.cpus[cpu].who;
+        if let Some(who) = left.filter(|&who| who < VICTIMS && next != left) {
+            let cause = Absence::ALL[cause];
+            let cause = if cause == Absence::Woken {
+                Absence::Preempted
+            } else {
+                cause
+            };
+            self.absent[who] = Some((self.now, cause, cpu));
+        }
+        if let Some(who) = next.filter(|&who| who < VICTIMS && next != left) {
+            self.end_absence(who, cpu);
+            self.absent[who] = None;
+        }
+        self.cpus[cpu] = Occupant {
+            who: next,
+            since: self.now,
+            interrupted: 0,
+        };
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match *event {
+            Event::Switch(after, cpu, to, cause) => {
+                self.now += after;
+                self.switch(cpu, to, cause);
+            }
+            Event::Wake(after, who) => {
+                self.now += after;
+                if let Some((_, cause, last)) = self.absent[who]
+                    && !matches!(
+                        cause,
+                        Absence::Woken | Absence::Preempted | Absence::Throttled
+                    )
+                {
+                    self.end_absence(who, last);
+                    self.absent[who] = Some((self.now, Absence::Woken, last));
+                }
+            }
+            Event::Interrupt(after, cpu, length) => {
+                self.now += after;
+                let start = self.now;
+                self.now += length;
+                let source = self
+                    .sources
+                    .intern(Source::kernel(Kind::Irq, "local_timer", ""));
+                self.tell(cpu, start, length, source);
+                self.cpus[cpu].interrupted += length;
+            }
+        }
+    }
+}
+
+impl World {
+    /// Lets it all happen. Thread 0 runs at first, the others sleep.
+    pub(crate) fn run(events: &[Event]) -> Self {
+        let occupant = |who| Occupant {
+            who,
+            since: BEGIN,
+            interrupted: 0,
+        };
+        let mut machinery = Machinery {
+            sources: SourceTable::default(),
+            rows: Vec::new(),
+            truth: BTreeMap::new(),
+            cpus: [occupant(Some(0)), occupant(Some(STRANGER))],
+            absent: [Some((BEGIN, Absence::Sleeping, 0)); VICTIMS],
+            now: BEGIN,
+        };
+        machinery.absent[0] = None;
+        for event in events {
+            machinery.happen(event);
+        }
+        // The end: every thread has a wait sooner or later, as the tracer's nudge makes sure.
+        machinery.now += 1_000;
+        machinery.switch(0, usize::MAX, 3);
+        machinery.now += 1_000;
+        for cpu in 0..2 {
+            machinery.end_base(cpu);
+        }
+        for who in 0..VICTIMS {
+            machinery.end_absence(who, 0);
+        }
+        let elapsed = (machinery.now - BEGIN) * i64::try_from(VICTIMS).unwrap();
+        let waits = machinery.truth.get(&Fate::Waiting).copied();
+        Self {
+            sources: machinery.sources,
+            header: header(),
+            rows: machinery.rows,
+            truth: machinery.truth,
+            elapsed,
+            waits: waits.unwrap_or(0),
+        }
+    }
+}
+
+fn header() -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        tool_version: "test".to_owned(),
+        world: Whose::Simulated,
+        level: Level::Kernel,
+        machine: Machine::default(),
+        began_unix: 0,
+        books: Vec::new(),
+        coverage: Coverage::default(),
+        clock: None,
+        probes: Vec::new(),
+        before: Counters::default(),
+        after: Counters::default(),
+        cost: ToolCost::default(),
+        command: None,
+        victim: Some(VictimHeader {
+            target: Target::Process,
+            name: "program".to_owned(),
+            pid: Some(10),
+            begin: Nanos(BEGIN),
+            followed: true,
+            incomplete: None,
+            before: None,
+            after: None,
+        }),
+    }
+}

@@ -1,0 +1,390 @@
+//! The program whose time is asked for: what a recording keeps of it, and what a statement says.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Throttling;
+use crate::{Cpu, Nanos};
+
+/// What is appended to a wait's cause when it ended on another CPU than it began on.
+pub const MOVED: &str = ", moved";
+
+/// Why a thread was off its CPU: the `detail` of a recording's waits.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Absence {
+    /// It may run since something woke it.
+    Woken,
+    /// It may run, and gave way to another.
+    Preempted,
+    /// The CPU quota of its cgroup is used up.
+    Throttled,
+    /// It waits for something, and a signal would wake it: input, a timer, a futex.
+    Sleeping,
+    /// It waits for a disk.
+    Disk,
+    /// It waits for something else that no signal interrupts: mostly a lock of the kernel's.
+    Lock,
+    /// It is stopped or frozen.
+    Stopped,
+    /// Not known: the kernel did not tell when it left its CPU.
+    Missed,
+    /// No time: from here on the thread's number is a new thread's.
+    Reborn,
+}
+
+impl Absence {
+    /// Every cause.
+    pub const ALL: [Self; 9] = [
+        Self::Woken,
+        Self::Preempted,
+        Self::Throttled,
+        Self::Sleeping,
+        Self::Disk,
+        Self::Lock,
+        Self::Stopped,
+        Self::Missed,
+        Self::Reborn,
+    ];
+
+    /// The word for it, as files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Woken => "woken",
+            Self::Preempted => "preempted",
+            Self::Throttled => "throttled",
+            Self::Sleeping => "sleeping",
+            Self::Disk => "disk",
+            Self::Lock => "lock",
+            Self::Stopped => "stopped",
+            Self::Missed => "missed",
+            Self::Reborn => "reborn",
+        }
+    }
+
+    /// The cause that a wait's detail names, and whether the thread had moved.
+    pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
+        let (name, moved) = match detail.strip_suffix(MOVED) {
+            Some(name) => (name, true),
+            None => (detail, false),
+        };
+        let cause = Self::ALL.into_iter().find(|cause| cause.name() == name)?;
+        Some((cause, moved))
+    }
+}
+
+/// How a victim was named.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// The command that the audit ran.
+    Command,
+    /// A process that was there.
+    Process,
+    /// Everything in a cgroup, by its path.
+    Cgroup(String),
+}
+
+/// What a recording's header says of its victim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VictimHeader {
+    /// How it was named.
+    pub target: Target,
+    /// The name of its program, or of its cgroup.
+    pub name: String,
+    /// Its process id, where it is one process.
+    pub pid: Option<i32>,
+    /// From when on it was followed; rows that ended before are not about it.
+    pub begin: Nanos,
+    /// Whether its threads were followed by the tracer.
+    pub followed: bool,
+    /// Why a part of its threads' lives may be missing without a fault of ticktax.
+    #[serde(default)]
+    pub incomplete: Option<String>,
+    /// What `/proc` said of it at the start.
+    pub before: Option<Usage>,
+    /// And at the end, or when it was last seen.
+    pub after: Option<Usage>,
+}
+
+/// What `/proc/PID` says that a program used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// CPU time in the program.
+    pub user: Nanos,
+    /// CPU time in the kernel.
+    pub system: Nanos,
+    /// Times that it gave up its CPU, because it waited for something; living threads only.
+    pub voluntary: u64,
+    /// Times that it lost its CPU to another; living threads only.
+    pub involuntary: u64,
+    /// Time on CPUs by the scheduler's clock, where the kernel keeps it; living threads only.
+    pub on_cpu: Option<Nanos>,
+    /// Time for which it waited for a CPU, likewise.
+    pub waited: Option<Nanos>,
+}
+
+impl Usage {
+    /// What was used from `before` to here. Threads may have ended meanwhile, which takes what they
+    /// used out of some of the sums: none is below 0.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let time = |a: Nanos, b: Nanos| (a - b).max(Nanos::ZERO);
+        let both = |a: Option<Nanos>, b: Option<Nanos>| Some(time(a?, b?));
+        Self {
+            user: time(self.user, before.user),
+            system: time(self.system, before.system),
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+            involuntary: self.involuntary.saturating_sub(before.involuntary),
+            on_cpu: both(self.on_cpu, before.on_cpu),
+            waited: both(self.waited, before.waited),
+        }
+    }
+}
+
+/// The accounts of a victim, in the order in which a statement lists them. Every moment of each of
+/// its threads is in exactly one.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// On a CPU, and really running.
+    Running,
+    /// On a CPU, in a page fault.
+    PageFault,
+    /// On a CPU, reclaiming memory because there was none left.
+    Reclaim,
+    /// On a CPU that ran interrupts, softirqs or NMIs meanwhile.
+    Interrupted,
+    /// Able to run, and waiting for a CPU.
+    Waiting,
+    /// Able to run, and not allowed to by the quota of its cgroup.
+    Throttled,
+    /// Waiting for something: input, a timer, a futex.
+    Sleeping,
+    /// Waiting for a disk.
+    Disk,
+    /// Waiting for a lock of the kernel's, or for something else that no signal interrupts.
+    Lock,
+    /// Stopped or frozen.
+    Stopped,
+    /// Not seen: events were lost, or it was on a CPU that was not watched.
+    Unseen,
+}
+
+impl Fate {
+    /// Every account.
+    pub const ALL: [Self; 11] = [
+        Self::Running,
+        Self::PageFault,
+        Self::Reclaim,
+        Self::Interrupted,
+        Self::Waiting,
+        Self::Throttled,
+        Self::Sleeping,
+        Self::Disk,
+        Self::Lock,
+        Self::Stopped,
+        Self::Unseen,
+    ];
+
+    /// Whether the program wanted to run meanwhile.
+    pub const fn is_wanted(self) -> bool {
+        matches!(
+            self,
+            Self::Running
+                | Self::PageFault
+                | Self::Reclaim
+                | Self::Interrupted
+                | Self::Waiting
+                | Self::Throttled
+        )
+    }
+}
+
+impl From<Absence> for Fate {
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Woken | Absence::Preempted => Self::Waiting,
+            Absence::Throttled => Self::Throttled,
+            Absence::Sleeping | Absence::Reborn => Self::Sleeping,
+            Absence::Disk => Self::Disk,
+            Absence::Lock => Self::Lock,
+            Absence::Stopped => Self::Stopped,
+            Absence::Missed => Self::Unseen,
+        }
+    }
+}
+
+/// What happened to a victim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VictimStatement {
+    /// How it was named.
+    pub target: Target,
+    /// The name of its program, or of its cgroup.
+    pub name: String,
+    /// Its process id, where it is one process.
+    pub pid: Option<i32>,
+    /// What the tracer saw of its threads; `None` where they could not be followed.
+    pub lives: Option<Lives>,
+    /// What the kernel's own counters say that it used meanwhile.
+    pub usage: Option<Usage>,
+    /// The counters of its cgroup's CPU quota, for the time of the audit.
+    pub throttling: Option<Throttling>,
+    /// What the hypervisor's clock says that it took from all CPUs meanwhile, whoever ran there.
+    pub stolen: Option<Nanos>,
+}
+
+/// The lives of a victim's threads, within the books.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lives {
+    /// How many processes were seen.
+    pub processes: u64,
+    /// How many threads.
+    pub threads: u64,
+    /// From the first moment of each thread to its last, added up.
+    pub elapsed: Nanos,
+    /// The sum of the accounts, computed from them.
+    pub accounted: Nanos,
+    /// Threads whose own sum differs from their elapsed time, and by how much.
+    pub off: Vec<(i32, Nanos)>,
+    /// The accounts that have any time, in the order of [`Fate`].
+    pub accounts: Vec<FateAccount>,
+    /// From a wake-up until the thread ran.
+    pub latency: Option<Latency>,
+    /// Waits that ended on another CPU than the thread had run on before.
+    pub migrations: u64,
+    /// Who ran on the CPU that it waited for, the costliest first.
+    pub behind: Vec<Culprit>,
+    /// What interrupted it, the costliest first.
+    pub interrupted_by: Vec<Culprit>,
+    /// The longest delays, longest first.
+    pub delays: Vec<Delay>,
+}
+
+impl Lives {
+    /// Whether every nanosecond of every thread is in exactly one account.
+    pub fn balances(&self) -> bool {
+        self.off.is_empty() && self.elapsed == self.accounted
+    }
+}
+
+/// One account of a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FateAccount {
+    /// Which.
+    pub fate: Fate,
+    /// Time, of all threads together.
+    pub time: Nanos,
+    /// How many intervals.
+    pub count: u64,
+    /// The longest.
+    pub max: Option<Nanos>,
+}
+
+/// How late threads ran after they were woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Latency {
+    /// How many wake-ups.
+    pub count: u64,
+    /// The median.
+    pub median: Nanos,
+    /// What 99 of 100 stay below.
+    pub p99: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+/// Who had the time that a victim wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Culprit {
+    /// A program, a thread of the kernel, an interrupt; `idle` for a CPU that ran nothing.
+    pub name: String,
+    /// Its process id, where it is a program.
+    pub pid: Option<i32>,
+    /// For how long.
+    pub time: Nanos,
+    /// In how many intervals.
+    pub count: u64,
+    /// The longest.
+    pub max: Nanos,
+}
+
+/// What kind of delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DelayKind {
+    /// The thread was woken and waited for a CPU.
+    Woken,
+    /// The thread gave way to another.
+    Preempted,
+    /// The thread's CPU ran interrupts.
+    Interrupted,
+}
+
+impl fmt::Display for DelayKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Woken => "woken, then waiting",
+            Self::Preempted => "preempted",
+            Self::Interrupted => "interrupted",
+        })
+    }
+}
+
+/// A stretch for which a thread wanted to run and did not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Delay {
+    /// What kind.
+    pub kind: DelayKind,
+    /// The thread's name.
+    pub thread: String,
+    /// Its number.
+    pub tid: i32,
+    /// The CPU that it then ran on.
+    pub cpu: Cpu,
+    /// When, since the victim was first followed.
+    pub at: Nanos,
+    /// How long.
+    pub length: Nanos,
+    /// What that CPU did meanwhile, in order; or by who it was, the costliest first, where it was
+    /// too much to list in order.
+    pub timeline: Vec<Episode>,
+    /// How many further episodes there were.
+    pub more: u64,
+}
+
+/// An episode of a delay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Episode {
+    /// When, since the delay began.
+    pub at: Nanos,
+    /// How long, as far as it lies in the delay.
+    pub length: Nanos,
+    /// How many times, where a delay had too many to list each.
+    pub count: u64,
+    /// Who ran.
+    pub name: String,
+    /// The process, where it was a program's.
+    pub pid: Option<i32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Absence, MOVED};
+
+    #[test]
+    fn a_detail_reads_back_as_what_it_was_written_for() {
+        for cause in Absence::ALL {
+            assert_eq!(Absence::from_detail(cause.name()), Some((cause, false)));
+            let moved = format!("{}{MOVED}", cause.name());
+            assert_eq!(Absence::from_detail(&moved), Some((cause, true)));
+        }
+        assert_eq!(Absence::from_detail("tick_nohz_handler"), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! Pages about a program that was asked for.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::machine::{Pressure, RunQueue, Throttling};
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{
+    Culprit, Delay, DelayKind, Episode, Fate, FateAccount, Latency, Lives, Target, Usage,
+    VictimStatement,
+};
+use ticktax_model::{Cpu, Nanos};
+
+use super::samples::{kernel_level, proc_level};
+use crate::{TextStyle, text};
+
+fn culprit(name: &str, pid: Option<i32>, us: i64, count: u64) -> Culprit {
+    Culprit {
+        name: name.to_owned(),
+        pid,
+        time: Nanos::from_micros(us),
+        count,
+        max: Nanos::from_micros(us / 3),
+    }
+}
+
+fn lives() -> Lives {
+    let accounts: Vec<FateAccount> = Fate::ALL
+        .into_iter()
+        .zip([
+            3_000_000, 2_100, 40, 212_000, 310_007, 1_210_000, 35_000_000, 90, 12, 3, 0,
+        ])
+        .map(|(fate, us)| FateAccount {
+            fate,
+            time: Nanos::from_micros(us),
+            count: 17,
+            max: Some(Nanos::from_micros(us / 4)),
+        })
+        .filter(|account| account.time > Nanos::ZERO)
+        .collect();
+    let elapsed = accounts.iter().map(|account| account.time).sum();
+    Lives {
+        processes: 1,
+        threads: 2,
+        elapsed,
+        accounted: elapsed,
+        off: Vec::new(),
+        accounts,
+        latency: Some(Latency {
+            count: 16_240,
+            median: Nanos(3_210),
+            p99: Nanos(812_000),
+            max: Nanos(4_100_000),
+        }),
+        migrations: 31,
+        behind: vec![
+            culprit("backup", Some(812), 200_000, 310),
+            culprit("kworker/0:1", None, 60_000, 4_000),
+            culprit("idle", None, 40_007, 11_000),
+            culprit("sshd", Some(911), 8_000, 3),
+            culprit("rcu_preempt", None, 1_000, 30),
+            culprit("ksoftirqd/1", None, 900, 3),
+            culprit("ticktax's probe", None, 100, 3),
+        ],
+        interrupted_by: vec![
+            culprit("local_timer", None, 180_000, 40_000),
+            culprit("NET_RX", None, 32_000, 5_000),
+        ],
+        delays: vec![
+            Delay {
+                kind: DelayKind::Woken,
+                thread: "audio-out".to_owned(),
+                tid: 4_123,
+                cpu: Cpu(1),
+                at: Nanos(12_345_678_901),
+                length: Nanos(4_100_000),
+                timeline: vec![
+                    Episode {
+                        at: Nanos::ZERO,
+                        length: Nanos(4_000_000),
+                        count: 1,
+                        name: "backup".to_owned(),
+                        pid: Some(812),
+                    },
+                    Episode {
+                        at: Nanos(4_000_000),
+                        length: Nanos(100_000),
+                        count: 12,
+                        name: "idle".to_owned(),
+                        pid: None,
+                    },
+                ],
+                more: 3,
+            },
+            Delay {
+                kind: DelayKind::Interrupted,
+                thread: "render".to_owned(),
+                tid: 4_122,
+                cpu: Cpu(0),
+                at: Nanos(900),
+                length: Nanos(410_000),
+                timeline: vec![],
+                more: 0,
+            },
+        ],
+    }
+}
+
+fn with_victim(statement: Statement) -> Statement {
+    let pressure = Pressure {
+        some: Nanos::from_millis(700),
+        full: Nanos::ZERO,
+    };
+    Statement {
+        victim: Some(VictimStatement {
+            target: Target::Process,
+            name: "game".to_owned(),
+            pid: Some(4_121),
+            lives: Some(lives()),
+            usage: Some(Usage {
+                user: Nanos::from_millis(2_810),
+                system: Nanos::from_millis(400),
+                voluntary: 16_000,
+                involuntary: 240,
+                on_cpu: None,
+                waited: Some(Nanos::from_millis(310)),
+            }),
+            throttling: Some(Throttling {
+                cgroup: "/sys/fs/cgroup/games".to_owned(),
+                periods: 200,
+                throttled: 31,
+                time: Nanos::from_millis(1_209),
+            }),
+            stolen: Some(Nanos::from_millis(20)),
+        }),
+        pressure: BTreeMap::from([("cpu".to_owned(), pressure)]),
+        run_queue: Some(RunQueue {
+            samples: 400,
+            threads: 1_000,
+            most: 7,
+        }),
+        ..statement
+    }
+}
+
+/// The section alone.
+fn section(statement: &Statement) -> String {
+    let page = text(statement, &TextStyle::default());
+    let lines = page
+        .lines()
+        .skip_while(|line| !line.starts_with("What happened to"));
+    let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn a_game_that_stutters() {
+    insta::assert_snapshot!(section(&with_victim(kernel_level())));
+}
+
+#[test]
+fn a_victim_whose_books_are_off() {
+    let mut statement = with_victim(kernel_level());
+    let lives = statement.victim.as_mut().unwrap().lives.as_mut().unwrap();
+    lives.accounted += Nanos(17);
+    lives.off = vec![(4_122, Nanos(17))];
+    let page = section(&statement);
+    assert!(
+        page.contains("ITS BOOKS DO NOT BALANCE: off by 17 ns in thread 4122"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_victim_seen_by_an_ordinary_user() {
+    let mut statement = with_victim(proc_level());
+    statement.victim.as_mut().unwrap().lives = None;
+    insta::assert_snapshot!(section(&statement));
+}
+
+#[test]
+fn no_line_of_it_is_too_long() {
+    let mut statement = with_victim(kernel_level());
+    let victim = statement.victim.as_mut().unwrap();
+    victim.name = "気温🦀 \u{1b}\n".repeat(40);
+    let lives = victim.lives.as_mut().unwrap();
+    lives.delays[0].thread = "x".repeat(200);
+    lives.delays[0].timeline[0].name = "y".repeat(200);
+    lives.behind[0].name = "z".repeat(200);
+    let page = text(&statement, &TextStyle::default());
+    for line in page.lines() {
+        assert!(crate::text::page::columns(line) <= 80, "{line:?}");
+    }
+}

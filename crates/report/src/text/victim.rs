@@ -1,0 +1,328 @@
+//! What happened to one program: every moment of its threads, and its longest delays.
+
+use ticktax_model::Nanos;
+use ticktax_model::machine::Throttling;
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{
+    Culprit, Delay, Fate, FateAccount, Lives, Target, Usage, VictimStatement,
+};
+
+use super::accounts::Cells;
+use super::numbers::{counted, exact, grouped, percent, rate, time_or_blank};
+use super::page::{Page, TIE, Tone, tied};
+use super::wall;
+
+/// Culprits that are named.
+const CULPRITS: usize = 5;
+/// Threads whose imbalance is told one by one.
+const OFF_SHOWN: usize = 4;
+
+/// Writes the section, where a program was asked for.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    let Some(victim) = &statement.victim else {
+        return;
+    };
+    page.section(&format!("What happened to {}", who(victim)));
+    let wall = wall(statement);
+    match &victim.lives {
+        Some(lives) if lives.threads > 0 => {
+            accounts(page, lives, wall);
+            latency(page, lives);
+            culprits(page, "It waited behind", &lives.behind, lives, wall);
+            let by = &lives.interrupted_by;
+            culprits(page, "It was interrupted by", by, lives, wall);
+            delays(page, &lives.delays);
+            balance(page, lives);
+        }
+        Some(_) => page.line(Tone::Warning, "None of its threads was seen."),
+        None => page.paragraph(
+            Tone::Warning,
+            "",
+            "What it waited for, behind whom, and what interrupted it cannot be known without \
+             tracing the kernel: run as root.",
+        ),
+    }
+    if let Some(usage) = &victim.usage {
+        counters(page, usage);
+    }
+    if let Some(quota) = victim.throttling.as_ref().filter(|quota| quota.periods > 0) {
+        throttling(page, quota);
+    }
+    if let Some(stolen) = victim.stolen.filter(|&stolen| stolen > Nanos::ZERO) {
+        let text = format!(
+            "the hypervisor took {} from the CPUs, whoever ran there",
+            tied(stolen)
+        );
+        page.paragraph(Tone::Warning, "Steal: ", &text);
+    }
+    scarcity(page, statement, wall);
+}
+
+fn who(victim: &VictimStatement) -> String {
+    match (&victim.target, victim.pid) {
+        (Target::Cgroup(_), _) => format!("the cgroup {}", victim.name),
+        (_, Some(pid)) => format!("{} ({pid})", victim.name),
+        (_, None) => victim.name.clone(),
+    }
+}
+
+/// The name of an account.
+fn name(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Running => "running",
+        Fate::PageFault => "in page faults",
+        Fate::Reclaim => "reclaiming memory",
+        Fate::Interrupted => "interrupted",
+        Fate::Waiting => "waiting for a CPU",
+        Fate::Throttled => "throttled by its quota",
+        Fate::Sleeping => "sleeping",
+        Fate::Disk => "waiting for a disk",
+        Fate::Lock => "waiting for a kernel lock",
+        Fate::Stopped => "stopped",
+        Fate::Unseen => "not seen",
+    }
+}
+
+fn tone(fate: Fate) -> Tone {
+    match fate {
+        Fate::Waiting | Fate::Throttled | Fate::Reclaim | Fate::Unseen => Tone::Warning,
+        _ => Tone::Plain,
+    }
+}
+
+fn accounts(page: &mut Page, lives: &Lives, wall: Nanos) {
+    let headings = Cells {
+        median: String::new(),
+        p99: String::new(),
+        ..Cells::headings()
+    };
+    page.row(Tone::Faint, 0, "", &headings.text());
+    let groups: [(&str, &dyn Fn(Fate) -> bool); 3] = [
+        ("It wanted to run", &Fate::is_wanted),
+        ("It waited for something else", &|fate| {
+            !fate.is_wanted() && fate != Fate::Unseen
+        }),
+        ("Unknown", &|fate| fate == Fate::Unseen),
+    ];
+    for (title, belongs) in groups {
+        let of_group = || {
+            lives
+                .accounts
+                .iter()
+                .filter(|account| belongs(account.fate))
+        };
+        if of_group().next().is_none() {
+            continue;
+        }
+        let time = of_group().map(|account| account.time).sum();
+        let cells = Cells::of_time(time, lives.elapsed);
+        page.row(Tone::Strong, 0, title, &cells.text());
+        for account in of_group() {
+            let cells = account_cells(account, lives.elapsed, wall);
+            page.row(tone(account.fate), 2, name(account.fate), &cells.text());
+        }
+    }
+    let threads = counted(lives.threads, "thread");
+    let sum = match lives.processes {
+        0 | 1 => format!("Sum of {threads}"),
+        processes => format!("Sum of {threads} in {processes} processes"),
+    };
+    let cells = Cells::of_time(lives.accounted, lives.elapsed);
+    page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.text());
+}
+
+fn account_cells(account: &FateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
+    Cells {
+        rate: rate(account.count, wall),
+        max: time_or_blank(account.max),
+        ..Cells::of_time(account.time, elapsed)
+    }
+}
+
+fn latency(page: &mut Page, lives: &Lives) {
+    if let Some(latency) = &lives.latency {
+        let text = format!(
+            "median {}, 99 of 100 within {}, at most {}, over {}; {} to another CPU",
+            tied(latency.median),
+            tied(latency.p99),
+            tied(latency.max),
+            counted(latency.count, "wake-up"),
+            counted(lives.migrations, "move"),
+        );
+        page.paragraph(Tone::Plain, "From waking to running: ", &text);
+    }
+}
+
+/// How a culprit is called; a CPU may be idle for as long as it takes to wake it, or to move to it.
+fn called(name: &str, pid: Option<i32>) -> String {
+    match pid {
+        Some(pid) => format!("{name} ({pid})"),
+        None if name == "idle" => "nobody: the CPU idled".to_owned(),
+        None => name.to_owned(),
+    }
+}
+
+fn culprits(page: &mut Page, title: &str, all: &[Culprit], lives: &Lives, wall: Nanos) {
+    if all.is_empty() {
+        return;
+    }
+    page.line(Tone::Strong, title);
+    let shown = if all.len() <= CULPRITS + 1 {
+        all.len()
+    } else {
+        CULPRITS
+    };
+    for culprit in &all[..shown] {
+        let cells = Cells {
+            rate: rate(culprit.count, wall),
+            max: culprit.max.to_string(),
+            ..Cells::of_time(culprit.time, lives.elapsed)
+        };
+        let name = called(&culprit.name, culprit.pid);
+        page.row(Tone::Plain, 2, &name, &cells.text());
+    }
+    let others = &all[shown..];
+    if !others.is_empty() {
+        let time = others.iter().map(|culprit| culprit.time).sum();
+        let cells = Cells {
+            rate: rate(others.iter().map(|culprit| culprit.count).sum(), wall),
+            max: time_or_blank(others.iter().map(|culprit| culprit.max).max()),
+            ..Cells::of_time(time, lives.elapsed)
+        };
+        let name = counted(others.len() as u64, "other").replace(TIE, " ");
+        page.row(Tone::Plain, 2, &name, &cells.text());
+    }
+}
+
+fn delays(page: &mut Page, delays: &[Delay]) {
+    if delays.is_empty() {
+        return;
+    }
+    page.line(
+        Tone::Strong,
+        "Its longest delays, and what its CPU did meanwhile",
+    );
+    for delay in delays {
+        let label = format!("  {:>8}  ", delay.length.to_string());
+        let head = format!(
+            "{} {}, {}, {}: ",
+            delay.thread,
+            tied(format!("({}) on CPU {}", delay.tid, delay.cpu)),
+            tied(format!("at {:.6} s", delay.at.as_secs_f64())),
+            delay.kind,
+        );
+        page.paragraph(Tone::Plain, &label, &format!("{head}{}", timeline(delay)));
+    }
+}
+
+fn timeline(delay: &Delay) -> String {
+    let mut told: Vec<String> = delay
+        .timeline
+        .iter()
+        .map(|episode| {
+            let name = called(&episode.name, episode.pid);
+            let length = tied(format!("for {}", episode.length));
+            match (episode.count, episode.at) {
+                (2.., _) => format!("{name} {length} in {} times", grouped(episode.count)),
+                (_, Nanos(..=0)) => format!("{name} {length}"),
+                (_, at) => format!("after {} {name} {length}", tied(at)),
+            }
+        })
+        .collect();
+    if delay.more > 0 {
+        told.push(format!("{} more", grouped(delay.more)));
+    }
+    if told.is_empty() {
+        told.push("nothing that was seen".to_owned());
+    }
+    told.join(", ")
+}
+
+fn balance(page: &mut Page, lives: &Lives) {
+    let sums = format!(
+        "{} accounted for, {} elapsed, of {}.",
+        exact(lives.accounted),
+        exact(lives.elapsed),
+        counted(lives.threads, "thread"),
+    );
+    if lives.balances() {
+        page.paragraph(Tone::Good, "", &format!("Its books balance: {sums}"));
+        return;
+    }
+    let mut off: Vec<String> = lives
+        .off
+        .iter()
+        .take(OFF_SHOWN)
+        .map(|(tid, time)| tied(format!("{time} in thread {tid}")))
+        .collect();
+    if lives.off.len() > OFF_SHOWN {
+        off.push(format!("in {} more threads", lives.off.len() - OFF_SHOWN));
+    }
+    if off.is_empty() {
+        off.push(tied(lives.accounted - lives.elapsed));
+    }
+    let text = format!(
+        "ITS BOOKS DO NOT BALANCE: off by {}. {sums}",
+        off.join(", ")
+    );
+    page.paragraph(Tone::Alarm, "", &text);
+}
+
+fn counters(page: &mut Page, usage: &Usage) {
+    let mut parts = vec![
+        format!("{} in the program", tied(usage.user)),
+        format!("{} in the kernel", tied(usage.system)),
+        format!("gave way {} of itself", counted(usage.voluntary, "time")),
+        format!("{} to others", tied(grouped(usage.involuntary))),
+    ];
+    if let Some(waited) = usage.waited {
+        parts.push(format!("waited {} for a CPU", tied(waited)));
+    }
+    page.paragraph(Tone::Plain, "By /proc: ", &parts.join(", "));
+}
+
+fn throttling(page: &mut Page, quota: &Throttling) {
+    let text = format!(
+        "{} used up its CPU quota in {} of {}, and was held back for {} in all",
+        quota.cgroup,
+        grouped(quota.throttled),
+        counted(quota.periods, "period"),
+        tied(quota.time),
+    );
+    page.paragraph(Tone::Plain, "Quota: ", &text);
+}
+
+/// How scarce CPUs, memory and disks were for everybody.
+fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
+    let parts: Vec<String> = statement
+        .pressure
+        .iter()
+        .filter(|(_, pressure)| pressure.some > Nanos::ZERO)
+        .map(|(resource, pressure)| {
+            let share = percent(pressure.some.share_of(wall));
+            format!(
+                "{resource} {}",
+                tied(format!("{} ({share})", pressure.some))
+            )
+        })
+        .collect();
+    if !parts.is_empty() {
+        page.paragraph(
+            Tone::Plain,
+            "Machine:  ",
+            &format!(
+                "time in which somebody stood still for want of {}",
+                parts.join(", ")
+            ),
+        );
+    }
+    if let Some(queue) = statement.run_queue.filter(|queue| queue.samples > 0) {
+        let mean = queue.threads as f64 / queue.samples as f64;
+        let text = format!(
+            "{} ran or wanted to at a time, {} at most",
+            tied(format!("{mean:.1} threads")),
+            grouped(queue.most)
+        );
+        page.paragraph(Tone::Plain, "          ", &text);
+    }
+}

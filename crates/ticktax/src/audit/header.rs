@@ -1,0 +1,323 @@
+//! The header of a live recording: what is known besides the rows, and what is not.
+
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::recording::{
+    Blind, Books, Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World,
+};
+use ticktax_model::{Cpu, CpuList, SourceTable};
+use ticktax_probes::clock::now;
+use ticktax_trace::proc::{Proc, untraced_interrupts};
+use ticktax_trace::{Closing, TraceError, Tracer};
+
+use super::probe::ProbeResults;
+use super::settings::Settings;
+use super::victim::Watched;
+use crate::arguments::ProbeChoice;
+type Sink<'a> = &'a mut dyn FnMut(&SourceTable, &Row);
+
+/// What is at hand when the watching ends.
+pub(super) struct End<'a> {
+    pub(super) proc: &'a Proc,
+    pub(super) settings: &'a Settings,
+    pub(super) machine: Machine,
+    pub(super) before: Counters,
+    pub(super) after: Counters,
+    pub(super) victim: Option<Watched<'a>>,
+    pub(super) late: CpuList,
+    pub(super) unprobed: CpuList,
+    pub(super) results: ProbeResults,
+}
+
+impl End<'_> {
+    pub(super) fn at_level_kernel(
+        self,
+        tracer: Tracer,
+        sources: &mut SourceTable,
+        sink: Sink<'_>,
+        cost: ToolCost,
+    ) -> Header {
+        let coverage = Coverage {
+            attached: tracer.attached().to_vec(),
+            blind: tracer.blind().to_vec(),
+            lost: Vec::new(),
+            every_entry_watched: tracer.every_entry_watched(),
+        };
+        let still_online = self.proc.online().unwrap_or_default();
+        let buffers = tracer.buffer_bytes();
+        let closing = tracer.close(&self.present(&still_online), now(), sources, sink);
+        let cost = ToolCost {
+            memory_bytes: buffers,
+            events: closing.events,
+            tracer: closing.in_programs,
+            ..cost
+        };
+        let mut header = self.header(Level::Kernel, coverage, cost, &closing);
+        header.books.clone_from(&closing.books);
+        header.coverage.lost.extend(closing.lost.iter().copied());
+        header
+            .coverage
+            .blind
+            .extend(kernel_blind_spots(&closing, &header));
+        header
+    }
+
+    pub(super) fn at_level_proc(self, why: &TraceError, cost: ToolCost) -> Header {
+        let blind = Blind {
+            what: "which interrupt, softirq or thread took the time".to_owned(),
+            why: why.to_string(),
+        };
+        let coverage = Coverage {
+            blind: vec![blind],
+            ..Coverage::default()
+        };
+        let cpus: Vec<Cpu> = self.settings.online.iter().collect();
+        let mut header = self.header(Level::Proc, coverage, cost, &Closing::default());
+        let (begin, end) = (header.before.at, header.after.at);
+        // Without root the books are those that the kernel keeps itself.
+        let counted = |cpu: &Cpu| {
+            let counters = [&header.before, &header.after];
+            counters
+                .iter()
+                .all(|counters| counters.cpu_times.contains_key(&cpu.0))
+        };
+        header.books = cpus
+            .into_iter()
+            .filter(counted)
+            .map(|cpu| Books { cpu, begin, end })
+            .collect();
+        header
+    }
+
+    /// Those of the audited CPUs that are online still.
+    fn present(&self, online: &CpuList) -> CpuList {
+        self.settings
+            .online
+            .iter()
+            .filter(|&cpu| online.contains(cpu))
+            .collect()
+    }
+
+    /// The header but for what depends on the level.
+    fn header(
+        self,
+        level: Level,
+        mut coverage: Coverage,
+        cost: ToolCost,
+        closing: &Closing,
+    ) -> Header {
+        let online = self.proc.online().unwrap_or_default();
+        coverage.blind.extend(self.blind_spots(&online));
+        coverage.lost.extend(self.results.lost.iter().copied());
+        let unseen = self.unseen(closing);
+        Header {
+            schema: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            world: World::Live,
+            level,
+            machine: self.machine,
+            began_unix: 0,
+            books: Vec::new(),
+            coverage,
+            clock: self.results.clock,
+            probes: self.results.reports,
+            before: self.before,
+            after: self.after,
+            cost,
+            command: None,
+            victim: self.victim.map(|victim| victim.header(unseen)),
+        }
+    }
+
+    /// Why a part of a victim's time may not have been seen.
+    fn unseen(&self, closing: &Closing) -> Option<String> {
+        let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
+        let online = self.proc.online().unwrap_or_default();
+        let unwatched: CpuList = online.iter().filter(unwatched).collect();
+        if !unwatched.is_empty() {
+            return Some(format!("CPUs {unwatched} were not watched"));
+        }
+        if !self.late.is_empty() {
+            return Some(format!("the books of CPUs {} began late", self.late));
+        }
+        if closing.unfollowed > 0 {
+            let threads = closing.unfollowed;
+            return Some(format!("there was no room for {threads} of its threads"));
+        }
+        (closing.missed > 0).then(|| format!("{} switches were not told", closing.missed))
+    }
+
+    /// What a reader should know at any level.
+    fn blind_spots(&self, online: &CpuList) -> Vec<Blind> {
+        let mut blind = Vec::new();
+        for cpu in self
+            .settings
+            .online
+            .iter()
+            .filter(|&cpu| !online.contains(cpu))
+        {
+            blind.push(Blind {
+                what: format!("the end of CPU {cpu}"),
+                why: "it was taken offline: its books end with the last event seen on it"
+                    .to_owned(),
+            });
+        }
+        for cpu in self.late.iter() {
+            blind.push(Blind {
+                what: format!("the beginning of CPU {cpu}"),
+                why: "a thread of high priority held it: its books begin with its first switch"
+                    .to_owned(),
+            });
+        }
+        if !self.unprobed.is_empty() {
+            blind.push(Blind {
+                what: format!("gaps on CPU {}", self.unprobed),
+                why: "this process may not run there: its cpuset or container does not allow it"
+                    .to_owned(),
+            });
+        }
+        for refused in &self.results.refused {
+            blind.push(Blind {
+                what: "the probe as asked for".to_owned(),
+                why: refused.clone(),
+            });
+        }
+        if self.settings.probe == ProbeChoice::None {
+            blind.push(Blind {
+                what: "the hypervisor's time, and getting into and out of the kernel".to_owned(),
+                why:
+                    "no probe ran, so both are inside the programs' time; --probe spin tells them \
+                      apart"
+                        .to_owned(),
+            });
+        }
+        blind
+    }
+}
+
+/// What a reader should know of a run of the tracer.
+fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
+    let mut blind = Vec::new();
+    for books in &header.books {
+        let untraced = untraced_interrupts(&header.before, &header.after, books.cpu);
+        for (interrupt, count) in untraced {
+            blind.push(Blind {
+                what: format!(
+                    "{count} of CPU {}'s {}",
+                    books.cpu,
+                    interrupt.to_lowercase()
+                ),
+                why:
+                    "no tracepoint shows them: their time is with what they interrupted, or outside"
+                        .to_owned(),
+            });
+        }
+        if !header.machine.online.is_empty() && !header.machine.online.contains(books.cpu) {
+            blind.push(Blind {
+                what: format!("CPU {} before it was plugged in", books.cpu),
+                why: "its books begin with its first switch".to_owned(),
+            });
+        }
+    }
+    if closing.missed > 0 {
+        blind.push(Blind {
+            what: format!("{} context switches", closing.missed),
+            why: "the kernel told no tracer of them: the thread that left next has the time of \
+                  the one before it too"
+                .to_owned(),
+        });
+    }
+    if closing.mismatched > 0 {
+        blind.push(Blind {
+            what: format!("{} borders of interrupts or functions", closing.mismatched),
+            why: "the kernel left them out: their time is counted with what is around them"
+                .to_owned(),
+        });
+    }
+    if closing.folded > 0 {
+        blind.push(Blind {
+            what: format!("the sources of {} intervals", closing.folded),
+            why: "there were more than the table of sums holds: they are counted as others"
+                .to_owned(),
+        });
+    }
+    blind
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ticktax_model::Nanos;
+    use ticktax_trace::Output;
+
+    use super::*;
+
+    fn settings(online: &str) -> Settings {
+        let online: CpuList = online.parse().unwrap();
+        Settings {
+            length: None,
+            watched: online.clone(),
+            online,
+            named: true,
+            probe: ProbeChoice::Spin,
+            policy: None,
+            output: Output::Spans { per_cpu: 1 },
+            command: Vec::new(),
+            victim: None,
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_leaves_or_cannot_be_made_to_switch_is_named() {
+        let settings = settings("0-2");
+        let end = End {
+            proc: &Proc::at(Path::new("/nonexistent")),
+            settings: &settings,
+            machine: Machine {
+                online: "0".parse().unwrap(),
+                ..Machine::default()
+            },
+            before: Counters::default(),
+            after: Counters::default(),
+            late: "1".parse().unwrap(),
+            unprobed: CpuList::default(),
+            victim: None,
+            results: ProbeResults::default(),
+        };
+        let blind = end.blind_spots(&"0-1".parse().unwrap());
+        let told: Vec<&str> = blind.iter().map(|blind| &*blind.what).collect();
+        assert_eq!(told, ["the end of CPU 2", "the beginning of CPU 1"]);
+        assert!(blind[0].why.contains("offline"));
+    }
+
+    #[test]
+    fn a_cpu_that_is_plugged_in_is_named() {
+        let mut header = End {
+            proc: &Proc::at(Path::new("/nonexistent")),
+            settings: &settings("0"),
+            machine: Machine {
+                online: "0".parse().unwrap(),
+                ..Machine::default()
+            },
+            before: Counters::default(),
+            after: Counters::default(),
+            late: CpuList::default(),
+            unprobed: CpuList::default(),
+            victim: None,
+            results: ProbeResults::default(),
+        }
+        .header(
+            Level::Kernel,
+            Coverage::default(),
+            ToolCost::default(),
+            &Closing::default(),
+        );
+        header.books = vec![Books {
+            cpu: Cpu(3),
+            begin: Nanos(5),
+            end: Nanos(9),
+        }];
+        let blind = kernel_blind_spots(&Closing::default(), &header);
+        assert_eq!(blind[0].what, "CPU 3 before it was plugged in");
+    }
+}

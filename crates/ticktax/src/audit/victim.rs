@@ -1,0 +1,211 @@
+//! The program whose time is asked for: finding it, having it followed, noticing its end.
+
+use std::path::PathBuf;
+
+use nix::unistd::gettid;
+use ticktax_model::Nanos;
+use ticktax_model::machine::Throttling;
+use ticktax_model::victim::{Target, Usage, VictimHeader};
+use ticktax_trace::proc::{Proc, throttling};
+use ticktax_trace::{FollowedThread, Tracer};
+
+use super::command::Audited;
+use super::settings::Settings;
+use crate::arguments::AuditArguments;
+use crate::failure::Failure;
+
+/// Whose time is asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    Command,
+    Process(i32),
+    Cgroup(PathBuf),
+}
+
+impl Wanted {
+    pub(crate) fn from_typed(typed: &AuditArguments, proc: &Proc) -> Result<Option<Self>, Failure> {
+        if let Some(pid) = typed.pid {
+            let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
+            let missing = || Failure::Victim(format!("there is no process {pid}"));
+            return found.map(Self::Process).ok_or_else(missing).map(Some);
+        }
+        if let Some(folder) = &typed.cgroup {
+            if Proc::processes_in(folder).is_none() {
+                let folder = folder.display();
+                return Err(Failure::Victim(format!(
+                    "{folder} is no cgroup: name its folder below /sys/fs/cgroup"
+                )));
+            }
+            return Ok(Some(Self::Cgroup(folder.clone())));
+        }
+        Ok((!typed.command.is_empty()).then_some(Self::Command))
+    }
+}
+
+/// A victim that is watched.
+#[derive(Debug)]
+pub(crate) struct Watched<'a> {
+    proc: &'a Proc,
+    wanted: Wanted,
+    name: String,
+    pids: Vec<i32>,
+    cgroup: Option<PathBuf>,
+    begin: Nanos,
+    followed: bool,
+    without_room: u64,
+    before: Option<Usage>,
+    after: Option<Usage>,
+}
+
+impl<'a> Watched<'a> {
+    /// How often the threads of a program are listed anew, until all are followed: one that is not
+    /// yet may start another in between.
+    const ROUNDS: usize = 20;
+
+    /// Finds the victim, and has `tracer`, which has not been started, follow it.
+    pub(crate) fn find(
+        settings: &Settings,
+        proc: &'a Proc,
+        tracer: Option<&mut Tracer>,
+    ) -> Option<Self> {
+        let wanted = settings.victim.clone()?;
+        let mut watched = Self {
+            proc,
+            name: String::new(),
+            pids: Vec::new(),
+            cgroup: None,
+            begin: Nanos::ZERO,
+            followed: tracer.is_some(),
+            without_room: 0,
+            before: None,
+            after: None,
+            wanted,
+        };
+        match &watched.wanted {
+            Wanted::Command => watched.cgroup = own_cgroup(proc),
+            Wanted::Process(pid) => {
+                watched.name = proc.program(*pid).unwrap_or_default();
+                watched.cgroup = proc.cpu_cgroup(*pid);
+            }
+            Wanted::Cgroup(folder) => {
+                watched.name = folder.display().to_string();
+                watched.cgroup = Some(folder.clone());
+            }
+        }
+        if let Some(tracer) = tracer {
+            watched.follow_all(tracer);
+        }
+        watched.pids = watched.processes();
+        watched.before = proc.usage(&watched.pids);
+        Some(watched)
+    }
+
+    fn processes(&self) -> Vec<i32> {
+        match &self.wanted {
+            Wanted::Command => self.pids.clone(),
+            Wanted::Process(pid) => vec![*pid],
+            Wanted::Cgroup(folder) => Proc::processes_in(folder).unwrap_or_default(),
+        }
+    }
+
+    fn threads(&self) -> Vec<FollowedThread> {
+        let pids = self.processes().into_iter();
+        pids.flat_map(|pid| self.proc.threads_of(pid)).collect()
+    }
+
+    fn follow_all(&mut self, tracer: &mut Tracer) {
+        let mut known: Vec<i32> = Vec::new();
+        for _ in 0..Self::ROUNDS {
+            let mut new = self.threads();
+            new.retain(|thread| !known.contains(&thread.tid));
+            if new.is_empty() {
+                break;
+            }
+            known.extend(new.iter().map(|thread| thread.tid));
+            let missing = new.len() - tracer.follow(&new);
+            self.without_room += missing as u64;
+        }
+    }
+
+    /// The books are open since `now`: lives begin.
+    pub(crate) fn begin(&mut self, tracer: Option<&mut Tracer>, now: Nanos) {
+        self.begin = now;
+        let threads = self.threads();
+        if let Some(tracer) = tracer {
+            tracer.begin_lives(now, &threads);
+            if matches!(self.wanted, Wanted::Command) {
+                self.followed = tracer.follow_children_of(gettid().as_raw());
+            }
+        }
+    }
+
+    /// The command has been started: it is the victim.
+    pub(crate) fn started(&mut self, command: Option<&Audited>, tracer: Option<&mut Tracer>) {
+        if let (Wanted::Command, Some(command)) = (&self.wanted, command) {
+            self.pids = vec![command.pid()];
+            self.name = command.name();
+            self.before = Some(Usage::default());
+        }
+        if let Some(tracer) = tracer {
+            tracer.let_go(gettid().as_raw());
+        }
+    }
+
+    pub(crate) fn first_moment(&self) -> Nanos {
+        self.begin
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn ended(&mut self) -> bool {
+        // Nothing else tells what a program used that will have ended.
+        if !self.followed {
+            self.look();
+        }
+        match self.wanted {
+            Wanted::Process(pid) => !self.proc.is_alive(pid),
+            // The command's own end is seen by who started it.
+            Wanted::Command | Wanted::Cgroup(_) => false,
+        }
+    }
+
+    fn look(&mut self) {
+        self.after = self.proc.usage(&self.processes()).or(self.after);
+    }
+
+    /// The counters of its cgroup's quota.
+    pub(crate) fn throttling(&self) -> Option<Throttling> {
+        throttling(self.cgroup.as_deref()?)
+    }
+
+    /// What the header says of it; `incomplete` is why not all of it may have been seen.
+    pub(crate) fn header(mut self, incomplete: Option<String>) -> VictimHeader {
+        self.look();
+        let without_room = self.without_room;
+        let no_room = || format!("there was no room for {without_room} of its threads");
+        let incomplete = incomplete.or_else(|| (without_room > 0).then(no_room));
+        let pid = match &self.wanted {
+            Wanted::Cgroup(_) => None,
+            Wanted::Process(pid) => Some(*pid),
+            Wanted::Command => self.pids.first().copied(),
+        };
+        VictimHeader {
+            target: match &self.wanted {
+                Wanted::Command => Target::Command,
+                Wanted::Process(_) => Target::Process,
+                Wanted::Cgroup(folder) => Target::Cgroup(folder.display().to_string()),
+            },
+            name: self.name,
+            pid,
+            begin: self.begin,
+            followed: self.followed,
+            incomplete,
+            before: self.before,
+            after: self.after,
+        }
+    }
+}
+
+/// The cgroup that a command will be in.
+fn own_cgroup(proc: &Proc) -> Option<PathBuf> {
+    proc.cpu_cgroup(nix::unistd::getpid().as_raw())
+}

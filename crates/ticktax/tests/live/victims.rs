@@ -1,0 +1,230 @@
+//! What happened to a program, beside disturbances of known size.
+
+use std::env;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{Fate, Lives};
+use ticktax_model::{Cpu, Nanos};
+
+use super::world::{Place, check, close, injector, statement, ticktax};
+
+/// A shell, ended with the test.
+struct Shell(Child);
+
+impl Shell {
+    /// Runs a script; on this CPU alone, if one is named.
+    fn run(script: &str, cpu: Option<Cpu>) -> Result<Self, Failed> {
+        let child = Command::new("sh").args(["-c", script]).spawn()?;
+        let shell = Self(child);
+        if let Some(cpu) = cpu {
+            let mut only = CpuSet::new();
+            only.set(cpu.index())?;
+            sched_setaffinity(Pid::from_raw(shell.pid()?), &only)?;
+        }
+        Ok(shell)
+    }
+
+    fn pid(&self) -> Result<i32, Failed> {
+        Ok(i32::try_from(self.0.id())?)
+    }
+
+    /// Audits it for 2 s.
+    fn audit(&self) -> Result<Lives, Failed> {
+        let pid = self.pid()?.to_string();
+        let output = ticktax(&[
+            "audit", "--probe", "none", "--format", "json", "--for", "2s",
+        ])
+        .args(["--pid", &pid])
+        .output()?;
+        lives(&statement(&output)?)
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The lives of the victim, whose books must balance.
+fn lives(statement: &Statement) -> Result<Lives, Failed> {
+    let victim = statement.victim.as_ref().ok_or("no victim")?;
+    let lives = victim.lives.clone().ok_or("it was not followed")?;
+    check(lives.balances(), || format!("{:?}", lives.off))?;
+    let sum: Nanos = lives.accounts.iter().map(|account| account.time).sum();
+    check(sum == lives.elapsed && lives.threads > 0, || {
+        format!("{lives:?}")
+    })?;
+    Ok(lives)
+}
+
+fn time(lives: &Lives, fate: Fate) -> Nanos {
+    let of_fate = lives.accounts.iter().filter(|account| account.fate == fate);
+    of_fate.map(|account| account.time).sum()
+}
+
+/// Audits what the audited command does to itself or to others.
+fn audit_of(plan: &Plan) -> Result<(Truth, Lives), Failed> {
+    let place = Place::new();
+    let (command, truth) = injector(plan, &place)?;
+    let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--"])
+        .args(command)
+        .output()?;
+    let lives = lives(&statement(&output)?)?;
+    Ok((serde_json::from_slice(&fs::read(truth)?)?, lives))
+}
+
+/// The disturbance is begun first and outlasts the audit, so what it took in 2 s is its rate.
+pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
+    let cpu = ticktax_inject::default_cpu()?;
+    let schedule = Schedule::every(Nanos::from_millis(20), Nanos::from_millis(4));
+    let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+        .schedule(schedule)
+        .duration(Nanos::from_secs(30));
+    let loop_forever = Shell::run("while :; do :; done", Some(cpu))?;
+    let running = ticktax_inject::spawn(&plan)?;
+    let lives = loop_forever.audit()?;
+    let truth = running.stop()?;
+    let injected = truth.injected.as_ref().ok_or("nothing was measured")?;
+    let share = injected.time.share_of(truth.end - truth.start);
+    let behind = lives
+        .behind
+        .iter()
+        .filter(|one| one.name.starts_with(&truth.comm));
+    let behind: Nanos = behind.map(|one| one.time).sum();
+    close(
+        "behind the thread",
+        behind.as_secs_f64(),
+        share * lives.elapsed.as_secs_f64(),
+        0.005,
+    )?;
+    let waited = time(&lives, Fate::Waiting);
+    check(waited >= behind, || format!("{waited} < {behind}"))?;
+    check(!lives.delays.is_empty(), || "no delay".to_owned())
+}
+
+pub(crate) fn is_throttled_by_its_quota() -> Result<(), Failed> {
+    let quota = Nanos::from_millis(20);
+    let cpu = ticktax_inject::default_cpu()?;
+    let plan = Plan::new(Disturbance::Throttle { quota }, cpu)
+        .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
+        .duration(Nanos::from_secs(3));
+    let (truth, lives) = audit_of(&plan)?;
+    let injected = truth.injected.as_ref().ok_or("nothing was measured")?;
+    let told = time(&lives, Fate::Throttled);
+    close(
+        "throttled",
+        told.as_secs_f64(),
+        injected.time.as_secs_f64(),
+        0.0,
+    )?;
+    check(lives.processes >= 2, || "its child is missing".to_owned())
+}
+
+pub(crate) fn sleeps() -> Result<(), Failed> {
+    let sleeper = Shell::run("exec sleep 60", None)?;
+    thread::sleep(Duration::from_millis(200));
+    let lives = sleeper.audit()?;
+    // Nothing happens to it: its whole life is one wait that no event tells.
+    let asleep = time(&lives, Fate::Sleeping);
+    check(asleep == lives.elapsed, || format!("{lives:?}"))?;
+    close("asleep", asleep.as_secs_f64(), 2.0, 0.2)
+}
+
+pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
+    let ending = Shell::run("sleep 1.5; :", None)?;
+    let lives = {
+        let pid = ending.pid()?.to_string();
+        let audit = ticktax(&[
+            "audit", "--probe", "none", "--format", "json", "--for", "60s",
+        ])
+        .args(["--pid", &pid])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+        // The shell is this process's child: it is gone once it is waited for or a zombie.
+        lives(&statement(&audit.wait_with_output()?)?)?
+    };
+    check(lives.elapsed < Nanos::from_secs(5), || {
+        format!("{}", lives.elapsed)
+    })
+}
+
+pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
+    let place = Place::new();
+    // 8 processes besides the shell, and the threads of one more: this binary lists its tests.
+    let script = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done; \"$1\" --list > \"$2\"";
+    let output = ticktax(&[
+        "audit", "--probe", "none", "--format", "json", "--", "sh", "-c",
+    ])
+    .args([script, "sh"])
+    .arg(env::current_exe()?)
+    .arg(place.file("list"))
+    .output()?;
+    let lives = lives(&statement(&output)?)?;
+    check(lives.processes >= 9, || {
+        format!("{} processes", lives.processes)
+    })?;
+    check(time(&lives, Fate::Running) > Nanos::ZERO, || {
+        "nothing ran".to_owned()
+    })
+}
+
+pub(crate) fn a_stopped_program_is_stopped() -> Result<(), Failed> {
+    let stopped = Shell::run("while :; do :; done", None)?;
+    kill(Pid::from_raw(stopped.pid()?), Signal::SIGSTOP)?;
+    thread::sleep(Duration::from_millis(100));
+    let lives = stopped.audit()?;
+    check(time(&lives, Fate::Stopped) == lives.elapsed, || {
+        format!("{lives:?}")
+    })
+}
+
+pub(crate) fn a_process_that_is_not_there_is_named() -> Result<(), Failed> {
+    let output = ticktax(&["audit", "--pid", "2000000000"]).output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    check(output.status.code() == Some(1), || {
+        output.status.to_string()
+    })?;
+    check(complaint.lines().count() == 1, || complaint.to_string())?;
+    check(complaint.contains("2000000000"), || complaint.to_string())
+}
+
+pub(crate) fn without_root_the_counters_are_told() -> Result<(), Failed> {
+    const NOBODY: u32 = 65_534;
+    let place = tempfile::Builder::new()
+        .prefix("ticktax-test")
+        .tempdir_in("/tmp")?;
+    let copy = place.path().join("ticktax");
+    fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
+    for path in [place.path(), &copy] {
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(path, all)?;
+    }
+    let output = Command::new(&copy)
+        .args([
+            "audit", "--probe", "none", "--format", "json", "--", "sh", "-c",
+        ])
+        .arg("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()?;
+    let statement = statement(&output)?;
+    let victim = statement.victim.ok_or("no victim")?;
+    check(victim.lives.is_none(), || "it was followed".to_owned())?;
+    let usage = victim.usage.ok_or("no counters")?;
+    check(usage.user > Nanos::ZERO, || format!("{usage:?}"))
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
+/*
+ * Following threads: what becomes of them while they are off their CPU.
+ *
+ * A followed thread is in `lives` from its first moment to its last: the reader puts the first
+ * ones there, and their children follow by themselves. From one context switch to the next and
+ * from there to the wake-up, every wait begins at the very ns at which what was before it ended.
+ * So a thread's waits and its spans on CPUs tile its life, and the reader checks that they do.
+ *
+ * A thread's entry is written by one CPU at a time: the kernel switches and wakes a thread under
+ * the lock of its run queue, and a new thread is nobody's yet.
+ */
+#ifndef TICKTAX_FOLLOW_H
+#define TICKTAX_FOLLOW_H
+
+#include "books.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FOLLOWED); /* the loader: 1 where nobody is followed */
+	__type(key, __u32);
+	__type(value, struct life);
+} lives SEC(".maps");
+
+static __always_inline struct life *life_of(__u32 tid)
+{
+	struct life *life = bpf_map_lookup_elem(&lives, &tid);
+
+	return life && life->detail != DETAIL_PARENT ? life : 0;
+}
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return ((struct task_struct___before_5_14 *)task)->state;
+}
+
+/* The field is one bit among others, whose place differs from kernel to kernel. */
+static __always_inline int is_in_iowait(struct task_struct *task)
+{
+	__u64 word = 0;
+
+	if (!bpf_core_field_exists(task->in_iowait))
+		return 0;
+	bpf_probe_read_kernel(&word, sizeof(word),
+			      (void *)task + __builtin_preserve_field_info(
+						     task->in_iowait, BPF_FIELD_BYTE_OFFSET));
+	word <<= __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_LSHIFT_U64);
+	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
+}
+
+/* Hands out what the thread did until `end`, off its CPU. */
+static __noinline void end_absence(struct here *here, struct life *life, struct task_struct *task,
+				   __u64 end)
+{
+	struct frame ended = {};
+
+	/* Throttled threads are told by end_wait(), followed or not. */
+	if (life->detail == DETAIL_THROTTLED)
+		return;
+	/* What came before anything was seen has no beginning here; the reader knows it. */
+	ended.start = life->since;
+	ended.detail = life->detail;
+	ended.id = task->pid;
+	ended.kind = KIND_WAIT;
+	ended.flags = life->flags;
+	if (life->detail == DETAIL_NONE)
+		ended.detail = DETAIL_MISSED;
+	if ((life->detail == DETAIL_WOKEN || life->detail == DETAIL_PREEMPTED) &&
+	    life->cpu != here->cpu)
+		ended.flags |= FLAG_MIGRATED;
+	account(here, &ended, end, task);
+}
+
+/* Why a thread leaves its CPU, where it is not throttled. */
+static __always_inline __u32 why_absent(struct task_struct *task, __u32 state, int preempted)
+{
+	if (preempted || state == 0)
+		return DETAIL_PREEMPTED;
+	if (state & (TASK_STOPPED | TASK_TRACED | TASK_FROZEN))
+		return DETAIL_STOPPED;
+	if (state & TASK_RTLOCK_WAIT)
+		return DETAIL_LOCK;
+	if (!(state & TASK_UNINTERRUPTIBLE) || state & TASK_NOLOAD)
+		return DETAIL_SLEEPING;
+	return is_in_iowait(task) ? DETAIL_DISK : DETAIL_LOCK;
+}
+
+static __noinline void depart(struct here *here, struct task_struct *task, int preempted,
+			      int throttled_here)
+{
+	__u32 tid = task->pid, state;
+	struct life *life = life_of(tid);
+
+	if (!life)
+		return;
+	state = state_of(task);
+	if (state & TASK_DEAD && !preempted) {
+		bpf_map_delete_elem(&lives, &tid);
+		return;
+	}
+	/*
+	 * It was not seen to come: the books of this CPU open just now, or the kernel did not tell.
+	 * The time from the last switch that was seen is in its span.
+	 */
+	if (unlikely(life->detail != DETAIL_NONE))
+		end_absence(here, life, task,
+			    here->began > life->since ? here->began : life->since);
+	life->detail = throttled_here ? DETAIL_THROTTLED : why_absent(task, state, preempted);
+	life->since = here->now;
+	life->cpu = here->cpu;
+	copy_name(life->comm, task);
+}
+
+static __noinline void come(struct here *here, struct task_struct *task)
+{
+	struct life *life = life_of(task->pid);
+
+	if (!life)
+		return;
+	/* While it runs already, it was not seen to leave. */
+	end_absence(here, life, task, here->now);
+	life->detail = DETAIL_NONE;
+	life->since = here->now;
+}
+
+static __always_inline int wake(struct task_struct *task)
+{
+	struct life *life = life_of(task->pid);
+	struct here here;
+
+	/* Not blocked: woken before it had left its CPU, or throttled. */
+	if (likely(!life) || life->detail < DETAIL_SLEEPING || life->detail > DETAIL_UNSEEN)
+		return 0;
+	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
+		return 0;
+	end_absence(&here, life, task, here.now);
+	life->detail = DETAIL_WOKEN;
+	life->since = here.now;
+	return 0;
+}
+
+/* From here on the number is another thread's: numbers are used again, sooner or later. */
+static __noinline void mark_birth(struct here *here, struct task_struct *task)
+{
+	struct frame born = {};
+
+	born.start = here->now;
+	born.detail = DETAIL_REBORN;
+	born.id = task->pid;
+	born.kind = KIND_WAIT;
+	account(here, &born, here->now, task);
+}
+
+/* A child of a followed thread, a thread like it or a process of its own. */
+static __always_inline int begin_life(struct task_struct *parent, struct task_struct *child)
+{
+	__u32 tid = parent->pid;
+	struct life life = {};
+	struct here here;
+
+	if (likely(!bpf_map_lookup_elem(&lives, &tid)))
+		return 0;
+	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
+		return 0;
+	tid = child->pid;
+	life.since = here.now;
+	life.detail = DETAIL_WOKEN;
+	life.cpu = here.cpu;
+	life.tgid = child->tgid;
+	copy_name(life.comm, child);
+	if (bpf_map_update_elem(&lives, &tid, &life, 0))
+		__sync_fetch_and_add(&here.state->unfollowed, 1);
+	else
+		mark_birth(&here, child);
+	return 0;
+}
+
+/* A thread that runs another program takes the number of its process's first thread, which ends. */
+static __always_inline int change_number(struct task_struct *task, __u32 before)
+{
+	struct life *life;
+	struct life moved;
+	struct here here;
+	__u32 tid = task->pid;
+
+	if (likely(before == tid))
+		return 0;
+	life = life_of(before);
+	if (!life || !arrive(&here) || !here.state->opened)
+		return 0;
+	moved = *life;
+	bpf_map_delete_elem(&lives, &before);
+	bpf_map_update_elem(&lives, &tid, &moved, 0);
+	mark_birth(&here, task);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,210 @@
+//! Following threads: telling the programs whom, and completing what they cannot know.
+//!
+//! The programs know a thread from the first thing that happens to it. One that sleeps as the
+//! books open has no such thing yet; what `/proc` says of it then is what it does until something
+//! does happen, or to the end.
+
+use std::collections::HashMap;
+
+use aya::maps::{HashMap as KernelMap, MapData};
+use ticktax_model::recording::Row;
+use ticktax_model::{Nanos, SourceTable};
+
+use crate::record::{Life, SpanRecord, detail, kind};
+use crate::tracer::Tracer;
+
+/// A thread to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedThread {
+    /// Its process.
+    pub pid: i32,
+    /// Its number.
+    pub tid: i32,
+    /// Its name.
+    pub name: String,
+    /// What it is doing.
+    pub state: Absent,
+}
+
+/// Why a thread is not on a CPU, as `/proc` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It may run, or does.
+    Runnable,
+    /// It waits for something, and a signal would wake it.
+    Sleeping,
+    /// It waits for something that no signal interrupts. `/proc` does not tell a disk from a lock.
+    Uninterruptible,
+    /// It is stopped.
+    Stopped,
+}
+
+impl Absent {
+    fn detail(self) -> u64 {
+        match self {
+            Self::Runnable => detail::PREEMPTED,
+            Self::Sleeping => detail::SLEEPING,
+            Self::Uninterruptible => detail::LOCK,
+            Self::Stopped => detail::STOPPED,
+        }
+    }
+}
+
+/// What threads were doing when their books were opened.
+#[derive(Debug, Default)]
+pub(crate) struct FirstStates {
+    since: Nanos,
+    by_thread: HashMap<u32, u64>,
+}
+
+impl FirstStates {
+    /// Gives a wait without a beginning the one that it has here. `None` for one that was over
+    /// when the books were opened.
+    pub(crate) fn complete(&self, mut record: SpanRecord) -> Option<SpanRecord> {
+        if record.kind != kind::WAIT || record.detail != detail::UNSEEN {
+            return Some(record);
+        }
+        let end = record.start.saturating_add(record.dur);
+        let since = self.since.0.cast_unsigned();
+        let state = self.by_thread.get(&record.tid).copied();
+        record.start = since;
+        record.dur = end.checked_sub(since)?;
+        record.self_ns = record.dur.cast_signed();
+        record.detail = state.unwrap_or(detail::SLEEPING);
+        Some(record)
+    }
+}
+
+/// A detail that is no address, as a life keeps it.
+fn small(detail: u64) -> u32 {
+    u32::try_from(detail).unwrap_or(u32::MAX)
+}
+
+impl Tracer {
+    fn lives(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
+        KernelMap::try_from(self.programs.map_mut("lives")?).ok()
+    }
+
+    /// The threads that are followed.
+    pub(crate) fn followed(&mut self) -> Vec<u32> {
+        let lives = self.lives();
+        lives.map_or_else(Vec::new, |lives| {
+            lives.keys().filter_map(Result::ok).collect()
+        })
+    }
+
+    fn enter(&mut self, tid: i32, life: Life) -> bool {
+        let tid = tid.cast_unsigned();
+        self.lives()
+            .is_some_and(|mut lives| lives.insert(tid, life, 0).is_ok())
+    }
+
+    /// Follows these threads and whatever they start, from [`Tracer::start`] on. Returns how many
+    /// there was room for.
+    pub fn follow(&mut self, threads: &[FollowedThread]) -> usize {
+        let mut followed = 0;
+        for thread in threads {
+            let mut life = Life {
+                detail: small(detail::UNSEEN),
+                tgid: thread.pid.cast_unsigned(),
+                ..Life::default()
+            };
+            let name = thread.name.as_bytes();
+            let length = name.len().min(life.comm.len() - 1);
+            life.comm[..length].copy_from_slice(&name[..length]);
+            followed += usize::from(self.enter(thread.tid, life));
+        }
+        followed
+    }
+
+    /// Says what the followed threads are doing `now` that the books are open. Those of which
+    /// nothing has been seen yet have been doing it since.
+    pub fn begin_lives(&mut self, now: Nanos, threads: &[FollowedThread]) {
+        let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), thread.state.detail());
+        self.first_states = FirstStates {
+            since: now,
+            by_thread: threads.iter().map(state).collect(),
+        };
+    }
+
+    /// Follows what thread `tid` starts, but not the thread itself.
+    pub fn follow_children_of(&mut self, tid: i32) -> bool {
+        let parent = Life {
+            detail: small(detail::PARENT),
+            ..Life::default()
+        };
+        self.enter(tid, parent)
+    }
+
+    /// Lets go of a thread.
+    pub fn let_go(&mut self, tid: i32) {
+        if let Some(mut lives) = self.lives() {
+            // It is gone where it had ended before.
+            let _ = lives.remove(&tid.cast_unsigned());
+        }
+    }
+
+    /// Ends the waits of the threads that were off their CPUs when recording stopped.
+    pub(crate) fn end_absences(
+        &mut self,
+        until: Nanos,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) {
+        let lives: Vec<(u32, Life)> = self
+            .lives()
+            .map(|lives| lives.iter().filter_map(Result::ok).collect())
+            .unwrap_or_default();
+        for (tid, life) in lives {
+            let detail = u64::from(life.detail);
+            if detail == detail::NONE || detail == detail::PARENT {
+                continue;
+            }
+            let end = life.since.max(until.0.cast_unsigned());
+            let record = SpanRecord {
+                start: life.since,
+                dur: end - life.since,
+                self_ns: (end - life.since).cast_signed(),
+                detail,
+                tid,
+                tgid: life.tgid,
+                kind: kind::WAIT,
+                cpu: u16::try_from(life.cpu).unwrap_or(u16::MAX),
+                comm: life.comm,
+                ..SpanRecord::default()
+            };
+            if let Some(record) = self.first_states.complete(record) {
+                let row = self.decoder.span(sources, &record);
+                sink(sources, &row);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::FirstStates;
+    use crate::record::{SpanRecord, detail, kind};
+
+    #[test]
+    fn a_wait_without_a_beginning_begins_with_the_books() {
+        let states = FirstStates {
+            since: Nanos(1_000),
+            by_thread: [(7, detail::DISK)].into(),
+        };
+        let unseen = SpanRecord {
+            dur: 1_500,
+            tid: 7,
+            kind: kind::WAIT,
+            detail: detail::UNSEEN,
+            ..SpanRecord::default()
+        };
+        let told = states.complete(unseen).unwrap();
+        assert_eq!((told.start, told.dur, told.self_ns), (1_000, 500, 500));
+        assert_eq!(told.detail, detail::DISK);
+        let over = SpanRecord { dur: 900, ..unseen };
+        assert_eq!(states.complete(over), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! What `/proc/PID` says of a program.
+
+use std::fs;
+
+use ticktax_model::Nanos;
+use ticktax_model::victim::Usage;
+
+use super::Proc;
+use super::counters::user_hz;
+use crate::follow::{Absent, FollowedThread};
+
+impl Proc {
+    /// Whether process `pid` is there and has not ended.
+    pub fn is_alive(&self, pid: i32) -> bool {
+        let stat = self.text(&format!("proc/{pid}/stat"));
+        stat.as_deref()
+            .and_then(state)
+            .is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    }
+
+    /// The name of process `pid`.
+    pub fn program(&self, pid: i32) -> Option<String> {
+        self.text(&format!("proc/{pid}/comm"))
+    }
+
+    /// The process that thread `tid` belongs to.
+    pub fn process_of(&self, tid: i32) -> Option<i32> {
+        let status = self.text(&format!("proc/{tid}/status"))?;
+        value(&status, "Tgid:")?.parse().ok()
+    }
+
+    /// The threads of process `pid` that are alive, and what they are doing.
+    pub fn threads_of(&self, pid: i32) -> Vec<FollowedThread> {
+        let thread = |tid: i32| {
+            let folder = format!("proc/{pid}/task/{tid}");
+            let state = match state(&self.text(&format!("{folder}/stat"))?)? {
+                'R' => Absent::Runnable,
+                'D' => Absent::Uninterruptible,
+                'T' | 't' => Absent::Stopped,
+                'Z' | 'X' => return None,
+                _ => Absent::Sleeping,
+            };
+            Some(FollowedThread {
+                pid,
+                tid,
+                name: self.text(&format!("{folder}/comm"))?,
+                state,
+            })
+        };
+        self.tasks(pid).into_iter().filter_map(thread).collect()
+    }
+
+    fn tasks(&self, pid: i32) -> Vec<i32> {
+        let folder = fs::read_dir(self.root.join(format!("proc/{pid}/task")));
+        let names = folder.into_iter().flatten().flatten();
+        names
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect()
+    }
+
+    /// What these processes used so far; `None` when none of them is there.
+    pub fn usage(&self, pids: &[i32]) -> Option<Usage> {
+        let mut total: Option<Usage> = None;
+        for &pid in pids {
+            let Some(stat) = self.text(&format!("proc/{pid}/stat")) else {
+                continue;
+            };
+            let total = total.get_or_insert_with(Usage::default);
+            let (user, system) = cpu_time(&stat, user_hz()).unwrap_or_default();
+            total.user += user;
+            total.system += system;
+            for tid in self.tasks(pid) {
+                self.add_thread(total, &format!("proc/{pid}/task/{tid}"));
+            }
+        }
+        total
+    }
+
+    fn add_thread(&self, total: &mut Usage, folder: &str) {
+        let status = self.text(&format!("{folder}/status")).unwrap_or_default();
+        let count = |name: &str| {
+            value(&status, name)
+                .and_then(|text| text.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        total.voluntary += count("voluntary_ctxt_switches:");
+        total.involuntary += count("nonvoluntary_ctxt_switches:");
+        let schedstat = self.text(&format!("{folder}/schedstat"));
+        let times = schedstat.as_deref().map(|text| {
+            let mut words = text.split_ascii_whitespace();
+            let mut next = || words.next().and_then(|word| word.parse().ok()).map(Nanos);
+            (next().unwrap_or_default(), next().unwrap_or_default())
+        });
+        if let Some((on_cpu, waited)) = times {
+            *total.on_cpu.get_or_insert_default() += on_cpu;
+            *total.waited.get_or_insert_default() += waited;
+        }
+    }
+}
+
+/// The value of a line of `/proc/PID/status`.
+fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim())
+}
+
+/// The words of `/proc/PID/stat` after the name, which may hold anything: the state comes first.
+fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
+}
+
+fn state(stat: &str) -> Option<char> {
+    words(stat)?.next()?.chars().next()
+}
+
+/// Time in the program and in the kernel: the 14th and the 15th word of the whole line.
+fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
+    let mut words = words(stat)?.skip(11);
+    let mut next = || {
+        let ticks: i64 = words.next()?.parse().ok()?;
+        Some(Nanos(ticks.saturating_mul(1_000_000_000 / hz)))
+    };
+    Some((next()?, next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{cpu_time, state};
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let stat = "7 (a) R (b) S 1 7 7 0 -1 4194560 1 0 0 0 12 34 0 0 20 0 1 0";
+        assert_eq!(state(stat), Some('S'));
+        assert_eq!(
+            cpu_time(stat, 100),
+            Some((Nanos::from_millis(120), Nanos::from_millis(340)))
+        );
+        assert_eq!(state("7 (a"), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! What the kernel says of scarce CPU time: pressure, quotas, and how many threads want to run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ticktax_model::Nanos;
+use ticktax_model::machine::{Pressure, Throttling};
+
+use super::Proc;
+
+impl Proc {
+    /// `/proc/pressure`, as far as this kernel keeps it.
+    pub(super) fn pressure(&self) -> BTreeMap<String, Pressure> {
+        let read = |resource: &str| {
+            let text = self.text(&format!("proc/pressure/{resource}"))?;
+            Some((resource.to_owned(), pressure(&text)))
+        };
+        ["cpu", "io", "memory"]
+            .into_iter()
+            .filter_map(read)
+            .collect()
+    }
+
+    /// Threads that run or wait for a CPU just now, on the whole machine.
+    pub fn runnable_threads(&self) -> Option<u64> {
+        let text = self.text("proc/loadavg")?;
+        let (running, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
+        running.parse().ok()
+    }
+
+    /// The folder of the cgroup whose CPU quota process `pid` is under.
+    pub fn cpu_cgroup(&self, pid: i32) -> Option<PathBuf> {
+        let text = self.text(&format!("proc/{pid}/cgroup"))?;
+        cpu_cgroups(&text)
+            .into_iter()
+            .map(|folder| self.root.join(folder))
+            .find(|folder| folder.join("cpu.stat").exists())
+    }
+
+    /// The processes in the cgroup in `folder` and in those below it; `None` where it is none.
+    pub fn processes_in(folder: &Path) -> Option<Vec<i32>> {
+        let text = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
+        let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pids.extend(Self::processes_in(&entry.path()).unwrap_or_default());
+            }
+        }
+        Some(pids)
+    }
+}
+
+/// What the CPU quota of the cgroup in `folder` did so far, in version 1 or 2.
+pub fn throttling(folder: &Path) -> Option<Throttling> {
+    let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.strip_prefix(' ')?.parse::<u64>().ok()
+    };
+    let ns = |value: u64, unit: u64| Nanos(i64::try_from(value * unit).unwrap_or(i64::MAX));
+    Some(Throttling {
+        cgroup: folder.display().to_string(),
+        periods: value("nr_periods")?,
+        throttled: value("nr_throttled")?,
+        time: value("throttled_usec")
+            .map(|time| ns(time, 1_000))
+            .or_else(|| value("throttled_time").map(|time| ns(time, 1)))?,
+    })
+}
+
+fn pressure(text: &str) -> Pressure {
+    let total = |scope: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(scope))?;
+        let micros: i64 = line.rsplit_once("total=")?.1.trim().parse().ok()?;
+        Some(Nanos::from_micros(micros))
+    };
+    Pressure {
+        some: total("some ").unwrap_or_default(),
+        full: total("full ").unwrap_or_default(),
+    }
+}
+
+/// Where the cgroup with the CPU quota may lie, from the text of `/proc/PID/cgroup`.
+fn cpu_cgroups(text: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let path = path.trim_start_matches('/');
+        if controllers.split(',').any(|name| name == "cpu") {
+            folders.insert(0, format!("sys/fs/cgroup/{controllers}/{path}"));
+            folders.insert(1, format!("sys/fs/cgroup/cpu/{path}"));
+        } else if controllers.is_empty() {
+            folders.push(format!("sys/fs/cgroup/{path}"));
+            folders.push(format!("sys/fs/cgroup/unified/{path}"));
+        }
+    }
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{cpu_cgroups, pressure, throttling};
+
+    #[test]
+    fn pressure_is_read_as_far_as_it_goes() {
+        let text = "some avg10=0.00 avg60=0.30 avg300=7.2 total=1347\nfull avg10=0.0 total=5\n";
+        let read = pressure(text);
+        assert_eq!((read.some, read.full), (Nanos(1_347_000), Nanos(5_000)));
+        assert_eq!(pressure("some total=x").some, Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_quota_is_found_in_both_versions() {
+        assert_eq!(
+            cpu_cgroups("4:memory:/m\n2:cpu,cpuacct:/a/b\n0::/c")[..2],
+            ["sys/fs/cgroup/cpu,cpuacct/a/b", "sys/fs/cgroup/cpu/a/b"]
+        );
+        assert_eq!(cpu_cgroups("0::/user.slice")[0], "sys/fs/cgroup/user.slice");
+        let folder = tempfile::tempdir().unwrap();
+        let stat = folder.path().join("cpu.stat");
+        for text in ["throttled_time 7000", "throttled_usec 7"] {
+            std::fs::write(&stat, format!("nr_periods 9\nnr_throttled 2\n{text}\n")).unwrap();
+            let read = throttling(folder.path()).unwrap();
+            assert_eq!((read.periods, read.throttled), (9, 2));
+            assert_eq!(read.time, Nanos(7_000));
+        }
+    }
+}
