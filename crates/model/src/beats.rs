@@ -91,7 +91,10 @@ pub struct BeatGaps {
     pub count: u64,
     /// Their median length.
     pub median: Nanos,
-    /// The longest.
+    /// The length that 99 of 100 stay below.
+    #[serde(default)]
+    pub p99: Nanos,
+    /// The longest; something else may have run in it besides.
     pub max: Nanos,
     /// Their time as a share of the time watched.
     pub share: f64,

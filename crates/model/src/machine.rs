@@ -56,6 +56,46 @@ pub struct Counters {
     /// Threads that ran or waited for a CPU, on the whole machine, as sampled until then.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
+    /// Where the other clocks stand.
+    #[serde(default)]
+    pub clocks: Option<ClockOffsets>,
+}
+
+/// How far other clocks are ahead of `CLOCK_MONOTONIC`. The kernel slews all of them together, so
+/// that these change only when the time of day is set, or by suspension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockOffsets {
+    /// `CLOCK_REALTIME`, the time of day.
+    pub wall: Nanos,
+    /// `CLOCK_BOOTTIME`, which goes on while the machine is suspended.
+    pub boot: Nanos,
+}
+
+/// What happened to the clocks between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockChanges {
+    /// For how long the machine was suspended.
+    pub suspended: Nanos,
+    /// By how much the time of day was set, forward or, below zero, back.
+    pub stepped: Nanos,
+}
+
+impl ClockOffsets {
+    /// What is shorter is how far apart two readings may be.
+    const SHORTEST: Nanos = Nanos::from_millis(1);
+
+    /// What happened from `before` to here.
+    pub fn since(&self, before: &Self) -> ClockChanges {
+        let told = |change: Nanos| {
+            let is_told = change >= Self::SHORTEST || -change >= Self::SHORTEST;
+            if is_told { change } else { Nanos::ZERO }
+        };
+        let suspended = self.boot - before.boot;
+        ClockChanges {
+            suspended: told(suspended),
+            stepped: told(self.wall - before.wall - suspended),
+        }
+    }
 }
 
 /// Time since boot in which tasks stood still for want of a resource.
@@ -166,6 +206,11 @@ impl Counters {
     pub fn interrupts_since(&self, before: &Self, label: &str, cpu: Cpu) -> Option<u64> {
         let count = |counters: &Self| counters.interrupts.get(label)?.counts.get(&cpu.0).copied();
         Some(count(self)?.saturating_sub(count(before)?))
+    }
+
+    /// What happened to the clocks from `before` to here; `None` where either reading lacks them.
+    pub fn clocks_since(&self, before: &Self) -> Option<ClockChanges> {
+        Some(self.clocks?.since(before.clocks.as_ref()?))
     }
 
     /// The time that the hypervisor's clock says it took from `cpu`, from `before` to here.

@@ -1,8 +1,10 @@
 //! How well beats are found on this machine: audits disturbances of known rhythm and compares.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax --example beats_live
-//! [quick|full] [seed]` as root prints a table in Markdown. Each case is one `ticktax audit` of a
-//! command that injects one or two disturbances into one CPU.
+//! [quick|full|slow] [seed]` as root prints a table in Markdown: in three minutes, in eight, or in
+//! as long as six beats of 30.999 s take. Each case is one `ticktax audit` of a command that injects
+//! one or two disturbances into one CPU. A case whose injector could not keep to its plan, because
+//! the machine was busy, is named and not judged: there is no truth to judge it by.
 //!
 //! - A beat is *found* when an entry names its source or has it in its chain, and its period is
 //!   within 0.5 %.
@@ -20,7 +22,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use ticktax_inject::{Disturbance, Plan, Schedule};
+use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
@@ -61,16 +63,39 @@ fn inject(file: &Path) -> Result<()> {
         .iter()
         .map(ticktax_inject::spawn)
         .collect::<std::result::Result<_, _>>()?;
-    for disturbance in running {
-        disturbance.finish()?;
-    }
+    let truths: Vec<Truth> = running
+        .into_iter()
+        .map(ticktax_inject::Running::finish)
+        .collect::<std::result::Result<_, _>>()?;
+    std::fs::write(truths_beside(file), serde_json::to_vec(&truths)?)?;
     Ok(())
+}
+
+/// Where the injecting command leaves what it did.
+fn truths_beside(plans: &Path) -> PathBuf {
+    plans.with_extension("truths")
+}
+
+/// The share of planned events that must have happened.
+const KEPT: f64 = 0.95;
+
+/// What an injector did not do of its plan.
+fn not_kept(truths: &[Truth]) -> Option<String> {
+    let broken = |truth: &&Truth| (truth.events as f64) < KEPT * truth.planned as f64;
+    let truth = truths.iter().find(broken)?;
+    Some(format!(
+        "{} of {} planned events happened",
+        truth.events, truth.planned
+    ))
 }
 
 /// Runs the grid and prints what came out.
 fn measure(size: &str, seed: u64) -> Result<()> {
     let cpu = ticktax_inject::default_cpu()?;
-    let cases = grid(cpu, size == "full", seed)?;
+    let cases = match size {
+        "slow" => slow(cpu),
+        _ => grid(cpu, size == "full", seed)?,
+    };
     let folder = tempfile::tempdir()?;
     let mut sums = Sums::default();
     println!("| disturbance | found | period off by | cause | wrong entries |");
@@ -108,6 +133,10 @@ fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
         .map_err(|_| format!("{}: {complaint}", output.status))?;
     if statement.command.as_ref().and_then(|c| c.exit) != Some(0) {
         return Err(complaint.into());
+    }
+    let truths: Vec<Truth> = serde_json::from_slice(&std::fs::read(truths_beside(&plans))?)?;
+    if let Some(why) = not_kept(&truths) {
+        return Err(why.into());
     }
     Ok(statement.beats.ok_or("the statement has no beats")?)
 }
@@ -182,6 +211,18 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// What a slow walk through the kernel looks like: 8 ms every 30.999 s, and not every 31.
+fn slow(cpu: Cpu) -> Vec<Case> {
+    let schedule = Schedule::every(Nanos::from_millis(30_999), Nanos::from_millis(8));
+    let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+        .schedule(schedule)
+        .duration(Nanos::from_secs(187));
+    vec![Case {
+        name: describe(&plan),
+        plans: vec![plan],
+    }]
+}
+
 /// Every other kind at two periods, and some at random.
 fn other_kinds(add: &mut dyn FnMut(Disturbance, Schedule)) -> Result<()> {
     let fifo = || Disturbance::Fifo { priority: 50 };
@@ -247,7 +288,9 @@ fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
 
 fn describe(plan: &Plan) -> String {
     let schedule = &plan.schedule;
-    let mut text = format!("{} {}", plan.disturbance.name(), schedule.period);
+    // To the ms: 30.999 s is not 31.0 s.
+    let period = schedule.period.0 as f64 / 1e6;
+    let mut text = format!("{} {period} ms", plan.disturbance.name());
     if schedule.random {
         text += " at random";
     }

@@ -23,7 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   ticktax audit                           20 seconds of every CPU, as text
   sudo ticktax audit --for 1m --cpus 2-3  a minute of two CPUs, every span with its name
-  ticktax audit --probe none -- make -j8  for as long as a command runs, undisturbed
+  ticktax audit -- make -j8               for as long as a command runs, and what happened to it
   sudo ticktax audit --pid 4121           why process 4121 did not run when it wanted to
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
@@ -81,8 +81,13 @@ pub(crate) struct AuditArguments {
     /// time that nobody else wants, but keeps the CPUs from idling. `sleep` wakes up every
     /// millisecond and notes how late. `none` disturbs least, and cannot tell what the tracer
     /// cannot see: the hypervisor, and getting into and out of the kernel.
-    #[arg(long, value_enum, default_value_t = ProbeChoice::Spin)]
-    pub(crate) probe: ProbeChoice,
+    ///
+    /// With COMMAND, --pid or --cgroup none runs unless it is asked for: even at the lowest priority,
+    /// a kernel without preemption lets a loop keep the CPU until the next tick.
+    ///
+    /// [default: spin, or none where a program is watched]
+    #[arg(long, value_enum, hide_possible_values = false)]
+    pub(crate) probe: Option<ProbeChoice>,
 
     /// Priority of the probe: idle, other, or fifo:1 to fifo:99 [default: idle for spin, other for sleep]
     ///

@@ -218,25 +218,45 @@ int page_fault_exit(__u64 *ctx)
 	return 0;
 }
 
-/* Sleeping in between splits it as it does a fault. */
+/*
+ * Sleeping in between splits it as it does a fault. A kernel thread that reclaims for others does
+ * its own work, and keeps its work item's name.
+ */
+static __always_inline int turn_reclaim(__u64 detail)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct here here;
+
+	if (task->flags & PF_KTHREAD)
+		return 0;
+	if (arrive(&here) && here.state->opened && here.state->depth == 0)
+		turn_page(&here, task, detail);
+	return 0;
+}
+
 SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
 int mm_vmscan_direct_reclaim_begin(__u64 *ctx)
 {
-	struct here here;
-
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		turn_page(&here, bpf_get_current_task_btf(), DETAIL_RECLAIM);
-	return 0;
+	return turn_reclaim(DETAIL_RECLAIM);
 }
 
 SEC("tp_btf/mm_vmscan_direct_reclaim_end")
 int mm_vmscan_direct_reclaim_end(__u64 *ctx)
 {
-	struct here here;
+	return turn_reclaim(DETAIL_NONE);
+}
 
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		turn_page(&here, bpf_get_current_task_btf(), DETAIL_NONE);
-	return 0;
+/* The same for the limit of a memory cgroup, when memory as such is not short. */
+SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
+int mm_vmscan_memcg_reclaim_begin(__u64 *ctx)
+{
+	return turn_reclaim(DETAIL_RECLAIM);
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_end")
+int mm_vmscan_memcg_reclaim_end(__u64 *ctx)
+{
+	return turn_reclaim(DETAIL_NONE);
 }
 
 SEC("tp_btf/softirq_entry")

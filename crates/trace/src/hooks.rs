@@ -111,6 +111,16 @@ pub const HOOKS: &[Hook] = &[
         following: false,
     },
     Hook {
+        name: "memcg_reclaim",
+        programs: &[
+            ("mm_vmscan_memcg_reclaim_begin", Attach::Tracepoint),
+            ("mm_vmscan_memcg_reclaim_end", Attach::Tracepoint),
+        ],
+        tells: "reclaim for the limit of a memory cgroup apart from the program that has to do it",
+        entry: false,
+        following: false,
+    },
+    Hook {
         name: "sched_wakeup",
         programs: &[("sched_wakeup", Attach::Tracepoint)],
         tells: "when a thread was woken: all until it ran is counted as blocked",

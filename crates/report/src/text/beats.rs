@@ -169,18 +169,18 @@ fn gap_text(gaps: &BeatGaps, name: &str) -> String {
     let noun = noun(gaps.probe);
     if name == "gaps" {
         return format!(
-            "median {}, at most {}, {} of the time watched; no source beats with them",
+            "median {}, 99 % below {}, {} of the time watched; no source beats with them",
             tied(gaps.median),
-            tied(gaps.max),
+            tied(gaps.p99),
             tied(percent(gaps.share))
         );
     }
     format!(
-        "these are {} {noun} of the probe: median {}, at most {}, {} of the time watched; {} of \
+        "these are {} {noun} of the probe: median {}, 99 % below {}, {} of the time watched; {} of \
          its events lie in one",
         grouped(gaps.count),
         tied(gaps.median),
-        tied(gaps.max),
+        tied(gaps.p99),
         tied(percent(gaps.share)),
         tied(percent(gaps.inside))
     )

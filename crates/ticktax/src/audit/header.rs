@@ -4,7 +4,7 @@ use ticktax_model::machine::{Counters, Machine};
 use ticktax_model::recording::{
     Blind, Books, Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World,
 };
-use ticktax_model::{Cpu, CpuList, SourceTable};
+use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::proc::{Proc, untraced_interrupts};
 use ticktax_trace::{Closing, TraceError, Tracer};
@@ -190,8 +190,42 @@ impl End<'_> {
                         .to_owned(),
             });
         }
+        if self.settings.unwatched {
+            blind.push(Blind {
+                what: "what happened to the program".to_owned(),
+                why: "that needs every span: leave --keep sums out".to_owned(),
+            });
+        }
+        blind.extend(clock_blind_spots(&self.before, &self.after));
         blind
     }
+}
+
+/// Clocks that did not run on, which times and periods depend on.
+fn clock_blind_spots(before: &Counters, after: &Counters) -> Vec<Blind> {
+    let Some(changes) = after.clocks_since(before) else {
+        return Vec::new();
+    };
+    let mut blind = Vec::new();
+    if changes.suspended > Nanos::ZERO {
+        blind.push(Blind {
+            what: format!("{} in which the machine was suspended", changes.suspended),
+            why: "no CPU ran, and the clock of all times here stood still".to_owned(),
+        });
+    }
+    if changes.stepped != Nanos::ZERO {
+        let (by, way) = if changes.stepped > Nanos::ZERO {
+            (changes.stepped, "forward")
+        } else {
+            (-changes.stepped, "back")
+        };
+        blind.push(Blind {
+            what: format!("what follows the time of day, which was set {by} {way}"),
+            why: "times here are on another clock; what starts at times of day changed its phase"
+                .to_owned(),
+        });
+    }
+    blind
 }
 
 /// What a reader should know of a run of the tracer.
@@ -247,7 +281,7 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
 mod tests {
     use std::path::Path;
 
-    use ticktax_model::Nanos;
+    use ticktax_model::machine::ClockOffsets;
     use ticktax_trace::Output;
 
     use super::*;
@@ -264,6 +298,7 @@ mod tests {
             output: Output::Spans { per_cpu: 1 },
             command: Vec::new(),
             victim: None,
+            unwatched: false,
         }
     }
 
@@ -288,6 +323,32 @@ mod tests {
         let told: Vec<&str> = blind.iter().map(|blind| &*blind.what).collect();
         assert_eq!(told, ["the end of CPU 2", "the beginning of CPU 1"]);
         assert!(blind[0].why.contains("offline"));
+    }
+
+    #[test]
+    fn clocks_that_did_not_run_on_are_told() {
+        let reading = |wall: i64, boot: i64| Counters {
+            clocks: Some(ClockOffsets {
+                wall: Nanos::from_millis(wall),
+                boot: Nanos::from_millis(boot),
+            }),
+            ..Counters::default()
+        };
+        let told = |after: Counters| -> Vec<String> {
+            let blind = clock_blind_spots(&reading(1_000_000, 0), &after);
+            blind.into_iter().map(|blind| blind.what).collect()
+        };
+        assert!(told(reading(1_000_000, 0)).is_empty());
+        assert!(told(Counters::default()).is_empty());
+        // Asleep for two seconds: the time of day went on by itself.
+        let asleep = told(reading(1_002_000, 2_000));
+        assert_eq!(asleep, ["2.00 s in which the machine was suspended"]);
+        let stepped = told(reading(999_500, 0));
+        assert!(
+            stepped.len() == 1 && stepped[0].ends_with("set 500 ms back"),
+            "{stepped:?}"
+        );
+        assert_eq!(told(reading(1_000_500, 2_000)).len(), 2);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) command: Vec<OsString>,
     /// Whose time is asked for.
     pub(crate) victim: Option<Wanted>,
+    /// Whether somebody's time was asked for that sums cannot tell.
+    pub(crate) unwatched: bool,
 }
 
 impl Settings {
@@ -70,12 +72,18 @@ impl Settings {
             Some(length) if length > Self::MOST_OF_SPANS => Keep::Sums,
             _ => Keep::Spans,
         });
+        // Whoever names a program wants to know what happens to it, and not what a probe does to it.
+        let probe = typed.probe.unwrap_or(match &victim {
+            Some(_) if typed.probe_policy.is_none() => ProbeChoice::None,
+            _ => ProbeChoice::Spin,
+        });
+        let unwatched = victim.is_some() && keep == Keep::Sums;
         Ok(Self {
             length,
             online,
             watched,
             named,
-            probe: typed.probe,
+            probe,
             policy: typed.probe_policy.map(|policy| policy.0),
             output: match keep {
                 Keep::Spans => Output::Spans {
@@ -87,6 +95,7 @@ impl Settings {
             },
             command: typed.command,
             victim: victim.filter(|_| keep == Keep::Spans),
+            unwatched,
         })
     }
 }

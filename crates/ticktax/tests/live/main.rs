@@ -75,6 +75,10 @@ const ROOT: &[(&str, Test)] = &[
     ),
     ("victim::sleeps", victims::sleeps),
     (
+        "victim::reclaims_for_its_limit",
+        victims::reclaims_for_its_limit,
+    ),
+    (
         "victim::ends_with_the_victim",
         victims::ends_with_the_victim,
     ),

@@ -192,6 +192,66 @@ pub(crate) fn a_stopped_program_is_stopped() -> Result<(), Failed> {
     })
 }
 
+/// A memory cgroup of version 1 with a limit, removed with the test.
+struct MemoryLimit(std::path::PathBuf);
+
+impl MemoryLimit {
+    const BYTES: u64 = 16 << 20;
+
+    fn new() -> Result<Option<Self>, Failed> {
+        let root = std::path::Path::new("/sys/fs/cgroup/memory");
+        if !root.join("memory.limit_in_bytes").is_file() {
+            return Ok(None);
+        }
+        let group = Self(root.join(format!("ticktax-test-{}", std::process::id())));
+        fs::create_dir(&group.0)?;
+        fs::write(
+            group.0.join("memory.limit_in_bytes"),
+            Self::BYTES.to_string(),
+        )?;
+        Ok(Some(group))
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // What it cached is the kernel's to give back; the folder goes when its process is gone.
+        for _ in 0..50 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A program that reads and writes more than its cgroup may keep reclaims for itself.
+pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
+    let Some(limit) = MemoryLimit::new()? else {
+        return Ok(());
+    };
+    // Not on a tmpfs, whose pages cannot be dropped.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let script = "echo $$ > \"$1\"/cgroup.procs; \
+                  dd if=/dev/zero of=\"$2\"/big bs=1M count=128 2>/dev/null; \
+                  cat \"$2\"/big > /dev/null";
+    let output = ticktax(&["audit", "--format", "json", "--", "sh", "-c", script, "sh"])
+        .arg(&limit.0)
+        .arg(place.path())
+        .output()?;
+    let statement = statement(&output)?;
+    let blind = statement.coverage.blind.iter();
+    if blind
+        .clone()
+        .any(|blind| blind.what.contains("memory cgroup"))
+    {
+        return Ok(());
+    }
+    let lives = lives(&statement)?;
+    let reclaiming = time(&lives, Fate::Reclaim);
+    check(reclaiming > Nanos::from_millis(1), || format!("{lives:?}"))
+}
+
 pub(crate) fn a_process_that_is_not_there_is_named() -> Result<(), Failed> {
     let output = ticktax(&["audit", "--pid", "2000000000"]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);

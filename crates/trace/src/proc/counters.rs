@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
-use ticktax_model::machine::{Counters, CpuTimes, InterruptRow};
+use ticktax_model::machine::{ClockOffsets, Counters, CpuTimes, InterruptRow};
 use ticktax_model::{Cpu, Nanos};
 
 use super::Proc;
@@ -20,8 +21,32 @@ impl Proc {
             pressure: self.pressure(),
             throttling: None,
             run_queue: None,
+            clocks: clock_offsets(),
         }
     }
+}
+
+/// Where the other clocks stand, by the tightest of a few readings: one may be interrupted.
+fn clock_offsets() -> Option<ClockOffsets> {
+    const READINGS: usize = 5;
+    let read = |clock| {
+        let time = clock_gettime(clock).ok()?;
+        Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
+    };
+    let ahead = |clock| {
+        let reading = || {
+            let first = read(ClockId::CLOCK_MONOTONIC)?;
+            let other = read(clock)?;
+            let bracket = read(ClockId::CLOCK_MONOTONIC)? - first;
+            Some((bracket, other - first - Nanos(bracket.0 / 2)))
+        };
+        let readings = (0..READINGS).filter_map(|_| reading());
+        readings.min().map(|(_, ahead)| ahead)
+    };
+    Some(ClockOffsets {
+        wall: ahead(ClockId::CLOCK_REALTIME)?,
+        boot: ahead(ClockId::CLOCK_BOOTTIME)?,
+    })
 }
 
 /// Ticks a second in `/proc/stat` (`USER_HZ`), whatever the kernel's own HZ.

@@ -43,6 +43,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
             from: x.from.min(y.from),
             count: x.count + y.count,
             median: x.median.max(y.median),
+            p99: x.p99.max(y.p99),
             max: x.max.max(y.max),
             share: (x.share * a + y.share * b) / (a + b),
             inside: x.inside.min(y.inside),
