@@ -16,10 +16,7 @@
 use std::time::Instant;
 
 use ticktax_analysis::Ledger;
-use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{
-    Books, Coverage, Header, Level, Row, RowSink, SCHEMA_VERSION, ToolCost, World,
-};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 const SPANS: usize = 5_000_000;
@@ -226,23 +223,10 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
 
 fn header() -> Header {
     Header {
-        schema: SCHEMA_VERSION,
-        tool_version: String::new(),
-        world: World::Simulated,
-        level: Level::Kernel,
-        machine: Machine::default(),
-        began_unix: 0,
-        books: Vec::new(),
         coverage: Coverage {
             every_entry_watched: true,
             ..Coverage::default()
         },
-        clock: None,
-        probes: Vec::new(),
-        before: Counters::default(),
-        after: Counters::default(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
+        ..Header::new(World::Simulated, Level::Kernel, "")
     }
 }

@@ -9,10 +9,7 @@
 use std::time::{Duration, Instant};
 
 use ticktax_analysis::BeatFinder;
-use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{
-    Books, Coverage, Header, Level, Row, RowSink, SCHEMA_VERSION, ToolCost, World,
-};
+use ticktax_model::recording::{Books, Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 const TICK: i64 = 4_000_000;
@@ -149,20 +146,7 @@ fn main() {
 
 fn header(books: Books) -> Header {
     Header {
-        schema: SCHEMA_VERSION,
-        tool_version: String::new(),
-        world: World::Simulated,
-        level: Level::Kernel,
-        machine: Machine::default(),
-        began_unix: 0,
         books: vec![books],
-        coverage: Coverage::default(),
-        clock: None,
-        probes: Vec::new(),
-        before: Counters::default(),
-        after: Counters::default(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
+        ..Header::new(World::Simulated, Level::Kernel, "")
     }
 }

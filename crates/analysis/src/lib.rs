@@ -5,10 +5,14 @@
 //! of the simulator go through the same code.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
+mod auditor;
 pub mod beats;
 pub mod ledger;
 pub mod victim;
 
+pub use accounting::AccountingCheck;
+pub use auditor::Auditor;
 pub use beats::BeatFinder;
 pub use ledger::Ledger;
 pub use victim::Victim;

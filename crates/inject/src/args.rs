@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use ticktax_inject::{Disturbance, InjectError, Plan, Schedule};
+use ticktax_inject::{Disturbance, InjectError, Plan, Schedule, Window};
 use ticktax_model::{Cpu, Nanos};
 
 /// Runs one disturbance of known size and time on one CPU, and prints the truth about it.
@@ -65,6 +65,12 @@ pub(crate) struct Args {
     /// Bytes written an event (writeback).
     #[arg(long, default_value_t = 1 << 20)]
     bytes: u32,
+    /// From which part of a tick on (dodge), as a share of it; below 0 is before the tick.
+    #[arg(long, default_value_t = Window::BETWEEN.from, allow_hyphen_values = true)]
+    from: f64,
+    /// To which part of a tick (dodge).
+    #[arg(long, default_value_t = Window::BETWEEN.to)]
+    to: f64,
     /// Commit the file system's journal, too (writeback).
     #[arg(long)]
     fsync: bool,
@@ -91,6 +97,8 @@ enum Kind {
     Itimer,
     /// Dirty pages written back.
     Writeback,
+    /// A program that works in one part of each tick; the tick's length is --period.
+    Dodge,
     /// Nothing, for control.
     None,
 }
@@ -131,6 +139,12 @@ impl Args {
                 Disturbance::Throttle { quota }
             }
             Kind::Stop => Disturbance::Stop,
+            Kind::Dodge => Disturbance::Dodge {
+                window: Window {
+                    from: self.from,
+                    to: self.to,
+                },
+            },
             Kind::Itimer => Disturbance::Itimer,
             Kind::Writeback => Disturbance::Writeback {
                 dir: self.dir.clone(),

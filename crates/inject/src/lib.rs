@@ -29,7 +29,7 @@ use ticktax_model::{Cpu, Nanos};
 
 pub use control::Stopper;
 pub use error::InjectError;
-pub use plan::{Disturbance, Plan};
+pub use plan::{Disturbance, Plan, Window};
 pub use schedule::Schedule;
 pub use truth::{Count, Event, Measured, Truth};
 

@@ -63,8 +63,53 @@ pub enum Disturbance {
         /// Whether to `fsync`, with the file system's journal, and not only to write the pages.
         fsync: bool,
     },
+    /// A program that works in one part of each tick of the kernel, whose length is the schedule's
+    /// period.
+    Dodge {
+        /// That part.
+        window: Window,
+    },
     /// Nothing, for control.
     None,
+}
+
+/// A part of each tick's time, as shares of it counted from when the tick comes. A beginning below
+/// 0 is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// From here, above -1.
+    pub from: f64,
+    /// To here, below 1 and after `from`.
+    pub to: f64,
+}
+
+impl Window {
+    /// Well between two ticks: samples never find it, though it is there for 60 % of the time.
+    pub const BETWEEN: Self = Self { from: 0.2, to: 0.8 };
+    /// Around each tick: samples find it always, though it is there for 10 % of the time.
+    pub const AROUND: Self = Self {
+        from: -0.07,
+        to: 0.03,
+    };
+
+    /// When it begins, counted from a tick, with ticks of this length.
+    pub fn begin(self, tick: Nanos) -> Nanos {
+        share(tick, self.from)
+    }
+
+    /// When it ends.
+    pub fn end(self, tick: Nanos) -> Nanos {
+        share(tick, self.to)
+    }
+
+    fn is_sound(self) -> bool {
+        self.from > -1.0 && self.from < self.to && self.to < 1.0 && self.to - self.from < 0.95
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a part of a tick")]
+fn share(tick: Nanos, part: f64) -> Nanos {
+    Nanos((tick.0 as f64 * part) as i64)
 }
 
 impl Disturbance {
@@ -78,6 +123,7 @@ impl Disturbance {
             Self::Timer => "timer",
             Self::Throttle { .. } => "throttle",
             Self::Stop => "stop",
+            Self::Dodge { .. } => "dodge",
             Self::Itimer => "itimer",
             Self::Writeback { .. } => "writeback",
             Self::None => "none",
@@ -94,6 +140,7 @@ impl Disturbance {
             Self::Timer => "ttx-inj-timer",
             Self::Throttle { .. } => "ttx-inj-throttl",
             Self::Stop => "ttx-inj-stop",
+            Self::Dodge { .. } => "ttx-inj-dodge",
             Self::Itimer => "ttx-inj-itimer",
             Self::Writeback { .. } => "ttx-inj-write",
             Self::None => "ttx-inj-none",
@@ -168,6 +215,11 @@ impl Plan {
                 return refused("has nothing to write: give at least 1 byte".to_owned());
             }
             Disturbance::Throttle { quota } => self.check_throttle(quota)?,
+            Disturbance::Dodge { window } if !window.is_sound() => {
+                return refused(
+                    "takes a part of a tick: --from above -1, --to after it and below 1".to_owned(),
+                );
+            }
             _ => {}
         }
         if let Some(why) = self.disturbance.needs_root()

@@ -6,6 +6,7 @@
 //! Nothing here calls the system, except to read and write a recording's file.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod beats;
 pub mod cpu;
 pub mod histogram;

@@ -59,6 +59,21 @@ pub struct Counters {
     /// Where the other clocks stand.
     #[serde(default)]
     pub clocks: Option<ClockOffsets>,
+    /// CPU time of processes, from `/proc/PID/stat`, by process id; where there are very many, of
+    /// those whose time grew while recording.
+    #[serde(default)]
+    pub programs: BTreeMap<i32, ProgramTime>,
+}
+
+/// What `/proc/PID/stat` says of a process' CPU time, its threads that are gone included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramTime {
+    /// Its name.
+    pub name: String,
+    /// User and system time together, in whole ticks of `USER_HZ`.
+    pub time: Nanos,
+    /// Whether it is a thread of the kernel, or ticktax itself.
+    pub own_or_kernel: bool,
 }
 
 /// How far other clocks are ahead of `CLOCK_MONOTONIC`. The kernel slews all of them together, so
@@ -206,6 +221,22 @@ impl Counters {
     pub fn interrupts_since(&self, before: &Self, label: &str, cpu: Cpu) -> Option<u64> {
         let count = |counters: &Self| counters.interrupts.get(label)?.counts.get(&cpu.0).copied();
         Some(count(self)?.saturating_sub(count(before)?))
+    }
+
+    /// Leaves out of both readings the programs whose time did not grow from `before` to here, where
+    /// there are so many that a file would be full of them.
+    pub fn keep_what_ran(&mut self, before: &mut Self) {
+        const FEW: usize = 1_000;
+        if self.programs.len() <= FEW {
+            return;
+        }
+        let grew = |pid: &i32, after: &ProgramTime| {
+            let time = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.time);
+            after.time > time
+        };
+        self.programs.retain(|pid, after| grew(pid, after));
+        let after = &self.programs;
+        before.programs.retain(|pid, _| after.contains_key(pid));
     }
 
     /// What happened to the clocks from `before` to here; `None` where either reading lacks them.

@@ -93,6 +93,33 @@ pub struct Header {
     /// The program whose time was asked for, where there was one.
     #[serde(default)]
     pub victim: Option<VictimHeader>,
+    /// The soakers that ran, one a CPU.
+    #[serde(default)]
+    pub soakers: Vec<SoakReport>,
+}
+
+impl Header {
+    /// The header of a recording of which nothing else is known yet.
+    pub fn new(world: World, level: Level, tool_version: &str) -> Self {
+        Self {
+            schema: SCHEMA_VERSION,
+            tool_version: tool_version.to_owned(),
+            world,
+            level,
+            machine: Machine::default(),
+            began_unix: 0,
+            books: Vec::new(),
+            coverage: Coverage::default(),
+            clock: None,
+            probes: Vec::new(),
+            before: Counters::default(),
+            after: Counters::default(),
+            cost: ToolCost::default(),
+            command: None,
+            victim: None,
+            soakers: Vec::new(),
+        }
+    }
 }
 
 /// The interval over which one CPU's time is accounted for.
@@ -243,6 +270,39 @@ pub struct ProbeReport {
     pub end: Nanos,
     /// Why it ended early, where it did.
     pub ended_early: Option<String>,
+}
+
+/// How a soaker ran on one CPU: a thread of the lowest priority that counts the work it gets done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SoakReport {
+    /// Where.
+    pub cpu: Cpu,
+    /// Its thread.
+    pub tid: i32,
+    /// Scheduling policy that it was granted.
+    pub policy: String,
+    /// Time of a block of work when nobody disturbs, measured before, in ns.
+    pub block_before_ns: f64,
+    /// The same, measured after.
+    pub block_after_ns: f64,
+    /// Blocks that it got done.
+    pub blocks: u64,
+    /// From when it worked.
+    pub begin: Nanos,
+    /// Until when.
+    pub end: Nanos,
+    /// Why it ended early, where it did.
+    pub ended_early: Option<String>,
+}
+
+impl SoakReport {
+    /// The time that its work takes, by the faster of the two measurements: what slows a
+    /// measurement down is a disturbance.
+    pub fn time(&self) -> Nanos {
+        let block = self.block_before_ns.min(self.block_after_ns);
+        #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
+        Nanos((self.blocks as f64 * block) as i64)
+    }
 }
 
 /// What observing cost, measured in the same run.

@@ -67,6 +67,9 @@ pub struct Statement {
     /// How many threads ran or waited for a CPU, on the whole machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
+    /// What the kernel's own accounting says, beside what was so.
+    #[serde(default)]
+    pub accounting: Option<crate::accounting::AccountingStatement>,
 }
 
 /// The classes of accounts, in the order in which a statement lists them.

@@ -1,10 +1,11 @@
 //! Probes: threads that find lost CPU time by needing it.
 //!
-//! Two probes look from two sides. The [`spin`] probe never gives its CPU away, so every
+//! Two probes look at time from two sides. The [`spin`] probe never gives its CPU away, so every
 //! interruption shows as a gap between two readings of the CPU's counter (the method of sysjitter
 //! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
 //! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
-//! time, `CLOCK_MONOTONIC`, and says how far that can be trusted.
+//! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
+//! it counts what it gets done with the cycles that nobody else wants.
 //!
 //! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
 //! allocate, lock and print nothing while they measure; what they cost and what they lost is in
@@ -17,6 +18,7 @@ mod pinned;
 mod policy;
 mod ring;
 pub mod sleep;
+pub mod soak;
 pub mod spin;
 mod sys;
 

@@ -16,7 +16,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use crate::clock::{Clock, Counter, CounterSource, FastHardware, Monotonic};
 use crate::pinned::{Crew, Duty, Post};
 use crate::ring::{Outlet, drain, ring};
-use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 use calibration::Calibration;
 use detector::{Limits, Tally};
 
@@ -246,6 +246,8 @@ impl Duty for Spin {
         };
         let least = self.calibration.threshold;
         self.calibration.threshold = self.wanted.map_or(least, |wanted| wanted.max(least));
+        // /proc/stat has a column for the time of nice programs: what is in the others is theirs.
+        sys::be_nice();
     }
 
     fn run(self, cpu: Cpu, stop: &AtomicBool) -> Outcome {

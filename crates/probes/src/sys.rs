@@ -110,6 +110,12 @@ pub(crate) fn set_scheduler(
     Errno::result(result).map(drop)
 }
 
+/// Gives the calling thread the nice value 19, which any thread may.
+pub(crate) fn be_nice() {
+    // SAFETY: the call takes three numbers and touches no memory.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+}
+
 #[cfg(test)]
 mod tests {
     use nix::errno::Errno;

@@ -3,6 +3,7 @@
 //! The page reads from the question to the proof: which machine, where the time went, CPU by CPU,
 //! what a program lost to gaps, what could not be seen, and whether the books balance.
 
+mod accounting;
 mod accounts;
 mod beats;
 mod cpus;
@@ -49,6 +50,7 @@ pub fn text(statement: &Statement, style: &TextStyle) -> String {
     head::write(&mut page, statement);
     accounts::write(&mut page, statement);
     cpus::write(&mut page, statement);
+    accounting::write(&mut page, statement);
     held::write(&mut page, statement);
     victim::write(&mut page, statement);
     gaps::write(&mut page, statement);

@@ -79,7 +79,8 @@ pub(crate) struct AuditArguments {
     ///
     /// `spin` runs a loop on each CPU that notes every gap, at the lowest priority: it uses only
     /// time that nobody else wants, but keeps the CPUs from idling. `sleep` wakes up every
-    /// millisecond and notes how late. `none` disturbs least, and cannot tell what the tracer
+    /// millisecond and notes how late. `soak` counts the cycles that are really left, as a witness
+    /// against the kernel's own accounting. `none` disturbs least, and cannot tell what the tracer
     /// cannot see: the hypervisor, and getting into and out of the kernel.
     ///
     /// With COMMAND, --pid or --cgroup none runs unless it is asked for: even at the lowest priority,
@@ -144,6 +145,8 @@ pub(crate) enum ProbeChoice {
     Spin,
     /// A thread on each CPU that notes how late it wakes
     Sleep,
+    /// A loop on each CPU that counts the work it gets done with what nobody else wants
+    Soak,
     /// Nothing
     None,
 }

@@ -12,11 +12,11 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ticktax_analysis::{BeatFinder, Ledger, Victim};
+use ticktax_analysis::Auditor;
+use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::Lives;
-use ticktax_model::{Nanos, SourceTable};
 
 use crate::arguments::AuditArguments;
 use crate::failure::{Failure, UNBALANCED};
@@ -34,9 +34,7 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
         terminal::require_writable(output)?;
     }
     let books = RefCell::new(Sinks {
-        ledger: Ledger::new(),
-        beats: BeatFinder::new(),
-        victim: None,
+        auditor: Auditor::new(),
         file,
     });
     let begin = Cell::new(None);
@@ -48,13 +46,13 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
         &mut sources,
         &mut |table, row| {
             let mut books = books.borrow_mut();
-            if books.victim.is_none() {
-                books.victim = begin.get().map(Victim::new);
+            if let Some(begin) = begin.get() {
+                books.auditor.victim_since(begin);
             }
             books.row(table, row);
         },
         &mut || {
-            let news = books.borrow_mut().beats.news();
+            let news = books.borrow_mut().auditor.news();
             let style = terminal.style();
             news.iter()
                 .map(|beat| ticktax_report::beat_news(beat, &style))
@@ -63,10 +61,8 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     )?;
     let header = &observed.header;
     let books = books.into_inner();
-    let mut statement = books.ledger.finish(header, &sources);
-    statement.beats = Some(books.beats.finish(header, crate::beats::threads()));
-    let victim = books.victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
-    statement.victim = victim.finish(header, &sources);
+    let threads = crate::beats::threads();
+    let statement = books.auditor.finish(header, &sources, threads);
     let printed = terminal.statement(&statement, format, output.as_deref());
     // A statement that nobody can read is no reason to lose the recording as well.
     if let Some(file) = books.file {
@@ -100,19 +96,13 @@ fn exit_code(balances: bool, observed: &Observed) -> ExitCode {
 
 /// Where rows go as they come.
 struct Sinks {
-    ledger: Ledger,
-    beats: BeatFinder,
-    victim: Option<Victim>,
+    auditor: Auditor,
     file: Option<SavedAs>,
 }
 
 impl RowSink for Sinks {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
-        self.ledger.row(sources, row);
-        self.beats.row(sources, row);
-        if let Some(victim) = &mut self.victim {
-            victim.row(sources, row);
-        }
+        self.auditor.row(sources, row);
         if let Some(file) = &mut self.file {
             file.writer.row(sources, row);
         }

@@ -4,7 +4,7 @@
 //! to within some ticks only. The difference is `unexplained`, with its sign: a negative one says
 //! that the kernel counted more time than passed.
 
-use ticktax_model::recording::{Header, ProbeKind};
+use ticktax_model::recording::{Header, ProbeKind, SoakReport};
 use ticktax_model::statement::{Account, Class};
 use ticktax_model::{Cpu, Nanos};
 
@@ -45,10 +45,10 @@ pub(super) fn class_times(
     let counters = [&header.before, &header.after].map(|counters| counters.cpu_times.get(&cpu.0));
     if let [Some(before), Some(after)] = counters {
         let passed = after.since(before);
-        // The probe's loop is a program to the kernel. It is known exactly and they are sampled,
-        // so what the samples miss of it is no program's debt.
-        let programs = (passed.user + passed.nice - probe).max(Nanos::ZERO);
-        classes.add(Class::Program, programs);
+        // The probe's loop is a nice program to the kernel. It is known exactly and they are
+        // sampled, so what the samples miss of it is no program's debt.
+        let nice = (passed.nice - probe).max(Nanos::ZERO);
+        classes.add(Class::Program, passed.user + nice);
         classes.add(Class::KernelThread, passed.system);
         classes.add(Class::Irq, passed.irq);
         classes.add(Class::Softirq, passed.softirq);
@@ -59,12 +59,15 @@ pub(super) fn class_times(
     classes
 }
 
-/// How long the spinning probes' loops ran on `cpu`: all the time that they measured but the gaps.
+/// How long the loops of spinning probes and soakers ran on `cpu`: of the former all the time that they
+/// measured but the gaps.
 fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     let probes = header.probes.iter();
     let spinning = probes.filter(|report| report.cpu == cpu && report.probe == ProbeKind::Spin);
     let watched: Nanos = spinning.map(|report| report.end - report.begin).sum();
-    (watched - gaps.map_or(Nanos::ZERO, GapBook::time)).max(Nanos::ZERO)
+    let soakers = header.soakers.iter().filter(|soaker| soaker.cpu == cpu);
+    let soaked: Nanos = soakers.map(SoakReport::time).sum();
+    soaked + (watched - gaps.map_or(Nanos::ZERO, GapBook::time)).max(Nanos::ZERO)
 }
 
 /// The accounts of all CPUs together. They have no intervals: the counters say only how much time.

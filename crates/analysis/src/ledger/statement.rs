@@ -66,6 +66,7 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         victim: None,
         pressure: pressure(header),
         run_queue: header.after.run_queue,
+        accounting: None,
     }
 }
 

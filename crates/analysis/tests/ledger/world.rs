@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{
-    Books, Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World as Whose,
-};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Row, World as Whose};
 use ticktax_model::statement::Class;
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
@@ -373,20 +370,7 @@ pub(crate) fn header() -> Header {
         ..Coverage::default()
     };
     Header {
-        schema: SCHEMA_VERSION,
-        tool_version: "test".to_owned(),
-        world: Whose::Simulated,
-        level: Level::Kernel,
-        machine: Machine::default(),
-        began_unix: 0,
-        books: Vec::new(),
         coverage,
-        clock: None,
-        probes: Vec::new(),
-        before: Counters::default(),
-        after: Counters::default(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
+        ..Header::new(Whose::Simulated, Level::Kernel, "test")
     }
 }

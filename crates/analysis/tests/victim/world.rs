@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{
-    Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World as Whose,
-};
+use ticktax_model::recording::{Header, Level, Row, World as Whose};
 use ticktax_model::victim::{Absence, Fate, MOVED, Target, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
@@ -237,20 +234,6 @@ impl World {
 
 fn header() -> Header {
     Header {
-        schema: SCHEMA_VERSION,
-        tool_version: "test".to_owned(),
-        world: Whose::Simulated,
-        level: Level::Kernel,
-        machine: Machine::default(),
-        began_unix: 0,
-        books: Vec::new(),
-        coverage: Coverage::default(),
-        clock: None,
-        probes: Vec::new(),
-        before: Counters::default(),
-        after: Counters::default(),
-        cost: ToolCost::default(),
-        command: None,
         victim: Some(VictimHeader {
             target: Target::Process,
             name: "program".to_owned(),
@@ -261,5 +244,6 @@ fn header() -> Header {
             before: None,
             after: None,
         }),
+        ..Header::new(Whose::Simulated, Level::Kernel, "test")
     }
 }

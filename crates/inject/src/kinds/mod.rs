@@ -1,5 +1,6 @@
 //! The kinds of disturbance, one file each.
 
+mod dodge;
 mod fifo;
 mod itimer;
 mod membarrier;
@@ -30,6 +31,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
         Disturbance::Timer => timer::run(plan, control),
         Disturbance::Throttle { quota } => throttle::run(plan, *quota, control),
         Disturbance::Stop => stop::run(plan, control),
+        Disturbance::Dodge { window } => dodge::run(plan, *window, control),
         Disturbance::Itimer => itimer::run(plan, control),
         Disturbance::Writeback { dir, bytes, fsync } => {
             writeback::run(plan, dir, *bytes, *fsync, control)

@@ -1,5 +1,6 @@
 //! Pages as they come out, and what holds for all of them.
 
+mod accounting;
 mod beats;
 mod golden;
 mod properties;

@@ -1,9 +1,7 @@
 //! The header of a live recording: what is known besides the rows, and what is not.
 
 use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{
-    Blind, Books, Coverage, Header, Level, Row, SCHEMA_VERSION, ToolCost, World,
-};
+use ticktax_model::recording::{Blind, Books, Coverage, Header, Level, Row, ToolCost, World};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::proc::{Proc, untraced_interrupts};
@@ -110,21 +108,16 @@ impl End<'_> {
         coverage.lost.extend(self.results.lost.iter().copied());
         let unseen = self.unseen(closing);
         Header {
-            schema: SCHEMA_VERSION,
-            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            world: World::Live,
-            level,
             machine: self.machine,
-            began_unix: 0,
-            books: Vec::new(),
             coverage,
             clock: self.results.clock,
             probes: self.results.reports,
             before: self.before,
             after: self.after,
             cost,
-            command: None,
             victim: self.victim.map(|victim| victim.header(unseen)),
+            soakers: self.results.soakers,
+            ..Header::new(World::Live, level, env!("CARGO_PKG_VERSION"))
         }
     }
 

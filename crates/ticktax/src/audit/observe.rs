@@ -95,6 +95,7 @@ pub(crate) fn observe(
     // Before the tracer leaves the kernel: that sends interrupts of its own.
     let mut after = proc.counters(now());
     after.throttling = victim.as_ref().and_then(Watched::throttling);
+    after.keep_what_ran(&mut before);
     after.run_queue = (run_queue.samples > 0).then_some(run_queue);
     let end = End {
         proc: &proc,
@@ -220,7 +221,7 @@ fn unix_time() -> i64 {
 /// the probes that spin.
 fn sample(run_queue: &mut RunQueue, proc: &Proc, settings: &Settings) {
     let probes = match settings.probe {
-        ProbeChoice::Spin => settings.online.len() as u64,
+        ProbeChoice::Spin | ProbeChoice::Soak => settings.online.len() as u64,
         ProbeChoice::Sleep | ProbeChoice::None => 0,
     };
     if let Some(threads) = proc.runnable_threads() {

@@ -1,9 +1,10 @@
 //! The probes, and their gaps as rows.
 
-use ticktax_model::recording::{ClockReport, Loss, ProbeKind, ProbeReport, Row};
+use ticktax_model::recording::{ClockReport, Loss, ProbeKind, ProbeReport, Row, SoakReport};
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Source, SourceId, SourceTable, Span};
 use ticktax_probes::clock::{Alignment, Clock, CounterCheck};
 use ticktax_probes::sleep::{SleepProbe, SleepReport, SleepSettings};
+use ticktax_probes::soak::{self, SoakProbe};
 use ticktax_probes::spin::{Gap, SpinProbe, SpinReport, SpinSettings};
 use ticktax_probes::{PolicyGrant, SchedulingPolicy};
 
@@ -24,6 +25,7 @@ pub(crate) enum Probe {
         probe: SleepProbe,
         interval: Nanos,
     },
+    Soak(SoakProbe),
     None,
 }
 
@@ -39,6 +41,7 @@ pub(crate) struct AlignedGaps {
 pub(crate) struct ProbeResults {
     pub(crate) reports: Vec<ProbeReport>,
     pub(crate) clock: Option<ClockReport>,
+    pub(crate) soakers: Vec<SoakReport>,
     pub(crate) lost: Vec<Loss>,
     /// Policies that were not granted, and why.
     pub(crate) refused: Vec<String>,
@@ -53,6 +56,7 @@ impl Probe {
     ) -> Result<Self, Failure> {
         match choice {
             ProbeChoice::None => Ok(Self::None),
+            ProbeChoice::Soak => Ok(Self::Soak(SoakProbe::start(cpus)?)),
             ProbeChoice::Sleep => {
                 let default = SleepSettings::default();
                 let settings = SleepSettings {
@@ -92,7 +96,7 @@ impl Probe {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
         match self {
-            Self::None => {}
+            Self::None | Self::Soak(_) => {}
             Self::Sleep { probe, .. } => {
                 let source = gap_source(sources, ProbeKind::Sleep);
                 probe.drain(|cpu, wakeup| {
@@ -114,6 +118,14 @@ impl Probe {
     ) -> ProbeResults {
         match self {
             Self::None => ProbeResults::default(),
+            Self::Soak(probe) => {
+                let mut results = ProbeResults::default();
+                for report in probe.stop() {
+                    results.note_policy(report.cpu, &report.policy);
+                    results.soakers.push(soak_report(&report));
+                }
+                results
+            }
             Self::Sleep { probe, interval } => {
                 let source = gap_source(sources, ProbeKind::Sleep);
                 let reports = probe.stop(|cpu, wakeup| {
@@ -226,6 +238,20 @@ fn spin_report(report: &SpinReport, alignment: &Alignment) -> ProbeReport {
         turns: report.loops,
         begin: alignment.to_monotonic(report.started_counter),
         end: alignment.to_monotonic(report.ended_counter),
+        ended_early: report.error.as_ref().map(ToString::to_string),
+    }
+}
+
+fn soak_report(report: &soak::SoakReport) -> SoakReport {
+    SoakReport {
+        cpu: report.cpu,
+        tid: report.tid,
+        policy: report.policy.to_string(),
+        block_before_ns: report.block_before_ns,
+        block_after_ns: report.block_after_ns,
+        blocks: report.blocks,
+        begin: report.started,
+        end: report.ended,
         ended_early: report.error.as_ref().map(ToString::to_string),
     }
 }

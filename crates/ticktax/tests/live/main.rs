@@ -9,6 +9,7 @@
     reason = "a test that cannot set itself up fails, and says why"
 )]
 
+mod accounting;
 mod beats;
 mod disturbances;
 mod faults;
@@ -64,6 +65,22 @@ const ROOT: &[(&str, Test)] = &[
     (
         "beats::a_thread_at_random_has_none",
         beats::a_thread_at_random_has_none,
+    ),
+    (
+        "accounting::a_program_between_ticks_is_found",
+        accounting::a_program_between_ticks_is_found,
+    ),
+    (
+        "accounting::a_program_around_ticks_is_found",
+        accounting::a_program_around_ticks_is_found,
+    ),
+    (
+        "accounting::the_soaker_gets_what_is_left",
+        accounting::the_soaker_gets_what_is_left,
+    ),
+    (
+        "accounting::interrupts_that_are_not_measured_are_named",
+        accounting::interrupts_that_are_not_measured_are_named,
     ),
     (
         "victim::waits_behind_a_fifo_thread",

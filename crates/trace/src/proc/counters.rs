@@ -22,6 +22,7 @@ impl Proc {
             throttling: None,
             run_queue: None,
             clocks: clock_offsets(),
+            programs: self.program_times(),
         }
     }
 }

@@ -1,13 +1,18 @@
 //! What `/proc/PID` says of a program.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use ticktax_model::Nanos;
+use ticktax_model::machine::ProgramTime;
 use ticktax_model::victim::Usage;
 
 use super::Proc;
 use super::counters::user_hz;
 use crate::follow::{Absent, FollowedThread};
+
+/// The most processes whose time is read.
+const MOST_PROCESSES: usize = 1 << 13;
 
 impl Proc {
     /// Whether process `pid` is there and has not ended.
@@ -58,6 +63,30 @@ impl Proc {
             .collect()
     }
 
+    /// CPU time of every process so far. On a machine with more than [`MOST_PROCESSES`] those with
+    /// the highest numbers are left out: reading one takes some 10 µs.
+    pub(super) fn program_times(&self) -> BTreeMap<i32, ProgramTime> {
+        let folder = fs::read_dir(self.root.join("proc"));
+        let names = folder.into_iter().flatten().flatten();
+        let mut pids: Vec<i32> = names
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        pids.sort_unstable();
+        pids.truncate(MOST_PROCESSES);
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let program = |pid: i32| {
+            let stat = self.text(&format!("proc/{pid}/stat"))?;
+            let (user, system) = cpu_time(&stat, user_hz())?;
+            let time = ProgramTime {
+                name: name(&stat)?.to_owned(),
+                time: user + system,
+                own_or_kernel: pid == own || is_kernel_thread(&stat),
+            };
+            Some((pid, time))
+        };
+        pids.into_iter().filter_map(program).collect()
+    }
+
     /// What these processes used so far; `None` when none of them is there.
     pub fn usage(&self, pids: &[i32]) -> Option<Usage> {
         let mut total: Option<Usage> = None;
@@ -104,6 +133,18 @@ fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     Some(line.trim())
 }
 
+/// The name in `/proc/PID/stat`: all between the first bracket and the last.
+fn name(stat: &str) -> Option<&str> {
+    Some(stat.split_once('(')?.1.rsplit_once(')')?.0)
+}
+
+/// Whether the flags, the 9th word of `/proc/PID/stat`, have `PF_KTHREAD` (`include/linux/sched.h`).
+fn is_kernel_thread(stat: &str) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let flags = words(stat).and_then(|mut words| words.nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
 /// The words of `/proc/PID/stat` after the name, which may hold anything: the state comes first.
 fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
@@ -127,12 +168,16 @@ fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{cpu_time, state};
+    use super::{cpu_time, is_kernel_thread, name, state};
 
     #[test]
     fn a_name_may_hold_anything() {
         let stat = "7 (a) R (b) S 1 7 7 0 -1 4194560 1 0 0 0 12 34 0 0 20 0 1 0";
         assert_eq!(state(stat), Some('S'));
+        assert_eq!(name(stat), Some("a) R (b"));
+        assert!(!is_kernel_thread(stat));
+        let kernel = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0";
+        assert!(is_kernel_thread(kernel));
         assert_eq!(
             cpu_time(stat, 100),
             Some((Nanos::from_millis(120), Nanos::from_millis(340)))

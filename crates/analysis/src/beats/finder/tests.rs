@@ -1,10 +1,7 @@
 //! What the finder makes of whole recordings, made up with a known truth.
 
 use ticktax_model::beats::{BeatLine, BeatStatement};
-use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{
-    Books, Coverage, Header, Level, Loss, Row, RowSink, SCHEMA_VERSION, Sum, ToolCost, World,
-};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Loss, Row, RowSink, Sum, World};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use super::{BeatFinder, MOST_STREAMS};
@@ -93,24 +90,12 @@ impl Story {
 
 fn header(books: Books, lost: Vec<Loss>) -> Header {
     Header {
-        schema: SCHEMA_VERSION,
-        tool_version: String::new(),
-        world: World::Simulated,
-        level: Level::Kernel,
-        machine: Machine::default(),
-        began_unix: 0,
         books: vec![books],
         coverage: Coverage {
             lost,
             ..Coverage::default()
         },
-        clock: None,
-        probes: Vec::new(),
-        before: Counters::default(),
-        after: Counters::default(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
+        ..Header::new(World::Simulated, Level::Kernel, "")
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) fn empty() -> Statement {
         victim: None,
         pressure: std::collections::BTreeMap::new(),
         run_queue: None,
+        accounting: None,
     }
 }
 

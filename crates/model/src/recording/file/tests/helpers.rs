@@ -10,20 +10,16 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use crate::machine::{Counters, Machine};
+use crate::machine::Machine;
 use crate::recording::{
-    Books, ClockReport, Coverage, Header, Level, RecordingError, RecordingReader, RecordingWriter,
-    Row, RowSink, SCHEMA_VERSION, Sum, ToolCost, World,
+    Books, ClockReport, Header, Level, RecordingError, RecordingReader, RecordingWriter, Row,
+    RowSink, Sum, World,
 };
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 /// A header with something in every part that is easily forgotten.
 pub(super) fn header() -> Header {
     Header {
-        schema: SCHEMA_VERSION,
-        tool_version: "0.1.0".to_owned(),
-        world: World::Simulated,
-        level: Level::Kernel,
         machine: Machine {
             host: "röchling".to_owned(),
             ..Machine::default()
@@ -34,18 +30,12 @@ pub(super) fn header() -> Header {
             begin: Nanos(-5),
             end: Nanos::from_secs(20),
         }],
-        coverage: Coverage::default(),
         clock: Some(ClockReport {
             frequency_hz: 2.495_998_123e9,
             drift_ppm: 0.1,
             ..<_>::default()
         }),
-        probes: Vec::new(),
-        before: Counters::default(),
-        after: Counters::default(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
+        ..Header::new(World::Simulated, Level::Kernel, "0.1.0")
     }
 }
 

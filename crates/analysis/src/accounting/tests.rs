@@ -1,0 +1,337 @@
+//! Rows of a known truth, sampled by ticks that are in them.
+
+use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Method, Witness};
+use ticktax_model::machine::{Counters, CpuTimes, Machine, ProgramTime};
+use ticktax_model::recording::{Books, Header, Level, Row, RowSink, SoakReport, World};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+use super::{AccountingCheck, check::counting};
+use crate::Ledger;
+
+const TICK: i64 = 4_000_000;
+const TICKS: i64 = 2_500;
+const HANDLER: i64 = 6_000;
+const PID: i32 = 42;
+
+/// One CPU's rows: a program's bursts, idling, and a tick every 4 ms.
+struct OneCpu {
+    sources: SourceTable,
+    rows: Vec<Row>,
+    program: SourceId,
+    idle: SourceId,
+    timer: SourceId,
+    function: SourceId,
+}
+
+impl OneCpu {
+    /// With bursts `(begin, end)` in order of time, none of which touch.
+    fn new(bursts: &[(i64, i64)]) -> Self {
+        let mut sources = SourceTable::default();
+        let mut kernel =
+            |kind, name: &str, detail: &str| sources.intern(Source::kernel(kind, name, detail));
+        let idle = kernel(Kind::Idle, "idle", "");
+        let timer = kernel(Kind::Irq, "local_timer", "");
+        let function = kernel(Kind::Irq, "local_timer", "tick_nohz_handler");
+        let program = sources.intern(Source {
+            owner: Owner::Program,
+            thread: Some(Thread {
+                pid: PID,
+                tid: PID,
+                program: "server".into(),
+            }),
+            ..Source::kernel(Kind::Task, "server", "")
+        });
+        let mut world = Self {
+            sources,
+            rows: Vec::new(),
+            program,
+            idle,
+            timer,
+            function,
+        };
+        let mut at = 0;
+        for &(begin, end) in bursts {
+            world.base(world.idle, at, begin);
+            world.base(world.program, begin, end);
+            at = end;
+        }
+        world.base(world.idle, at, TICK * TICKS);
+        world
+    }
+
+    fn span(&mut self, source: SourceId, start: i64, dur: i64, own: i64) {
+        self.rows.push(Row::Span(Span {
+            cpu: Cpu(0),
+            start: Nanos(start),
+            dur: Nanos(dur),
+            self_time: Nanos(own),
+            source,
+        }));
+    }
+
+    /// A row of the base and the ticks that begin in it, which lie in it wholly.
+    fn base(&mut self, source: SourceId, from: i64, to: i64) {
+        let (mut tick, mut nested) = ((from + TICK - 1) / TICK * TICK, 0);
+        while tick < to {
+            let handler = HANDLER.min(to - tick);
+            self.span(self.function, tick, handler / 2, handler / 2);
+            self.span(self.timer, tick, handler, handler - handler / 2);
+            nested += handler;
+            tick += TICK;
+        }
+        self.span(source, from, to - from, to - from - nested);
+    }
+
+    fn header() -> Header {
+        let end = Nanos(TICK * TICKS);
+        let counters = |at: Nanos, times: CpuTimes| Counters {
+            at,
+            cpu_times: [(0, times)].into(),
+            ..Counters::default()
+        };
+        Header {
+            machine: Machine {
+                hz_configured: Some(250),
+                accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
+                ..Machine::default()
+            },
+            books: vec![Books {
+                cpu: Cpu(0),
+                begin: Nanos::ZERO,
+                end,
+            }],
+            before: counters(Nanos::ZERO, CpuTimes::default()),
+            after: counters(
+                end,
+                CpuTimes {
+                    idle: end,
+                    ..CpuTimes::default()
+                },
+            ),
+            ..Header::new(World::Simulated, Level::Kernel, "test")
+        }
+    }
+
+    fn check(&self, header: &Header) -> AccountingStatement {
+        let (mut ledger, mut check) = (Ledger::new(), AccountingCheck::new());
+        for row in &self.rows {
+            ledger.row(&self.sources, row);
+            check.row(&self.sources, row);
+        }
+        let statement = ledger.finish(header, &self.sources);
+        assert!(statement.balance.balances(), "{:?}", statement.balance);
+        check.finish(header, &statement, &self.sources).unwrap()
+    }
+}
+
+/// Bursts at one phase of each tick, in hundredths of it.
+fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
+    let at = |tick: i64, part: i64| tick * TICK + TICK / 100 * part;
+    (0..TICKS - 1)
+        .map(|tick| (at(tick, from), at(tick, to)))
+        .collect()
+}
+
+/// Bursts of `length` whose phases know nothing of the tick: `pause` apart on average (Knuth's MMIX
+/// constants).
+fn scattered(length: i64, pause: i64, mut seed: u64) -> Vec<(i64, i64)> {
+    let mut dice = || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33).cast_signed()
+    };
+    let (mut bursts, mut at) = (Vec::new(), 0);
+    loop {
+        at += 2 * HANDLER + dice() % (2 * pause);
+        if at + length >= TICK * TICKS {
+            return bursts;
+        }
+        bursts.push((at, at + length));
+        at += length;
+    }
+}
+
+fn phase(check: &AccountingStatement) -> Option<&Bias> {
+    let mut causes = check.cpus[0].causes.iter();
+    causes.find(|cause| cause.kind == BiasKind::TickPhase)
+}
+
+#[test]
+fn who_runs_between_ticks_is_never_sampled() {
+    let world = OneCpu::new(&aligned(20, 80));
+    let check = world.check(&OneCpu::header());
+    let program = &check.programs[0];
+    assert_eq!((program.pid, program.sampled), (PID, Some(Nanos::ZERO)));
+    assert_eq!(program.ran, Some(Nanos(2_400_000 * (TICKS - 1))));
+    assert!(program.deviations.unwrap() < -20.0, "{program:?}");
+    let cpu = &check.cpus[0];
+    assert_eq!(cpu.ticks, Some(TICKS as u64));
+    assert!((cpu.busy_share.unwrap() - 0.6).abs() < 0.003, "{cpu:?}");
+    assert!((cpu.off().unwrap() + 0.6).abs() < 0.003, "{cpu:?}");
+    let cause = phase(&check).unwrap();
+    assert_eq!((cause.pid, cause.time), (Some(PID), -cause.ran));
+}
+
+#[test]
+fn who_runs_around_ticks_is_sampled_always() {
+    let world = OneCpu::new(&aligned(97, 103));
+    let check = world.check(&OneCpu::header());
+    let cause = phase(&check).unwrap();
+    assert_eq!(cause.sampled, Nanos(TICK * (TICKS - 1)));
+    assert!(cause.time > Nanos::ZERO);
+    // The ticks that came meanwhile are not its own time.
+    let program = &check.programs[0];
+    assert_eq!(
+        program.on_cpu.unwrap() - program.ran.unwrap(),
+        Nanos(HANDLER * (TICKS - 1))
+    );
+}
+
+#[test]
+fn samples_of_who_ignores_the_tick_are_right_on_average() {
+    for (length, pause) in [
+        (300_000, 5_000_000),
+        (3_100_000, 4_000_000),
+        (9_000_000, 7_000_000),
+    ] {
+        let (mut sampled, mut truth) = (0, 0);
+        for seed in 1..=20 {
+            let bursts = scattered(length, pause, seed);
+            let world = OneCpu::new(&bursts);
+            let check = world.check(&OneCpu::header());
+            assert_eq!(phase(&check), None, "{length} {seed}");
+            sampled += check.programs[0].sampled.unwrap().0;
+            truth += bursts.iter().map(|(begin, end)| end - begin).sum::<i64>();
+        }
+        // Four standard deviations of a sum of some 40 000 bursts.
+        let off = sampled as f64 / truth as f64 - 1.0;
+        assert!(off.abs() < 0.08, "{length}: {sampled} of {truth}");
+    }
+}
+
+#[test]
+fn the_ticks_interrupt_is_taken_where_its_function_has_no_name() {
+    let mut world = OneCpu::new(&aligned(20, 80));
+    let function = world.function;
+    world.rows.retain(|row| row.source() != function);
+    // What the function had is the interrupt's then.
+    for row in &mut world.rows {
+        if let Row::Span(span) = row
+            && span.source == world.timer
+        {
+            span.self_time = span.dur;
+        }
+    }
+    let mut header = OneCpu::header();
+    assert_eq!(world.check(&header).programs[0].sampled, None);
+    header.machine.high_resolution = Some(false);
+    assert_eq!(world.check(&header).programs[0].sampled, Some(Nanos::ZERO));
+}
+
+#[test]
+fn sums_have_no_samples() {
+    let world = OneCpu::new(&aligned(20, 80));
+    let header = OneCpu::header();
+    let (ledger, mut check) = (Ledger::new(), AccountingCheck::new());
+    let Row::Span(span) = world.rows[world.rows.len() - 1] else {
+        unreachable!()
+    };
+    let sum = ticktax_model::recording::Sum {
+        span,
+        count: 1,
+        max: span.dur,
+        histogram: ticktax_model::Histogram::default(),
+    };
+    check.row(&world.sources, &Row::Sum(sum));
+    let statement = ledger.finish(&header, &world.sources);
+    let made = check.finish(&header, &statement, &world.sources).unwrap();
+    assert_eq!(made.cpus[0].ticks, None);
+    assert!(
+        made.cpus[0]
+            .causes
+            .iter()
+            .all(|c| c.kind != BiasKind::TickPhase)
+    );
+}
+
+#[test]
+fn without_counters_there_is_nothing_to_check() {
+    let world = OneCpu::new(&aligned(20, 80));
+    let mut header = OneCpu::header();
+    header.before.cpu_times.clear();
+    let statement = Ledger::new().finish(&header, &world.sources);
+    let check = AccountingCheck::new();
+    assert_eq!(check.finish(&header, &statement, &world.sources), None);
+}
+
+#[test]
+fn at_level_proc_the_soaker_bears_witness() {
+    let sources = SourceTable::default();
+    let second = Nanos::from_secs(1);
+    let mut header = OneCpu::header();
+    header.level = Level::Proc;
+    header.books[0].end = second;
+    header.after.at = second;
+    // It got 37 % of the second; the kernel saw it alone, at 99 %.
+    header.soakers = vec![SoakReport {
+        cpu: Cpu(0),
+        tid: 7,
+        policy: "SCHED_IDLE".to_owned(),
+        block_before_ns: 25_000.0,
+        block_after_ns: 31_000.0,
+        blocks: 14_800,
+        begin: Nanos::ZERO,
+        end: second,
+        ended_early: None,
+    }];
+    header.after.cpu_times.insert(
+        0,
+        CpuTimes {
+            nice: Nanos::from_millis(990),
+            user: Nanos::from_millis(10),
+            ..CpuTimes::default()
+        },
+    );
+    header.after.programs.insert(
+        PID,
+        ProgramTime {
+            name: "server".to_owned(),
+            time: Nanos::from_millis(600),
+            own_or_kernel: false,
+        },
+    );
+    let statement = Ledger::new().finish(&header, &sources);
+    assert!(statement.balance.balances());
+    let check = AccountingCheck::new()
+        .finish(&header, &statement, &sources)
+        .unwrap();
+    let cpu = &check.cpus[0];
+    assert!((cpu.shown_share - 0.01).abs() < 1e-9, "{cpu:?}");
+    assert!((cpu.busy_share.unwrap() - 0.63).abs() < 1e-6, "{cpu:?}");
+    assert_eq!(cpu.left.unwrap().witness, Witness::Soaker);
+    assert_eq!(cpu.interrupts, None);
+    let program = &check.programs[0];
+    assert_eq!(program.shown, Some(Nanos::from_millis(600)));
+    assert_eq!((program.ran, program.sampled), (None, None));
+}
+
+#[test]
+fn how_a_kernel_counts_is_in_its_configuration() {
+    let of = |options: &[&str]| {
+        counting(&Machine {
+            accounting: options.iter().map(|&option| option.to_owned()).collect(),
+            hz_configured: Some(1000),
+            ..Machine::default()
+        })
+    };
+    let sampled = of(&["TICK_CPU_ACCOUNTING", "IRQ_TIME_ACCOUNTING"]);
+    assert_eq!(sampled.method, Some(Method::Sampled));
+    assert_eq!(sampled.interrupts_measured, Some(true));
+    assert_eq!(sampled.tick, Some(Nanos::from_millis(1)));
+    let full = of(&["VIRT_CPU_ACCOUNTING_GEN"]);
+    assert_eq!(full.method, Some(Method::MeasuredWithoutTick));
+    assert_eq!(full.interrupts_measured, Some(false));
+    assert_eq!(of(&[]).method, None);
+    assert_eq!(of(&[]).interrupts_measured, None);
+}

@@ -1,0 +1,155 @@
+//! `dodge`: a program that keeps to one part of every tick, so that the kernel's samples find it
+//! never or always.
+//!
+//! Where the tick comes it finds out by itself: a spinning thread is interrupted there, at one and
+//! the same phase again and again.
+
+use ticktax_model::Nanos;
+
+use crate::clock;
+use crate::control::{Control, Walk};
+use crate::error::InjectError;
+use crate::place;
+use crate::plan::{Plan, Window};
+use crate::spinner::{Gap, Spinner};
+use crate::truth::{Event, EventLog, Measured, Truth};
+
+use super::{thread, truth_of};
+
+/// How long the tick is looked for.
+const LOOKING: Nanos = Nanos::from_millis(400);
+/// Room for the gaps of that time.
+const ROOM: usize = 1 << 14;
+/// How many parts of a tick's length are told apart.
+const PARTS: usize = 200;
+/// The share of ticks that must be seen in one part for it to be the tick's.
+const SEEN: f64 = 0.5;
+
+pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
+    let tick = plan.schedule.period;
+    place::pin(place::SELF, plan.cpu)?;
+    let spinner = Spinner::start(plan.cpu, ROOM)?;
+    let looked = control.sleep_until(clock::now() + LOOKING);
+    let gaps = spinner.finish()?.kept;
+    looked?;
+    let phase = phase(&gaps, tick, LOOKING).ok_or_else(|| InjectError::Refused {
+        kind: "dodge",
+        why: format!("sees no tick every {tick}: give the kernel's own period as --period"),
+    })?;
+    let walk = walk(plan, window, phase, control)?;
+    let ran = walk.thread_cpu;
+    let mut truth = truth_of(
+        plan,
+        walk,
+        thread(plan.disturbance.comm()),
+        &["local_timer"],
+    );
+    truth.injected = Some(Measured::new(
+        ran,
+        "CLOCK_THREAD_CPUTIME_ID from start to end",
+    ));
+    Ok(truth)
+}
+
+/// Works in the window of each tick and sleeps in between.
+fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<Walk, InjectError> {
+    let tick = plan.schedule.period;
+    let count = usize::try_from(plan.duration.0 / tick.0).unwrap_or(usize::MAX);
+    let mut log = EventLog::new(count.min(Truth::MOST_LOGGED));
+    let before = clock::thread_cpu();
+    let start = control.begin();
+    let end = start + Truth::LEAD + plan.duration;
+    // The first tick from then on.
+    let first = start + Truth::LEAD;
+    let mut next = first + Nanos((phase - first).0.rem_euclid(tick.0));
+    let mut planned = 0;
+    while next + tick <= end {
+        let (from, to) = (next + window.begin(tick), next + window.end(tick));
+        planned += 1;
+        if !control.sleep_until(from)? {
+            break;
+        }
+        let began = clock::now();
+        // Late by a whole tick or more: these are left out.
+        if began < to {
+            let ended = clock::spin(began, to - began);
+            log.push(Event {
+                due: from,
+                start: began,
+                length: ended - began,
+                cpu_time: None,
+            });
+        }
+        next += tick;
+    }
+    Ok(Walk {
+        start,
+        end: clock::now(),
+        stopped: control.stopped(),
+        planned,
+        log,
+        thread_cpu: clock::thread_cpu() - before,
+    })
+}
+
+/// When ticks come, as a remainder of their period: the part of it in which gaps begin most often.
+/// `None` where that is not often enough.
+fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
+    let part = tick.0 / i64::try_from(PARTS).ok()?;
+    let remainder = |gap: &Gap| gap.start.0.rem_euclid(tick.0);
+    let place = |time: i64| usize::try_from(time / part).unwrap_or(0).min(PARTS - 1);
+    let mut counts = [0_u32; PARTS];
+    for gap in gaps {
+        counts[place(remainder(gap))] += 1;
+    }
+    // A phase on a border is in two parts.
+    let pair = |i: usize| counts[i] + counts[(i + 1) % PARTS];
+    let best = (0..PARTS).max_by_key(|&i| pair(i))?;
+    let expected = looked.0 as f64 / tick.0 as f64;
+    if f64::from(pair(best)) < SEEN * expected {
+        return None;
+    }
+    let begin = i64::try_from(best).ok()? * part;
+    let inside = |gap: &&Gap| (remainder(gap) - begin).rem_euclid(tick.0) < 2 * part;
+    let mut times: Vec<i64> = gaps
+        .iter()
+        .filter(inside)
+        .map(|gap| (remainder(gap) - begin).rem_euclid(tick.0))
+        .collect();
+    times.sort_unstable();
+    Some(Nanos((begin + times[times.len() / 2]).rem_euclid(tick.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gap, Nanos, phase};
+
+    fn gaps(starts: impl Iterator<Item = i64>) -> Vec<Gap> {
+        starts
+            .map(|start| Gap {
+                start: Nanos(start),
+                end: Nanos(start + 5_000),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_tick_is_where_gaps_return() {
+        let tick = Nanos::from_millis(4);
+        for offset in [0, 3_999_990, 1_234_567] {
+            let ticks = (0..100).map(|i| i * tick.0 + offset + (i % 7) * 300);
+            let noise = (0..300).map(|i| i * 1_371_111);
+            let found = phase(&gaps(ticks.chain(noise)), tick, Nanos::from_millis(400));
+            let off = (found.unwrap().0 - offset).rem_euclid(tick.0);
+            assert!(off < 3_000 || off > tick.0 - 3_000, "{offset}: {off}");
+        }
+    }
+
+    #[test]
+    fn without_a_tick_there_is_none() {
+        let tick = Nanos::from_millis(4);
+        let noise = gaps((0..300).map(|i| i * 1_371_111));
+        assert_eq!(phase(&noise, tick, Nanos::from_millis(400)), None);
+        assert_eq!(phase(&[], tick, Nanos::from_millis(400)), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! What the kernel's own accounting says of CPU time, beside what really ran.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::CpuTimes;
+use crate::{Cpu, Nanos};
+
+/// The accounting check: `/proc/stat`, `/proc/PID/stat` and what `top` makes of them, against the
+/// books.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AccountingStatement {
+    /// How this kernel counts.
+    pub counting: Counting,
+    /// Each CPU's line of `/proc/stat`.
+    pub cpus: Vec<CpuCheck>,
+    /// The programs that ran, or were said to have run, the longest.
+    pub programs: Vec<ProgramCheck>,
+    /// How many further programs there were.
+    pub programs_left_out: u64,
+}
+
+/// How a kernel counts CPU time, as far as its configuration tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counting {
+    /// The options in force, as the kernel's configuration names them.
+    pub options: Vec<String>,
+    /// Where a CPU's user and system times are from; `None` where the configuration is not known.
+    pub method: Option<Method>,
+    /// From one tick to the next, by the configured HZ; `None` where that is not known.
+    pub tick: Option<Nanos>,
+    /// Whether interrupts and softirqs are measured (`IRQ_TIME_ACCOUNTING`), and not taken for
+    /// the time of whatever they interrupt.
+    pub interrupts_measured: Option<bool>,
+}
+
+/// How a CPU's user and system times come about (`init/Kconfig`, "Cputime accounting").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// `TICK_CPU_ACCOUNTING`: whoever runs when the tick comes is charged a whole tick.
+    Sampled,
+    /// `VIRT_CPU_ACCOUNTING_GEN`: measured at each crossing on `nohz_full` CPUs, sampled on all
+    /// others.
+    MeasuredWithoutTick,
+    /// `VIRT_CPU_ACCOUNTING_NATIVE`: measured at each crossing into and out of the kernel.
+    Measured,
+}
+
+/// One CPU: what `/proc/stat` said, and what was so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuCheck {
+    /// Which CPU.
+    pub cpu: Cpu,
+    /// The time between the two readings of `/proc/stat`.
+    pub between: Nanos,
+    /// What the columns grew by.
+    pub columns: CpuTimes,
+    /// What they say was busy: user, system, irq and softirq, and nice where no probe of ticktax
+    /// ran (which is nice, so that its time has a column of its own).
+    pub shown_busy: Nanos,
+    /// Busy as `top` shows it, a share of all columns together, 0 to 1.
+    pub shown_share: f64,
+    /// The part of [`CpuCheck::between`] that is in no column; below 0 where columns hold too much.
+    pub uncounted: Nanos,
+    /// The time that the books were open.
+    pub elapsed: Nanos,
+    /// What was busy by the books: programs, kernel threads, interrupts with their entry and exit,
+    /// ticktax's own work. At level `proc` what the witness did not get. `None` where nobody knows.
+    pub busy: Option<Nanos>,
+    /// That as a share of [`CpuCheck::elapsed`], 0 to 1.
+    pub busy_share: Option<f64>,
+    /// Interrupts, softirqs and NMIs by the books, their entry and exit included.
+    pub interrupts: Option<Nanos>,
+    /// Time that neither the kernel nor a program had: the hypervisor's or the firmware's.
+    pub outside: Option<Nanos>,
+    /// What was left for others by a witness that used it up.
+    pub left: Option<Left>,
+    /// Ticks that came.
+    pub ticks: Option<u64>,
+    /// Why the two differ, the weightiest first.
+    pub causes: Vec<Bias>,
+}
+
+impl CpuCheck {
+    /// By how much `top` is off, as a share of 1: above 0 where it shows more than was so.
+    pub fn off(&self) -> Option<f64> {
+        Some(self.shown_share - self.busy_share?)
+    }
+}
+
+/// Time that was there to be used, as a thread of the lowest priority found it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Left {
+    /// Who found it.
+    pub witness: Witness,
+    /// How long it looked.
+    pub watched: Nanos,
+    /// How much it got.
+    pub time: Nanos,
+}
+
+/// Who uses up what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Witness {
+    /// The spinning probe: its loop's time between gaps.
+    Spin,
+    /// The soaker: the work that it got done, times what a block of it takes.
+    Soaker,
+}
+
+/// One cause of a CPU's bias.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bias {
+    /// What happened.
+    pub kind: BiasKind,
+    /// By how much it changed what `/proc/stat` shows as busy, beside what was so.
+    pub time: Nanos,
+    /// The program, where it is one's doing.
+    pub program: Option<String>,
+    /// Its process id.
+    pub pid: Option<i32>,
+    /// How long it was on the CPU.
+    pub ran: Nanos,
+    /// What the ticks that found it there make of that.
+    pub sampled: Nanos,
+}
+
+/// Why a CPU's columns and its books differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BiasKind {
+    /// A program's bursts keep to a phase of the tick, so that samples find it too rarely or too
+    /// often; more than chance does at five standard deviations.
+    TickPhase,
+    /// Interrupts are not measured: their time is in the columns of what they interrupted, or of
+    /// idling.
+    InterruptsNotMeasured,
+    /// The hypervisor had the CPU, and its clock did not say so.
+    StolenSilently,
+}
+
+/// One program: what `/proc/PID/stat` said, and what was so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramCheck {
+    /// Its name.
+    pub name: String,
+    /// Its process id.
+    pub pid: i32,
+    /// How long it ran by the books, interrupts left out; `None` at level `proc`.
+    pub ran: Option<Nanos>,
+    /// How long it was on a CPU, interrupts that came meanwhile included.
+    pub on_cpu: Option<Nanos>,
+    /// What `/proc/PID/stat` said, which `top` shows; `None` where it was not there to be read at
+    /// both ends.
+    pub shown: Option<Nanos>,
+    /// What a sample at each tick makes of it: how a CPU's columns, and on kernels that do not
+    /// scale them its own times, count it. `None` where the ticks' times are not known.
+    pub sampled: Option<Nanos>,
+    /// How many standard deviations that is from what chance would make of it, at most.
+    pub deviations: Option<f64>,
+}

@@ -1,0 +1,210 @@
+//! The soaker: a thread per CPU that uses up every cycle that nobody else wants, and counts them by
+//! the work that it gets done.
+//!
+//! It reads no clock and no counter of the kernel while it works, so it is a witness of its own: a
+//! kernel that says a CPU was idle while the soaker got nothing done is wrong. What slows it down
+//! (another hyperthread, a lower frequency, the hypervisor) is missing from what it got, too.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use crate::clock::now;
+use crate::pinned::{Crew, Duty, Post};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
+
+/// Multiplications in a block, each of which needs the one before: some 25 µs on a CPU of 2.6 GHz.
+const TURNS: u32 = 1 << 14;
+
+/// How long a block is timed, before the measurement and after it.
+const CALIBRATION: Nanos = Nanos::from_millis(20);
+
+/// Room for the times of blocks; a calibration ends when it is full.
+const MOST_TIMED: usize = 1 << 14;
+
+/// What one CPU's thread got done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SoakReport {
+    /// The CPU that was soaked.
+    pub cpu: Cpu,
+    /// The kernel's number of the thread, which events of the kernel name.
+    pub tid: i32,
+    /// The policy that was asked for and the one granted.
+    pub policy: PolicyGrant,
+    /// The time of an undisturbed block of work before the measurement, in ns.
+    pub block_before_ns: f64,
+    /// The same after it. The two differ where the CPU's speed changed.
+    pub block_after_ns: f64,
+    /// Blocks that were done.
+    pub blocks: u64,
+    /// When it began.
+    pub started: Nanos,
+    /// When it ended.
+    pub ended: Nanos,
+    /// What ended it early, if anything did.
+    pub error: Option<ProbeError>,
+}
+
+/// A running soaker. Dropping it tells its threads to stop and does not wait for them.
+#[derive(Debug)]
+pub struct SoakProbe {
+    crew: Crew<Outcome>,
+}
+
+impl SoakProbe {
+    /// Starts a thread on each of `cpus` under `SCHED_IDLE`, with a nice value of 19 so that
+    /// `/proc/stat` counts it apart; returns once all of them are told to begin.
+    ///
+    /// # Errors
+    /// A CPU that is not online or not allowed, or a thread that did not start. No thread goes on
+    /// then.
+    pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
+        let online = cpus::online_cpus()?;
+        cpus::require_online(cpus, &online)?;
+        let duties = cpus.iter().map(|cpu| (cpu, Soak::default())).collect();
+        let crew = Crew::start("ttx-soak", SchedulingPolicy::Idle, duties)?;
+        Ok(Self { crew })
+    }
+
+    /// The threads' kernel numbers, by CPU.
+    pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
+        self.crew.posts().map(|post| (post.cpu, post.tid))
+    }
+
+    /// Stops the threads and reports, in the order of the CPUs. Waits for at most 5 s.
+    pub fn stop(self) -> Vec<SoakReport> {
+        let results = self.crew.stop();
+        results
+            .into_iter()
+            .map(|(post, outcome)| report(post, outcome))
+            .collect()
+    }
+}
+
+/// One thread's work.
+#[derive(Debug, Default)]
+struct Soak {
+    block_before_ns: f64,
+}
+
+/// What one thread brings back.
+#[derive(Debug, Default)]
+struct Outcome {
+    block_before_ns: f64,
+    block_after_ns: f64,
+    blocks: u64,
+    started: Nanos,
+    ended: Nanos,
+    moved_to: Option<Cpu>,
+}
+
+impl Duty for Soak {
+    type Report = Outcome;
+
+    fn prepare(&mut self, _: Cpu) {
+        self.block_before_ns = calibrate();
+        sys::be_nice();
+    }
+
+    fn run(self, cpu: Cpu, stop: &AtomicBool) -> Outcome {
+        let started = now();
+        let (mut blocks, mut state) = (0, 1);
+        while !stop.load(Ordering::Relaxed) {
+            state = block(state);
+            blocks += 1;
+        }
+        black_box(state);
+        let ended = now();
+        let here = cpus::current();
+        Outcome {
+            block_before_ns: self.block_before_ns,
+            block_after_ns: calibrate(),
+            blocks,
+            started,
+            ended,
+            moved_to: here.filter(|&here| here != cpu),
+        }
+    }
+}
+
+/// A block of work that takes a CPU always as many cycles.
+#[inline(never)]
+fn block(mut state: u64) -> u64 {
+    for _ in 0..TURNS {
+        // Knuth's MMIX constants; what matters is that each turn waits for the one before.
+        state = black_box(
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407),
+        );
+    }
+    state
+}
+
+/// The time of a block when nobody disturbs, in ns: one in ten is faster. The fastest of all would
+/// depend on luck, and the median on how busy the CPU was just then.
+fn calibrate() -> f64 {
+    let mut times = Vec::with_capacity(MOST_TIMED);
+    let (begin, mut state) = (now(), 1);
+    let mut last = begin;
+    while times.len() < MOST_TIMED && (last - begin < CALIBRATION || times.len() < 16) {
+        state = block(state);
+        let time = now();
+        times.push((time - last).0);
+        last = time;
+    }
+    black_box(state);
+    times.sort_unstable();
+    times[times.len() / 10] as f64
+}
+
+fn report(post: Post, outcome: Result<Outcome, ProbeError>) -> SoakReport {
+    let Post { cpu, tid, policy } = post;
+    let (outcome, mut error) = match outcome {
+        Ok(outcome) => (outcome, None),
+        Err(error) => (Outcome::default(), Some(error)),
+    };
+    if let Some(to) = outcome.moved_to {
+        error = Some(ProbeError::Moved { cpu, to });
+    }
+    SoakReport {
+        cpu,
+        tid,
+        policy,
+        block_before_ns: outcome.block_before_ns,
+        block_after_ns: outcome.block_after_ns,
+        blocks: outcome.blocks,
+        started: outcome.started,
+        ended: outcome.ended,
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SoakProbe, TURNS, block};
+    use crate::SchedulingPolicy;
+    use crate::cpus;
+
+    #[test]
+    fn work_is_done_and_never_more_than_there_was_time_for() {
+        let soaker = SoakProbe::start(&cpus::allowed()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        for report in soaker.stop() {
+            assert!(report.error.is_none(), "{report:?}");
+            assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
+            let passed = (report.ended - report.started).0 as f64;
+            // A block that was timed while the CPU was slow may make it look like more.
+            let fastest = report.block_before_ns.min(report.block_after_ns);
+            assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
+            assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn a_block_is_not_computed_away() {
+        assert_ne!(block(1), block(2));
+        assert_ne!(block(1), 1);
+    }
+}

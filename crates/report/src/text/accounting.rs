@@ -1,0 +1,221 @@
+//! What the kernel's own accounting says, beside what ran.
+
+use ticktax_model::Nanos;
+use ticktax_model::accounting::{
+    AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Left, Method, ProgramCheck, Witness,
+};
+use ticktax_model::statement::Statement;
+
+use super::numbers::{counted, cpu_names, percent};
+use super::page::{Page, Tone, tied};
+
+/// CPUs that get a line of their own: those that are furthest off.
+const CPUS: usize = 8;
+/// Programs that get a line of their own.
+const PROGRAMS: usize = 5;
+/// Causes that a CPU's line is followed by.
+const CAUSES: usize = 3;
+
+/// Writes the section, where `/proc/stat` was read.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    let Some(check) = &statement.accounting else {
+        return;
+    };
+    page.section("What the kernel's own accounting says, and what was so");
+    page.paragraph(Tone::Faint, "", &how(&check.counting));
+    cpus(page, &check.cpus);
+    programs(page, check);
+}
+
+/// How this kernel counts, in words.
+fn how(counting: &Counting) -> String {
+    let mut text = match (counting.method, counting.tick) {
+        (None, _) => {
+            return "How this kernel counts CPU time is not known: its configuration cannot be \
+                    read."
+                .to_owned();
+        }
+        (Some(Method::Sampled), Some(tick)) => format!(
+            "This kernel samples: whoever runs when the tick comes, every {}, is charged all of it \
+             (TICK_CPU_ACCOUNTING).",
+            tied(tick)
+        ),
+        (Some(Method::Sampled), None) => {
+            "This kernel samples: whoever runs when the tick comes is charged all of it \
+             (TICK_CPU_ACCOUNTING)."
+                .to_owned()
+        }
+        (Some(Method::MeasuredWithoutTick), _) => {
+            "This kernel samples at the tick, but for nohz_full CPUs, where it measures \
+             (VIRT_CPU_ACCOUNTING_GEN)."
+                .to_owned()
+        }
+        (Some(Method::Measured), _) => "This kernel measures at each crossing into and out of it \
+             (VIRT_CPU_ACCOUNTING_NATIVE)."
+            .to_owned(),
+    };
+    text.push_str(match counting.interrupts_measured {
+        Some(true) => " Interrupts are measured (IRQ_TIME_ACCOUNTING).",
+        Some(false) => {
+            " Interrupts are not measured (IRQ_TIME_ACCOUNTING is off): their time is taken for \
+             that of whatever they interrupt."
+        }
+        None => "",
+    });
+    text
+}
+
+fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
+    page.row(
+        Tone::Faint,
+        0,
+        "",
+        &cells(["shown", "was so", "off by", "in no column", "left"].map(str::to_owned)),
+    );
+    let off = |cpu: &CpuCheck| cpu.off().unwrap_or_default().abs();
+    let mut shown: Vec<&CpuCheck> = cpus.iter().collect();
+    shown.sort_by(|a, b| off(b).total_cmp(&off(a)).then(a.cpu.cmp(&b.cpu)));
+    let others = shown.split_off(shown.len().min(CPUS));
+    shown.sort_by_key(|cpu| cpu.cpu);
+    for cpu in shown {
+        page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &of(cpu));
+        for cause in cpu.causes.iter().take(CAUSES) {
+            page.paragraph(Tone::Faint, "      ", &because(cause, cpu));
+        }
+    }
+    if !others.is_empty() {
+        let names = cpu_names(others.iter().map(|cpu| cpu.cpu));
+        page.paragraph(Tone::Faint, "  ", &format!("{names}: less off than these"));
+    }
+    let mut legend = "shown: busy as top makes it of /proc/stat, a share of its columns. was so: \
+                      of the time, by the books. off by: in points. in no column: time that \
+                      /proc/stat counts nowhere, or twice where it is below 0."
+        .to_owned();
+    let witness = cpus.iter().find_map(|cpu| cpu.left);
+    legend.push_str(match witness.map(|left| left.witness) {
+        Some(Witness::Soaker) => {
+            " left: what the soaker got to use, by the work that it did; its own time is in \
+             neither figure."
+        }
+        Some(Witness::Spin) => {
+            " left: what the spinning probe got to use; its own time is in neither figure."
+        }
+        None => "",
+    });
+    page.paragraph(Tone::Faint, "", &legend);
+}
+
+fn of(cpu: &CpuCheck) -> String {
+    let left = |left: Left| percent(left.time.share_of(left.watched));
+    cells([
+        percent(cpu.shown_share),
+        cpu.busy_share.map_or_else(|| "?".to_owned(), percent),
+        cpu.off().map_or_else(String::new, points),
+        signed(cpu.uncounted.share_of(cpu.between)),
+        cpu.left.map_or_else(String::new, left),
+    ])
+}
+
+fn cells(cells: [String; 5]) -> String {
+    let [shown, was, off, nowhere, left] = cells;
+    format!("{shown:>9} {was:>9} {off:>9} {nowhere:>13} {left:>9}")
+}
+
+/// A difference of shares, in points.
+fn points(share: f64) -> String {
+    let tenths = (share * 1000.0).round();
+    if tenths == 0.0 {
+        return "0.0".to_owned();
+    }
+    format!("{:+.1}", tenths / 10.0)
+}
+
+fn signed(share: f64) -> String {
+    if share < 0.0 {
+        format!("-{}", percent(-share))
+    } else {
+        percent(share)
+    }
+}
+
+/// One cause in words.
+fn because(cause: &Bias, cpu: &CpuCheck) -> String {
+    let effect = points(cause.time.share_of(cpu.elapsed));
+    match cause.kind {
+        BiasKind::TickPhase => {
+            let name = cause.program.as_deref().unwrap_or("a program");
+            let pid = cause
+                .pid
+                .map_or_else(String::new, |pid| format!(" ({pid})"));
+            let way = if cause.time < Nanos::ZERO {
+                "runs between ticks"
+            } else {
+                "runs when the tick comes"
+            };
+            format!(
+                "{effect} because {name}{pid} {way}: it was there for {}, and the ticks that found \
+                 it make {}",
+                tied(cause.ran),
+                tied(cause.sampled)
+            )
+        }
+        BiasKind::InterruptsNotMeasured => format!(
+            "{effect} at most because interrupts took {}, and their columns show {}",
+            tied(cause.ran),
+            tied(cause.sampled)
+        ),
+        BiasKind::StolenSilently => format!(
+            "{} was outside the kernel, of which the steal column shows {}: the rest is taken for \
+             time of whoever had the CPU",
+            tied(cause.ran),
+            tied(cause.sampled)
+        ),
+    }
+}
+
+fn programs(page: &mut Page, check: &AccountingStatement) {
+    if check.programs.is_empty() {
+        return;
+    }
+    let heading = ["ran", "on a CPU", "/proc/PID", "by samples"];
+    page.row(
+        Tone::Faint,
+        0,
+        "",
+        &program_cells(heading.map(str::to_owned)),
+    );
+    for program in check.programs.iter().take(PROGRAMS) {
+        let name = format!("{} ({})", program.name, program.pid);
+        page.row(Tone::Plain, 2, &name, &program_of(program));
+    }
+    let others = check.programs.len().saturating_sub(PROGRAMS) as u64 + check.programs_left_out;
+    if others > 0 {
+        let text = format!(
+            "and {}, see --format json",
+            counted(others, "other program")
+        );
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+    page.paragraph(
+        Tone::Faint,
+        "",
+        "ran: without the interrupts that came meanwhile. /proc/PID: user and system time of \
+         /proc/PID/stat, which top shows for a process. by samples: the ticks that found it, each \
+         taken for a whole one, as the columns of /proc/stat count it.",
+    );
+}
+
+fn program_of(program: &ProgramCheck) -> String {
+    let time = |time: Option<Nanos>| time.map_or_else(|| "?".to_owned(), |time| time.to_string());
+    program_cells([
+        time(program.ran),
+        time(program.on_cpu),
+        time(program.shown),
+        time(program.sampled),
+    ])
+}
+
+fn program_cells(cells: [String; 4]) -> String {
+    let [ran, on_cpu, shown, sampled] = cells;
+    format!("{ran:>10} {on_cpu:>10} {shown:>10} {sampled:>11}")
+}

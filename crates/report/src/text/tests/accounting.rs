@@ -1,0 +1,123 @@
+//! A machine on which one program runs between ticks, and another around them.
+
+use ticktax_model::accounting::{
+    AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Left, Method, ProgramCheck, Witness,
+};
+use ticktax_model::machine::CpuTimes;
+use ticktax_model::statement::Statement;
+use ticktax_model::{Cpu, Nanos};
+
+use super::samples::empty;
+use crate::{TextStyle, text};
+
+const ELAPSED: Nanos = Nanos::from_secs(20);
+
+fn ms(ms: i64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+fn cpu(number: u32, shown: i64, busy: i64, causes: Vec<Bias>) -> CpuCheck {
+    let idle = ELAPSED - ms(busy);
+    CpuCheck {
+        cpu: Cpu(number),
+        between: ELAPSED,
+        columns: CpuTimes {
+            user: ms(shown),
+            idle,
+            ..CpuTimes::default()
+        },
+        shown_busy: ms(shown),
+        shown_share: ms(shown).share_of(ms(shown) + idle),
+        uncounted: ms(busy - shown),
+        elapsed: ELAPSED,
+        busy: Some(ms(busy)),
+        busy_share: Some(ms(busy).share_of(ELAPSED)),
+        interrupts: Some(ms(40)),
+        outside: None,
+        left: (number == 1).then(|| Left {
+            witness: Witness::Soaker,
+            watched: ELAPSED,
+            time: idle - ms(90),
+        }),
+        ticks: Some(5_000),
+        causes,
+    }
+}
+
+fn phase(name: &str, pid: i32, ran: i64, sampled: i64) -> Bias {
+    Bias {
+        kind: BiasKind::TickPhase,
+        time: ms(sampled - ran),
+        program: Some(name.to_owned()),
+        pid: Some(pid),
+        ran: ms(ran),
+        sampled: ms(sampled),
+    }
+}
+
+fn program(name: &str, pid: i32, ran: i64, shown: Option<i64>, sampled: i64) -> ProgramCheck {
+    ProgramCheck {
+        name: name.to_owned(),
+        pid,
+        ran: Some(ms(ran)),
+        on_cpu: Some(ms(ran + 3)),
+        shown: shown.map(ms),
+        sampled: Some(ms(sampled)),
+        deviations: Some(-80.0),
+    }
+}
+
+fn checked() -> Statement {
+    let interrupts = Bias {
+        kind: BiasKind::InterruptsNotMeasured,
+        time: ms(-410),
+        program: None,
+        pid: None,
+        ran: ms(430),
+        sampled: ms(20),
+    };
+    let outside = Bias {
+        kind: BiasKind::StolenSilently,
+        time: ms(300),
+        ran: ms(320),
+        ..interrupts.clone()
+    };
+    let accounting = AccountingStatement {
+        counting: Counting {
+            options: vec!["TICK_CPU_ACCOUNTING".to_owned()],
+            method: Some(Method::Sampled),
+            tick: Some(ms(4)),
+            interrupts_measured: Some(false),
+        },
+        cpus: vec![
+            cpu(
+                0,
+                19_600,
+                2_100,
+                vec![phase("metronome", 812, 2_000, 19_600)],
+            ),
+            cpu(
+                1,
+                0,
+                12_040,
+                vec![phase("game-server", 811, 12_000, 0), interrupts],
+            ),
+            cpu(2, 400, 410, vec![outside]),
+        ],
+        programs: vec![
+            program("metronome", 812, 2_000, Some(2_010), 19_600),
+            program("game-server", 811, 12_000, Some(12_000), 0),
+            program("short-lived", 900, 40, None, 48),
+        ],
+        programs_left_out: 7,
+    };
+    Statement {
+        accounting: Some(accounting),
+        ..empty()
+    }
+}
+
+#[test]
+fn what_top_says_and_what_was_so() {
+    insta::assert_snapshot!(text(&checked(), &TextStyle::default()));
+}
