@@ -7,6 +7,7 @@
 
 pub mod beats;
 pub mod ledger;
+pub mod tick;
 pub mod victim;
 
 pub use beats::BeatFinder;

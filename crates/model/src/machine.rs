@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::configured::Configured;
 use crate::{Cpu, CpuList, Nanos};
 
 /// Facts about the machine that was observed; what could not be read is `None`.
@@ -34,6 +35,9 @@ pub struct Machine {
     pub accounting: Vec<String>,
     /// The preemption model in force: `none`, `voluntary`, `full`, `lazy`, `rt`.
     pub preemption: Option<String>,
+    /// What it was told to do, for findings.
+    #[serde(default)]
+    pub configured: Configured,
 }
 
 /// A reading of the kernel's own counters, taken at both ends of a recording.
@@ -56,6 +60,10 @@ pub struct Counters {
     /// Threads that ran or waited for a CPU, on the whole machine, as sampled until then.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
+    /// How often the kernel had stopped the tick since the tracer began to count, by CPU; empty
+    /// where it did not.
+    #[serde(default)]
+    pub ticks_stopped: BTreeMap<u32, u64>,
 }
 
 /// Time since boot in which tasks stood still for want of a resource.

@@ -67,6 +67,12 @@ pub struct Statement {
     /// How many threads ran or waited for a CPU, on the whole machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
+    /// What the timer's tick cost, where it could be told.
+    #[serde(default)]
+    pub tick: Option<crate::tick::TickBill>,
+    /// What is configured and not in effect, the worst first.
+    #[serde(default)]
+    pub findings: Vec<crate::finding::Finding>,
 }
 
 /// The classes of accounts, in the order in which a statement lists them.

@@ -14,6 +14,7 @@ mod numbers;
 mod page;
 #[cfg(test)]
 mod tests;
+mod tick;
 mod victim;
 
 use ticktax_model::Nanos;
@@ -53,6 +54,7 @@ pub fn text(statement: &Statement, style: &TextStyle) -> String {
     victim::write(&mut page, statement);
     gaps::write(&mut page, statement);
     beats::write(&mut page, statement);
+    tick::write(&mut page, statement);
     foot::write(&mut page, statement);
     page.finish()
 }

@@ -27,6 +27,7 @@ use settings::Settings;
 /// Runs the verb.
 pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let (format, output, save) = (typed.format, typed.output.clone(), typed.save.clone());
+    let fleet_of = typed.fleet_of;
     let settings = Settings::from_typed(typed)?;
     // Before anything is watched: a file that cannot be made should not cost a minute's wait.
     let file = save.map(SavedAs::create).transpose()?;
@@ -65,6 +66,7 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     let books = books.into_inner();
     let mut statement = books.ledger.finish(header, &sources);
     statement.beats = Some(books.beats.finish(header, crate::beats::threads()));
+    extrapolate(&mut statement, fleet_of);
     let victim = books.victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
     statement.victim = victim.finish(header, &sources);
     let printed = terminal.statement(&statement, format, output.as_deref());
@@ -74,6 +76,13 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     }
     printed?;
     Ok(exit_code(balances(&statement), &observed))
+}
+
+/// Adds what the ticks cost a host of so many guests, where that was asked for.
+pub(crate) fn extrapolate(statement: &mut Statement, guests: Option<u32>) {
+    if let (Some(bill), Some(guests)) = (&mut statement.tick, guests) {
+        bill.fleet = ticktax_analysis::tick::fleet(bill, guests);
+    }
 }
 
 /// Whether every nanosecond is where it belongs: the machine's, and the victim's.

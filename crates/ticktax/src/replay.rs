@@ -6,7 +6,7 @@ use ticktax_analysis::{BeatFinder, Ledger, Victim};
 use ticktax_model::recording::{RecordingReader, RowSink};
 
 use crate::arguments::ReportArguments;
-use crate::audit::balances;
+use crate::audit::{balances, extrapolate};
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
 
@@ -26,6 +26,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     let header = recording.header();
     let mut statement = ledger.finish(header, &sources);
     statement.beats = Some(beats.finish(header, crate::beats::threads()));
+    extrapolate(&mut statement, typed.fleet_of);
     statement.victim = victim.and_then(|victim| victim.finish(header, &sources));
     terminal.statement(&statement, typed.format, None)?;
     Ok(if balances(&statement) {

@@ -20,6 +20,7 @@ impl Proc {
             pressure: self.pressure(),
             throttling: None,
             run_queue: None,
+            ticks_stopped: BTreeMap::new(),
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) fn empty() -> Statement {
         victim: None,
         pressure: std::collections::BTreeMap::new(),
         run_queue: None,
+        tick: None,
+        findings: Vec::new(),
     }
 }
 
@@ -117,6 +119,7 @@ fn a_machine() -> Machine {
         hypervisor: Some("KVM".to_owned()),
         accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
         preemption: Some("voluntary".to_owned()),
+        configured: ticktax_model::configured::Configured::default(),
     }
 }
 
