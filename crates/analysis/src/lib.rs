@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod beats;
+pub mod findings;
 pub mod ledger;
 pub mod tick;
 pub mod victim;

@@ -6,6 +6,7 @@
 mod accounts;
 mod beats;
 mod cpus;
+mod findings;
 mod foot;
 mod gaps;
 mod head;
@@ -55,6 +56,7 @@ pub fn text(statement: &Statement, style: &TextStyle) -> String {
     gaps::write(&mut page, statement);
     beats::write(&mut page, statement);
     tick::write(&mut page, statement);
+    findings::write(&mut page, statement);
     foot::write(&mut page, statement);
     page.finish()
 }

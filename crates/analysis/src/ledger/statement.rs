@@ -11,6 +11,7 @@ use super::books::{ClassTimes, balance};
 use super::gaps::{CpuGaps, Verdict};
 use super::transfers::Transfers;
 use super::{CpuLedger, Ledger, proc_level};
+use crate::findings;
 
 /// One CPU as its books are closed.
 struct Closing<'a> {
@@ -66,7 +67,7 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         victim: None,
         pressure: pressure(header),
         run_queue: header.after.run_queue,
-        findings: Vec::new(),
+        findings: findings::judge(header, tick.as_ref(), &accounts),
         tick,
         accounts,
     }
