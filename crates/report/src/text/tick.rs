@@ -82,6 +82,10 @@ fn measured(page: &mut Page, bill: &TickBill) {
         page.paragraph(Tone::Plain, "Measured  ", &text);
         return;
     }
+    if bill.basis == Basis::Sums {
+        page.paragraph(Tone::Plain, "Measured  ", &together(&bill.cpus));
+        return;
+    }
     page.row(
         Tone::Faint,
         0,
@@ -106,6 +110,24 @@ fn measured(page: &mut Page, bill: &TickBill) {
         );
         page.row(Tone::Plain, 2, &name, &of(&others));
     }
+}
+
+/// The ticks of each CPU, busy and idle together.
+fn together(cpus: &[CpuTicks]) -> String {
+    let one = |cpu: &CpuTicks| {
+        let rate = cpu.all.rate().map_or_else(|| "not known".to_owned(), hz);
+        format!("{rate} {}", tied(format!("on CPU {}", cpu.cpu)))
+    };
+    let mut rates: Vec<String> = cpus.iter().take(SHOWN).map(one).collect();
+    if let Some(others) = cpus.get(SHOWN..).filter(|others| !others.is_empty()) {
+        let all = Ticks::sum(others.iter().map(|cpu| cpu.all));
+        let rate = all.rate().map_or_else(|| "not known".to_owned(), hz);
+        rates.push(format!("{rate} on the others"));
+    }
+    format!(
+        "{}: busy and idle together, as sums have no order",
+        rates.join(", ")
+    )
 }
 
 fn cells([busy, idle, stopped, saved]: [&str; 4]) -> String {
@@ -188,10 +210,13 @@ fn each(cost: &TickCost, basis: Basis) -> String {
 /// CPU seconds a day, with their interval.
 fn seconds_a_day(cores: Estimate) -> String {
     let day = cores.times(Estimate::DAY);
-    let number = |value: f64| match value {
-        value if value >= 99.5 => format!("{value:.0}"),
-        value => format!("{value:.2}"),
+    // Three digits or so of the number; no more of the interval.
+    let digits = match day.value {
+        value if value >= 99.5 => 0,
+        value if value >= 9.95 => 1,
+        _ => 2,
     };
+    let number = |value: f64| format!("{value:.digits$}");
     let interval = day.plus_minus.map_or_else(
         || " (interval not known)".to_owned(),
         |half| format!(" ± {}", number(half)),
