@@ -32,13 +32,8 @@ use crate::ledger::tally::{Lengths, Tally};
 
 pub use bill::fleet;
 
-/// What the kernel calls the tick's timer function: since 6.10, before it, and that of a kernel
-/// whose tick is a timer but does not stop.
-pub const TICK_FUNCTIONS: [&str; 3] = [
-    "tick_nohz_handler",
-    "tick_sched_timer",
-    "tick_setup_sched_timer",
-];
+/// What kernels call the tick's timer function: recent ones, and earlier ones.
+pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
 /// How soon after the end of an interrupt, or of a softirq, a softirq that it raised begins.
 pub const RETURN: Nanos = Nanos::from_micros(20);

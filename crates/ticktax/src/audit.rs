@@ -66,7 +66,7 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     let books = books.into_inner();
     let mut statement = books.ledger.finish(header, &sources);
     statement.beats = Some(books.beats.finish(header, crate::beats::threads()));
-    extrapolate(&mut statement, fleet_of);
+    extrapolate(&mut statement, fleet_of, terminal);
     let victim = books.victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
     statement.victim = victim.finish(header, &sources);
     let printed = terminal.statement(&statement, format, output.as_deref());
@@ -79,9 +79,20 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
 }
 
 /// Adds what the ticks cost a host of so many guests, where that was asked for.
-pub(crate) fn extrapolate(statement: &mut Statement, guests: Option<u32>) {
-    if let (Some(bill), Some(guests)) = (&mut statement.tick, guests) {
+pub(crate) fn extrapolate(statement: &mut Statement, guests: Option<u32>, terminal: &Terminal) {
+    let Some(guests) = guests else {
+        return;
+    };
+    let bill = statement.tick.as_mut();
+    let fleet = bill.and_then(|bill| {
         bill.fleet = ticktax_analysis::tick::fleet(bill, guests);
+        bill.fleet
+    });
+    if fleet.is_none() {
+        terminal.complain(
+            &"--fleet-of: what a tick costs was not seen; record as root, for long enough to have \
+              some",
+        );
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     let header = recording.header();
     let mut statement = ledger.finish(header, &sources);
     statement.beats = Some(beats.finish(header, crate::beats::threads()));
-    extrapolate(&mut statement, typed.fleet_of);
+    extrapolate(&mut statement, typed.fleet_of, terminal);
     statement.victim = victim.and_then(|victim| victim.finish(header, &sources));
     terminal.statement(&statement, typed.format, None)?;
     Ok(if balances(&statement) {

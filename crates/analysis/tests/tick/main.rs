@@ -1,5 +1,7 @@
 //! The tick's bill of machines whose ticks are known.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
 use ticktax_analysis::{Ledger, tick};
 use ticktax_model::machine::{Counters, InterruptRow, Machine};
 use ticktax_model::recording::{

@@ -24,6 +24,7 @@ fn with(
 
 /// The bill of a CPU that was busy under ticks of `hz`, and idle under `idle` a second, and whose
 /// tick stopped so often.
+#[expect(clippy::unnecessary_wraps, reason = "a case's measurement may be none")]
 fn bill(hz: f64, idle: u64, stopped: Option<u64>) -> Option<TickBill> {
     let ticks = |count, secs| Ticks {
         count,
@@ -93,6 +94,7 @@ fn interrupted(header: &mut Header) -> Option<TickBill> {
     None
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of machines")]
 pub(crate) fn cases() -> Vec<Case> {
     const CMDLINE: &str = "proc/cmdline";
     const ISOLATED: (&str, &str) = ("sys/devices/system/cpu/isolated", "1\n");

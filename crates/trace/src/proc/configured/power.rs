@@ -1,8 +1,9 @@
 //! Policies of frequency and of sleep, and where interrupts go.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 
 use ticktax_model::configured::{FrequencyPolicy, WakeLatency};
 
@@ -39,7 +40,12 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     const DEVICE: &str = "dev/cpu_dma_latency";
     let path = reading.path(DEVICE);
     let mut bytes = [0; 4];
-    let mut file = match File::open(&path) {
+    // Whatever is in the device's place must not hold the audit up.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(&path);
+    let mut file = match opened {
         Ok(file) => file,
         Err(error) => {
             if error.kind() == std::io::ErrorKind::PermissionDenied {

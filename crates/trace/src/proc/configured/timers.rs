@@ -17,7 +17,7 @@ fn parse(text: &str) -> TimerList {
         });
         values.reduce(|all, one| all && one)
     };
-    // Since 6.9 two flags; before, one mode of which both follow.
+    // Recent kernels have a flag; earlier ones a mode, which is 0 where the tick may not stop.
     let mode = text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == ".nohz_mode").then(|| value.trim().to_owned())
