@@ -31,14 +31,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{CpuList, Kind, Owner, Source, SourceId, SourceTable};
 
 use self::samples::CpuSamples;
-
-/// What the kernel calls the tick's timer function: since 6.10, before it, and that of a kernel
-/// whose tick does not stop.
-const TICK_FUNCTIONS: [&str; 3] = [
-    "tick_nohz_handler",
-    "tick_sched_timer",
-    "tick_setup_sched_timer",
-];
+use crate::tick::TICK_FUNCTIONS;
 
 /// What a row means to the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

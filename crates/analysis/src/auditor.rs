@@ -5,7 +5,7 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Nanos, SourceTable};
 
-use crate::{AccountingCheck, BeatFinder, Ledger, Victim};
+use crate::{AccountingCheck, BeatFinder, Ledger, Victim, findings};
 
 /// Takes a recording's rows, live or from a file, and makes its statement.
 #[derive(Debug, Default)]
@@ -35,6 +35,7 @@ impl Auditor {
     /// The statement of all rows; beats are searched on `threads` threads.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Statement {
         let mut statement = self.ledger.finish(header, sources);
+        statement.findings = findings::judge(header, statement.tick.as_ref(), &statement.accounts);
         statement.accounting = self.accounting.finish(header, &statement, sources);
         statement.beats = Some(self.beats.finish(header, threads));
         let victim = self.victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));

@@ -58,6 +58,7 @@ use self::gaps::CpuGaps;
 use self::matching::{Gap, TimeLine};
 use self::observatory::Observatory;
 use self::waits::Waits;
+use crate::tick::TickBook;
 
 /// Takes a recording's rows as they come and makes its statement.
 ///
@@ -70,6 +71,7 @@ pub struct Ledger {
     cpus: Vec<Option<Box<CpuLedger>>>,
     observatory: Observatory,
     waits: Waits,
+    tick: TickBook,
     tolerance: Nanos,
     /// Kept for its memory.
     contents: Contents,
@@ -101,6 +103,7 @@ impl Ledger {
             cpus: Vec::new(),
             observatory: Observatory::default(),
             waits: Waits::default(),
+            tick: TickBook::default(),
             tolerance: Self::TOLERANCE,
             contents: Contents::default(),
         }
@@ -140,6 +143,11 @@ impl Ledger {
             cpu.time_line.look_into(&gap, tolerance, &mut self.contents);
             cpu.gaps.note(&gap, &self.contents, &self.registry);
             self.observatory.note(&gap, &self.contents, &self.registry);
+            if gap.moves_time() && !self.contents.blind {
+                let held = self.contents.held.iter();
+                let held = held.map(|held| (held.source, held.count));
+                self.tick.gap(gap.span.dur - self.contents.named, held);
+            }
         }
     }
 
@@ -150,6 +158,7 @@ impl Ledger {
 
 impl RowSink for Ledger {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
+        self.tick.row(sources, row);
         let span = row.span();
         let slot = Self::slot(span);
         if slot >= self.cpus.len() {

@@ -8,7 +8,9 @@
 pub mod accounting;
 mod auditor;
 pub mod beats;
+pub mod findings;
 pub mod ledger;
+pub mod tick;
 pub mod victim;
 
 pub use accounting::AccountingCheck;

@@ -8,12 +8,15 @@
 
 pub mod accounting;
 pub mod beats;
+pub mod configured;
 pub mod cpu;
+pub mod finding;
 pub mod histogram;
 pub mod machine;
 pub mod recording;
 pub mod span;
 pub mod statement;
+pub mod tick;
 pub mod time;
 pub mod victim;
 

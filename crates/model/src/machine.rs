@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::configured::Configured;
 use crate::{Cpu, CpuList, Nanos};
 
 /// Facts about the machine that was observed; what could not be read is `None`.
@@ -34,6 +35,9 @@ pub struct Machine {
     pub accounting: Vec<String>,
     /// The preemption model in force: `none`, `voluntary`, `full`, `lazy`, `rt`.
     pub preemption: Option<String>,
+    /// What it was told to do, for findings.
+    #[serde(default)]
+    pub configured: Configured,
 }
 
 /// A reading of the kernel's own counters, taken at both ends of a recording.
@@ -63,6 +67,10 @@ pub struct Counters {
     /// those whose time grew while recording.
     #[serde(default)]
     pub programs: BTreeMap<i32, ProgramTime>,
+    /// How often the kernel had stopped the tick since the tracer began to count, by CPU; empty
+    /// where it did not.
+    #[serde(default)]
+    pub ticks_stopped: BTreeMap<u32, u64>,
 }
 
 /// What `/proc/PID/stat` says of a process' CPU time, its threads that are gone included.

@@ -70,6 +70,12 @@ pub struct Statement {
     /// What the kernel's own accounting says, beside what was so.
     #[serde(default)]
     pub accounting: Option<crate::accounting::AccountingStatement>,
+    /// What the timer's tick cost, where it could be told.
+    #[serde(default)]
+    pub tick: Option<crate::tick::TickBill>,
+    /// What is configured and not in effect, the worst first.
+    #[serde(default)]
+    pub findings: Vec<crate::finding::Finding>,
 }
 
 /// The classes of accounts, in the order in which a statement lists them.

@@ -7,6 +7,7 @@ mod accounting;
 mod accounts;
 mod beats;
 mod cpus;
+mod findings;
 mod foot;
 mod gaps;
 mod head;
@@ -15,6 +16,7 @@ mod numbers;
 mod page;
 #[cfg(test)]
 mod tests;
+mod tick;
 mod victim;
 
 use ticktax_model::Nanos;
@@ -55,6 +57,8 @@ pub fn text(statement: &Statement, style: &TextStyle) -> String {
     victim::write(&mut page, statement);
     gaps::write(&mut page, statement);
     beats::write(&mut page, statement);
+    tick::write(&mut page, statement);
+    findings::write(&mut page, statement);
     foot::write(&mut page, statement);
     page.finish()
 }

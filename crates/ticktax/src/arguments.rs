@@ -52,7 +52,7 @@ pub(crate) enum Verb {
     /// Print the statement of a saved recording
     Report(ReportArguments),
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
-    Beats(ReportArguments),
+    Beats(BeatsArguments),
     /// Print the JSON Schema of the statement that --format json prints
     Schema,
     /// Print the man page (roff), for `man -l -`
@@ -105,6 +105,10 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
+    /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) fleet_of: Option<u32>,
+
     /// How to print the statement
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -134,7 +138,21 @@ pub(crate) struct ReportArguments {
     /// A recording that `audit --save` made
     pub(crate) file: PathBuf,
 
+    /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) fleet_of: Option<u32>,
+
     /// How to print the statement
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BeatsArguments {
+    /// A recording that `audit --save` made
+    pub(crate) file: PathBuf,
+
+    /// How to print what repeats
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }

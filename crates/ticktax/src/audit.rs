@@ -27,6 +27,7 @@ use settings::Settings;
 /// Runs the verb.
 pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let (format, output, save) = (typed.format, typed.output.clone(), typed.save.clone());
+    let fleet_of = typed.fleet_of;
     let settings = Settings::from_typed(typed)?;
     // Before anything is watched: a file that cannot be made should not cost a minute's wait.
     let file = save.map(SavedAs::create).transpose()?;
@@ -62,7 +63,8 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     let header = &observed.header;
     let books = books.into_inner();
     let threads = crate::beats::threads();
-    let statement = books.auditor.finish(header, &sources, threads);
+    let mut statement = books.auditor.finish(header, &sources, threads);
+    extrapolate(&mut statement, fleet_of, terminal);
     let printed = terminal.statement(&statement, format, output.as_deref());
     // A statement that nobody can read is no reason to lose the recording as well.
     if let Some(file) = books.file {
@@ -70,6 +72,24 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     }
     printed?;
     Ok(exit_code(balances(&statement), &observed))
+}
+
+/// Adds what the ticks cost a host of so many guests, where that was asked for.
+pub(crate) fn extrapolate(statement: &mut Statement, guests: Option<u32>, terminal: &Terminal) {
+    let Some(guests) = guests else {
+        return;
+    };
+    let bill = statement.tick.as_mut();
+    let fleet = bill.and_then(|bill| {
+        bill.fleet = ticktax_analysis::tick::fleet(bill, guests);
+        bill.fleet
+    });
+    if fleet.is_none() {
+        terminal.complain(
+            &"--fleet-of: what a tick costs was not seen; record as root, for long enough to have \
+              some",
+        );
+    }
 }
 
 /// Whether every nanosecond is where it belongs: the machine's, and the victim's.

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use ticktax_analysis::BeatFinder;
 use ticktax_model::recording::{RecordingReader, RowSink};
 
-use crate::arguments::{Format, ReportArguments};
+use crate::arguments::{BeatsArguments, Format};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(&typed.file)?;
     let mut finder = BeatFinder::new().with_halves();
     recording.replay(&mut |sources, row| finder.row(sources, row))?;

@@ -6,7 +6,7 @@ use ticktax_analysis::Auditor;
 use ticktax_model::recording::{RecordingReader, RowSink};
 
 use crate::arguments::ReportArguments;
-use crate::audit::balances;
+use crate::audit::{balances, extrapolate};
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
 
@@ -17,7 +17,8 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         auditor.victim_since(victim.begin);
     }
     let sources = recording.replay(&mut |sources, row| auditor.row(sources, row))?;
-    let statement = auditor.finish(recording.header(), &sources, crate::beats::threads());
+    let mut statement = auditor.finish(recording.header(), &sources, crate::beats::threads());
+    extrapolate(&mut statement, typed.fleet_of, terminal);
     terminal.statement(&statement, typed.format, None)?;
     Ok(if balances(&statement) {
         ExitCode::SUCCESS

@@ -139,7 +139,8 @@ struct cpu_state {
 	__u64 folded;      /* spans that found the table of sums full */
 	__u64 unfollowed;  /* children that found the table of followed threads full */
 	__u64 missed;      /* switches that the kernel did not tell of */
-	__u64 reserved[5];
+	__u64 ticks_stopped; /* times that the kernel stopped the tick */
+	__u64 reserved[4];
 };
 
 #define RUN_RECORD 1

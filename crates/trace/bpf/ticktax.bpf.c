@@ -352,6 +352,18 @@ int csd_function_exit(__u64 *ctx)
 	return leave_function();
 }
 
+/* Counted and no more: it takes no time that another hook does not see. */
+SEC("tp_btf/tick_stop")
+int tick_stop(__u64 *ctx)
+{
+	struct here here;
+
+	/* Otherwise something needs the tick, and it goes on. */
+	if ((__u32)ctx[0] && arrive(&here))
+		here.state->ticks_stopped++;
+	return 0;
+}
+
 /* Comes once an NMI's handler has ended, with its length. */
 SEC("tp_btf/nmi_handler")
 int nmi_handler(__u64 *ctx)

@@ -71,6 +71,13 @@ pub const HOOKS: &[Hook] = &[
     pair!("hrtimer_expire", "which function a high-resolution timer ran", entry: false),
     pair!("timer_expire", "which function a timer of the wheel ran", entry: false),
     Hook {
+        name: "tick_stop",
+        programs: &[("tick_stop", Attach::Tracepoint)],
+        tells: "how often the kernel stopped the tick",
+        entry: false,
+        following: false,
+    },
+    Hook {
         name: "csd_function",
         programs: &[
             ("csd_function_entry", Attach::RawTracepoint),

@@ -3,6 +3,7 @@
 //! Everything is read below a root folder, so that tests can put another machine there. What
 //! cannot be read is left out: a fact is `None`, a counter has no row.
 
+mod configured;
 mod counters;
 mod facts;
 mod own;

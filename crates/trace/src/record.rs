@@ -122,8 +122,10 @@ pub struct CpuState {
     pub unfollowed: u64,
     /// Switches that the kernel did not tell of.
     pub missed: u64,
+    /// Times that the kernel stopped the tick.
+    pub ticks_stopped: u64,
     /// Nothing.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 /// `struct cpu_control`.

@@ -1,5 +1,6 @@
 //! The tracer at work: reading what the programs hand out, and closing the books.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -74,6 +75,8 @@ pub struct Closing {
     pub unfollowed: u64,
     /// Context switches that the kernel did not tell of.
     pub missed: u64,
+    /// How often the kernel stopped the tick, by CPU number.
+    pub ticks_stopped: BTreeMap<u32, u64>,
     /// CPU time inside the programs, where the kernel keeps statistics of them.
     pub in_programs: Option<Nanos>,
 }
@@ -322,6 +325,7 @@ impl Tracer {
             closing.folded += state.folded;
             closing.unfollowed += state.unfollowed;
             closing.missed += state.missed;
+            closing.ticks_stopped.insert(cpu.0, state.ticks_stopped);
         }
         if let Some((end, cpu)) = closed {
             for record in self.open_waits(end, cpu) {

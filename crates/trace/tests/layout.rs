@@ -172,6 +172,7 @@ fn records_are_laid_out_as_in_c() {
                 folded,
                 unfollowed,
                 missed,
+                ticks_stopped,
                 reserved,
             }),
         ),

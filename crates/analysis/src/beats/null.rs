@@ -109,7 +109,7 @@ fn gamma_below(a: f64, x: f64) -> f64 {
 
 /// The 97.5 % quantile of Student's law (Cornish-Fisher expansion, within 1 % from three degrees of
 /// freedom on).
-pub(super) fn student(freedom: f64) -> f64 {
+pub(crate) fn student(freedom: f64) -> f64 {
     const Z: f64 = 1.959_964;
     let z3 = Z.powi(3);
     let z5 = Z.powi(5);

@@ -43,6 +43,7 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         .iter()
         .filter_map(|closing| Some((&closing.ledger?.gaps, closing.verdict, closing.cpu)))
         .collect();
+    let tick = ledger.tick.finish(header, sources);
     Statement {
         statement_version: STATEMENT_VERSION,
         tool_version: header.tool_version.clone(),
@@ -51,7 +52,6 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         machine: header.machine.clone(),
         began_unix: header.began_unix,
         balance: balance(&cpus, &accounts),
-        accounts,
         cpus,
         held_back: ledger.waits.statement(sources),
         gaps: ledger
@@ -67,6 +67,9 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         pressure: pressure(header),
         run_queue: header.after.run_queue,
         accounting: None,
+        findings: Vec::new(),
+        tick,
+        accounts,
     }
 }
 

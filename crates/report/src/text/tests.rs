@@ -5,4 +5,5 @@ mod beats;
 mod golden;
 mod properties;
 mod samples;
+mod ticks;
 mod victims;

@@ -52,6 +52,14 @@ impl End<'_> {
         let mut header = self.header(Level::Kernel, coverage, cost, &closing);
         header.books.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
+        if header
+            .coverage
+            .attached
+            .iter()
+            .any(|hook| hook == "tick_stop")
+        {
+            header.after.ticks_stopped = closing.ticks_stopped.clone();
+        }
         header
             .coverage
             .blind
@@ -141,7 +149,7 @@ impl End<'_> {
 
     /// What a reader should know at any level.
     fn blind_spots(&self, online: &CpuList) -> Vec<Blind> {
-        let mut blind = Vec::new();
+        let mut blind = self.machine.configured.unread.clone();
         for cpu in self
             .settings
             .online

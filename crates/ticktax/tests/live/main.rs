@@ -13,6 +13,7 @@ mod accounting;
 mod beats;
 mod disturbances;
 mod faults;
+mod ticks;
 mod victims;
 mod world;
 
@@ -58,6 +59,14 @@ const ROOT: &[(&str, Test)] = &[
         disturbances::signal_timer_storm,
     ),
     ("injected::cgroup_quota", disturbances::cgroup_quota),
+    (
+        "tick::ticks_are_as_many_as_the_kernel_counts",
+        ticks::ticks_are_as_many_as_the_kernel_counts,
+    ),
+    (
+        "tick::a_saved_recording_makes_the_same_bill",
+        ticks::a_saved_recording_makes_the_same_bill,
+    ),
     (
         "beats::a_thread_has_its_period_its_name_and_its_timer",
         beats::a_thread_has_its_period_its_name_and_its_timer,

@@ -23,6 +23,7 @@ impl Proc {
             run_queue: None,
             clocks: clock_offsets(),
             programs: self.program_times(),
+            ticks_stopped: BTreeMap::new(),
         }
     }
 }

@@ -30,12 +30,13 @@ impl Proc {
             hypervisor: self.hypervisor(),
             accounting: accounting(config.as_deref()),
             preemption: self.preemption(config.as_deref()),
+            configured: self.configured(config.as_deref()),
             cmdline,
         }
     }
 
     /// The kernel's build configuration, from wherever the distribution leaves it.
-    fn kernel_config(&self) -> Option<String> {
+    pub(super) fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
             let mut text = String::new();
             if flate2::read::GzDecoder::new(packed)
@@ -112,7 +113,7 @@ impl Proc {
 }
 
 /// The value of an option in a kernel's configuration; `None` where it is not set.
-fn config_value(config: &str, name: &str) -> Option<String> {
+pub(super) fn config_value(config: &str, name: &str) -> Option<String> {
     let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());
     config.lines().find_map(value)
 }

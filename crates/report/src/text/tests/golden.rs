@@ -2,6 +2,7 @@
 
 use super::beats::{a_server, nothing_repeats};
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
+use super::ticks::{a_bill, counted_only, findings, summed};
 use crate::{TextStyle, beat_news, beats, text};
 
 #[test]
@@ -72,4 +73,33 @@ fn what_repeats_in_a_statement() {
 #[test]
 fn nothing_repeats_and_why_little_can_be_known() {
     insta::assert_snapshot!(beats(&nothing_repeats(), &TextStyle::default()));
+}
+
+#[test]
+fn a_tick_and_what_it_costs_a_host() {
+    let mut statement = empty();
+    statement.machine.hypervisor = Some("KVM".to_owned());
+    statement.tick = Some(a_bill());
+    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+}
+
+#[test]
+fn a_tick_that_was_summed_up() {
+    let mut statement = empty();
+    statement.tick = Some(summed());
+    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+}
+
+#[test]
+fn a_tick_that_only_the_kernel_counted() {
+    let mut statement = empty();
+    statement.tick = Some(counted_only());
+    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+}
+
+#[test]
+fn what_is_configured_and_not_in_effect() {
+    let mut statement = empty();
+    statement.findings = findings();
+    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
 }

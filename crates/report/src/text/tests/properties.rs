@@ -5,6 +5,7 @@ use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos};
 
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level, small_change};
+use super::ticks::with_ticks;
 use crate::text::page::columns;
 use crate::{TextStyle, json, schema, text};
 
@@ -24,6 +25,20 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
             .parts
             .iter_mut()
             .for_each(|part| rename(&mut part.name));
+    }
+    if let Some(bill) = &mut statement.tick {
+        bill.parameters.iter_mut().for_each(&mut rename);
+        if let Some(cost) = &mut bill.cost {
+            let parts = cost.within.iter_mut().chain(&mut cost.softirqs);
+            parts.for_each(|part| rename(&mut part.name));
+            stretch(&mut cost.time);
+            cost.cores = cost.cores.times(factor as f64);
+        }
+    }
+    for finding in &mut statement.findings {
+        rename(&mut finding.title);
+        rename(&mut finding.configured);
+        rename(&mut finding.effective);
     }
     for cpu in &mut statement.cpus {
         cpu.cpu = Cpu(8_191 - cpu.cpu.0);
@@ -65,6 +80,7 @@ fn samples() -> impl Strategy<Value = Statement> {
         proc_level(),
         off_by_17_ns(),
         many_cpus(),
+        with_ticks(),
     ])
 }
 

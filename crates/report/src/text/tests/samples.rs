@@ -42,6 +42,8 @@ pub(super) fn empty() -> Statement {
         pressure: std::collections::BTreeMap::new(),
         run_queue: None,
         accounting: None,
+        tick: None,
+        findings: Vec::new(),
     }
 }
 
@@ -118,6 +120,7 @@ fn a_machine() -> Machine {
         hypervisor: Some("KVM".to_owned()),
         accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
         preemption: Some("voluntary".to_owned()),
+        configured: ticktax_model::configured::Configured::default(),
     }
 }
 

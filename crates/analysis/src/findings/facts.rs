@@ -1,0 +1,72 @@
+//! What rules judge by.
+
+use ticktax_model::configured::Configured;
+use ticktax_model::recording::Header;
+use ticktax_model::statement::{Account, Class};
+use ticktax_model::tick::TickBill;
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+/// The facts of one recording.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    pub(super) header: &'a Header,
+    pub(super) configured: &'a Configured,
+    pub(super) tick: Option<&'a TickBill>,
+    accounts: &'a [Account],
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(
+        header: &'a Header,
+        tick: Option<&'a TickBill>,
+        accounts: &'a [Account],
+    ) -> Self {
+        Self {
+            header,
+            configured: &header.machine.configured,
+            tick,
+            accounts,
+        }
+    }
+
+    /// The words of the command line that are for the kernel.
+    pub(super) fn words(&self) -> impl Iterator<Item = &'a str> {
+        let cmdline = self.header.machine.cmdline.as_deref().unwrap_or_default();
+        cmdline
+            .split_ascii_whitespace()
+            .take_while(|word| *word != "--")
+    }
+
+    /// The value of a boot parameter; where it is given more than once, the last.
+    pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
+        let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
+        self.words().filter_map(value).last()
+    }
+
+    /// A list of CPUs in a file; `None` where it was not read or names none.
+    pub(super) fn cpus_in(&self, file: &str) -> Option<CpuList> {
+        let list: CpuList = self.configured.file(file)?.parse().ok()?;
+        (!list.is_empty()).then_some(list)
+    }
+
+    /// CPUs that are kept free of other work, or whose tick stops while they are busy.
+    pub(super) fn set_apart(&self) -> CpuList {
+        let files = [
+            "sys/devices/system/cpu/isolated",
+            "sys/devices/system/cpu/nohz_full",
+        ];
+        let lists = files.into_iter().filter_map(|file| self.cpus_in(file));
+        let cpus: Vec<Cpu> = lists
+            .flat_map(|list| list.iter().collect::<Vec<_>>())
+            .collect();
+        cpus.into_iter().collect()
+    }
+
+    /// The CPU time of a kernel thread, where it had any.
+    pub(super) fn thread_time(&self, name: &str) -> Option<Nanos> {
+        let accounts = self.accounts.iter();
+        let mut found =
+            accounts.filter(|account| account.class == Class::KernelThread && account.name == name);
+        found.next().map(|account| account.time)
+    }
+}

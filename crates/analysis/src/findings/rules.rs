@@ -1,0 +1,59 @@
+//! The rules, one a file.
+
+mod boot_parameter_unknown;
+mod clocksource_gave_way;
+mod clocksource_not_as_asked;
+mod cpu_frequency_capped;
+mod cpu_frequency_lowest;
+mod cpu_wake_latency_held;
+mod fstab_not_mounted;
+mod fstab_options_not_in_effect;
+mod fstab_type_not_in_effect;
+mod highres_not_as_asked;
+mod huge_pages_not_as_asked;
+mod hz_not_as_built;
+mod interrupts_on_cpus_set_apart;
+mod isolcpus_without_effect;
+mod nohz_full_without_effect;
+mod nohz_not_as_asked;
+mod probe_policy_not_granted;
+mod real_time_throttled;
+mod same_pages_never_merged;
+mod sysctl_not_in_effect;
+mod tick_divider_without_effect;
+mod watchdog_not_as_asked;
+
+use super::Rule;
+
+/// Lists the rules: a module's `judge` by the module's name, with dashes.
+macro_rules! rules {
+    ($($id:literal => $module:ident),+ $(,)?) => {
+        &[$(Rule { id: $id, judge: $module::judge }),+]
+    };
+}
+
+/// Every rule.
+pub const RULES: &[Rule] = rules![
+    "boot-parameter-unknown" => boot_parameter_unknown,
+    "clocksource-gave-way" => clocksource_gave_way,
+    "clocksource-not-as-asked" => clocksource_not_as_asked,
+    "cpu-frequency-capped" => cpu_frequency_capped,
+    "cpu-frequency-lowest" => cpu_frequency_lowest,
+    "cpu-wake-latency-held" => cpu_wake_latency_held,
+    "fstab-not-mounted" => fstab_not_mounted,
+    "fstab-options-not-in-effect" => fstab_options_not_in_effect,
+    "fstab-type-not-in-effect" => fstab_type_not_in_effect,
+    "highres-not-as-asked" => highres_not_as_asked,
+    "huge-pages-not-as-asked" => huge_pages_not_as_asked,
+    "hz-not-as-built" => hz_not_as_built,
+    "interrupts-on-cpus-set-apart" => interrupts_on_cpus_set_apart,
+    "isolcpus-without-effect" => isolcpus_without_effect,
+    "nohz-full-without-effect" => nohz_full_without_effect,
+    "nohz-not-as-asked" => nohz_not_as_asked,
+    "probe-policy-not-granted" => probe_policy_not_granted,
+    "real-time-throttled" => real_time_throttled,
+    "same-pages-never-merged" => same_pages_never_merged,
+    "sysctl-not-in-effect" => sysctl_not_in_effect,
+    "tick-divider-without-effect" => tick_divider_without_effect,
+    "watchdog-not-as-asked" => watchdog_not_as_asked,
+];

@@ -1,0 +1,59 @@
+//! Boot parameters that no part of the kernel knew.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+/// Parameters that are for programs: the kernel passes them on, as it should. Names with a dot
+/// belong to modules or to programs, and the kernel does not list them.
+const FOR_PROGRAMS: [&str; 22] = [
+    "-b",
+    "3",
+    "5",
+    "BOOT_IMAGE",
+    "S",
+    "auto",
+    "boot",
+    "cloud-init",
+    "cryptdevice",
+    "ds",
+    "emergency",
+    "fastboot",
+    "init",
+    "network-config",
+    "nosplash",
+    "persistent",
+    "rescue",
+    "resume",
+    "s",
+    "single",
+    "splash",
+    "text",
+];
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(log) = &facts.configured.log else {
+        return Vec::new();
+    };
+    let unknown = log.unknown_parameters.iter().filter(|word| {
+        let name = word.split('=').next().unwrap_or_default();
+        !name.contains('.') && !FOR_PROGRAMS.contains(&name)
+    });
+    let unknown: Vec<&str> = unknown.map(String::as_str).collect();
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "boot-parameter-unknown".to_owned(),
+        title: "The kernel does not know a boot parameter".to_owned(),
+        configured: format!("{} on the kernel's command line", unknown.join(" ")),
+        effective: "nothing: the kernel passed it on to init".to_owned(),
+        measured: "the kernel said so when it booted (/dev/kmsg)".to_owned(),
+        confidence: Confidence::Likely,
+        severity: Severity::Warning,
+        cost: Cost::said("whatever the parameter was meant to save"),
+        remedy: "look for a misspelling, or for an option that this kernel was built without; \
+                 leave it where a program reads it from /proc/cmdline"
+            .to_owned(),
+    }]
+}

@@ -1,0 +1,38 @@
+//! A clock that the kernel gave up, or one that is slow to read.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+/// Clocks that are devices: reading one takes a µs or more, in a virtual machine much more.
+const SLOW: [&str; 5] = ["acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"];
+
+const AVAILABLE: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(current) = facts.header.machine.clocksource.as_deref() else {
+        return Vec::new();
+    };
+    // Somebody who asked for it has it.
+    if !SLOW.contains(&current) || facts.parameter("clocksource") == Some(current) {
+        return Vec::new();
+    }
+    let available = facts.configured.file(AVAILABLE).unwrap_or("not known");
+    let messages = facts.configured.log.iter().flat_map(|log| &log.clock);
+    let said = messages
+        .last()
+        .map(|message| format!("; the kernel said: {message}"));
+    vec![Finding {
+        rule: "clocksource-gave-way".to_owned(),
+        title: "Time is read from a slow device".to_owned(),
+        configured: format!("nothing; the kernel chooses among: {available}"),
+        effective: format!("{current}{}", said.unwrap_or_default()),
+        measured: "current_clocksource below /sys/devices/system/clocksource".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Serious,
+        cost: Cost::said("every reading of the clock is a system call and a µs or more"),
+        remedy: "find out why the CPU's own counter was given up (firmware, sockets out of step, \
+                 suspend); where it is known to be sound, boot with tsc=reliable"
+            .to_owned(),
+    }]
+}

@@ -1,0 +1,30 @@
+//! `clocksource=` on the command line, and another clock in use.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let current = facts.header.machine.clocksource.as_deref();
+    let (Some(asked), Some(current)) = (facts.parameter("clocksource"), current) else {
+        return Vec::new();
+    };
+    // The kernel reads `pmtmr` as its old name of `acpi_pm`.
+    let asked_name = if asked == "pmtmr" { "acpi_pm" } else { asked };
+    if asked_name == current {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "clocksource-not-as-asked".to_owned(),
+        title: "Another clock is in use than was asked for".to_owned(),
+        configured: format!("clocksource={asked} on the kernel's command line"),
+        effective: format!("clocksource {current}"),
+        measured: "current_clocksource below /sys/devices/system/clocksource".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said("clocks differ by two orders of magnitude in what a reading takes"),
+        remedy: "choose one of available_clocksource beside that file; the kernel's log says why \
+                 one that was asked for was refused"
+            .to_owned(),
+    }]
+}

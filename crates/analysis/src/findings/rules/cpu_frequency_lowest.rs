@@ -1,0 +1,34 @@
+//! CPUs whose governor keeps them at their lowest frequency.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    // With these drivers the hardware chooses, and `powersave` is no more than a leaning.
+    let chooses =
+        |driver: &str| driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate");
+    let lowest = facts.configured.frequency.iter().filter(|policy| {
+        policy.governor == "powersave" && !policy.driver.is_empty() && !chooses(&policy.driver)
+    });
+    let cpus: Vec<&str> = lowest.map(|policy| &*policy.cpus).collect();
+    if cpus.is_empty() {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "cpu-frequency-lowest".to_owned(),
+        title: "CPUs are kept at their lowest frequency".to_owned(),
+        configured: "governor powersave".to_owned(),
+        effective: format!(
+            "the lowest frequency, whatever the load, on CPUs {}",
+            cpus.join(" ")
+        ),
+        measured: "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor; with this driver the \
+                   governor has no other choice"
+            .to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Serious,
+        cost: Cost::said("everything takes as many times longer as that is below the highest"),
+        remedy: "write schedutil or performance to scaling_governor".to_owned(),
+    }]
+}

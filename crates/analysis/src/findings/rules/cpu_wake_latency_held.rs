@@ -1,0 +1,31 @@
+//! A program that keeps all CPUs from sleeping deeply.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+/// From here on a limit keeps no CPU from a deep sleep (2000 s is what nobody asks for).
+const NO_LIMIT_US: u32 = 1_000;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let latency = facts.configured.wake_latency.as_ref();
+    let Some(latency) = latency.filter(|latency| latency.micros < NO_LIMIT_US) else {
+        return Vec::new();
+    };
+    let holders = if latency.holders.is_empty() {
+        "a program that cannot be seen from here, or the kernel".to_owned()
+    } else {
+        latency.holders.join(", ")
+    };
+    vec![Finding {
+        rule: "cpu-wake-latency-held".to_owned(),
+        title: "CPUs may not sleep deeply".to_owned(),
+        configured: format!("/dev/cpu_dma_latency held open by {holders}"),
+        effective: format!("no CPU may take more than {} µs to wake up", latency.micros),
+        measured: "/dev/cpu_dma_latency, read; /proc/*/fd for who holds it".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Note,
+        cost: Cost::said("power, and with it turbo frequency of CPUs that are busy"),
+        remedy: "intended where wake-ups must be fast; otherwise end that program".to_owned(),
+    }]
+}

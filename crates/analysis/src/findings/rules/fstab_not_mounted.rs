@@ -1,0 +1,40 @@
+//! A line of `fstab` without its mount.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    /// Options that let a line be without a mount.
+    const EXCUSES: [&str; 4] = ["noauto", "nofail", "x-systemd.automount", "x-mount.nofail"];
+    let missing = facts.configured.fstab.iter().filter(|line| {
+        let excused = line
+            .options
+            .iter()
+            .any(|option| EXCUSES.contains(&&**option));
+        let has_place = line.place.starts_with('/');
+        line.mounted.is_none()
+            && has_place
+            && !excused
+            && line.kind != "swap"
+            && line.kind != "ignore"
+    });
+    missing
+        .map(|line| Finding {
+            rule: "fstab-not-mounted".to_owned(),
+            title: format!("{} is not mounted", line.place),
+            configured: format!(
+                "/etc/fstab: {} on {} as {}",
+                line.device, line.place, line.kind
+            ),
+            effective: "nothing is mounted there: what is written there goes to the file system \
+                        below"
+                .to_owned(),
+            measured: "/proc/mounts".to_owned(),
+            confidence: Confidence::Likely,
+            severity: Severity::Warning,
+            cost: Cost::said("another disk's space and speed than was planned"),
+            remedy: format!("mount {}, or add noauto to its line", line.place),
+        })
+        .collect()
+}

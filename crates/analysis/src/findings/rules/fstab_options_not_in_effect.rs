@@ -1,0 +1,129 @@
+//! Mount options of `fstab` that the file system does not have.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+use ticktax_model::configured::{FstabLine, Mounted};
+
+/// Options that a file system that honours them names among its own, and what lacks without.
+const FLAGS: [(&str, &str); 7] = [
+    ("dirsync", "changes of folders may be lost"),
+    ("noatime", "reading a file may write its time of access"),
+    ("nodev", "devices work there"),
+    ("noexec", "programs run from there"),
+    ("nosuid", "programs there may take their owner's rights"),
+    ("ro", "it may be written to"),
+    ("sync", "what was written may be lost"),
+];
+
+/// File systems that cannot be written to, whatever the options.
+const READ_ONLY: [&str; 5] = ["cramfs", "erofs", "iso9660", "squashfs", "udf"];
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for line in &facts.configured.fstab {
+        let Some(mounted) = &line.mounted else {
+            continue;
+        };
+        // These take their options from what they show.
+        let is_view = |option: &String| matches!(&**option, "bind" | "rbind" | "remount" | "move");
+        if line.options.iter().any(is_view) || line.kind == "swap" {
+            continue;
+        }
+        findings.extend(flags(line, mounted));
+        findings.extend(read_only(line, mounted));
+        findings.extend(journal(line, mounted));
+    }
+    findings
+}
+
+fn has(options: &[String], name: &str) -> bool {
+    options.iter().any(|option| option == name)
+}
+
+fn value<'a>(options: &'a [String], name: &str) -> Option<&'a str> {
+    let value = |option: &'a String| option.strip_prefix(name)?.strip_prefix('=');
+    options.iter().filter_map(value).next_back()
+}
+
+fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> Finding {
+    Finding {
+        rule: "fstab-options-not-in-effect".to_owned(),
+        title: format!("{} is mounted otherwise than configured", line.place),
+        configured: format!("/etc/fstab: {} with {configured}", line.place),
+        effective: effective.to_owned(),
+        measured: "/proc/mounts, and /proc/fs for what that leaves out".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said(cost),
+        remedy: format!(
+            "mount -o remount {}; for the root file system, see the initial ramdisk and rootflags=",
+            line.place
+        ),
+    }
+}
+
+fn flags(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
+    let lacks =
+        |(flag, _): &&(&str, &str)| has(&line.options, flag) && !has(&mounted.options, flag);
+    // A later option may take it back, as in `noexec,exec`.
+    let taken_back = |flag: &str| {
+        let back = flag
+            .strip_prefix("no")
+            .unwrap_or(if flag == "ro" { "rw" } else { "async" });
+        has(&line.options, back)
+    };
+    let lacking: Vec<_> = FLAGS
+        .iter()
+        .filter(lacks)
+        .filter(|(flag, _)| !taken_back(flag))
+        .collect();
+    if lacking.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = lacking.iter().map(|(flag, _)| *flag).collect();
+    let costs: Vec<&str> = lacking.iter().map(|(_, cost)| *cost).collect();
+    let effective = format!("mounted without: {}", mounted.options.join(","));
+    Some(finding(
+        line,
+        &names.join(","),
+        &effective,
+        &costs.join("; "),
+    ))
+}
+
+fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
+    let unwanted = has(&mounted.options, "ro")
+        && !has(&line.options, "ro")
+        && !READ_ONLY.contains(&&*mounted.kind)
+        && mounted.kind == line.kind;
+    unwanted.then(|| Finding {
+        severity: Severity::Serious,
+        remedy: format!(
+            "look into the kernel's log for an error of {}, and check the file system before it is \
+             mounted for writing again",
+            mounted.device
+        ),
+        ..finding(
+            line,
+            "writing allowed",
+            "mounted read-only, as after an error",
+            "nothing can be written there",
+        )
+    })
+}
+
+/// How an ext file system keeps its journal.
+fn journal(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
+    let asked = value(&line.options, "data")?;
+    let effective = value(&mounted.options, "data")?;
+    (asked != effective).then(|| {
+        finding(
+            line,
+            &format!("data={asked}"),
+            &format!("data={effective}"),
+            "a crash leaves files in another state, or each write costs more, than was chosen",
+        )
+    })
+}

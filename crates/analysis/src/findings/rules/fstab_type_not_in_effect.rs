@@ -1,0 +1,63 @@
+//! A file system of another type than `fstab` says: `ext3` that runs as `ext2` has no journal.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+/// Types that are names of one thing.
+const SAME: [[&str; 2]; 4] = [
+    ["nfs", "nfs4"],
+    ["cifs", "smb3"],
+    ["msdos", "vfat"],
+    ["ntfs", "ntfs3"],
+];
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let lines = facts.configured.fstab.iter();
+    let differs = lines
+        .filter_map(|line| Some((line, line.mounted.as_ref()?)))
+        .filter(|(line, mounted)| {
+            let view = line
+                .options
+                .iter()
+                .any(|option| matches!(&**option, "bind" | "rbind"));
+            let settled = |kind: &str| matches!(kind, "auto" | "none" | "swap" | "ignore");
+            let programs = |kind: &str| kind.starts_with("fuse") || kind == "autofs";
+            let wanted: Vec<&str> = line.kind.split(',').collect();
+            let same = wanted.iter().any(|kind| {
+                *kind == mounted.kind
+                    || settled(kind)
+                    || SAME
+                        .iter()
+                        .any(|pair| pair.contains(kind) && pair.contains(&&*mounted.kind))
+            });
+            let by_program = programs(&mounted.kind) || wanted.iter().any(|kind| programs(kind));
+            !view && !same && !by_program
+        });
+    differs
+        .map(|(line, mounted)| {
+            let lost_journal = mounted.kind == "ext2" && line.kind != "ext2";
+            Finding {
+                rule: "fstab-type-not-in-effect".to_owned(),
+                title: format!("{} is no {} file system", line.place, line.kind),
+                configured: format!("/etc/fstab: {} as {}", line.place, line.kind),
+                effective: format!("mounted as {}", mounted.kind),
+                measured: "/proc/mounts".to_owned(),
+                confidence: Confidence::Certain,
+                severity: if lost_journal {
+                    Severity::Serious
+                } else {
+                    Severity::Warning
+                },
+                cost: lost_journal
+                    .then(|| {
+                        Cost::said("without a journal: a long check after a crash, and files lost")
+                    })
+                    .flatten(),
+                remedy: "for the root file system, give rootfstype= to the kernel or mend the \
+                         initial ramdisk; for others, mount it anew, or mend the line"
+                    .to_owned(),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,35 @@
+//! `transparent_hugepage=` on the command line, and another mode in force.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+const ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(asked) = facts.parameter("transparent_hugepage") else {
+        return Vec::new();
+    };
+    // The one in force stands in brackets: `always [madvise] never`.
+    let listed = facts.configured.file(ENABLED);
+    let inside = listed.and_then(|text| text.split_once('[')?.1.split_once(']'));
+    let Some((effective, _)) = inside.filter(|(effective, _)| *effective != asked) else {
+        return Vec::new();
+    };
+    vec![Finding {
+        rule: "huge-pages-not-as-asked".to_owned(),
+        title: "Huge pages are not as asked for at boot".to_owned(),
+        configured: format!("transparent_hugepage={asked} on the kernel's command line"),
+        effective: effective.to_owned(),
+        measured: format!("/{ENABLED}"),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Some(Cost {
+            what: "page faults that clear 2 MiB, or stop to compact memory; or misses in the TLB"
+                .to_owned(),
+            time: facts.thread_time("khugepaged"),
+        }),
+        remedy: "find what writes that file after the boot (tuned, a service), and settle on one"
+            .to_owned(),
+    }]
+}

@@ -1,0 +1,60 @@
+//! Device interrupts on CPUs that were to be left in peace.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+use ticktax_model::CpuList;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let apart = facts.set_apart();
+    if apart.is_empty() {
+        return Vec::new();
+    }
+    let mut hit = Vec::new();
+    let mut total = 0;
+    for (label, row) in &facts.header.after.interrupts {
+        if !label.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        // Those of a queue that belongs to the CPU cannot go elsewhere, and come only when that
+        // CPU asks.
+        let goes_to: Option<CpuList> = facts
+            .configured
+            .interrupt_cpus
+            .get(label)
+            .and_then(|cpus| cpus.parse().ok());
+        if goes_to.is_none_or(|cpus| cpus.len() == 1) && facts.configured.irqbalance != Some(true) {
+            continue;
+        }
+        let (before, after) = (&facts.header.before, &facts.header.after);
+        let count: u64 = apart
+            .iter()
+            .filter_map(|cpu| after.interrupts_since(before, label, cpu))
+            .sum();
+        if count > 0 {
+            total += count;
+            hit.push(format!("{label} ({})", row.description));
+        }
+    }
+    if hit.is_empty() {
+        return Vec::new();
+    }
+    let balancer = match facts.configured.irqbalance {
+        Some(true) => "irqbalance runs: give it these CPUs in IRQBALANCE_BANNED_CPULIST, then ",
+        _ => "",
+    };
+    vec![Finding {
+        rule: "interrupts-on-cpus-set-apart".to_owned(),
+        title: "Devices interrupt CPUs that were set apart".to_owned(),
+        configured: format!("CPUs {apart} isolated, or without a tick"),
+        effective: format!("{total} interrupts there: {}", hit.join(", ")),
+        measured: "the growth of /proc/interrupts during the recording, and where each may go by \
+                   /proc/irq"
+            .to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said("each is a gap in whatever runs there"),
+        remedy: format!("{balancer}write the other CPUs to /proc/irq/N/smp_affinity_list"),
+    }]
+}

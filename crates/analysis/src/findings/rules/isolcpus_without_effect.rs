@@ -1,0 +1,36 @@
+//! `isolcpus=` on the command line, and no CPU isolated.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+const ISOLATED: &str = "sys/devices/system/cpu/isolated";
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let (Some(asked), Some(_)) = (facts.parameter("isolcpus"), facts.configured.file(ISOLATED))
+    else {
+        return Vec::new();
+    };
+    // Flags before the list: with others alone, the scheduler's domains stay as they are.
+    let words: Vec<&str> = asked.split(',').collect();
+    let is_flag =
+        |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic()) && *word != "all";
+    let flags: Vec<&str> = words.into_iter().take_while(is_flag).collect();
+    let concerns_domains = flags.is_empty() || flags.contains(&"domain");
+    if !concerns_domains || facts.cpus_in(ISOLATED).is_some() {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "isolcpus-without-effect".to_owned(),
+        title: "No CPU is isolated".to_owned(),
+        configured: format!("isolcpus={asked} on the kernel's command line"),
+        effective: "no CPU is isolated: the scheduler puts any program anywhere".to_owned(),
+        measured: format!("/{ISOLATED} is empty"),
+        confidence: Confidence::Certain,
+        severity: Severity::Serious,
+        cost: Cost::said("programs that wait behind others on CPUs meant to be theirs"),
+        remedy: "check the list against the CPUs that there are, and that the kernel was built \
+                 with CONFIG_CPU_ISOLATION"
+            .to_owned(),
+    }]
+}

@@ -1,0 +1,73 @@
+//! Ticks of CPUs that idle: to be stopped or not, and stopped or not.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+use ticktax_model::tick::{Basis, CpuTicks};
+
+/// Idling that it takes to tell, in seconds.
+const LEAST_IDLE: f64 = 1.0;
+/// The share of the ticks that come to idle CPUs although they could be stopped.
+const ALMOST_ALL: f64 = 0.9;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(tick) = facts.tick.filter(|tick| tick.basis == Basis::Spans) else {
+        return Vec::new();
+    };
+    let off = matches!(facts.parameter("nohz"), Some("off" | "0" | "n"));
+    let stops = |cpu: &&CpuTicks| cpu.stopped.unwrap_or(0) > 0;
+    let stopping: u64 = tick.cpus.iter().filter_map(|cpu| cpu.stopped).sum();
+    let (configured, effective, cost) = if off && tick.cpus.iter().any(|cpu| stops(&cpu)) {
+        (
+            "nohz=off on the kernel's command line".to_owned(),
+            format!("the kernel stopped the tick {stopping} times"),
+            "none but the surprise: idle CPUs wake up later than with a tick",
+        )
+    } else if let Some(goes_on) = goes_on_while_idle(facts, off) {
+        (
+            "the kernel was built to stop the tick of CPUs that idle, and nothing on the command \
+             line is against it"
+                .to_owned(),
+            goes_on,
+            "power, and in a virtual machine exits to the hypervisor",
+        )
+    } else {
+        return Vec::new();
+    };
+    vec![Finding {
+        rule: "nohz-not-as-asked".to_owned(),
+        title: "The tick of idle CPUs is not as configured".to_owned(),
+        configured,
+        effective,
+        measured: "ticks in the rows of idling, and the kernel's tracepoint tick_stop".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said(cost),
+        remedy: "look into /proc/timer_list for nohz and the clock event device, and into \
+                 /proc/cmdline for a misspelling"
+            .to_owned(),
+    }]
+}
+
+fn goes_on_while_idle(facts: &Facts<'_>, off: bool) -> Option<String> {
+    let tick = facts.tick?;
+    let hz = f64::from(tick.hz_configured?);
+    let may_stop =
+        facts.configured.built("NO_HZ_COMMON")? && !facts.configured.built("HZ_PERIODIC")?;
+    if off || !may_stop {
+        return None;
+    }
+    let goes_on = tick.cpus.iter().filter_map(|cpu| {
+        let idle = cpu.idle?;
+        let full = idle.time.as_secs_f64() >= LEAST_IDLE && idle.rate()? > ALMOST_ALL * hz;
+        (full && cpu.stopped == Some(0)).then(|| cpu.cpu.to_string())
+    });
+    let goes_on: Vec<String> = goes_on.collect();
+    (!goes_on.is_empty()).then(|| {
+        format!(
+            "it went on at {hz:.0} Hz on idle CPUs {}",
+            goes_on.join(",")
+        )
+    })
+}

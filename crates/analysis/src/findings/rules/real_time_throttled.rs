@@ -1,0 +1,51 @@
+//! Real-time threads that the kernel stops for a part of each period.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let number = |name: &str| -> Option<i64> {
+        facts
+            .configured
+            .file(&format!("proc/sys/kernel/{name}"))?
+            .parse()
+            .ok()
+    };
+    let granted = facts
+        .header
+        .probes
+        .iter()
+        .find(|probe| probe.policy.starts_with("SCHED_FIFO"));
+    let (Some(probe), Some(runtime), Some(period)) = (
+        granted,
+        number("sched_rt_runtime_us"),
+        number("sched_rt_period_us"),
+    ) else {
+        return Vec::new();
+    };
+    if runtime < 0 || runtime >= period {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "real-time-throttled".to_owned(),
+        title: "Real-time threads do not get a CPU for all of their time".to_owned(),
+        configured: format!(
+            "a probe under {}, to run before everything else",
+            probe.policy
+        ),
+        effective: format!(
+            "{runtime} of every {period} µs at most, where others want to run or real-time groups \
+             are throttled"
+        ),
+        measured: "/proc/sys/kernel/sched_rt_runtime_us and sched_rt_period_us; the gaps above \
+                   show how much it came to"
+            .to_owned(),
+        confidence: Confidence::Possible,
+        severity: Severity::Note,
+        cost: Cost::said(format!("gaps of up to {} ms", (period - runtime) / 1000)),
+        remedy: "for threads that are known to give way: kernel.sched_rt_runtime_us = -1, or \
+                 since 6.12 the fair server's runtime in debugfs"
+            .to_owned(),
+    }]
+}

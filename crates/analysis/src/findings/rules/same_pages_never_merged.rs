@@ -1,0 +1,30 @@
+//! A search for equal pages that finds none.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let file = |name: &str| facts.configured.file(&format!("sys/kernel/mm/ksm/{name}"));
+    if file("run") != Some("1") || file("pages_sharing") != Some("0") {
+        return Vec::new();
+    }
+    let pages = file("pages_to_scan").unwrap_or("?");
+    let pause = file("sleep_millisecs").unwrap_or("?");
+    vec![Finding {
+        rule: "same-pages-never-merged".to_owned(),
+        title: "The search for equal pages finds none".to_owned(),
+        configured: "/sys/kernel/mm/ksm/run is 1".to_owned(),
+        effective: format!("{pages} pages looked at every {pause} ms, none shared"),
+        measured: "/sys/kernel/mm/ksm/pages_sharing".to_owned(),
+        confidence: Confidence::Likely,
+        severity: Severity::Note,
+        cost: Some(Cost {
+            what: "the time of ksmd, and what it pushes out of the caches".to_owned(),
+            time: facts.thread_time("ksmd"),
+        }),
+        remedy: "write 2 to /sys/kernel/mm/ksm/run, unless virtual machines with like contents \
+                 are about to start"
+            .to_owned(),
+    }]
+}

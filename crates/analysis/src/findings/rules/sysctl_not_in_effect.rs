@@ -1,0 +1,138 @@
+//! Kernel parameters that files set and that have another value.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+use ticktax_model::configured::SysctlSetting;
+
+/// Values that the kernel or programs change by themselves, or that are orders more than values.
+const MOVING: [&str; 14] = [
+    "fs.binfmt_misc.status",
+    "fs.dentry-state",
+    "fs.file-nr",
+    "kernel.cap_last_cap",
+    "kernel.domainname",
+    "kernel.hostname",
+    "kernel.ns_last_pid",
+    "kernel.printk",
+    "kernel.pty.nr",
+    "kernel.tainted",
+    "net.netfilter.nf_conntrack_count",
+    "vm.compact_memory",
+    "vm.drop_caches",
+    "vm.stat_refresh",
+];
+
+/// Keys whose settings belong to one interface, which comes and goes with programs that set it.
+fn is_of_an_interface(key: &str) -> bool {
+    let parts: Vec<&str> = key.split('.').collect();
+    match parts[..] {
+        ["net", "ipv4" | "ipv6", "conf" | "neigh", interface, ..] => {
+            !matches!(interface, "all" | "default")
+        }
+        _ => false,
+    }
+}
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let differs = |setting: &&SysctlSetting| {
+        let key = &*setting.key;
+        let skipped = MOVING.contains(&key) || key.starts_with("kernel.random.");
+        let mut wanted = setting.others.iter().chain([&setting.value]);
+        !skipped && !is_of_an_interface(key) && !wanted.any(|value| same(value, &setting.live))
+    };
+    let settings = facts.configured.sysctl.iter().filter(differs);
+    settings
+        .map(|setting| Finding {
+            rule: "sysctl-not-in-effect".to_owned(),
+            title: format!("{} is not as configured", setting.key),
+            configured: format!("{} in {}", setting.value, setting.place),
+            effective: setting
+                .live
+                .split_ascii_whitespace()
+                .collect::<Vec<_>>()
+                .join(" "),
+            measured: format!("/proc/sys/{}", path(&setting.key)),
+            confidence: Confidence::Certain,
+            severity: Severity::Warning,
+            cost: cost(&setting.key),
+            remedy: "load the files again with `sysctl --system`; where that does not help, a \
+                     program sets it later, the kernel refuses the value, or (/etc/sysctl.conf) \
+                     the loader does not read the file; or mend the file"
+                .to_owned(),
+        })
+        .collect()
+}
+
+fn path(key: &str) -> String {
+    let turned = key.chars().map(|c| match c {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    });
+    turned.collect()
+}
+
+/// Whether two values are one: numbers by their value, whatever the base, and words apart from the
+/// space between them.
+fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.split_ascii_whitespace(), b.split_ascii_whitespace());
+    let equal =
+        |a: &str, b: &str| a == b || number(a).is_some_and(|value| number(b) == Some(value));
+    let (a, b): (Vec<&str>, Vec<&str>) = (a.collect(), b.collect());
+    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| equal(a, b))
+}
+
+/// As the kernel reads numbers: `0x` and `0` in front change the base.
+fn number(text: &str) -> Option<i128> {
+    let (sign, digits) = text
+        .strip_prefix('-')
+        .map_or((1, text), |digits| (-1, digits));
+    let value = if let Some(digits) = digits.strip_prefix("0x") {
+        i128::from_str_radix(digits, 16)
+    } else if digits.len() > 1 && digits.starts_with('0') {
+        i128::from_str_radix(digits, 8)
+    } else {
+        digits.parse()
+    };
+    value.ok().map(|value| sign * value)
+}
+
+/// What a parameter of time and CPUs costs; of others nothing can be said in general.
+fn cost(key: &str) -> Option<Cost> {
+    let what = match key {
+        "kernel.nmi_watchdog" => "a counter of the CPU, and an NMI every some seconds on each",
+        "kernel.timer_migration" => "timers of idle CPUs that wake them, or that burden others",
+        "kernel.watchdog_thresh" => "how often the watchdog wakes each CPU",
+        "vm.stat_interval" => "a wake-up of each CPU that often",
+        key if key.starts_with("kernel.sched_") => "who runs when, and for how long",
+        key if key.starts_with("vm.dirty_") => "when programs are made to wait for the disk",
+        key if key.starts_with("net.core.") => "packets that wait, or are lost, in a buffer",
+        _ => return None,
+    };
+    Cost::said(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_of_an_interface, same};
+
+    #[test]
+    fn values_are_compared_as_the_kernel_reads_them() {
+        for (a, b, expected) in [
+            ("4096 87380  6291456", "4096\t87380\t6291456", true),
+            ("0x10", "16", true),
+            ("0644", "420", true),
+            ("-1", "-1", true),
+            ("1", "0", false),
+            ("1 2", "1", false),
+            ("cubic", "bbr", false),
+            ("", "", true),
+        ] {
+            assert_eq!(same(a, b), expected, "{a:?} {b:?}");
+        }
+        assert!(is_of_an_interface("net.ipv4.conf.veth7.rp_filter"));
+        assert!(!is_of_an_interface("net.ipv4.conf.all.rp_filter"));
+    }
+}

@@ -1,0 +1,31 @@
+//! `nmi_watchdog=` and `nowatchdog` on the command line, and the watchdog as it is.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let file = |name: &str| facts.configured.file(&format!("proc/sys/kernel/{name}"));
+    let off = |asked: &str, name: &str| (file(name) == Some("1")).then(|| asked.to_owned());
+    let mut on_though_off = Vec::new();
+    if facts.parameter("nmi_watchdog") == Some("0") {
+        on_though_off.extend(off("nmi_watchdog=0", "nmi_watchdog"));
+    }
+    if facts.words().any(|word| word == "nowatchdog") {
+        on_though_off.extend(off("nowatchdog", "watchdog"));
+    }
+    if on_though_off.is_empty() {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: "watchdog-not-as-asked".to_owned(),
+        title: "The watchdog runs although it was turned off at boot".to_owned(),
+        configured: format!("{} on the kernel's command line", on_though_off.join(" ")),
+        effective: "it is on".to_owned(),
+        measured: "/proc/sys/kernel/nmi_watchdog and /proc/sys/kernel/watchdog".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said("a timer on each CPU every 4 s, and a counter of the CPU"),
+        remedy: "find what sets kernel.nmi_watchdog or kernel.watchdog after the boot".to_owned(),
+    }]
+}

@@ -1,0 +1,173 @@
+//! What is kept for one CPU.
+
+use ticktax_model::tick::{Frequency, Ticks};
+use ticktax_model::{Nanos, Span};
+
+use super::RETURN;
+use super::pauses::Pauses;
+use super::roles::Occupation;
+use crate::beats::student;
+
+/// Intervals kept until the row that they lie in has come; a minute of 1000 Hz in one row. More
+/// are left out.
+const MOST_OPEN: usize = 1 << 16;
+
+/// How often something came, by what the CPU was doing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) all: u64,
+    pub(super) busy: u64,
+    pub(super) probed: u64,
+    pub(super) idle: u64,
+    /// Since the last row of a thread or of idling.
+    pending: u64,
+}
+
+impl Counts {
+    fn add(&mut self) {
+        self.all += 1;
+        self.pending += 1;
+    }
+
+    fn settle(&mut self, occupation: Occupation) {
+        let counted = std::mem::take(&mut self.pending);
+        match occupation {
+            Occupation::Busy => self.busy += counted,
+            Occupation::Probe => self.probed += counted,
+            Occupation::Idle => self.idle += counted,
+        }
+    }
+}
+
+/// Intervals from one tick to the next: their number, mean and scatter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Intervals {
+    count: u64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Intervals {
+    /// Welford's recurrence, which does not lose digits as a sum of squares would.
+    fn add(&mut self, length: Nanos) {
+        let length = length.0 as f64;
+        self.count += 1;
+        let off = length - self.mean;
+        self.mean += off / self.count as f64;
+        self.squares += off * (length - self.mean);
+    }
+
+    fn frequency(&self) -> Option<Frequency> {
+        /// Fewer say little.
+        const LEAST: u64 = 10;
+        if self.count < LEAST || self.mean <= 0.0 {
+            return None;
+        }
+        let count = self.count as f64;
+        let margin = student(count - 1.0) * (self.squares / (count - 1.0) / count).sqrt();
+        let hz = 1e9 / self.mean;
+        Some(Frequency {
+            hz,
+            plus_minus: hz * margin / self.mean,
+            intervals: self.count,
+        })
+    }
+}
+
+/// The books of one CPU's ticks.
+#[derive(Debug, Default)]
+pub(super) struct CpuBook {
+    pub(super) ticks: Counts,
+    /// Interrupts of the local timer, the tick among them.
+    pub(super) frames: Counts,
+    busy_time: Nanos,
+    probe_time: Nanos,
+    idle_time: Nanos,
+    intervals: Intervals,
+    pub(super) pauses: Pauses,
+    /// The tick's function whose interrupt has not ended yet: its own time.
+    open_tick: Option<Nanos>,
+    /// When the last tick began.
+    last_tick: Option<Nanos>,
+    /// Whether the CPU idled since, as far as the rows of threads and of idling have come.
+    idled: bool,
+    /// Intervals between ticks since the last such row.
+    open_intervals: Vec<Nanos>,
+    /// Where a tick ended, with the softirqs after it: what begins soon after was raised by it.
+    chain: Option<Nanos>,
+    /// Own time of functions in the softirq that has not ended yet.
+    open_softirq: Nanos,
+}
+
+impl CpuBook {
+    pub(super) fn tick_function(&mut self, span: &Span) {
+        let open = self.open_tick.get_or_insert_default();
+        *open += span.self_time;
+    }
+
+    /// An interrupt of the local timer has ended: what it cost, where it was a tick.
+    pub(super) fn frame(&mut self, span: &Span) -> Option<Nanos> {
+        self.frames.add();
+        self.chain = None;
+        let function = self.open_tick.take()?;
+        self.chain = Some(span.end());
+        self.ticks.add();
+        let last = self.last_tick.replace(span.start);
+        if let Some(last) = last.filter(|_| self.open_intervals.len() < MOST_OPEN) {
+            self.open_intervals.push(span.start - last);
+        }
+        Some(span.self_time + function)
+    }
+
+    pub(super) fn softirq_function(&mut self, span: &Span) {
+        self.open_softirq += span.self_time;
+    }
+
+    /// A softirq has ended: what it cost, where a tick raised it.
+    pub(super) fn softirq(&mut self, span: &Span) -> Option<Nanos> {
+        let functions = std::mem::take(&mut self.open_softirq);
+        let end = self.chain?;
+        if span.start < end || span.start - end > RETURN {
+            self.chain = None;
+            return None;
+        }
+        self.chain = Some(span.end());
+        Some(span.self_time + functions)
+    }
+
+    pub(super) fn base(&mut self, occupation: Occupation, span: &Span) {
+        let idles = occupation == Occupation::Idle;
+        let ticked = self.ticks.pending > 0;
+        self.ticks.settle(occupation);
+        self.frames.settle(occupation);
+        for (place, length) in self.open_intervals.drain(..).enumerate() {
+            // The first one began before this row did.
+            if idles || (place == 0 && self.idled) {
+                self.pauses.add(length);
+            } else {
+                self.intervals.add(length);
+            }
+        }
+        self.idled = idles || (self.idled && !ticked);
+        let time = match occupation {
+            Occupation::Busy => &mut self.busy_time,
+            Occupation::Probe => &mut self.probe_time,
+            Occupation::Idle => &mut self.idle_time,
+        };
+        *time += span.dur;
+    }
+
+    pub(super) fn frequency(&self) -> Option<Frequency> {
+        self.intervals.frequency()
+    }
+
+    /// `counts` beside the times in which they came: while busy, probed, and idle.
+    pub(super) fn by_occupation(&self, counts: &Counts) -> [Ticks; 3] {
+        [
+            (counts.busy, self.busy_time),
+            (counts.probed, self.probe_time),
+            (counts.idle, self.idle_time),
+        ]
+        .map(|(count, time)| Ticks { count, time })
+    }
+}

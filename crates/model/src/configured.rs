@@ -1,0 +1,142 @@
+//! What a machine was told to do, beside what it says that it does.
+//!
+//! Nothing here is judged: these are the facts that findings are made from, as far as they could be
+//! read.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::recording::Blind;
+
+/// Settings from files, and the values in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Configured {
+    /// Frequency in which the kernel tells programs of CPU time (`USER_HZ`), in Hz.
+    pub user_hz: Option<u32>,
+    /// Options of the kernel's build that concern time, by name without `CONFIG_`; one that is not
+    /// set is left out. Empty where the build's configuration is not to be had.
+    pub build: BTreeMap<String, String>,
+    /// The contents of short files below `/proc/sys` and `/sys`, by path without the first slash.
+    pub files: BTreeMap<String, String>,
+    /// What the kernel's timers say of themselves, which only root may read.
+    pub timers: Option<TimerList>,
+    /// What the kernel said when it booted, where that may be read.
+    pub log: Option<KernelLog>,
+    /// Settings of `sysctl.conf` and `sysctl.d` that there are in this kernel.
+    pub sysctl: Vec<SysctlSetting>,
+    /// Lines of `fstab`, beside what is mounted.
+    pub fstab: Vec<FstabLine>,
+    /// How CPUs choose their frequency.
+    pub frequency: Vec<FrequencyPolicy>,
+    /// A limit on how long a CPU may take to wake up.
+    pub wake_latency: Option<WakeLatency>,
+    /// The CPUs that device interrupts go to, by number; only where CPUs are isolated.
+    pub interrupt_cpus: BTreeMap<String, String>,
+    /// Whether `irqbalance` runs; `None` where nobody looked.
+    pub irqbalance: Option<bool>,
+    /// What could not be read, and why.
+    pub unread: Vec<Blind>,
+}
+
+impl Configured {
+    /// The contents of a file, where it was read.
+    pub fn file(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    /// Whether an option was built in; `None` where the build's configuration is not known.
+    pub fn built(&self, option: &str) -> Option<bool> {
+        let value = self.build.get(option).map(String::as_str);
+        (!self.build.is_empty()).then_some(value == Some("y"))
+    }
+}
+
+/// `/proc/timer_list`, as far as it concerns the tick.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TimerList {
+    /// Whether high-resolution timers are active, on every CPU.
+    pub high_resolution: Option<bool>,
+    /// Whether the tick may stop, on every CPU.
+    pub nohz: Option<bool>,
+    /// The devices that give the tick.
+    pub devices: Vec<String>,
+}
+
+/// The kernel's messages about its own settings and clocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelLog {
+    /// Whether it goes back to the boot.
+    pub complete: bool,
+    /// Boot parameters that no part of the kernel knew.
+    pub unknown_parameters: Vec<String>,
+    /// Messages by which a clock was given up.
+    pub clock: Vec<String>,
+}
+
+/// A kernel parameter as a file sets it, and as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SysctlSetting {
+    /// The parameter, `net.core.rmem_max`.
+    pub key: String,
+    /// The value that is set last.
+    pub value: String,
+    /// Values of other files that some loaders would let win.
+    pub others: Vec<String>,
+    /// Where it is set: file and line.
+    pub place: String,
+    /// The value in force.
+    pub live: String,
+}
+
+/// A line of `fstab`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FstabLine {
+    /// What is to be mounted.
+    pub device: String,
+    /// Where.
+    pub place: String,
+    /// As which file system.
+    pub kind: String,
+    /// With which options.
+    pub options: Vec<String>,
+    /// What is mounted there.
+    pub mounted: Option<Mounted>,
+}
+
+/// A file system that is mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Mounted {
+    /// The device or the source.
+    pub device: String,
+    /// The file system.
+    pub kind: String,
+    /// The options in force, those that the file system tells elsewhere among them.
+    pub options: Vec<String>,
+}
+
+/// How the CPUs of one policy choose their frequency.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FrequencyPolicy {
+    /// Which CPUs.
+    pub cpus: String,
+    /// The driver.
+    pub driver: String,
+    /// The governor.
+    pub governor: String,
+    /// The most that the policy allows, in kHz.
+    pub most_khz: Option<u64>,
+    /// The most that the hardware can, in kHz.
+    pub hardware_most_khz: Option<u64>,
+}
+
+/// The limit behind `/dev/cpu_dma_latency`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeLatency {
+    /// The limit in force, in µs.
+    pub micros: u32,
+    /// Programs that hold the file open, as far as they may be seen: name and process id.
+    pub holders: Vec<String>,
+}

@@ -1,0 +1,76 @@
+//! Findings: what is configured and not in effect, or the other way round, with what to do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Nanos;
+
+/// A verdict that a person can act on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The rule that found it, such as `sysctl-not-in-effect`.
+    pub rule: String,
+    /// One line.
+    pub title: String,
+    /// What is configured, and where.
+    pub configured: String,
+    /// What is in effect.
+    pub effective: String,
+    /// How that was measured.
+    pub measured: String,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it costs, where that can be told.
+    pub cost: Option<Cost>,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// What a finding costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// In words.
+    pub what: String,
+    /// CPU time that it took during the recording, where it was measured.
+    pub time: Option<Nanos>,
+}
+
+impl Cost {
+    /// A cost that nobody has measured.
+    pub fn said(what: impl Into<String>) -> Option<Self> {
+        Some(Self {
+            what: what.into(),
+            time: None,
+        })
+    }
+}
+
+/// How sure a finding is.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// Other explanations exist.
+    Possible,
+    /// Other explanations are far-fetched.
+    Likely,
+    /// Both sides were read from the kernel, or measured beyond doubt.
+    Certain,
+}
+
+/// How much a finding matters; a page lists the worst first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// Something that was asked for does not happen.
+    Warning,
+    /// It costs time, or data, now.
+    Serious,
+}

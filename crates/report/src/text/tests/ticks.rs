@@ -1,0 +1,195 @@
+//! Bills and findings made by hand.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::statement::{Part, Statement};
+use ticktax_model::tick::{
+    Around, Basis, CpuTicks, Estimate, Fleet, Frequency, TickBill, TickCost, Ticks,
+};
+use ticktax_model::{Cpu, Nanos};
+
+use super::samples::many_cpus;
+
+fn ticks(count: u64, millis: i64) -> Ticks {
+    Ticks {
+        count,
+        time: Nanos::from_millis(millis),
+    }
+}
+
+fn part(name: &str, time: i64, count: u64) -> Part {
+    Part {
+        name: name.to_owned(),
+        time: Nanos(time),
+        count,
+        max: None,
+    }
+}
+
+fn cpu(number: u32) -> CpuTicks {
+    CpuTicks {
+        cpu: Cpu(number),
+        all: ticks(2_810, 20_000),
+        busy: Some(ticks(2_500, 10_000)),
+        probed: None,
+        idle: Some(ticks(310, 10_000)),
+        frequency: Some(Frequency {
+            hz: 249.98,
+            plus_minus: 0.21,
+            intervals: 2_200,
+        }),
+        stopped: Some(1_204),
+        pauses: 900,
+        saved: 2_190,
+        interrupts: Some(3_000),
+    }
+}
+
+/// A CPU that did almost nothing, and one that never ran anything but the probe.
+fn quiet_cpus() -> [CpuTicks; 2] {
+    let quiet = CpuTicks {
+        all: ticks(41, 20_000),
+        busy: Some(ticks(0, 3)),
+        idle: Some(ticks(41, 19_997)),
+        frequency: None,
+        ..cpu(1)
+    };
+    let probed = CpuTicks {
+        all: ticks(5_000, 20_000),
+        busy: None,
+        probed: Some(ticks(5_000, 20_000)),
+        idle: None,
+        stopped: None,
+        saved: 0,
+        ..cpu(2)
+    };
+    [quiet, probed]
+}
+
+fn cost(basis: Basis) -> TickCost {
+    let spans = basis == Basis::Spans;
+    TickCost {
+        count: 7_851,
+        time: Nanos(7_851 * 8_000),
+        median: Some(Nanos(7_680)),
+        p99: Some(Nanos(18_400)),
+        max: Some(Nanos(37_700)),
+        within: vec![
+            part("the interrupt around it", 7_851 * 5_400, 7_851),
+            part("tick_nohz_handler", 7_851 * 2_600, 7_851),
+        ],
+        softirqs: if spans {
+            vec![
+                part("SCHED", 7_851 * 1_420, 3_100),
+                part("RCU", 7_851 * 47, 212),
+            ]
+        } else {
+            Vec::new()
+        },
+        around: spans.then_some(Around {
+            count: 3_883,
+            median: Nanos(9_210),
+            p99: Nanos(26_600),
+        }),
+        cores: Estimate {
+            value: 0.003_7,
+            plus_minus: spans.then_some(0.000_21),
+        },
+    }
+}
+
+fn bill(basis: Basis) -> TickBill {
+    TickBill {
+        basis,
+        hz_configured: Some(250),
+        user_hz: Some(100),
+        mode: Some("nohz idle".to_owned()),
+        parameters: vec!["nohz=on".to_owned(), "skew_tick=1".to_owned()],
+        cpus: [cpu(0)].into_iter().chain(quiet_cpus()).collect(),
+        cost: Some(cost(basis)),
+        fleet: None,
+    }
+}
+
+/// Everything that a bill can have.
+pub(super) fn a_bill() -> TickBill {
+    TickBill {
+        fleet: Some(Fleet {
+            guests: 40,
+            cores: cost(Basis::Spans).cores.times(40.0),
+        }),
+        ..bill(Basis::Spans)
+    }
+}
+
+/// What a long recording tells.
+pub(super) fn summed() -> TickBill {
+    let mut bill = bill(Basis::Sums);
+    for cpu in &mut bill.cpus {
+        (cpu.busy, cpu.probed, cpu.idle, cpu.frequency) = (None, None, None, None);
+        (cpu.pauses, cpu.saved) = (0, 0);
+    }
+    bill
+}
+
+/// What an ordinary user learns.
+pub(super) fn counted_only() -> TickBill {
+    TickBill {
+        hz_configured: None,
+        parameters: Vec::new(),
+        cost: None,
+        ..bill(Basis::Counters)
+    }
+}
+
+fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
+    Finding {
+        rule: "sysctl-not-in-effect".to_owned(),
+        title: title.to_owned(),
+        configured: "0 in /etc/sysctl.d/50-quiet.conf:3".to_owned(),
+        effective: "1".to_owned(),
+        measured: "/proc/sys/kernel/nmi_watchdog".to_owned(),
+        confidence: Confidence::Certain,
+        severity,
+        cost,
+        remedy: "load the files again with `sysctl --system`".to_owned(),
+    }
+}
+
+/// Two of one rule, and one of another.
+pub(super) fn findings() -> Vec<Finding> {
+    vec![
+        Finding {
+            rule: "same-pages-never-merged".to_owned(),
+            confidence: Confidence::Likely,
+            ..finding(
+                Severity::Serious,
+                "The search for equal pages finds none",
+                Some(Cost {
+                    what: "the time of ksmd".to_owned(),
+                    time: Some(Nanos::from_millis(212)),
+                }),
+            )
+        },
+        finding(
+            Severity::Warning,
+            "kernel.nmi_watchdog is not as configured",
+            Cost::said("an NMI every some seconds on each CPU"),
+        ),
+        finding(
+            Severity::Warning,
+            "vm.stat_interval is not as configured",
+            None,
+        ),
+    ]
+}
+
+/// A statement with all of it, of more CPUs and more findings than are shown.
+pub(super) fn with_ticks() -> Statement {
+    let mut bill = a_bill();
+    bill.cpus = (0..64).map(cpu).collect();
+    Statement {
+        tick: Some(bill),
+        findings: (0..7).flat_map(|_| findings()).collect(),
+        ..many_cpus()
+    }
+}

@@ -1,0 +1,289 @@
+//! The tick's bill.
+
+use std::cmp::Reverse;
+
+use ticktax_model::Nanos;
+use ticktax_model::statement::{Part, Statement};
+use ticktax_model::tick::{Basis, CpuTicks, Estimate, Fleet, TickBill, TickCost, Ticks};
+
+use super::numbers::{counted, grouped, percent};
+use super::page::{Page, Tone, tied};
+use super::wall;
+
+/// CPUs that get a line of their own before the rest is summed up.
+const SHOWN: usize = 8;
+
+/// Less time than this tells no rate.
+const LEAST: Nanos = Nanos::from_millis(500);
+
+/// Parts of a tick that are named.
+const PARTS: usize = 4;
+
+/// Writes the section, where anything is known of the tick.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    let Some(bill) = &statement.tick else {
+        return;
+    };
+    page.section("The tick's bill");
+    page.paragraph(Tone::Plain, "Set up    ", &set_up(bill));
+    measured(page, bill);
+    if let Some(cost) = &bill.cost {
+        page.paragraph(Tone::Plain, "Each      ", &each(cost, bill.basis));
+        page.paragraph(Tone::Plain, "A day     ", &a_day(bill, cost, statement));
+    } else {
+        let text = "unknown: what a tick costs is seen by the kernel's tracepoints alone; run as \
+            root";
+        page.paragraph(Tone::Warning, "Each      ", text);
+    }
+    if let Some(fleet) = &bill.fleet {
+        page.paragraph(Tone::Warning, "A host    ", &a_host(fleet));
+    }
+    let legend = legend(bill, statement);
+    if !legend.is_empty() {
+        page.paragraph(Tone::Faint, "", &legend);
+    }
+}
+
+fn hz(hz: f64) -> String {
+    let digits = match hz {
+        hz if hz >= 99.95 => 1,
+        _ => 2,
+    };
+    tied(format!("{hz:.digits$} Hz"))
+}
+
+fn set_up(bill: &TickBill) -> String {
+    let mut facts = vec![match bill.hz_configured {
+        Some(hz) => format!("{} by the kernel's build", tied(format!("{hz} Hz"))),
+        None => "frequency not known: the kernel's build configuration is not to be had".to_owned(),
+    }];
+    facts.extend(bill.mode.clone());
+    facts.push(if bill.parameters.is_empty() {
+        "no boot parameter about it".to_owned()
+    } else {
+        format!("booted with {}", bill.parameters.join(" "))
+    });
+    facts.extend(bill.user_hz.map(|hz| {
+        let hz = tied(format!("{hz} Hz"));
+        format!("programs are told {hz} (USER_HZ), whatever the tick is")
+    }));
+    facts.join("; ")
+}
+
+fn measured(page: &mut Page, bill: &TickBill) {
+    if bill.basis == Basis::Counters {
+        let all = bill.all();
+        let rate = all.rate().map_or_else(|| "not known".to_owned(), hz);
+        let text = format!(
+            "at most {rate} a CPU: {} interrupts of the local timer by the kernel's count, other \
+             timers' among them",
+            grouped(all.count),
+        );
+        page.paragraph(Tone::Plain, "Measured  ", &text);
+        return;
+    }
+    if bill.basis == Basis::Sums {
+        page.paragraph(Tone::Plain, "Measured  ", &together(&bill.cpus));
+        return;
+    }
+    page.row(
+        Tone::Faint,
+        0,
+        "Measured",
+        &cells(["while busy", "while idle", "stopped", "saved"]),
+    );
+    let mut cpus: Vec<&CpuTicks> = bill.cpus.iter().collect();
+    let mut others = Vec::new();
+    if cpus.len() > SHOWN {
+        // Those with the most ticks cost the most.
+        cpus.sort_by_key(|cpu| (Reverse(cpu.all.count), cpu.cpu));
+        others = cpus.split_off(SHOWN - 1);
+        cpus.sort_by_key(|cpu| cpu.cpu);
+    }
+    for cpu in cpus {
+        page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &of(&[cpu]));
+    }
+    if !others.is_empty() {
+        let name = format!(
+            "{}, with fewer ticks",
+            counted(others.len() as u64, "other")
+        );
+        page.row(Tone::Plain, 2, &name, &of(&others));
+    }
+}
+
+/// The ticks of each CPU, busy and idle together.
+fn together(cpus: &[CpuTicks]) -> String {
+    let one = |cpu: &CpuTicks| {
+        let rate = cpu.all.rate().map_or_else(|| "not known".to_owned(), hz);
+        format!("{rate} {}", tied(format!("on CPU {}", cpu.cpu)))
+    };
+    let mut rates: Vec<String> = cpus.iter().take(SHOWN).map(one).collect();
+    if let Some(others) = cpus.get(SHOWN..).filter(|others| !others.is_empty()) {
+        let all = Ticks::sum(others.iter().map(|cpu| cpu.all));
+        let rate = all.rate().map_or_else(|| "not known".to_owned(), hz);
+        rates.push(format!("{rate} on the others"));
+    }
+    format!(
+        "{}: busy and idle together, as sums have no order",
+        rates.join(", ")
+    )
+}
+
+fn cells([busy, idle, stopped, saved]: [&str; 4]) -> String {
+    format!("{busy:>19} {idle:>12} {stopped:>10} {saved:>10}")
+}
+
+fn of(cpus: &[&CpuTicks]) -> String {
+    // A few ms hold no tick, or one: that is no rate.
+    let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= LEAST).map(hz);
+    let busy = match cpus {
+        [one] if one.frequency.is_some() => one.frequency.map(|frequency| {
+            let digits = if frequency.hz >= 99.95 { 1 } else { 2 };
+            format!(
+                "{:.digits$} ± {:.digits$} Hz",
+                frequency.hz, frequency.plus_minus
+            )
+        }),
+        _ => rate(Ticks::sum(
+            cpus.iter()
+                .flat_map(|cpu| cpu.busy.into_iter().chain(cpu.probed)),
+        )),
+    };
+    let idle = rate(Ticks::sum(cpus.iter().filter_map(|cpu| cpu.idle)));
+    let stopped: Option<u64> = cpus.iter().map(|cpu| cpu.stopped).sum();
+    let saved: u64 = cpus.iter().map(|cpu| cpu.saved).sum();
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    cells([
+        &or_dash(busy),
+        &or_dash(idle),
+        &or_dash(stopped.map(grouped)),
+        &grouped(saved),
+    ])
+}
+
+/// The mean time of a part a tick.
+fn a_tick(part: &Part, ticks: u64) -> String {
+    let ticks = i64::try_from(ticks).unwrap_or(i64::MAX).max(1);
+    tied(format!("{} {}", part.name, Nanos(part.time.0 / ticks)))
+}
+
+fn each(cost: &TickCost, basis: Basis) -> String {
+    let of = match basis {
+        Basis::Sums => " (its function alone)",
+        Basis::Interrupts => " (every interrupt of the local timer)",
+        Basis::Spans | Basis::Counters => "",
+    };
+    let mut parts = Vec::new();
+    if let (Some(median), Some(p99), Some(max)) = (cost.median, cost.p99, cost.max) {
+        parts.push(format!(
+            "median {}, p99 {}, at most {}{of}, in {}",
+            tied(median),
+            tied(p99),
+            tied(max),
+            counted(cost.count, "tick"),
+        ));
+    }
+    let named = |parts: &[Part]| {
+        let parts: Vec<String> = parts
+            .iter()
+            .take(PARTS)
+            .map(|part| a_tick(part, cost.count))
+            .collect();
+        parts.join(", ")
+    };
+    parts.push(format!("on average {}", named(&cost.within)));
+    if !cost.softirqs.is_empty() {
+        parts.push(format!("then softirqs {}", named(&cost.softirqs)));
+    }
+    if let Some(around) = &cost.around {
+        parts.push(format!(
+            "getting in and out around it median {}, p99 {}, as the probe saw {} of them",
+            tied(around.median),
+            tied(around.p99),
+            grouped(around.count),
+        ));
+    }
+    parts.join("; ")
+}
+
+/// CPU seconds a day, with their interval.
+fn seconds_a_day(cores: Estimate) -> String {
+    let day = cores.times(Estimate::DAY);
+    // Three digits or so of the number; no more of the interval.
+    let digits = match day.value {
+        value if value >= 99.5 => 0,
+        value if value >= 9.95 => 1,
+        _ => 2,
+    };
+    let number = |value: f64| format!("{value:.digits$}");
+    let interval = day.plus_minus.map_or_else(
+        || " (interval not known)".to_owned(),
+        |half| format!(" ± {}", number(half)),
+    );
+    tied(format!("{}{interval} CPU seconds", number(day.value)))
+}
+
+fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
+    let cpus = bill.cpus.len() as u64;
+    let share = cost.cores.value / bill.cpus.len().max(1) as f64;
+    let mut text = vec![format!(
+        "{} on {}, {} of their time, were every day like this recording",
+        seconds_a_day(cost.cores),
+        counted(cpus, "CPU"),
+        tied(percent(share)),
+    )];
+    let wall = wall(statement);
+    if let Some(around) = cost.around.filter(|_| wall > Nanos::ZERO) {
+        let cores = around.median.as_secs_f64() * bill.all().count as f64 / wall.as_secs_f64();
+        let more = tied(format!("{:.0} more", cores * Estimate::DAY));
+        text.push(format!("and about {more} getting in and out"));
+    }
+    let probed = Ticks::sum(bill.cpus.iter().filter_map(|cpu| cpu.probed)).count;
+    if probed > 0 {
+        let share = probed as f64 / bill.all().count.max(1) as f64;
+        text.push(format!(
+            "{} of the ticks came while a probe kept a CPU from idling: --probe none bills a \
+             machine as it is",
+            tied(percent(share)),
+        ));
+    }
+    text.join("; ")
+}
+
+fn a_host(fleet: &Fleet) -> String {
+    let interval = fleet.cores.plus_minus.map_or_else(
+        || " (interval not known)".to_owned(),
+        |half| format!(" ± {half:.4}"),
+    );
+    format!(
+        "EXTRAPOLATED to {} like this one: {} a day, {}",
+        counted(u64::from(fleet.guests), "guest"),
+        seconds_a_day(fleet.cores),
+        tied(format!("{:.4}{interval} cores", fleet.cores.value)),
+    )
+}
+
+fn legend(bill: &TickBill, statement: &Statement) -> String {
+    let mut legend = Vec::new();
+    if bill.basis == Basis::Spans {
+        legend.push(
+            "busy: by the intervals between ticks without idling between them; a dash where there \
+             was too little. stopped: by the kernel, so many times. saved: ticks that did not come \
+             while a CPU idled.",
+        );
+    }
+    if bill.basis == Basis::Interrupts {
+        legend.push(
+            "No timer function of the tick was seen, so every interrupt of the local timer counts \
+             as one.",
+        );
+    }
+    if statement.machine.hypervisor.is_some() {
+        legend.push(
+            "What the hypervisor spends on each tick outside of this machine (exits, setting its \
+             timer) cannot be seen from inside, and is not in the bill.",
+        );
+    }
+    legend.join(" ")
+}

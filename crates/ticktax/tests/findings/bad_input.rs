@@ -1,0 +1,93 @@
+//! Files that are not what they should be: said under coverage, or passed over, and never fatal.
+
+use std::fs;
+use std::time::Duration;
+
+use ticktax_analysis::findings::judge;
+use ticktax_model::machine::Machine;
+use ticktax_probes::clock::now;
+use ticktax_trace::proc::Proc;
+
+use super::tree::{header, put};
+
+/// Every file that anything is read from.
+const ALL: [&str; 14] = [
+    "boot/config-6.1.0",
+    "dev/cpu_dma_latency",
+    "dev/kmsg",
+    "etc/fstab",
+    "etc/sysctl.conf",
+    "etc/sysctl.d/1.conf",
+    "proc/cmdline",
+    "proc/irq/24/smp_affinity_list",
+    "proc/mounts",
+    "proc/sys/kernel/x",
+    "proc/timer_list",
+    "sys/devices/system/cpu/cpufreq/policy0/affected_cpus",
+    "sys/devices/system/cpu/isolated",
+    "sys/kernel/mm/ksm/run",
+];
+
+fn machine_of(fill: impl Fn(&str) -> Vec<u8>) -> Machine {
+    let root = tempfile::tempdir().unwrap();
+    put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");
+    for path in ALL {
+        put(root.path(), path, &fill(path));
+    }
+    let machine = Proc::at(root.path()).machine();
+    // Whatever was read, it can be judged.
+    judge(&header(machine.clone()), None, &[]);
+    machine
+}
+
+#[test]
+fn junk_is_passed_over() {
+    for seed in 1..60u64 {
+        machine_of(|path| {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ path.len() as u64;
+            let byte = |_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                // Half of it from the letters that the formats are made of.
+                let byte = u8::try_from(state >> 56).unwrap();
+                let letters = b"\n =,.*/-:;\"0123456789abk\\#";
+                if byte < 128 {
+                    letters[usize::from(byte) % letters.len()]
+                } else {
+                    byte
+                }
+            };
+            (0..4_096).map(byte).collect()
+        });
+    }
+    machine_of(|_| Vec::new());
+    machine_of(|_| vec![0; 100_000]);
+}
+
+#[test]
+fn a_huge_file_is_read_in_part_and_said() {
+    let begin = now();
+    let machine = machine_of(|path| match path {
+        "etc/sysctl.conf" => b"kernel.x = 1\n".repeat(800_000),
+        _ => b"0\n".to_vec(),
+    });
+    assert!((now() - begin).as_secs_f64() < Duration::from_secs(20).as_secs_f64());
+    let unread = &machine.configured.unread;
+    let told = unread
+        .iter()
+        .find(|blind| blind.what.contains("/etc/sysctl.conf"));
+    assert!(told.unwrap().why.contains("1 MiB"), "{unread:?}");
+    assert_eq!(machine.configured.sysctl[0].key, "kernel.x");
+}
+
+#[test]
+fn what_is_no_file_is_said_and_what_is_not_there_is_not_missed() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("etc/fstab")).unwrap();
+    let machine = Proc::at(root.path()).machine();
+    let unread = &machine.configured.unread;
+    assert_eq!(unread.len(), 1, "{unread:?}");
+    assert!(unread[0].what.contains("/etc/fstab"));
+    assert!(unread[0].why.contains("no ordinary file"));
+}

@@ -1,0 +1,268 @@
+//! Boot parameters, clocks and the kernel's log.
+
+use super::tree::Expected::{Found, Silence};
+use super::tree::{CONFIG, Case, case};
+
+const ISOLATED: &str = "sys/devices/system/cpu/isolated";
+const NOHZ_FULL: &str = "sys/devices/system/cpu/nohz_full";
+const CLOCK: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
+const LOG: &str = "dev/kmsg";
+const TIMERS: &str = "proc/timer_list";
+const CMDLINE: &str = "proc/cmdline";
+
+fn unknown(words: &str) -> String {
+    format!(
+        "5,0,0,-;Linux version 6.1.0\n5,9,0,-;Unknown kernel command line parameters \"{words}\", \
+         will be passed to user space.\n"
+    )
+}
+
+#[expect(clippy::too_many_lines, reason = "a list of machines")]
+pub(crate) fn cases() -> Vec<Case> {
+    let unknown_to = |words: &str| unknown(words);
+    let full_config = CONFIG
+        .1
+        .replace("# CONFIG_NO_HZ_FULL is not set", "CONFIG_NO_HZ_FULL=y");
+    vec![
+        case(
+            "boot-parameter-unknown",
+            "a misspelt parameter",
+            &[(LOG, &unknown_to("BOOT_IMAGE=/vmlinuz isolcpu=3 splash"))],
+            Found("isolcpu=3 on"),
+        ),
+        case(
+            "boot-parameter-unknown",
+            "parameters for programs",
+            &[(
+                LOG,
+                &unknown_to("BOOT_IMAGE=/vmlinuz splash systemd.unit=x single"),
+            )],
+            Silence,
+        ),
+        case(
+            "boot-parameter-unknown",
+            "a forged message",
+            &[(
+                LOG,
+                "12,0,0,-;Unknown kernel command line parameters \"x\", will be\n",
+            )],
+            Silence,
+        ),
+        case(
+            "clocksource-gave-way",
+            "a TSC that was given up",
+            &[
+                (CLOCK, "hpet\n"),
+                (CLOCKS, "hpet acpi_pm\n"),
+                (
+                    LOG,
+                    "4,0,0,-;tsc: Marking TSC unstable due to clocksource watchdog\n",
+                ),
+            ],
+            Found("Marking TSC unstable"),
+        ),
+        case(
+            "clocksource-gave-way",
+            "a TSC in use",
+            &[(CLOCK, "tsc\n"), (CLOCKS, "tsc hpet\n")],
+            Silence,
+        ),
+        case(
+            "clocksource-gave-way",
+            "a guest's own clock",
+            &[(CLOCK, "kvm-clock\n"), (CLOCKS, "kvm-clock tsc\n")],
+            Silence,
+        ),
+        case(
+            "clocksource-gave-way",
+            "a slow clock that was asked for",
+            &[(CLOCK, "hpet\n"), (CMDLINE, "clocksource=hpet\n")],
+            Silence,
+        ),
+        case(
+            "clocksource-not-as-asked",
+            "another clock",
+            &[(CLOCK, "kvm-clock\n"), (CMDLINE, "quiet clocksource=tsc\n")],
+            Found("clocksource kvm-clock"),
+        ),
+        case(
+            "clocksource-not-as-asked",
+            "that clock, the last one asked for",
+            &[
+                (CLOCK, "tsc\n"),
+                (
+                    CMDLINE,
+                    "clocksource=hpet clocksource=tsc -- clocksource=x\n",
+                ),
+            ],
+            Silence,
+        ),
+        case(
+            "highres-not-as-asked",
+            "high resolution although it was turned off",
+            &[
+                CONFIG,
+                (CMDLINE, "highres=off"),
+                (TIMERS, "  .hres_active    : 1\n"),
+            ],
+            Found("highres=off"),
+        ),
+        case(
+            "highres-not-as-asked",
+            "one CPU without",
+            &[
+                CONFIG,
+                (TIMERS, "  .hres_active    : 1\n  .hres_active    : 0\n"),
+            ],
+            Found("up to a whole one late"),
+        ),
+        case(
+            "highres-not-as-asked",
+            "all with it",
+            &[CONFIG, (TIMERS, "  .hres_active    : 1\n")],
+            Silence,
+        ),
+        case(
+            "highres-not-as-asked",
+            "off as asked",
+            &[
+                CONFIG,
+                (CMDLINE, "highres=off"),
+                (TIMERS, "  .hres_active    : 0\n"),
+            ],
+            Silence,
+        ),
+        case(
+            "highres-not-as-asked",
+            "not readable",
+            &[CONFIG, (CMDLINE, "highres=off")],
+            Silence,
+        ),
+        case(
+            "isolcpus-without-effect",
+            "CPUs that are not there",
+            &[(CMDLINE, "isolcpus=90-91"), (ISOLATED, "\n")],
+            Found("isolcpus=90-91"),
+        ),
+        case(
+            "isolcpus-without-effect",
+            "isolated",
+            &[(CMDLINE, "isolcpus=2-3"), (ISOLATED, "2-3\n")],
+            Silence,
+        ),
+        case(
+            "isolcpus-without-effect",
+            "flags that leave the domains alone",
+            &[(CMDLINE, "isolcpus=nohz,managed_irq,2-3"), (ISOLATED, "\n")],
+            Silence,
+        ),
+        case(
+            "isolcpus-without-effect",
+            "no /sys",
+            &[(CMDLINE, "isolcpus=2-3")],
+            Silence,
+        ),
+        case(
+            "nohz-full-without-effect",
+            "a kernel without the option",
+            &[CONFIG, (CMDLINE, "nohz_full=2-3")],
+            Found("without CONFIG_NO_HZ_FULL"),
+        ),
+        case(
+            "nohz-full-without-effect",
+            "an empty list",
+            &[
+                ("boot/config-6.1.0", &full_config),
+                (CMDLINE, "nohz_full=90"),
+                (NOHZ_FULL, " (null)\n"),
+            ],
+            Found("no CPU is in the list"),
+        ),
+        case(
+            "nohz-full-without-effect",
+            "in effect",
+            &[
+                ("boot/config-6.1.0", &full_config),
+                (CMDLINE, "nohz_full=2-3"),
+                (NOHZ_FULL, "2-3\n"),
+            ],
+            Silence,
+        ),
+        case(
+            "nohz-full-without-effect",
+            "nothing known",
+            &[(CMDLINE, "nohz_full=2-3")],
+            Silence,
+        ),
+        case(
+            "tick-divider-without-effect",
+            "a kernel that does not know it",
+            &[
+                CONFIG,
+                (CMDLINE, "divider=10"),
+                (LOG, &unknown_to("divider=10")),
+            ],
+            Found("does not know the parameter"),
+        ),
+        case(
+            "tick-divider-without-effect",
+            "nothing known",
+            &[CONFIG, (CMDLINE, "divider=10")],
+            Silence,
+        ),
+        case(
+            "tick-divider-without-effect",
+            "no divider, and one of nonsense",
+            &[
+                CONFIG,
+                (CMDLINE, "divider=1 divider=x"),
+                (LOG, &unknown_to("divider=x")),
+            ],
+            Silence,
+        ),
+        case(
+            "huge-pages-not-as-asked",
+            "set again after the boot",
+            &[
+                (CMDLINE, "transparent_hugepage=never"),
+                (
+                    "sys/kernel/mm/transparent_hugepage/enabled",
+                    "[always] madvise never\n",
+                ),
+            ],
+            Found("always"),
+        ),
+        case(
+            "huge-pages-not-as-asked",
+            "as asked",
+            &[
+                (CMDLINE, "transparent_hugepage=never"),
+                (
+                    "sys/kernel/mm/transparent_hugepage/enabled",
+                    "always madvise [never]\n",
+                ),
+            ],
+            Silence,
+        ),
+        case(
+            "watchdog-not-as-asked",
+            "on although turned off",
+            &[
+                (CMDLINE, "nmi_watchdog=0"),
+                ("proc/sys/kernel/nmi_watchdog", "1\n"),
+            ],
+            Found("nmi_watchdog=0"),
+        ),
+        case(
+            "watchdog-not-as-asked",
+            "off as asked",
+            &[
+                (CMDLINE, "nmi_watchdog=0 nowatchdog"),
+                ("proc/sys/kernel/nmi_watchdog", "0\n"),
+                ("proc/sys/kernel/watchdog", "0\n"),
+            ],
+            Silence,
+        ),
+    ]
+}

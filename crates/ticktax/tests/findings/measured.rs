@@ -1,0 +1,243 @@
+//! Rules that put what was measured beside what was asked for.
+
+use ticktax_model::machine::InterruptRow;
+use ticktax_model::recording::{Blind, Header, ProbeKind, ProbeReport};
+use ticktax_model::tick::{Basis, CpuTicks, Frequency, TickBill, Ticks};
+use ticktax_model::{Cpu, Nanos};
+
+use super::tree::Expected::{self, Found, Silence};
+use super::tree::{CONFIG, Case, case};
+
+/// A case about files and a measurement.
+fn with(
+    rule: &'static str,
+    name: &'static str,
+    files: &[(&'static str, &str)],
+    measured: fn(&mut Header) -> Option<TickBill>,
+    expected: Expected,
+) -> Case {
+    Case {
+        measured,
+        ..case(rule, name, files, expected)
+    }
+}
+
+/// The bill of a CPU that was busy under ticks of `hz`, and idle under `idle` a second, and whose
+/// tick stopped so often.
+#[expect(clippy::unnecessary_wraps, reason = "a case's measurement may be none")]
+fn bill(hz: f64, idle: u64, stopped: Option<u64>) -> Option<TickBill> {
+    let ticks = |count, secs| Ticks {
+        count,
+        time: Nanos::from_secs(secs),
+    };
+    Some(TickBill {
+        basis: Basis::Spans,
+        hz_configured: Some(250),
+        user_hz: Some(100),
+        mode: None,
+        parameters: Vec::new(),
+        cpus: vec![CpuTicks {
+            cpu: Cpu(1),
+            all: ticks(5_000, 20),
+            busy: Some(ticks(2_500, 10)),
+            probed: None,
+            idle: Some(ticks(10 * idle, 10)),
+            frequency: Some(Frequency {
+                hz,
+                plus_minus: 0.1,
+                intervals: 2_499,
+            }),
+            stopped,
+            pauses: 0,
+            saved: 0,
+            interrupts: None,
+        }],
+        cost: None,
+        fleet: None,
+    })
+}
+
+fn fifo_probe(header: &mut Header) -> Option<TickBill> {
+    header.probes.push(ProbeReport {
+        probe: ProbeKind::Spin,
+        cpu: Cpu(1),
+        tid: 7,
+        policy: "SCHED_FIFO:50".to_owned(),
+        period: Nanos(10),
+        threshold: Nanos(100),
+        turns: 1,
+        begin: Nanos::ZERO,
+        end: Nanos::from_secs(1),
+        ended_early: None,
+    });
+    None
+}
+
+fn refused_probe(header: &mut Header) -> Option<TickBill> {
+    header.coverage.blind.push(Blind {
+        what: "the probe as asked for".to_owned(),
+        why: "CPU 1: SCHED_OTHER; SCHED_FIFO:50 was refused".to_owned(),
+    });
+    None
+}
+
+/// Line 24 interrupts CPU 1 so many times more at the end, and line 25 not at all.
+fn interrupted(header: &mut Header) -> Option<TickBill> {
+    for (number, counts) in [("24", [0, 30]), ("25", [900, 0])] {
+        let row = |times: u64| InterruptRow {
+            description: "eth0".to_owned(),
+            counts: (0..).zip(counts.map(|count| count * times)).collect(),
+        };
+        header.before.interrupts.insert(number.to_owned(), row(1));
+        header.after.interrupts.insert(number.to_owned(), row(2));
+    }
+    None
+}
+
+#[expect(clippy::too_many_lines, reason = "a list of machines")]
+pub(crate) fn cases() -> Vec<Case> {
+    const CMDLINE: &str = "proc/cmdline";
+    const ISOLATED: (&str, &str) = ("sys/devices/system/cpu/isolated", "1\n");
+    const ANYWHERE: (&str, &str) = ("proc/irq/24/effective_affinity_list", "0-1\n");
+    const ITS_OWN: (&str, &str) = ("proc/irq/24/effective_affinity_list", "1\n");
+    const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
+    const PERIOD: (&str, &str) = ("proc/sys/kernel/sched_rt_period_us", "1000000\n");
+    let full = ("sys/devices/system/cpu/nohz_full", "1\n");
+    let divider = [CONFIG, (CMDLINE, "divider=10")];
+    let off = [CONFIG, (CMDLINE, "nohz=off")];
+    vec![
+        with(
+            "hz-not-as-built",
+            "ticks lost",
+            &[CONFIG],
+            |_| bill(201.0, 10, None),
+            Found("201.00 ± 0.10 Hz on CPU 1"),
+        ),
+        with(
+            "hz-not-as-built",
+            "as built",
+            &[CONFIG],
+            |_| bill(249.5, 10, None),
+            Silence,
+        ),
+        with(
+            "hz-not-as-built",
+            "no tick by design",
+            &[CONFIG, full],
+            |_| bill(1.0, 1, None),
+            Silence,
+        ),
+        with(
+            "tick-divider-without-effect",
+            "measured",
+            &divider,
+            |_| bill(250.0, 10, None),
+            Found("250.00 Hz"),
+        ),
+        with(
+            "tick-divider-without-effect",
+            "divided",
+            &divider,
+            |_| bill(25.0, 10, None),
+            Silence,
+        ),
+        with(
+            "nohz-not-as-asked",
+            "stops though off",
+            &off,
+            |_| bill(250.0, 10, Some(40)),
+            Found("40 times"),
+        ),
+        with(
+            "nohz-not-as-asked",
+            "off as asked",
+            &off,
+            |_| bill(250.0, 250, Some(0)),
+            Silence,
+        ),
+        with(
+            "nohz-not-as-asked",
+            "goes on while idle",
+            &[CONFIG],
+            |_| bill(250.0, 250, Some(0)),
+            Found("went on at 250 Hz"),
+        ),
+        with(
+            "nohz-not-as-asked",
+            "stops while idle",
+            &[CONFIG],
+            |_| bill(250.0, 10, Some(40)),
+            Silence,
+        ),
+        with(
+            "nohz-not-as-asked",
+            "not counted",
+            &[CONFIG],
+            |_| bill(250.0, 250, None),
+            Silence,
+        ),
+        with(
+            "probe-policy-not-granted",
+            "refused",
+            &[],
+            refused_probe,
+            Found("SCHED_FIFO:50 was refused"),
+        ),
+        with(
+            "probe-policy-not-granted",
+            "granted",
+            &[],
+            fifo_probe,
+            Silence,
+        ),
+        with(
+            "real-time-throttled",
+            "throttled",
+            &[(RUNTIME, "950000\n"), PERIOD],
+            fifo_probe,
+            Found("gaps of up to 50 ms"),
+        ),
+        with(
+            "real-time-throttled",
+            "not throttled",
+            &[(RUNTIME, "-1\n"), PERIOD],
+            fifo_probe,
+            Silence,
+        ),
+        with(
+            "real-time-throttled",
+            "nobody concerned",
+            &[(RUNTIME, "950000\n"), PERIOD],
+            |_| None,
+            Silence,
+        ),
+        with(
+            "interrupts-on-cpus-set-apart",
+            "a line that may go elsewhere",
+            &[ISOLATED, ANYWHERE],
+            interrupted,
+            Found("30 interrupts there: 24 (eth0)"),
+        ),
+        with(
+            "interrupts-on-cpus-set-apart",
+            "irqbalance put it there",
+            &[ISOLATED, ITS_OWN, ("proc/77/comm", "irqbalance\n")],
+            interrupted,
+            Found("irqbalance runs"),
+        ),
+        with(
+            "interrupts-on-cpus-set-apart",
+            "a queue of that CPU",
+            &[ISOLATED, ITS_OWN],
+            interrupted,
+            Silence,
+        ),
+        with(
+            "interrupts-on-cpus-set-apart",
+            "no CPU set apart",
+            &[ANYWHERE],
+            interrupted,
+            Silence,
+        ),
+    ]
+}

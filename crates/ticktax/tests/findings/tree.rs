@@ -1,0 +1,109 @@
+//! A machine made of files.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use ticktax_analysis::findings::judge;
+use ticktax_model::finding::Finding;
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::recording::{Coverage, Header, Level, SCHEMA_VERSION, ToolCost, World};
+use ticktax_model::tick::TickBill;
+use ticktax_trace::proc::Proc;
+
+/// What a rule must say of a machine.
+#[derive(Clone, Copy)]
+pub(crate) enum Expected {
+    /// Something that has this text in it.
+    Found(&'static str),
+    /// Nothing.
+    Silence,
+}
+
+/// A machine, and what one rule must say of it.
+pub(crate) struct Case {
+    pub(crate) rule: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) files: Vec<(&'static str, String)>,
+    /// What was measured meanwhile.
+    pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
+    pub(crate) expected: Expected,
+}
+
+/// A case about files alone.
+pub(crate) fn case(
+    rule: &'static str,
+    name: &'static str,
+    files: &[(&'static str, &str)],
+    expected: Expected,
+) -> Case {
+    Case {
+        rule,
+        name,
+        files: files
+            .iter()
+            .map(|&(path, text)| (path, text.to_owned()))
+            .collect(),
+        measured: |_| None,
+        expected,
+    }
+}
+
+/// A kernel of today, as it was built.
+pub(crate) const CONFIG: (&str, &str) = (
+    "boot/config-6.1.0",
+    "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_NO_HZ_IDLE=y\nCONFIG_HIGH_RES_TIMERS=y\n\
+     CONFIG_CPU_ISOLATION=y\n# CONFIG_NO_HZ_FULL is not set\n",
+);
+
+pub(crate) fn put(root: &Path, path: &str, bytes: &[u8]) {
+    let full = root.join(path);
+    fs::create_dir_all(full.parent().unwrap()).unwrap();
+    fs::write(&full, bytes).unwrap();
+}
+
+/// Sets the rights of a file, as a parameter that may only be read or only be set has them.
+pub(crate) fn allow(root: &Path, path: &str, mode: u32) {
+    fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+pub(crate) fn header(machine: Machine) -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        tool_version: String::new(),
+        world: World::Live,
+        level: Level::Kernel,
+        machine,
+        began_unix: 0,
+        books: Vec::new(),
+        coverage: Coverage::default(),
+        clock: None,
+        probes: Vec::new(),
+        before: Counters::default(),
+        after: Counters::default(),
+        cost: ToolCost::default(),
+        command: None,
+        victim: None,
+    }
+}
+
+impl Case {
+    /// All findings on the machine. It has a release, so that its configuration is found.
+    pub(crate) fn found(&self) -> Vec<Finding> {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");
+        for (path, text) in &self.files {
+            match path.split_once(" mode ") {
+                // A file that only exists with these rights.
+                Some((path, mode)) => {
+                    put(root.path(), path, text.as_bytes());
+                    allow(root.path(), path, u32::from_str_radix(mode, 8).unwrap());
+                }
+                None => put(root.path(), path, text.as_bytes()),
+            }
+        }
+        let mut header = header(Proc::at(root.path()).machine());
+        let tick = (self.measured)(&mut header);
+        judge(&header, tick.as_ref(), &[])
+    }
+}

@@ -1,0 +1,98 @@
+//! What the machine was told to do: boot parameters, `sysctl`, `fstab`, policies; beside what is.
+//!
+//! Nothing is judged here. What could not be read is said; what is not there is not missed.
+
+mod boot;
+mod fstab;
+mod kernel_log;
+mod power;
+mod reading;
+mod sysctl;
+mod timers;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use ticktax_model::configured::Configured;
+
+use self::reading::Reading;
+use super::Proc;
+use super::counters::user_hz;
+
+/// Short files whose contents are facts by themselves.
+const FILES: [&str; 14] = [
+    "proc/sys/kernel/nmi_watchdog",
+    "proc/sys/kernel/sched_rt_period_us",
+    "proc/sys/kernel/sched_rt_runtime_us",
+    "proc/sys/kernel/watchdog",
+    "sys/devices/system/clocksource/clocksource0/available_clocksource",
+    "sys/devices/system/cpu/isolated",
+    "sys/devices/system/cpu/nohz_full",
+    "sys/devices/system/cpu/smt/control",
+    "sys/kernel/mm/ksm/pages_sharing",
+    "sys/kernel/mm/ksm/pages_to_scan",
+    "sys/kernel/mm/ksm/run",
+    "sys/kernel/mm/ksm/sleep_millisecs",
+    "sys/kernel/mm/transparent_hugepage/defrag",
+    "sys/kernel/mm/transparent_hugepage/enabled",
+];
+
+impl Proc {
+    /// Everything about settings that can be read with the rights that this process has. `config`
+    /// is the kernel's build configuration.
+    pub(super) fn configured(&self, config: Option<&str>) -> Configured {
+        let mut reading = Reading::of(&self.root);
+        let mut files = BTreeMap::new();
+        for path in FILES {
+            if let Some(text) = reading.text(path) {
+                files.insert(path.to_owned(), text.trim().to_owned());
+            }
+        }
+        let isolates = [
+            "sys/devices/system/cpu/isolated",
+            "sys/devices/system/cpu/nohz_full",
+        ]
+        .iter()
+        .any(|path| {
+            files
+                .get(*path)
+                .is_some_and(|cpus| !cpus.is_empty() && cpus != "(null)")
+        });
+        Configured {
+            user_hz: u32::try_from(user_hz()).ok(),
+            build: boot::build_options(config),
+            timers: timers::read(&mut reading),
+            log: kernel_log::read(&mut reading),
+            sysctl: sysctl::read(&mut reading),
+            fstab: fstab::read(&mut reading),
+            frequency: power::frequency(&mut reading),
+            wake_latency: power::wake_latency(&mut reading),
+            interrupt_cpus: if isolates {
+                power::interrupt_cpus(&mut reading)
+            } else {
+                BTreeMap::new()
+            },
+            irqbalance: isolates.then(|| self.runs("irqbalance")),
+            files,
+            unread: reading.unread(),
+        }
+    }
+
+    /// Whether a process of this name runs.
+    fn runs(&self, name: &str) -> bool {
+        let processes = fs::read_dir(self.root.join("proc"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        processes.into_iter().any(|entry| {
+            let is_process = entry
+                .file_name()
+                .to_string_lossy()
+                .bytes()
+                .all(|b| b.is_ascii_digit());
+            is_process
+                && fs::read(entry.path().join("comm"))
+                    .is_ok_and(|comm| comm.trim_ascii_end() == name.as_bytes())
+        })
+    }
+}

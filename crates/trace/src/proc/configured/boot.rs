@@ -1,0 +1,28 @@
+//! How the kernel was built, as far as boot parameters depend on it.
+
+use std::collections::BTreeMap;
+
+use super::super::facts::config_value;
+
+/// Options that say whether a parameter can have an effect.
+const OPTIONS: [&str; 8] = [
+    "CPU_ISOLATION",
+    "HIGH_RES_TIMERS",
+    "HZ",
+    "HZ_PERIODIC",
+    "NO_HZ_COMMON",
+    "NO_HZ_FULL",
+    "NO_HZ_IDLE",
+    "RT_GROUP_SCHED",
+];
+
+pub(super) fn build_options(config: Option<&str>) -> BTreeMap<String, String> {
+    let Some(config) = config else {
+        return BTreeMap::new();
+    };
+    let value = |option: &&str| {
+        let value = config_value(config, &format!("CONFIG_{option}"))?;
+        Some(((*option).to_owned(), value))
+    };
+    OPTIONS.iter().filter_map(value).collect()
+}

@@ -1,0 +1,122 @@
+//! `fstab`, beside what is mounted.
+
+use ticktax_model::configured::{FstabLine, Mounted};
+
+use super::reading::Reading;
+
+/// More lines than any machine has.
+const MOST_LINES: usize = 4_096;
+
+pub(super) fn read(reading: &mut Reading) -> Vec<FstabLine> {
+    let Some(fstab) = reading.text("etc/fstab") else {
+        return Vec::new();
+    };
+    let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MOST_LINES).collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let Some(mounts) = reading.text("proc/mounts") else {
+        // Without it, everything would seem to be missing.
+        return Vec::new();
+    };
+    let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();
+    let line = |[device, place, kind, options]: [String; 4]| {
+        // Of two at one place the later one is on top.
+        let mounted = mounts
+            .iter()
+            .rev()
+            .find(|mount| same_place(&mount[1], &place));
+        let mounted = mounted.map(|[device, _, kind, options]| {
+            let mut options = list(options);
+            options.extend(told_elsewhere(reading, device, kind));
+            Mounted {
+                device: device.clone(),
+                kind: kind.clone(),
+                options,
+            }
+        });
+        FstabLine {
+            device,
+            place,
+            kind,
+            options: list(&options),
+            mounted,
+        }
+    };
+    lines.into_iter().map(line).collect()
+}
+
+/// The options that ext file systems leave out of the list of mounts because they are the default,
+/// such as `data=ordered`.
+fn told_elsewhere(reading: &mut Reading, device: &str, kind: &str) -> Vec<String> {
+    let name = device.rsplit('/').next().unwrap_or_default();
+    if name.is_empty() || !matches!(kind, "ext2" | "ext3" | "ext4") {
+        return Vec::new();
+    }
+    let options = reading.text(&format!("proc/fs/{kind}/{name}/options"));
+    let options = options.unwrap_or_default();
+    options
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+/// The first four fields of a line; `None` of a comment, or where there are fewer.
+fn fields(line: &str) -> Option<[String; 4]> {
+    let line = line.trim_start();
+    if line.starts_with('#') {
+        return None;
+    }
+    let mut words = line.split_ascii_whitespace().map(unescaped);
+    let (device, place, kind) = (words.next()?, words.next()?, words.next()?);
+    let options = words.next().unwrap_or_else(|| "defaults".to_owned());
+    Some([device, place, kind, options])
+}
+
+fn list(options: &str) -> Vec<String> {
+    options
+        .split(',')
+        .filter(|option| !option.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn same_place(a: &str, b: &str) -> bool {
+    let trimmed = |place: &str| match place.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        place => place.to_owned(),
+    };
+    trimmed(a) == trimmed(b)
+}
+
+/// A field with its escapes, such as `\040` for a space, resolved.
+fn unescaped(field: &str) -> String {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|_| first == b'\\');
+        let code = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &tail[3..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fields, same_place, unescaped};
+
+    #[test]
+    fn lines_are_read_as_mount_reads_them() {
+        assert_eq!(unescaped(r"/mnt/a\040b\q\04"), r"/mnt/a b\q\04");
+        assert_eq!(unescaped(r"\777"), r"\777");
+        assert!(fields("# /dev/sda1 / ext4 defaults 0 1").is_none());
+        assert!(fields("   ").is_none());
+        assert!(fields("/dev/sda1 /").is_none());
+        assert_eq!(fields(" /dev/sda1 /\text4").unwrap()[3], "defaults");
+        assert!(same_place("/", "/") && same_place("/srv/", "/srv") && !same_place("/", "/srv"));
+    }
+}

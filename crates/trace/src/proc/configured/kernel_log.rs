@@ -1,0 +1,114 @@
+//! What the kernel said of its parameters and clocks, in `/dev/kmsg`.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+
+use ticktax_model::configured::KernelLog;
+
+use super::reading::Reading;
+
+const LOG: &str = "dev/kmsg";
+
+/// The most that is read: some times the largest buffer that kernels have by default.
+const MOST: usize = 8 << 20;
+
+/// Messages about clocks that are kept.
+const MOST_MESSAGES: usize = 8;
+
+pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
+    let path = reading.path(LOG);
+    // At its end a reader would wait for the next message.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path);
+    let mut file = match opened {
+        Ok(file) => file,
+        Err(error) => {
+            if error.kind() != ErrorKind::NotFound {
+                reading.missed(LOG, "the kernel's log needs root, or CAP_SYSLOG");
+            }
+            return None;
+        }
+    };
+    let mut log = Vec::new();
+    // A record a read; 8 KiB is the longest there is.
+    let mut record = [0; 8192];
+    while log.len() < MOST {
+        match file.read(&mut record) {
+            Ok(0) => break,
+            Ok(length) => log.extend_from_slice(&record[..length]),
+            // The record was overwritten meanwhile, or a signal came.
+            Err(error)
+                if error.kind() == ErrorKind::Interrupted
+                    || error.raw_os_error() == Some(libc::EPIPE) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => {
+                reading.missed(LOG, "the kernel's log needs root, or CAP_SYSLOG");
+                return None;
+            }
+        }
+    }
+    Some(parse(&String::from_utf8_lossy(&log)))
+}
+
+fn parse(log: &str) -> KernelLog {
+    let mut facts = KernelLog::default();
+    for (place, line) in log.lines().enumerate() {
+        let Some((head, message)) = line.split_once(';') else {
+            continue;
+        };
+        let mut head = head.split(',');
+        let (priority, number) = (head.next(), head.next());
+        // The facility, above the lowest three bits, is 0 for the kernel; a program may write, too.
+        let by_kernel = priority
+            .and_then(|text| text.parse::<u32>().ok())
+            .is_some_and(|p| p < 8);
+        if !by_kernel {
+            continue;
+        }
+        facts.complete |= place == 0 && number == Some("0");
+        if let Some(rest) = message.strip_prefix("Unknown kernel command line parameters \"") {
+            let names = rest.split('"').next().unwrap_or_default();
+            facts
+                .unknown_parameters
+                .extend(names.split_ascii_whitespace().map(str::to_owned));
+        }
+        if is_about_a_clock(message) && facts.clock.len() < MOST_MESSAGES {
+            facts.clock.push(message.to_owned());
+        }
+    }
+    facts
+}
+
+/// Whether a message says that a clock was given up.
+fn is_about_a_clock(message: &str) -> bool {
+    const SIGNS: [&str; 4] = [
+        "Marking TSC unstable",
+        "TSC found unstable",
+        "as unstable because the skew is too large",
+        "Override clocksource",
+    ];
+    SIGNS.iter().any(|sign| message.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn only_the_kernel_is_believed() {
+        let log = "5,0,0,-;Linux version 6.1\n\
+                   5,1,0,-;Unknown kernel command line parameters \"divider=10 foo\", will be passed to user space.\n \
+                   SUBSYSTEM=x\n\
+                   12,2,9,-;Unknown kernel command line parameters \"forged\", will be passed to user space.\n\
+                   4,3,9,-;tsc: Marking TSC unstable due to clocksource watchdog\n";
+        let facts = parse(log);
+        assert!(facts.complete);
+        assert_eq!(facts.unknown_parameters, ["divider=10", "foo"]);
+        assert_eq!(facts.clock.len(), 1);
+        assert!(!parse("5,70,0,-;x\n").complete);
+        assert_eq!(parse("\u{fffd};;;,,\n;"), super::KernelLog::default());
+    }
+}

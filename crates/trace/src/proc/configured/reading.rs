@@ -1,0 +1,130 @@
+//! Reading files of unknown size and content, and keeping account of those that may not be read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use ticktax_model::recording::Blind;
+
+/// The most of a file that is read. Files of settings are some kB long.
+const MOST: u64 = 1 << 20;
+
+/// Reads the files of one machine.
+#[derive(Debug)]
+pub(super) struct Reading {
+    root: PathBuf,
+    /// Why something could not be read → what.
+    unread: BTreeMap<String, Vec<String>>,
+}
+
+impl Reading {
+    pub(super) fn of(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            unread: BTreeMap::new(),
+        }
+    }
+
+    /// A path of the machine as one of this process.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// A file's text as far as it is one: what is no UTF-8 is replaced, and what is longer than
+    /// 1 MiB is left out and said. `None` where there is no such file, or it may not be read.
+    pub(super) fn text(&mut self, path: &str) -> Option<String> {
+        let file = self.open(path)?;
+        let mut bytes = Vec::new();
+        if let Err(error) = file.take(MOST + 1).read_to_end(&mut bytes) {
+            // A parameter whose reading fails (write-only, or of hardware that is not there) is
+            // no setting that could be compared.
+            if !path.starts_with("proc/sys/") {
+                self.missed(path, &error.to_string());
+            }
+            return None;
+        }
+        if bytes.len() as u64 > MOST {
+            self.missed(
+                path,
+                "it is longer than 1 MiB: only that much of it was read",
+            );
+            bytes.truncate(usize::try_from(MOST).unwrap_or(usize::MAX));
+        }
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn open(&mut self, path: &str) -> Option<File> {
+        // Anything but a file, such as a pipe that nobody writes to, could hold the audit up.
+        let full = self.path(path);
+        let opened = fs::metadata(&full).and_then(|data| {
+            if data.is_file() {
+                File::open(&full)
+            } else {
+                Err(ErrorKind::InvalidInput.into())
+            }
+        });
+        match opened {
+            Ok(file) => Some(file),
+            Err(error) => {
+                match error.kind() {
+                    ErrorKind::NotFound | ErrorKind::NotADirectory => {}
+                    ErrorKind::PermissionDenied => self.missed(path, "this needs root"),
+                    ErrorKind::InvalidInput => self.missed(path, "it is no ordinary file"),
+                    _ => self.missed(path, &error.to_string()),
+                }
+                None
+            }
+        }
+    }
+
+    /// The names in a folder, in order; none where there is no such folder, or too many.
+    pub(super) fn names(&mut self, path: &str) -> Vec<String> {
+        /// More than any folder of settings has.
+        const MOST_NAMES: usize = 65_536;
+        let entries = match fs::read_dir(self.path(path)) {
+            Ok(entries) => entries,
+            Err(error) => {
+                if error.kind() == ErrorKind::PermissionDenied {
+                    self.missed(path, "this needs root");
+                }
+                return Vec::new();
+            }
+        };
+        let entries = entries.flatten().take(MOST_NAMES);
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Takes note of what could not be read.
+    pub(super) fn missed(&mut self, path: &str, why: &str) {
+        self.unread
+            .entry(why.to_owned())
+            .or_default()
+            .push(format!("/{path}"));
+    }
+
+    /// What could not be read, a line for each reason.
+    pub(super) fn unread(self) -> Vec<Blind> {
+        /// Paths that a line names.
+        const NAMED: usize = 4;
+        let line = |(why, mut paths): (String, Vec<String>)| {
+            paths.dedup();
+            let more = paths.len().saturating_sub(NAMED);
+            paths.truncate(NAMED);
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            Blind {
+                what: format!("settings in {}{more}", paths.join(", ")),
+                why,
+            }
+        };
+        self.unread.into_iter().map(line).collect()
+    }
+}

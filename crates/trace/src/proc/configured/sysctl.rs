@@ -1,0 +1,322 @@
+//! `sysctl.conf` and `sysctl.d`, as the loaders of systemd and of procps read them.
+//!
+//! Of two files of one name, the one in the folder that comes first counts, and one that is a link
+//! to `/dev/null` hides the others. All files together are read in the order of their names; the
+//! last setting wins, and one that names its key exactly wins over one by a pattern. Whether
+//! `/etc/sysctl.conf` is read at all, and that it then comes last, depends on the loader, so the
+//! value without it is kept beside the one with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use ticktax_model::configured::SysctlSetting;
+
+use super::reading::Reading;
+
+/// In the order of precedence.
+const FOLDERS: [&str; 5] = [
+    "etc/sysctl.d",
+    "run/sysctl.d",
+    "usr/local/lib/sysctl.d",
+    "usr/lib/sysctl.d",
+    "lib/sysctl.d",
+];
+
+const FILE: &str = "etc/sysctl.conf";
+
+/// The most settings that are kept: some times what the largest machines have.
+const MOST: usize = 4_096;
+
+/// A line that sets something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    /// The parameter's path below `/proc/sys`; it may be a pattern.
+    path: String,
+    /// `None`: patterns leave this parameter alone.
+    value: Option<String>,
+    place: String,
+}
+
+pub(super) fn read(reading: &mut Reading) -> Vec<SysctlSetting> {
+    let mut lines = Vec::new();
+    for path in files(reading) {
+        lines.extend(parse(&path, &reading.text(&path).unwrap_or_default()));
+    }
+    let in_folders = winners(reading, &lines);
+    lines.extend(parse(FILE, &reading.text(FILE).unwrap_or_default()));
+    let mut settings = Vec::new();
+    for (path, (value, place)) in winners(reading, &lines) {
+        if settings.len() >= MOST {
+            reading.missed("etc/sysctl.d", "there are more settings than are looked at");
+            break;
+        }
+        let Some(live) = live(reading, &path) else {
+            continue;
+        };
+        let others = in_folders.get(&path).filter(|(other, _)| *other != value);
+        settings.push(SysctlSetting {
+            key: dotted(&path),
+            others: others.map(|(other, _)| other.clone()).into_iter().collect(),
+            value,
+            place,
+            live,
+        });
+    }
+    settings
+}
+
+/// The files to read, in order.
+fn files(reading: &mut Reading) -> Vec<String> {
+    let mut by_name: BTreeMap<String, String> = BTreeMap::new();
+    for folder in FOLDERS {
+        for name in reading.names(folder) {
+            if Path::new(&name).extension() == Some(OsStr::new("conf")) {
+                let path = format!("{folder}/{name}");
+                by_name.entry(name).or_insert(path);
+            }
+        }
+    }
+    // The common link of that name to `sysctl.conf`, which is read by itself.
+    let linked = |path: &String| {
+        let target = fs::read_link(reading.path(path)).unwrap_or_default();
+        target.ends_with("sysctl.conf") || target.as_os_str() == "/dev/null"
+    };
+    by_name.into_values().filter(|path| !linked(path)).collect()
+}
+
+fn parse(file: &str, text: &str) -> Vec<Line> {
+    let numbered = (1..).zip(text.lines());
+    let line = |(number, line): (usize, &str)| {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            return None;
+        }
+        let place = format!("/{file}:{number}");
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
+            None => (line, None),
+        };
+        // A dash in front: no complaint where it cannot be set, and alone: not by pattern.
+        let excluded = name.strip_prefix('-');
+        if value.is_none() && excluded.is_none() {
+            return None;
+        }
+        let path = path_of(excluded.unwrap_or(name).trim())?;
+        Some(Line { path, value, place })
+    };
+    numbered.filter_map(line).collect()
+}
+
+/// The path of a key. Where a slash comes before the first dot, slashes separate and dots are part
+/// of the names; otherwise the other way round.
+fn path_of(key: &str) -> Option<String> {
+    let first = key.find(['.', '/'])?;
+    let path = if key.as_bytes()[first] == b'/' {
+        key.trim_start_matches('/').to_owned()
+    } else {
+        key.chars()
+            .map(|c| match c {
+                '.' => '/',
+                '/' => '.',
+                other => other,
+            })
+            .collect()
+    };
+    let path = path
+        .strip_prefix("proc/sys/")
+        .map_or(path.clone(), str::to_owned);
+    let sound = path.len() < 256
+        && !path.chars().any(char::is_control)
+        && path
+            .split('/')
+            .all(|part| !part.is_empty() && part != ".." && part != ".");
+    sound.then_some(path)
+}
+
+/// The key of a path, as `sysctl` prints it.
+fn dotted(path: &str) -> String {
+    let turned = path.chars().map(|c| match c {
+        '/' => '.',
+        '.' => '/',
+        other => other,
+    });
+    turned.collect()
+}
+
+/// The value of each parameter that wins, and where it stands.
+fn winners(reading: &mut Reading, lines: &[Line]) -> BTreeMap<String, (String, String)> {
+    let exact: BTreeSet<&str> = lines
+        .iter()
+        .map(|line| &*line.path)
+        .filter(|path| !is_pattern(path))
+        .collect();
+    let mut winners = BTreeMap::new();
+    for line in lines {
+        let Some(value) = &line.value else {
+            continue;
+        };
+        let paths = if is_pattern(&line.path) {
+            let mut paths = matching(reading, &line.path);
+            paths.retain(|path| !exact.contains(path.as_str()));
+            paths
+        } else {
+            vec![line.path.clone()]
+        };
+        for path in paths {
+            winners.insert(path, (value.clone(), line.place.clone()));
+        }
+    }
+    winners
+}
+
+fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// The parameters that a pattern stands for.
+fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for part in pattern.split('/') {
+        let mut next = Vec::new();
+        for base in found {
+            let join = |name: &str| {
+                if base.is_empty() {
+                    name.to_owned()
+                } else {
+                    format!("{base}/{name}")
+                }
+            };
+            if is_pattern(part) {
+                let names = reading.names(&format!("proc/sys/{base}"));
+                next.extend(
+                    names
+                        .iter()
+                        .filter(|name| fits(name, part))
+                        .map(|name| join(name)),
+                );
+            } else {
+                next.push(join(part));
+            }
+        }
+        next.truncate(MOST);
+        found = next;
+    }
+    found
+}
+
+/// Whether a name fits a shell's pattern of `*` and `?`. One with brackets fits nothing here: no
+/// finding is better than a wrong one.
+fn fits(name: &str, pattern: &str) -> bool {
+    if pattern.contains('[') {
+        return false;
+    }
+    let (name, pattern): (Vec<char>, Vec<char>) =
+        (name.chars().collect(), pattern.chars().collect());
+    // Where the last star stands, and how much of the name it has taken so far.
+    let (mut at, mut of, mut star) = (0, 0, None);
+    while at < name.len() {
+        match pattern.get(of) {
+            Some('*') => {
+                star = Some((of, at));
+                of += 1;
+            }
+            Some(&c) if c == '?' || c == name[at] => {
+                at += 1;
+                of += 1;
+            }
+            _ => match star {
+                Some((place, taken)) => {
+                    star = Some((place, taken + 1));
+                    of = place + 1;
+                    at = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[of..].iter().all(|&c| c == '*')
+}
+
+/// The value in force of a parameter that there is, and that can be both read and set.
+fn live(reading: &mut Reading, path: &str) -> Option<String> {
+    // Reading this one makes every CPU do something.
+    if path == "vm/stat_refresh" {
+        return None;
+    }
+    let path = format!("proc/sys/{path}");
+    let mode = fs::metadata(reading.path(&path)).ok()?.permissions().mode();
+    let (may_be_read, may_be_set) = (mode & 0o444 != 0, mode & 0o222 != 0);
+    if !may_be_read || !may_be_set {
+        return None;
+    }
+    Some(reading.text(&path)?.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{dotted, fits, parse, path_of};
+
+    #[test]
+    fn keys_are_paths_in_both_spellings() {
+        for (key, path) in [
+            ("kernel.sysrq", Some("kernel/sysrq")),
+            (
+                "net/ipv4/conf/eth0.7/rp_filter",
+                Some("net/ipv4/conf/eth0.7/rp_filter"),
+            ),
+            (
+                "net.ipv4.conf.eth0/7.rp_filter",
+                Some("net/ipv4/conf/eth0.7/rp_filter"),
+            ),
+            ("/proc/sys/vm/swappiness", Some("vm/swappiness")),
+            ("kernel", None),
+            ("a/../b", None),
+            ("..", None),
+        ] {
+            assert_eq!(path_of(key).as_deref(), path, "{key}");
+        }
+        assert_eq!(
+            dotted("net/ipv4/conf/eth0.7/rp_filter"),
+            "net.ipv4.conf.eth0/7.rp_filter"
+        );
+    }
+
+    #[test]
+    fn lines_are_read_as_the_loaders_do() {
+        let text =
+            "# a = 1\n; b = 1\n  kernel.x=2\n-net.y = a b \n-net.z\nnonsense\n\u{0}.x = 1\n=\n";
+        let lines = parse("f", text);
+        let short: Vec<_> = lines
+            .iter()
+            .map(|l| (&*l.path, l.value.as_deref()))
+            .collect();
+        assert_eq!(
+            short,
+            [
+                ("kernel/x", Some("2")),
+                ("net/y", Some("a b")),
+                ("net/z", None)
+            ]
+        );
+        assert_eq!(lines[0].place, "/f:3");
+    }
+
+    #[test]
+    fn patterns_fit_as_in_a_shell() {
+        for (name, pattern, expected) in [
+            ("eth0", "*", true),
+            ("eth0", "eth?", true),
+            ("eth0", "e*0", true),
+            ("eth01", "e*0", false),
+            ("all", "*l*l", true),
+            ("lo", "eth*", false),
+            ("", "*", true),
+            ("eth0", "[e]*", false),
+        ] {
+            assert_eq!(fits(name, pattern), expected, "{name} {pattern}");
+        }
+    }
+}
