@@ -7,6 +7,7 @@
 
 pub mod beats;
 pub mod ledger;
+pub mod pace;
 pub mod victim;
 
 pub use beats::BeatFinder;

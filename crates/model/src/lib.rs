@@ -10,6 +10,7 @@ pub mod beats;
 pub mod cpu;
 pub mod histogram;
 pub mod machine;
+pub mod pace;
 pub mod recording;
 pub mod span;
 pub mod statement;

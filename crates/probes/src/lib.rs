@@ -4,7 +4,8 @@
 //! interruption shows as a gap between two readings of the CPU's counter (the method of sysjitter
 //! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
 //! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
-//! time, `CLOCK_MONOTONIC`, and says how far that can be trusted.
+//! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`pace`]d loop is a program
+//! rather than a probe: it works at a set rate, and every frame says when it was due and when done.
 //!
 //! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
 //! allocate, lock and print nothing while they measure; what they cost and what they lost is in
@@ -13,6 +14,7 @@
 pub mod clock;
 mod cpus;
 mod error;
+pub mod pace;
 mod pinned;
 mod policy;
 mod ring;
