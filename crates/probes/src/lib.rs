@@ -22,6 +22,6 @@ pub mod sleep;
 pub mod spin;
 mod sys;
 
-pub use cpus::online_cpus;
+pub use cpus::{allowed as allowed_cpus, online_cpus};
 pub use error::ProbeError;
 pub use policy::{PolicyGrant, SchedulingPolicy};

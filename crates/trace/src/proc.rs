@@ -5,6 +5,7 @@
 
 mod counters;
 mod facts;
+mod idle;
 mod own;
 mod programs;
 mod scarcity;
