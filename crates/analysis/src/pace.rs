@@ -14,6 +14,6 @@ mod times;
 mod watch;
 
 pub use book::{Accounts, FrameBook, Terms};
-pub use choice::choices;
+pub use choice::{choices, common_quantile};
 pub use times::tellable;
 pub use watch::{PaceWatch, Watched};

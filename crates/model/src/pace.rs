@@ -377,8 +377,7 @@ pub struct FpsSeconds {
     pub seconds: u64,
 }
 
-/// How a number of times is distributed. Times are known to a quarter of an octave, but for the
-/// least, the mean and the most, which are exact.
+/// How a number of times is distributed. The least, the mean and the most are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// How many.
@@ -389,6 +388,8 @@ pub struct Distribution {
     pub mean: Nanos,
     /// The longest.
     pub most: Nanos,
+    /// Whether the quantiles are exact; otherwise they are known to a quarter of an octave.
+    pub exact: bool,
     /// The quantiles that this many can tell: those that have a 95 % upper bound among them.
     pub quantiles: Vec<Quantile>,
     /// The histogram; empty buckets are left out.
@@ -396,6 +397,16 @@ pub struct Distribution {
 }
 
 impl Distribution {
+    /// How many lie above `time` by more than its bucket.
+    pub fn beyond(&self, time: Nanos) -> u64 {
+        let beyond = |bucket: &&Bucket| bucket.from > time;
+        self.buckets
+            .iter()
+            .filter(beyond)
+            .map(|bucket| bucket.count)
+            .sum()
+    }
+
     /// The quantile `q`, if there are enough to tell it.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let found = |quantile: &&Quantile| (quantile.q - q).abs() < 1e-9;

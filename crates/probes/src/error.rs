@@ -62,7 +62,9 @@ pub enum ProbeError {
         most: Nanos,
     },
     /// More work than there is time for.
-    #[error("{work} of work do not fit into a frame of {period}: choose less work or a lower rate")]
+    #[error(
+        "{work} of work does not fit into a frame of {period}: choose less work or a lower rate"
+    )]
     Work {
         /// The work that was asked for.
         work: Nanos,

@@ -1,10 +1,8 @@
 //! Which of several ways to pace a loop to choose.
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Choice, Criterion, SweepRow};
+use ticktax_model::pace::{Choice, Criterion, Distribution, SweepRow};
 
-/// Times are known to a quarter of an octave, so waits that differ by less are alike.
-const SAME_WAIT: f64 = 1.25;
 /// CPU times that differ by less than a tenth, or by a thousandth of a CPU, are alike.
 const SAME_CPU: f64 = 1.1;
 const SAME_SHARE: f64 = 1e-3;
@@ -12,10 +10,12 @@ const SAME_SHARE: f64 = 1e-3;
 /// The choice for each rate and work among `rows`.
 ///
 /// The criteria are asked one after the other, and each keeps those that are not worse than its
-/// best: fewest slots without a frame in time, the shortest wait that 99 of 100 frames stay below,
-/// the least CPU time. What the last leaves are as good as each other. A row without a frame is no
+/// best: fewest slots without a frame in time, the shortest waits (the highest quantile that every
+/// row can tell, [`common_quantile`]), the least CPU time. What differs by no more than chance makes
+/// it is the same. What the last leaves are as good as each other. A row without a frame is no
 /// choice; a group without any has none.
 pub fn choices(rows: &[SweepRow]) -> Vec<Choice> {
+    let q = common_quantile(rows);
     let mut groups: Vec<Choice> = Vec::new();
     for row in rows {
         let same = |choice: &Choice| is_same(choice.rate, row.rate) && choice.work == row.work;
@@ -36,7 +36,7 @@ pub fn choices(rows: &[SweepRow]) -> Vec<Choice> {
         choice.best = (0..rows.len()).filter(mine).collect();
         for criterion in [Criterion::LateFrames, Criterion::Lateness, Criterion::Cpu] {
             let before = choice.best.len();
-            keep_best(&mut choice.best, rows, criterion);
+            keep_best(&mut choice.best, rows, criterion, q);
             if choice.best.len() < before {
                 choice.by = Some(criterion);
             }
@@ -49,11 +49,26 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
+/// The highest of the quantiles 0.99, 0.9 and 0.5 of the waits that every row with a frame has
+/// enough of them to tell; `None` where one has fewer than five.
+pub fn common_quantile(rows: &[SweepRow]) -> Option<f64> {
+    let told = |q: f64| {
+        rows.iter()
+            .filter_map(wait)
+            .all(|wait| wait.quantile(q).is_some())
+    };
+    [0.99, 0.9, 0.5].into_iter().find(|&q| told(q))
+}
+
+fn wait(row: &SweepRow) -> Option<&Distribution> {
+    row.figures.as_ref()?.wait.as_ref()
+}
+
 /// Leaves those that are as good as the best.
-fn keep_best(places: &mut Vec<usize>, rows: &[SweepRow], criterion: Criterion) {
+fn keep_best(places: &mut Vec<usize>, rows: &[SweepRow], criterion: Criterion, q: Option<f64>) {
     let cost = |place: usize| match criterion {
-        Criterion::LateFrames => late_share(&rows[place]),
-        Criterion::Lateness => lateness(&rows[place]),
+        Criterion::LateFrames => share(late(&rows[place])),
+        Criterion::Lateness => lateness(&rows[place], q).0 as f64,
         Criterion::Cpu => cpu_share(&rows[place]),
     };
     let Some(&best) = places.iter().min_by(|&&a, &&b| cost(a).total_cmp(&cost(b))) else {
@@ -61,35 +76,44 @@ fn keep_best(places: &mut Vec<usize>, rows: &[SweepRow], criterion: Criterion) {
     };
     let least = cost(best);
     places.retain(|&place| match criterion {
-        Criterion::LateFrames => !is_later(&rows[place], &rows[best]),
-        Criterion::Lateness => cost(place) <= least * SAME_WAIT,
+        Criterion::LateFrames => !is_more(late(&rows[place]), late(&rows[best])),
+        Criterion::Lateness => {
+            let than = lateness(&rows[best], q);
+            !is_more(beyond(&rows[place], than), beyond(&rows[best], than))
+        }
         Criterion::Cpu => cost(place) <= (least * SAME_CPU).max(least + SAME_SHARE),
     });
 }
 
-fn late_share(row: &SweepRow) -> f64 {
-    row.late() as f64 / row.wanted().max(1) as f64
+/// So many of so many.
+type Part = (u64, u64);
+
+fn late(row: &SweepRow) -> Part {
+    (row.late(), row.wanted())
 }
 
-/// Whether `row` has more late slots than `best` beyond what chance does: the difference of the
-/// shares is more than two of its standard deviations, with one late slot added on each side, so
-/// that none in a few is not taken for certainty.
-fn is_later(row: &SweepRow, best: &SweepRow) -> bool {
-    let share = |row: &SweepRow| (row.late() as f64 + 1.0) / (row.wanted() as f64 + 2.0);
+/// The waits of a row that are longer than `than`.
+fn beyond(row: &SweepRow, than: Nanos) -> Part {
+    wait(row).map_or((0, 0), |wait| (wait.beyond(than), wait.count))
+}
+
+fn lateness(row: &SweepRow, q: Option<f64>) -> Nanos {
+    let quantile = wait(row).and_then(|wait| wait.quantile(q?));
+    quantile.unwrap_or(Nanos::ZERO)
+}
+
+fn share((part, whole): Part) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// Whether one share is larger than another beyond what chance does: by more than two standard
+/// deviations of the difference, one being added to the parts and the rests, so that none in a few
+/// is not taken for certainty.
+fn is_more(a: Part, b: Part) -> bool {
+    let likely = |(part, whole): Part| (part as f64 + 1.0) / (whole as f64 + 2.0);
     let variance =
-        |row: &SweepRow| share(row) * (1.0 - share(row)).max(0.0) / (row.wanted() as f64 + 2.0);
-    let difference = late_share(row) - late_share(best);
-    difference > 2.0 * (variance(row) + variance(best)).sqrt()
-}
-
-/// The wait that 99 of 100 frames stay below; the longest, where they are too few to tell.
-fn lateness(row: &SweepRow) -> f64 {
-    let wait = row
-        .figures
-        .as_ref()
-        .and_then(|figures| figures.wait.as_ref());
-    let time = wait.map(|wait| wait.quantile(0.99).unwrap_or(wait.most));
-    time.unwrap_or(Nanos::MAX).0 as f64
+        |part: Part| likely(part) * (1.0 - likely(part)).max(0.0) / (part.1 as f64 + 2.0);
+    share(a) - share(b) > 2.0 * (variance(a) + variance(b)).sqrt()
 }
 
 fn cpu_share(row: &SweepRow) -> f64 {
@@ -102,7 +126,7 @@ mod tests {
     use ticktax_model::pace::{Criterion, Frame, PaceRule, SleepMethod, SweepRow};
 
     use super::super::{FrameBook, Terms};
-    use super::choices;
+    use super::{choices, common_quantile};
 
     /// A loop of 50 frames a second for 20 s: every `late_every`th frame is 5 ms late, the others
     /// `wait_us`.
@@ -171,6 +195,16 @@ mod tests {
         ];
         let told = choices(&rows);
         assert_eq!((&told[0].best[..], told[0].by), (&[0, 1][..], None));
+    }
+
+    #[test]
+    fn too_few_frames_for_one_quantile_are_compared_by_another() {
+        let long = row(SleepMethod::Nanosleep, 0, 60, 1_000);
+        assert_eq!(common_quantile(&[long.clone()]), Some(0.99));
+        let mut short = long.clone();
+        let wait = short.figures.as_mut().unwrap().wait.as_mut().unwrap();
+        wait.quantiles.retain(|quantile| quantile.q < 0.95);
+        assert_eq!(common_quantile(&[long, short]), Some(0.9));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
 
 use super::watch::Run;
-use crate::beats::{Beat, Rhythm};
+use crate::beats::Beat;
 
 /// Of a number of wakeups, this share is taken to have been in time.
 const EARLIEST: f64 = 0.1;
@@ -22,10 +22,52 @@ const EARLY: f64 = 0.25;
 
 /// The frames among `runs`, and the period that they are counted by.
 pub(super) fn frames(runs: &[Run], beat: &Beat) -> (Nanos, Vec<Frame>) {
-    match beat.rhythm {
-        Rhythm::Grid => on_grid(runs, beat.period.value, beat.first),
-        Rhythm::Rearmed => rearmed(runs, beat.period.value),
+    if delays_add_up(runs, beat.period.value) {
+        rearmed(runs, beat.period.value)
+    } else {
+        on_grid(runs, beat.period.value, beat.first)
     }
+}
+
+/// Intervals over which delays are watched adding up.
+const MANY: usize = 16;
+
+/// Whether each interval starts from the last wakeup, so that delays add up.
+///
+/// A beat knows [its rhythm](crate::beats::Beat::rhythm), but looks for any wandering at all, and
+/// wakeups on the strictest grid wander a little: whether the CPU sleeps deeply changes slowly.
+/// Here it matters whether all of a delay stays. If it does, the spread over 16 intervals is √16
+/// times that over one; on a grid it is the same. The border is in between, at 2. The spread is the
+/// middle one of the deviations, which stalls do not move.
+pub(super) fn delays_add_up(runs: &[Run], period: f64) -> bool {
+    let mut residuals: Vec<f64> = Vec::with_capacity(runs.len());
+    let mut last: Option<Nanos> = None;
+    let mut off = 0.0;
+    for run in runs {
+        let Some(before) = last else {
+            last = Some(run.woken);
+            residuals.push(0.0);
+            continue;
+        };
+        let interval = (run.woken - before).0 as f64;
+        let slots = (interval / period).round();
+        if slots >= 1.0 {
+            off += interval - slots * period;
+            residuals.push(off);
+            last = Some(run.woken);
+        }
+    }
+    let many = MANY.min(residuals.len() / 4);
+    if many < 2 {
+        return false;
+    }
+    let spread = |over: usize| {
+        let pairs = residuals.iter().zip(&residuals[over..]);
+        let mut all: Vec<f64> = pairs.map(|(a, b)| (b - a).abs()).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
 }
 
 fn frame(run: &Run, due: Nanos) -> Frame {

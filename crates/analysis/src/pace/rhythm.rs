@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FrameMark, RhythmReport};
 
+use super::frames;
 use super::watch::Run;
-use crate::beats::{Beat, BeatCollector, FEWEST, Rhythm, knowable};
+use crate::beats::{Beat, BeatCollector, FEWEST, knowable};
 
 /// A run is long that takes this many times the CPU time of the usual one.
 const LONG: i64 = 8;
@@ -24,7 +25,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn reports(&self) -> Vec<RhythmReport> {
+    pub(super) fn reports(&self, runs: &[Run]) -> Vec<RhythmReport> {
         let report = |(mark, beat): &(FrameMark, Beat)| RhythmReport {
             mark: *mark,
             period: beat.period.value,
@@ -34,7 +35,7 @@ impl Found {
             seen: beat.seen,
             expected: beat.expected,
             jitter: beat.jitter,
-            rearmed: beat.rhythm == Rhythm::Rearmed,
+            rearmed: frames::delays_add_up(&self.marked(*mark, runs), beat.period.value),
             restarts: beat.restarts,
             share: beat.share,
         };
@@ -81,7 +82,8 @@ pub(super) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
     found.add(FrameMark::Wakeups, runs, begin, end);
     if found.beats.is_empty() {
         found.why = Some(match (ran, slept) {
-            (false, _) => "it did not run".to_owned(),
+            (false, false) => "it did not run".to_owned(),
+            (false, true) => "it slept all the time".to_owned(),
             (true, false) => "it never slept: a loop that spins until its next frame is due has \
                               no wakeups that would tell when"
                 .to_owned(),

@@ -121,7 +121,7 @@ impl PaceWatch {
                 wakeups: runs.len() as u64,
                 ended_idle: runs.iter().filter(|run| run.ended_idle).count() as u64,
                 cpu: self.threads[tid].on_cpu.iter().map(|piece| piece.own).sum(),
-                rhythms: found.reports(),
+                rhythms: found.reports(runs),
                 why_none: found.why_none(),
             })
             .collect();

@@ -28,6 +28,9 @@ pub struct SweepStatement {
     pub rounds: u64,
     /// The settings, in the order in which they were named.
     pub rows: Vec<SweepRow>,
+    /// The quantile of the waits that is told and compared: the highest that every row has enough
+    /// frames for; `None` where one has none to speak of.
+    pub quantile: Option<f64>,
     /// The choice for each rate and work.
     pub choices: Vec<Choice>,
     /// What ended it early, if anything did.
@@ -90,7 +93,7 @@ pub struct Choice {
 pub enum Criterion {
     /// Fewer slots without a frame in time.
     LateFrames,
-    /// A shorter wait that 99 of 100 stay below.
+    /// Shorter waits.
     Lateness,
     /// Less CPU time.
     Cpu,

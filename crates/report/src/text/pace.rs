@@ -10,6 +10,7 @@ use ticktax_model::pace::{
 };
 
 use super::TextStyle;
+use super::beats::with_interval;
 use super::head;
 use super::numbers::{counted, date, grouped, percent, time_or_blank};
 use super::page::{Page, Tone, clean, tied};
@@ -62,7 +63,7 @@ pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
 
 fn title(page: &mut Page, statement: &PaceStatement) {
     let whose = match &statement.subject {
-        Subject::Loop(report) => format!("a loop of {} frames a second", number(report.rate)),
+        Subject::Loop(_) => "a loop".to_owned(),
         Subject::Process(report) => format!("{} ({})", report.name, report.pid),
     };
     let title = format!(
@@ -83,6 +84,11 @@ fn title(page: &mut Page, statement: &PaceStatement) {
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Whether the kernel may be late with this sleep by the thread's timer slack.
+fn has_slack(sleep: SleepMethod) -> bool {
+    !matches!(sleep, SleepMethod::Spin | SleepMethod::Timerfd)
 }
 
 fn rule_in_words(rule: PaceRule) -> &'static str {
@@ -110,7 +116,7 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
     }
     if let Some(slack) = report
         .timer_slack
-        .filter(|slack| *slack > Nanos::ZERO && report.sleep != SleepMethod::Spin)
+        .filter(|slack| *slack > Nanos::ZERO && has_slack(report.sleep))
     {
         sleep += &format!(
             "; the kernel may be {} late with this thread's timers (its timer slack)",
@@ -153,14 +159,10 @@ fn rhythm_in_words(rhythm: &RhythmReport) -> String {
     } else {
         "on a grid: a late one does not delay the next"
     };
-    let millis = |ns: f64| format!("{:.3}", ns / 1e6);
+    let period = with_interval(rhythm.period, rhythm.low, rhythm.high);
     format!(
         "{} {of}, {} of {} seen, {}; {manner}",
-        tied(format!(
-            "every {} ± {} ms",
-            millis(rhythm.period),
-            millis((rhythm.high - rhythm.low) / 2.0)
-        )),
+        tied(format!("every {period}")),
         grouped(rhythm.seen),
         grouped(rhythm.expected),
         tied(format!("jitter {}", rhythm.jitter)),
@@ -289,8 +291,35 @@ fn bar(count: u64, most: u64) -> String {
     "#".repeat(length as usize)
 }
 
-/// A histogram's lines; what is rare at its upper end is one line.
+/// The same counts in whole octaves, all below a microsecond as one.
+fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
+    let floor = |bucket: &Bucket| {
+        let from = bucket.from.0.max(0);
+        if from < 1_024 {
+            0
+        } else {
+            1_i64 << from.ilog2()
+        }
+    };
+    let merge = |same: &[Bucket]| Bucket {
+        from: Nanos(floor(&same[0])),
+        below: same[same.len() - 1].below,
+        count: same.iter().map(|bucket| bucket.count).sum(),
+    };
+    let same = buckets.chunk_by(|a, b| floor(a) == floor(b));
+    same.map(merge).collect()
+}
+
+/// A histogram's lines, coarser where they would be many; then what is rare at its upper end is one
+/// line.
 fn histogram(page: &mut Page, buckets: &[Bucket]) {
+    let coarse;
+    let buckets = if buckets.len() > BUCKETS {
+        coarse = octaves(buckets);
+        &coarse
+    } else {
+        buckets
+    };
     let (shown, others) = buckets.split_at(buckets.len().min(BUCKETS));
     let rest: u64 = others.iter().map(|bucket| bucket.count).sum();
     let most = shown.iter().map(|bucket| bucket.count).max();
@@ -336,13 +365,14 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
     );
     for thread in report.threads.iter().take(THREADS) {
         let why = thread.why_none.as_deref().unwrap_or_default();
-        let name = format!("  {} ({}): ", thread.name, thread.tid);
         let text = format!(
-            "{}, {} of CPU time; {why}",
+            "{} ({}): {}, {} of CPU time; {why}",
+            thread.name,
+            thread.tid,
             counted(thread.wakeups, "wakeup"),
             tied(thread.cpu)
         );
-        page.paragraph(Tone::Plain, &name, &text);
+        page.paragraph(Tone::Plain, "  - ", &text);
     }
     let others = report.threads.len().saturating_sub(THREADS);
     if others > 0 {
@@ -358,9 +388,13 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
          after they were due. frame time: from when a frame was due to the end of its work; wait \
          to begin: to its begin. A dropped slot counts in both, and waits for the frame that began \
          at last. late wakeup: the wait of frames that the loop slept for. median, p90 … are told \
-         where there are enough frames for them, to ±11 %.",
+         where there are enough frames for them.",
         tied(figures.overshot_from)
     );
+    let exact = figures.frame_time.as_ref().is_none_or(|times| times.exact);
+    if !exact {
+        legend += " Where there are as many as here, they are right to ±11 %.";
+    }
     if matches!(subject, Subject::Process(_)) {
         legend += " When a frame was due is taken from the loop's earliest wakeups: of a delay \
                    that all of them share nothing can be seen from outside.";

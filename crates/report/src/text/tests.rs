@@ -2,6 +2,7 @@
 
 mod beats;
 mod golden;
+mod pace;
 mod properties;
 mod samples;
 mod victims;

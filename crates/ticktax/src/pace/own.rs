@@ -80,7 +80,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         began_unix,
-        elapsed: (report.ended - report.started).max(Nanos::ZERO),
+        elapsed: report.elapsed,
         figures: ran.accounts.figures(),
         cpu: CpuStatement {
             readings: ran.readings,

@@ -1,6 +1,6 @@
 //! Loops of many settings in turns, so that a machine that slows down slows all of them down.
 
-use ticktax_analysis::pace::{Accounts, choices};
+use ticktax_analysis::pace::{Accounts, choices, common_quantile};
 use ticktax_model::Nanos;
 use ticktax_model::pace::{PACE_VERSION, PaceRule, SleepMethod, SweepRow, SweepStatement};
 use ticktax_probes::pace::PaceSettings;
@@ -96,6 +96,7 @@ pub(super) fn compare(
         policy: policy.map_or_else(String::new, |policy| policy.to_string()),
         turn,
         rounds: typed.rounds.into(),
+        quantile: common_quantile(&rows),
         choices: choices(&rows),
         rows,
         ended_early,

@@ -4,7 +4,7 @@ use ticktax_model::pace::{Choice, Criterion, SweepRow, SweepStatement};
 
 use super::super::TextStyle;
 use super::super::head;
-use super::super::numbers::{counted, date, percent};
+use super::super::numbers::{counted, date, percent, time_or_blank};
 use super::super::page::{Page, Tone, tied};
 use super::number;
 
@@ -12,10 +12,8 @@ use super::number;
 pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     let title = format!(
-        "ticktax: {} of pacing a loop, {} of {} each, from {}",
+        "ticktax: {} to pace a loop, from {}",
         counted(statement.rows.len() as u64, "way"),
-        counted(statement.rounds, "turn"),
-        tied(statement.turn),
         date(statement.began_unix),
     );
     page.line(Tone::Strong, &title);
@@ -26,9 +24,11 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
     );
     page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(&statement.machine));
     let place = format!(
-        "on {}, {}",
+        "on {}, {}; {} of {} each, one after the other, round by round",
         tied(format!("CPU {}", statement.cpu)),
-        statement.policy
+        statement.policy,
+        counted(statement.rounds, "turn"),
+        tied(statement.turn),
     );
     page.paragraph(Tone::Plain, "Loops     ", &place);
     if let Some(why) = &statement.ended_early {
@@ -39,7 +39,7 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
         Tone::Faint,
         0,
         "",
-        &cells("FPS", "lost", "over", "wait p99", "CPU"),
+        &cells("FPS", "lost", "over", &heading(statement.quantile), "CPU"),
     );
     for (place, row) in statement.rows.iter().enumerate() {
         let best = statement
@@ -47,7 +47,7 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
             .iter()
             .any(|choice| choice.best.contains(&place) && choice.by.is_some());
         let tone = if best { Tone::Good } else { Tone::Plain };
-        page.row(tone, 2, &settings(row), &of(row));
+        page.row(tone, 2, &settings(row), &of(row, statement.quantile));
     }
     page.section("What to choose on this kernel");
     for choice in &statement.choices {
@@ -61,17 +61,23 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
         "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
          loop slept through them) or slipped (delays put off all later frames). over: frames that \
          began more than a tick of this kernel after they were due. wait p99: 99 of 100 frames \
-         began within this time after they were due, lost slots included; the longest wait, in \
-         brackets, where there are too few frames to tell. CPU: by the thread's own clock. The \
-         choice goes by fewest frames lost or over, then by the shorter wait, then by less CPU; \
-         what differs by less than chance (lost and over), a quarter (wait) or a tenth (CPU) is \
-         taken for equal.",
+         began within this time after they were due, lost slots included (p90, p50: 90 or 50, \
+         where one of the ways has too few frames to tell more). CPU: by the thread's own clock. \
+         The choice goes by fewest frames lost or over, then by shorter waits, then by less CPU; \
+         what chance may have made (two standard deviations), and CPU time that differs by less \
+         than a tenth, is taken for equal.",
     );
     page.finish()
 }
 
 fn cells(fps: &str, lost: &str, over: &str, wait: &str, cpu: &str) -> String {
-    format!("{fps:>7} {lost:>6} {over:>6} {wait:>9} {cpu:>7}")
+    format!("{fps:>6} {lost:>5} {over:>5} {wait:>8} {cpu:>6}")
+}
+
+/// The heading of the waits' column.
+fn heading(q: Option<f64>) -> String {
+    let q = q.map_or_else(String::new, |q| format!(" p{:.0}", q * 100.0));
+    format!("wait{q}")
 }
 
 fn settings(row: &SweepRow) -> String {
@@ -84,14 +90,12 @@ fn settings(row: &SweepRow) -> String {
     )
 }
 
-fn of(row: &SweepRow) -> String {
+fn of(row: &SweepRow, q: Option<f64>) -> String {
     let Some(figures) = &row.figures else {
         return cells("-", "-", "-", "-", "-");
     };
-    let wait = figures.wait.as_ref().map_or_else(String::new, |wait| {
-        wait.quantile(0.99)
-            .map_or_else(|| format!("({})", wait.most), |p99| p99.to_string())
-    });
+    let wait = figures.wait.as_ref();
+    let wait = time_or_blank(wait.and_then(|wait| wait.quantile(q?)));
     cells(
         &figures
             .average_fps
@@ -120,10 +124,10 @@ fn advice(choice: &Choice, rows: &[SweepRow]) -> String {
         None => return format!("a tie of {}: nothing tells them apart", names.join(", ")),
         Some(Criterion::LateFrames) => "fewest frames lost or over",
         Some(Criterion::Lateness) => {
-            "no more frames lost or over than any other, and the shortest wait"
+            "no more frames lost or over than any other, and shorter waits"
         }
         Some(Criterion::Cpu) => {
-            "no more frames lost or over than any other, no longer wait, and less CPU time"
+            "no more frames lost or over than any other, no longer waits, and less CPU time"
         }
     };
     match &names[..] {
