@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn too_few_frames_for_one_quantile_are_compared_by_another() {
         let long = row(SleepMethod::Nanosleep, 0, 60, 1_000);
-        assert_eq!(common_quantile(&[long.clone()]), Some(0.99));
+        assert_eq!(common_quantile(std::slice::from_ref(&long)), Some(0.99));
         let mut short = long.clone();
         let wait = short.figures.as_mut().unwrap().wait.as_mut().unwrap();
         wait.quantiles.retain(|quantile| quantile.q < 0.95);

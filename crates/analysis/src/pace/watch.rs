@@ -147,7 +147,9 @@ impl PaceWatch {
             overshot_from,
             asked_for: false,
         });
-        frames.into_iter().for_each(|frame| book.frame(frame));
+        for frame in frames {
+            book.frame(frame);
+        }
         watched.chosen = Some(0);
         watched.last_second = book.last_second();
         watched.figures = book.close().figures();

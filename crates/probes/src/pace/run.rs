@@ -130,7 +130,7 @@ mod tests {
             assert!(now == self.now && due > now);
             self.naps += 1;
             if let Some(at_most) = self.interrupted_after.take() {
-                self.now = self.now + Nanos(at_most);
+                self.now += Nanos(at_most);
                 return Ok(());
             }
             self.now = due + Nanos(self.late.pop().unwrap_or(0));

@@ -102,12 +102,8 @@ impl Sleeper {
                     .wait(&mut nothing, millis::<EpollTimeout>(left))
                     .map(drop)
             }
-            Self::Spin => {
-                spin_until(due);
-                Ok(())
-            }
             Self::Hybrid(margin) if left > *margin => sleep_until(due - *margin),
-            Self::Hybrid(_) => {
+            Self::Spin | Self::Hybrid(_) => {
                 spin_until(due);
                 Ok(())
             }

@@ -37,7 +37,7 @@ impl Work {
 
     /// Does it; returns the CPU time that it took.
     #[inline]
-    pub(super) fn burn(&self) -> Nanos {
+    pub(super) fn burn(self) -> Nanos {
         if self.length <= Nanos::ZERO {
             return Nanos::ZERO;
         }

@@ -110,20 +110,20 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
     );
     page.paragraph(Tone::Plain, "Frames    ", &text);
     page.paragraph(Tone::Plain, "Rule      ", rule_in_words(report.rule));
-    let mut sleep = format!("by {}", report.sleep);
+    let mut sleep = vec![format!("by {}", report.sleep)];
     if let Some(margin) = report.margin {
-        sleep += &format!(", the last {} spinning", tied(margin));
+        sleep.push(format!("the last {} spinning", tied(margin)));
     }
     if let Some(slack) = report
         .timer_slack
         .filter(|slack| *slack > Nanos::ZERO && has_slack(report.sleep))
     {
-        sleep += &format!(
-            "; the kernel may be {} late with this thread's timers (its timer slack)",
+        sleep.push(format!(
+            "the kernel may be {} late with this thread's timers (its timer slack)",
             tied(slack)
-        );
+        ));
     }
-    page.paragraph(Tone::Plain, "Sleep     ", &sleep);
+    page.paragraph(Tone::Plain, "Sleep     ", &sleep.join("; "));
     if report.frames_lost > 0 {
         let text = format!(
             "{} came faster than they were read, and are in none of the figures",
@@ -175,32 +175,32 @@ fn frames(page: &mut Page, figures: &Figures) {
         "FPS {fps} [dropped {}, overshot {}]",
         figures.dropped, figures.overshot
     ));
-    let mut text = match figures.wanted {
+    let mut parts = vec![match figures.wanted {
         Some(wanted) => format!(
             "{} of {} that the rate asks for",
             tied(grouped(figures.frames)),
             counted(wanted, "frame")
         ),
         None => counted(figures.frames, "frame"),
-    };
-    if figures.dropped > 0 {
-        let slept = figures.slept_through;
-        text += &match slept {
-            0 => "; the dropped ones because the frame before ran into them".to_owned(),
-            _ if slept == figures.dropped => "; the dropped ones were slept through".to_owned(),
-            _ => format!(
-                "; of the dropped ones {} were slept through",
-                grouped(slept)
-            ),
-        };
+    }];
+    match (figures.slept_through, figures.dropped) {
+        (_, 0) => {}
+        (0, _) => parts.push("the frame before ran into the dropped slots".to_owned()),
+        (slept, all) if slept == all => {
+            parts.push("the dropped slots were slept through".to_owned());
+        }
+        (slept, _) => parts.push(format!(
+            "of the dropped slots {} slept through, the others run into by the frame before",
+            grouped(slept)
+        )),
     }
     if let Some(slipped @ 1..) = figures.slipped {
-        text += &format!(
-            "; {} slipped: each delay put off all frames after it",
+        parts.push(format!(
+            "{} slipped: each delay put off all frames after it",
             grouped(slipped)
-        );
+        ));
     }
-    page.paragraph(Tone::Plain, "", &format!("{text}."));
+    page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
     seconds(page, figures);
     page.section("The frames");
     page.row(

@@ -3,7 +3,7 @@
 use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, Wakeups};
 
 use super::super::numbers::{percent, rate};
-use super::super::page::{Page, Tone, tied};
+use super::super::page::{Page, Tone};
 
 /// Writes the sections.
 pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
@@ -73,25 +73,22 @@ fn in_words(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
         none if none.is_empty() => "0".to_owned(),
         rate => rate,
     };
-    let mut text = format!(
-        "The loop was woken {} times a second.",
-        tied(per_second(wakeups.count))
-    );
+    let woken = per_second(wakeups.count);
     let noun = if cpu.cpus.len() == 1 { "CPU" } else { "CPUs" };
-    text += &match wakeups.ended_idle {
-        None => " How often that ended a CPU's idling, which is what costs energy, is not known: \
+    let idle = match wakeups.ended_idle {
+        None => "How often that ended a CPU's idling, which is what costs energy, is not known: \
                  this kernel keeps no count of idle states (cpuidle)."
             .to_owned(),
         Some(ended) if ended.own => format!(
-            " {} of them a second ended a CPU's idling, which is what costs energy.",
+            "{} of them a second ended a CPU's idling, which is what costs energy.",
             per_second(ended.count)
         ),
         Some(ended) => format!(
-            " {noun} {} left idle states that save energy {} times a second, whoever woke it: so \
+            "{noun} {} left idle states that save energy {} times a second, whoever woke it: so \
              many at most are the loop's.",
             cpu.cpus,
             per_second(ended.count)
         ),
     };
-    text
+    format!("The loop was woken {woken} times a second. {idle}")
 }
