@@ -71,7 +71,7 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
 }
 
 fn cells(fps: &str, lost: &str, over: &str, wait: &str, cpu: &str) -> String {
-    format!("{fps:>6} {lost:>5} {over:>5} {wait:>8} {cpu:>6}")
+    format!("{fps:>6} {lost:>5} {over:>5} {wait:>8} {cpu:>7}")
 }
 
 /// The heading of the waits' column.
