@@ -15,6 +15,7 @@ mod event_cost;
 mod ledger;
 mod load;
 mod machine;
+mod pace;
 mod peer;
 mod ping_pong;
 mod program_time;
@@ -62,6 +63,8 @@ enum Name {
     Spin,
     /// What the sleep probe measures, beside cyclictest
     Sleep,
+    /// How late the frames of a paced loop begin, beside cyclictest
+    Pace,
     /// How much of the lost time is explained, idle and under load
     Coverage,
     /// The tool's CPU time and memory, and events lost, by the rate of events
@@ -134,10 +137,11 @@ fn run(arguments: &Arguments) -> Outcome {
     };
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 7] = [
+    let all: [(Name, Benchmark); 8] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
+        (Name::Pace, pace::run),
         (Name::Coverage, coverage::run),
         (Name::Load, load::run),
         (Name::Attach, attach::run),

@@ -15,20 +15,20 @@ use crate::table::{Series, Table};
 use crate::tracing::INTERVAL;
 use crate::{Bench, Outcome, machine};
 
-const CYCLICTEST: Tool = Tool {
+pub(crate) const CYCLICTEST: Tool = Tool {
     program: "cyclictest",
     package: "rt-tests",
 };
 
-const PRIORITY: u8 = 80;
-const SECONDS: u16 = 3;
+pub(crate) const PRIORITY: u8 = 80;
+pub(crate) const SECONDS: u16 = 3;
 
 /// cyclictest tells latencies up to here apart, in µs.
 const LONGEST: u32 = 20_000;
 
 /// The latencies of each turn, in µs.
 #[derive(Default)]
-struct Results {
+pub(crate) struct Results {
     wakeups: Series,
     least: Series,
     median: Series,
@@ -65,7 +65,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         if cyclictest.is_some() {
             println!(
                 "\nMedian, ticktax to cyclictest: {:.2}.",
-                ours.median.median() / theirs.median.median()
+                ours.median() / theirs.median()
             );
         }
     }
@@ -73,7 +73,12 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 impl Results {
-    fn add_to(&self, table: &mut Table, name: &str, digits: usize) {
+    /// The median over the turns of their medians.
+    pub(crate) fn median(&self) -> f64 {
+        self.median.median()
+    }
+
+    pub(crate) fn add_to(&self, table: &mut Table, name: &str, digits: usize) {
         let cell = |series: &Series| {
             let (median, range) = (series.median(), series.range(digits));
             format!("{median:.digits$} ({range})")
@@ -89,7 +94,7 @@ impl Results {
         ]);
     }
 
-    fn push(&mut self, latencies: &Series) {
+    pub(crate) fn push(&mut self, latencies: &Series) {
         self.wakeups.push(latencies.n() as f64);
         for (results, share) in [
             (&mut self.least, 0.0),
@@ -123,7 +128,12 @@ fn sleep(bench: &Bench, policy: SchedulingPolicy, results: &mut Results) -> Outc
     Ok(())
 }
 
-fn run_cyclictest(bench: &Bench, path: &Path, policy: &str, results: &mut Results) -> Outcome {
+pub(crate) fn run_cyclictest(
+    bench: &Bench,
+    path: &Path,
+    policy: &str,
+    results: &mut Results,
+) -> Outcome {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("cyclictest.json");
     let mut command = Command::new(path);

@@ -10,6 +10,7 @@ mod auditor;
 pub mod beats;
 pub mod findings;
 pub mod ledger;
+pub mod pace;
 pub mod tick;
 pub mod victim;
 

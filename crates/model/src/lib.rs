@@ -13,6 +13,7 @@ pub mod cpu;
 pub mod finding;
 pub mod histogram;
 pub mod machine;
+pub mod pace;
 pub mod recording;
 pub mod span;
 pub mod statement;

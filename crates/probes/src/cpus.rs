@@ -48,8 +48,8 @@ pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), Pro
     }
 }
 
-/// The CPUs that the calling thread may run on.
-pub(crate) fn allowed() -> CpuList {
+/// The CPUs that the calling thread may run on; none where the kernel does not tell.
+pub fn allowed() -> CpuList {
     let Ok(set) = sched_getaffinity(THIS_THREAD) else {
         return CpuList::default();
     };

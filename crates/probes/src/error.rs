@@ -1,5 +1,6 @@
 //! What can go wrong with a probe, in words for the person who started it.
 
+use ticktax_model::pace::SleepMethod;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 /// Why a probe did not start, or what cut it short.
@@ -59,6 +60,27 @@ pub enum ProbeError {
         least: Nanos,
         /// The longest that is accepted.
         most: Nanos,
+    },
+    /// More work than there is time for.
+    #[error(
+        "{work} of work does not fit into a frame of {period}: choose less work or a lower rate"
+    )]
+    Work {
+        /// The work that was asked for.
+        work: Nanos,
+        /// The time from one frame to the next.
+        period: Nanos,
+    },
+    /// The kernel refuses a way of sleeping.
+    #[error(
+        "the loop cannot sleep by {method} ({why}): raise the limits of this process or choose \
+         another --sleep"
+    )]
+    Sleep {
+        /// The way.
+        method: SleepMethod,
+        /// The kernel's reason.
+        why: &'static str,
     },
     /// A ring that holds nothing, or more than memory should.
     #[error("a ring of {capacity} entries per CPU is out of range: choose {least} to {most}")]

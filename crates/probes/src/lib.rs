@@ -5,7 +5,8 @@
 //! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
 //! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
 //! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
-//! it counts what it gets done with the cycles that nobody else wants.
+//! it counts what it gets done with the cycles that nobody else wants. The [`pace`]d loop is a program
+//! rather than a probe: it works at a set rate, and every frame says when it was due and when done.
 //!
 //! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
 //! allocate, lock and print nothing while they measure; what they cost and what they lost is in
@@ -14,6 +15,7 @@
 pub mod clock;
 mod cpus;
 mod error;
+pub mod pace;
 mod pinned;
 mod policy;
 mod ring;
@@ -22,6 +24,6 @@ pub mod soak;
 pub mod spin;
 mod sys;
 
-pub use cpus::online_cpus;
+pub use cpus::{allowed as allowed_cpus, online_cpus};
 pub use error::ProbeError;
 pub use policy::{PolicyGrant, SchedulingPolicy};

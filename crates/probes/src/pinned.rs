@@ -101,6 +101,11 @@ impl<R: Send + 'static> Crew<R> {
         self.members.iter().map(|(post, _)| post)
     }
 
+    /// Whether any thread still measures.
+    pub(crate) fn is_running(&self) -> bool {
+        self.members.iter().any(|(_, thread)| !thread.is_finished())
+    }
+
     /// Stops all threads and collects what they bring back. Waits for at most [`STOP_LIMIT`].
     pub(crate) fn stop(mut self) -> Vec<(Post, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);

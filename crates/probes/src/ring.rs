@@ -5,7 +5,7 @@ use ticktax_model::Cpu;
 
 use crate::ProbeError;
 
-/// The smallest and the largest ring, in entries per CPU. Both probes' entries take 16 bytes.
+/// The smallest and the largest ring, in entries per CPU. An entry takes 16 bytes, a frame 32.
 const CAPACITY: (usize, usize) = (16, 1 << 24);
 
 /// The reading end of one CPU's ring.

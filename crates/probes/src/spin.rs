@@ -165,13 +165,13 @@ impl SpinProbe {
 }
 
 /// Whether the kernel lets real-time tasks have all of a CPU's time.
-fn rt_throttling_is_off(root: &Path) -> bool {
+pub(crate) fn rt_throttling_is_off(root: &Path) -> bool {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/sched_rt_runtime_us"));
     text.is_ok_and(|text| text.trim() == "-1")
 }
 
 /// Refuses to take every CPU from the rest of the machine.
-fn require_survivable(
+pub(crate) fn require_survivable(
     policy: SchedulingPolicy,
     cpus: &CpuList,
     online: &CpuList,

@@ -5,6 +5,7 @@
 )]
 
 use nix::errno::Errno;
+use ticktax_model::Nanos;
 
 /// The kernel's `struct sched_param`: the priority and nothing else.
 ///
@@ -114,6 +115,24 @@ pub(crate) fn set_scheduler(
 pub(crate) fn be_nice() {
     // SAFETY: the call takes three numbers and touches no memory.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+}
+
+/// Sleeps for at least this long by the C library's `nanosleep`, unless a signal comes.
+pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
+    let time = time.0.max(0);
+    // Not built field by field: the C libraries' structures differ in what else they hold.
+    let request =
+        *nix::sys::time::TimeSpec::new(time / 1_000_000_000, time % 1_000_000_000).as_ref();
+    // SAFETY: `request` outlives the call, which only reads it; the second pointer may be null.
+    let result = unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
+    Errno::result(result).map(drop)
+}
+
+/// Sleeps for at least this many microseconds by the C library's `usleep`, unless a signal comes.
+pub(crate) fn usleep(microseconds: u32) -> Result<(), Errno> {
+    // SAFETY: the call takes a number and touches no memory of the caller's.
+    let result = unsafe { libc::usleep(microseconds) };
+    Errno::result(result).map(drop)
 }
 
 #[cfg(test)]

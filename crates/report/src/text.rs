@@ -13,6 +13,7 @@ mod gaps;
 mod head;
 mod held;
 mod numbers;
+mod pace;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use ticktax_model::statement::{Class, Statement};
 use page::Page;
 
 pub use beats::{beat_news, beats};
+pub use pace::{pace, pace_line, sweep};
 
 /// How a page of text is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

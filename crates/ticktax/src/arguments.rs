@@ -1,5 +1,7 @@
 //! What was typed.
 
+mod pace;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,6 +9,8 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
+
+pub(crate) use pace::{PaceArguments, Rate, Sweep};
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -28,6 +32,7 @@ Examples:
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
   ticktax beats lag.parquet               what in it repeats, how often, and because of whom
+  ticktax pace --rate 60                  how well this kernel keeps a loop of 60 frames a second
 
 How to read the statement, from the top: who had the CPUs; what was taken from programs, and by
 whom; what the probe lost in a loop that never waits, and to what; what could not be seen.";
@@ -49,12 +54,19 @@ pub(crate) enum Verb {
     /// Watch this machine for a while and print where its CPU time went
     #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
     Audit(AuditArguments),
+    /// Run a paced loop as a server does, or watch one: frames a second, dropped, overshot, late
+    #[command(after_help = pace::EXAMPLES)]
+    Pace(PaceArguments),
     /// Print the statement of a saved recording
     Report(ReportArguments),
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
     Beats(BeatsArguments),
-    /// Print the JSON Schema of the statement that --format json prints
-    Schema,
+    /// Print the JSON Schema of what --format json prints
+    Schema {
+        /// Of which statement
+        #[arg(value_enum, default_value_t = SchemaOf::Statement)]
+        of: SchemaOf,
+    },
     /// Print the man page (roff), for `man -l -`
     Man,
     /// Print a completion script for a shell
@@ -185,6 +197,16 @@ pub(crate) enum Format {
     Json,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// What `audit` and `report` print
+    Statement,
+    /// What `pace` prints
+    Pace,
+    /// What `pace --sweep` prints
+    Sweep,
+}
+
 /// A length of time as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(pub(crate) Nanos);
@@ -199,44 +221,50 @@ impl FromStr for Length {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a time: write 20s, 500ms, 3m or 1h30m");
-        let mut rest = text.trim();
-        let mut total = Nanos::ZERO;
-        if rest.is_empty() {
-            return Err(wrong());
-        }
-        while !rest.is_empty() {
-            let digits = rest
-                .find(|c: char| c != '.' && !c.is_ascii_digit())
-                .ok_or_else(wrong)?;
-            let (number, tail) = rest.split_at(digits);
-            let letters = tail
-                .find(|c: char| !c.is_alphabetic())
-                .unwrap_or(tail.len());
-            let (unit, tail) = tail.split_at(letters);
-            let scale = match unit {
-                "us" | "µs" => 1e3,
-                "ms" => 1e6,
-                "s" => 1e9,
-                "m" | "min" => 60e9,
-                "h" => 3600e9,
-                "d" => 86_400e9,
-                _ => return Err(wrong()),
-            };
-            let number: f64 = number.parse().map_err(|_| wrong())?;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "out of range is caught below"
-            )]
-            let length = (number * scale) as i64;
-            total = Nanos(total.0.saturating_add(length));
-            rest = tail;
-        }
+        let total = time(text)?;
         if !(Self::LEAST..=Self::MOST).contains(&total) {
             return Err(format!("{text} cannot be audited: choose 10ms to 7d"));
         }
         Ok(Self(total))
     }
+}
+
+/// Reads a time as people write it, of any length.
+fn time(text: &str) -> Result<Nanos, String> {
+    let wrong = || format!("`{text}` is not a time: write 20s, 500ms, 3m or 1h30m");
+    let mut rest = text.trim();
+    let mut total = Nanos::ZERO;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| c != '.' && !c.is_ascii_digit())
+            .ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail
+            .find(|c: char| !c.is_alphabetic())
+            .unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let scale = match unit {
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" | "min" => 60e9,
+            "h" => 3600e9,
+            "d" => 86_400e9,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "out of range is caught below"
+        )]
+        let length = (number * scale) as i64;
+        total = Nanos(total.0.saturating_add(length));
+        rest = tail;
+    }
+    Ok(total)
 }
 
 /// A scheduling policy as typed.

@@ -2,7 +2,7 @@
 
 mod command;
 mod header;
-mod interrupt;
+pub(crate) mod interrupt;
 mod observe;
 mod probe;
 mod settings;

@@ -9,6 +9,9 @@ use ticktax_probes::ProbeError;
 /// The books of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
 
+/// The arguments make no sense, as the parser of arguments ends for its part.
+const SENSELESS: u8 = 2;
+
 /// Everything that ends the command early. Each is one line for a person.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -37,6 +40,17 @@ pub(crate) enum Failure {
     /// No CPU to watch.
     #[error("{0}")]
     Cpus(String),
+    /// The arguments make no sense together.
+    #[error("{0}")]
+    Arguments(String),
+    /// A process cannot be watched.
+    #[error("cannot watch process {pid}: {why}")]
+    Watch {
+        /// Which.
+        pid: i32,
+        /// Why, and what to do.
+        why: String,
+    },
     /// Nobody to ask about.
     #[error("{0}")]
     Victim(String),
@@ -47,6 +61,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Command { code, .. } => ExitCode::from(*code),
+            Self::Arguments(_) => ExitCode::from(SENSELESS),
             _ => ExitCode::FAILURE,
         }
     }

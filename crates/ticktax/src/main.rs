@@ -9,6 +9,7 @@ mod audit;
 mod beats;
 mod failure;
 mod manual;
+mod pace;
 mod replay;
 mod terminal;
 
@@ -27,8 +28,9 @@ fn main() -> ExitCode {
         Verb::Audit(typed) => audit::run(typed, &terminal),
         Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Report(typed) => replay::run(&typed, &terminal),
-        Verb::Schema => terminal
-            .print(&manual::schema())
+        Verb::Pace(typed) => pace::run(&typed, &terminal),
+        Verb::Schema { of } => terminal
+            .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),
         Verb::Man => terminal.print(&manual::page()).map(|()| ExitCode::SUCCESS),
         Verb::Completions { shell } => terminal

@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, SchemaOf};
 
 /// The man page, in roff, with every verb's options.
 pub(crate) fn page() -> String {
@@ -32,6 +32,11 @@ pub(crate) fn completions(shell: Shell) -> String {
 }
 
 /// The JSON Schema of a statement.
-pub(crate) fn schema() -> String {
-    serde_json::to_string_pretty(&ticktax_report::schema()).unwrap_or_default()
+pub(crate) fn schema(of: SchemaOf) -> String {
+    let schema = match of {
+        SchemaOf::Statement => ticktax_report::schema(),
+        SchemaOf::Pace => ticktax_report::pace_schema(),
+        SchemaOf::Sweep => ticktax_report::sweep_schema(),
+    };
+    serde_json::to_string_pretty(&schema).unwrap_or_default()
 }

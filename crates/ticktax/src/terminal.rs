@@ -37,13 +37,25 @@ impl Terminal {
         format: Format,
         file: Option<&Path>,
     ) -> Result<(), Failure> {
+        let text = &|style: &TextStyle| ticktax_report::text(statement, style);
+        self.put(text, &|| ticktax_report::json(statement), format, file)
+    }
+
+    /// Prints something that can be a page or JSON, or writes it to `file`.
+    pub(crate) fn put(
+        &self,
+        page: &dyn Fn(&TextStyle) -> String,
+        json: &dyn Fn() -> String,
+        format: Format,
+        file: Option<&Path>,
+    ) -> Result<(), Failure> {
         let style = TextStyle {
             colour: self.colour && file.is_none(),
             ..self.style()
         };
         let mut text = match format {
-            Format::Text => ticktax_report::text(statement, &style),
-            Format::Json => ticktax_report::json(statement),
+            Format::Text => page(&style),
+            Format::Json => json(),
         };
         let Some(file) = file else {
             return self.print(&text);
@@ -149,6 +161,11 @@ impl Progress {
     /// Shows that `elapsed` has passed.
     pub(crate) fn at(&self, elapsed: Nanos) {
         self.0.set_position(millis(elapsed));
+    }
+
+    /// Says something in front of the bar, in place of what was said there before.
+    pub(crate) fn tell(&self, line: String) {
+        self.0.set_message(line);
     }
 
     /// Says something above the bar.

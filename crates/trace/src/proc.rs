@@ -6,6 +6,7 @@
 mod configured;
 mod counters;
 mod facts;
+mod idle;
 mod own;
 mod programs;
 mod scarcity;

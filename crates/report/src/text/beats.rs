@@ -235,13 +235,17 @@ fn chance(alarm: f64) -> String {
     }
 }
 
-/// A period as a person says it: as many digits as its interval leaves, and the interval.
 fn period(beat: &BeatLine) -> String {
-    let margin = 0.5 * (beat.high - beat.low).abs();
-    let (scale, unit) = unit(beat.period);
-    let (value, margin) = (beat.period / scale, margin / scale);
+    with_interval(beat.period, beat.low, beat.high)
+}
+
+/// A period as a person says it: as many digits as its interval leaves, and the interval. In ns.
+pub(super) fn with_interval(period: f64, low: f64, high: f64) -> String {
+    let margin = 0.5 * (high - low).abs();
+    let (scale, unit) = unit(period);
+    let (value, margin) = (period / scale, margin / scale);
     if !margin.is_finite() || margin <= 0.0 {
-        return plain(beat.period);
+        return plain(period);
     }
     // At most a millionth of the unit: more is neither read nor needed.
     #[expect(

@@ -1,5 +1,6 @@
 //! The head of the page: what was observed, and how well.
 
+use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Level, World};
 use ticktax_model::statement::Statement;
 
@@ -21,8 +22,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         date(statement.began_unix),
     );
     page.line(Tone::Strong, &title);
-    page.paragraph(Tone::Plain, "Machine   ", &machine(statement));
-    page.paragraph(Tone::Plain, "Kernel    ", &kernel(statement));
+    page.paragraph(Tone::Plain, "Machine   ", &machine(&statement.machine));
+    page.paragraph(Tone::Plain, "Kernel    ", &kernel(&statement.machine));
     if let Some(command) = &statement.command {
         let end = match command.exit {
             None => "still running at the end".to_owned(),
@@ -48,8 +49,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     );
 }
 
-fn machine(statement: &Statement) -> String {
-    let machine = &statement.machine;
+/// The machine in a line.
+pub(super) fn machine(machine: &Machine) -> String {
     let named = |text: &str, otherwise: &str| {
         if text.is_empty() {
             otherwise.to_owned()
@@ -73,8 +74,8 @@ fn machine(statement: &Statement) -> String {
     facts.join(", ")
 }
 
-fn kernel(statement: &Statement) -> String {
-    let machine = &statement.machine;
+/// Its kernel in a line.
+pub(super) fn kernel(machine: &Machine) -> String {
     let release = if machine.kernel.is_empty() {
         "unknown release"
     } else {

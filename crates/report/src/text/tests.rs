@@ -3,6 +3,7 @@
 mod accounting;
 mod beats;
 mod golden;
+mod pace;
 mod properties;
 mod samples;
 mod ticks;

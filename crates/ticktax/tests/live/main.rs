@@ -13,6 +13,7 @@ mod accounting;
 mod beats;
 mod disturbances;
 mod faults;
+mod paces;
 mod ticks;
 mod victims;
 mod world;
@@ -124,6 +125,15 @@ const ROOT: &[(&str, Test)] = &[
         "victim::without_root_the_counters_are_told",
         victims::without_root_the_counters_are_told,
     ),
+    (
+        "pace::finds_the_rate_of_a_loop_by_its_wakeups",
+        paces::finds_the_rate_of_a_loop_by_its_wakeups,
+    ),
+    (
+        "pace::says_that_a_program_has_no_rhythm",
+        paces::says_that_a_program_has_no_rhythm,
+    ),
+    ("pace::ends_with_the_process", paces::ends_with_the_process),
 ];
 
 fn main() -> ExitCode {

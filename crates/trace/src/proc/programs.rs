@@ -105,6 +105,20 @@ impl Proc {
         total
     }
 
+    /// What thread `tid` of process `pid` used so far; `None` when it is not there.
+    pub fn thread_usage(&self, pid: i32, tid: i32) -> Option<Usage> {
+        let folder = format!("proc/{pid}/task/{tid}");
+        let stat = self.text(&format!("{folder}/stat"))?;
+        let (user, system) = cpu_time(&stat, user_hz())?;
+        let mut usage = Usage {
+            user,
+            system,
+            ..Usage::default()
+        };
+        self.add_thread(&mut usage, &folder);
+        Some(usage)
+    }
+
     fn add_thread(&self, total: &mut Usage, folder: &str) {
         let status = self.text(&format!("{folder}/status")).unwrap_or_default();
         let count = |name: &str| {

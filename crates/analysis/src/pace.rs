@@ -1,0 +1,19 @@
+//! Paced loops: from frames to figures, from a stranger's wakeups to frames, and from many loops to
+//! a choice.
+//!
+//! - [`FrameBook`] takes frames, whoever ran them, and says what became of them.
+//! - [`PaceWatch`] takes the rows of a recording in which a process was followed, and finds the
+//!   frames in its threads' wakeups.
+//! - [`choices`] compares loops of several settings.
+
+mod book;
+mod choice;
+mod frames;
+mod rhythm;
+mod times;
+mod watch;
+
+pub use book::{Accounts, FrameBook, Terms};
+pub use choice::{choices, common_quantile};
+pub use times::tellable;
+pub use watch::{PaceWatch, Watched};

@@ -1,0 +1,348 @@
+//! The accounts of a loop's frames.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::{Figures, FpsSeconds, Frame};
+
+use super::times::Times;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// What frames are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The time from one slot to the next.
+    pub period: Nanos,
+    /// A frame that begins later than this after it was due is overshot.
+    pub overshot_from: Nanos,
+    /// Whether the period is what a loop was asked for, rather than what was found in it: only then
+    /// can frames be missing from it.
+    pub asked_for: bool,
+}
+
+/// Takes frames in order and says what became of them. The words are defined in
+/// [`ticktax_model::pace`].
+#[derive(Clone, Debug)]
+pub struct FrameBook {
+    terms: Terms,
+    sums: Sums,
+    first: Option<Frame>,
+    last: Frame,
+    /// The second that is being counted, from the first due time on, and its frames.
+    second: (i64, u64),
+    last_second: Option<u64>,
+}
+
+/// The closed books of one run of a loop, or of several runs of the same.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    terms: Terms,
+    sums: Sums,
+    wanted: u64,
+    slipped: u64,
+    /// From first begins to last begins, and the intervals in there.
+    span: Nanos,
+    intervals: u64,
+}
+
+/// What only grows.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    frames: u64,
+    dropped: u64,
+    slept_through: u64,
+    overshot: u64,
+    seconds: BTreeMap<u64, u64>,
+    frame_time: Times,
+    wait: Times,
+    wakeup: Times,
+    busy: Times,
+    interval: Times,
+    work: Times,
+}
+
+impl FrameBook {
+    /// A book without a frame.
+    pub fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            sums: Sums::default(),
+            first: None,
+            last: Frame::default(),
+            second: (0, 0),
+            last_second: None,
+        }
+    }
+
+    /// Takes the next frame.
+    pub fn frame(&mut self, frame: Frame) {
+        let period = self.terms.period;
+        let dropped = frame.dropped(period).unsigned_abs();
+        let wait = frame.began - frame.due;
+        // Where the frame before had ended in time, a late one has slept too long.
+        let slept = self.first.is_none() || self.last.ended <= frame.due;
+        let sums = &mut self.sums;
+        sums.frames += 1;
+        sums.dropped += dropped;
+        sums.slept_through += if slept { dropped } else { 0 };
+        sums.overshot += u64::from(wait > self.terms.overshot_from);
+        // Every slot that this frame stands for has waited for it since its own begin.
+        let mut due = frame.due;
+        for _ in 0..=dropped {
+            sums.wait.add(frame.began - due);
+            sums.frame_time.add(frame.ended - due);
+            due += period;
+        }
+        if slept {
+            sums.wakeup.add(wait);
+        }
+        sums.busy.add(frame.ended - frame.began);
+        sums.work.add(frame.cpu);
+        if self.first.is_some() {
+            sums.interval.add(frame.began - self.last.began);
+        }
+        let origin = self.first.get_or_insert(frame).due;
+        self.last = frame;
+        self.count_in_second(frame.began - origin);
+    }
+
+    /// Frames, dropped slots and overshot frames so far.
+    pub fn so_far(&self) -> (u64, u64, u64) {
+        let sums = &self.sums;
+        (sums.frames, sums.dropped, sums.overshot)
+    }
+
+    /// Frames that began in the last full second; `None` before there was one.
+    pub fn last_second(&self) -> Option<u64> {
+        self.last_second
+    }
+
+    fn count_in_second(&mut self, since_first_due: Nanos) {
+        let second = since_first_due.0.max(0) / SECOND.0;
+        while self.second.0 < second {
+            *self.sums.seconds.entry(self.second.1).or_default() += 1;
+            self.last_second = Some(self.second.1);
+            self.second = (self.second.0 + 1, 0);
+        }
+        self.second.1 += 1;
+    }
+
+    /// No more frames come.
+    pub fn close(self) -> Accounts {
+        let period = self.terms.period.0.max(1);
+        let first = self.first.unwrap_or_default();
+        let slots = (self.last.began - first.due).0.max(0) / period + 1;
+        let wanted = self.first.map_or(0, |_| slots.unsigned_abs());
+        let served = self.sums.frames + self.sums.dropped;
+        Accounts {
+            terms: self.terms,
+            wanted,
+            slipped: wanted.saturating_sub(served),
+            span: self.last.began - first.began,
+            intervals: self.sums.frames.saturating_sub(1),
+            sums: self.sums,
+        }
+    }
+}
+
+impl Accounts {
+    /// Adds another run of the same loop, counted in the same terms.
+    pub fn merge(&mut self, other: &Self) {
+        let (sums, more) = (&mut self.sums, &other.sums);
+        sums.frames += more.frames;
+        sums.dropped += more.dropped;
+        sums.slept_through += more.slept_through;
+        sums.overshot += more.overshot;
+        for (&fps, &seconds) in &more.seconds {
+            *sums.seconds.entry(fps).or_default() += seconds;
+        }
+        sums.frame_time.merge(&more.frame_time);
+        sums.wait.merge(&more.wait);
+        sums.wakeup.merge(&more.wakeup);
+        sums.busy.merge(&more.busy);
+        sums.interval.merge(&more.interval);
+        sums.work.merge(&more.work);
+        self.wanted += other.wanted;
+        self.slipped += other.slipped;
+        self.span += other.span;
+        self.intervals += other.intervals;
+    }
+
+    /// What became of the frames; `None` where there was none.
+    pub fn figures(&self) -> Option<Figures> {
+        let sums = &self.sums;
+        if sums.frames == 0 {
+            return None;
+        }
+        let span = self.span.as_secs_f64();
+        let fps = sums.seconds.iter().rev();
+        Some(Figures {
+            period: self.terms.period,
+            overshot_from: self.terms.overshot_from,
+            frames: sums.frames,
+            wanted: self.terms.asked_for.then_some(self.wanted),
+            dropped: sums.dropped,
+            slept_through: sums.slept_through,
+            overshot: sums.overshot,
+            slipped: self.terms.asked_for.then_some(self.slipped),
+            average_fps: (span > 0.0).then(|| self.intervals as f64 / span),
+            fps: fps
+                .map(|(&fps, &seconds)| FpsSeconds { fps, seconds })
+                .collect(),
+            frame_time: sums.frame_time.distribution(),
+            wait: sums.wait.distribution(),
+            wakeup: sums.wakeup.distribution(),
+            busy: sums.busy.distribution(),
+            interval: sums.interval.distribution(),
+            work: sums.work.distribution(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::{Figures, FpsSeconds, Frame};
+
+    use super::{FrameBook, Terms};
+
+    const MS: i64 = 1_000_000;
+
+    fn terms(period_ms: i64) -> Terms {
+        Terms {
+            period: Nanos(period_ms * MS),
+            overshot_from: Nanos(4 * MS),
+            asked_for: true,
+        }
+    }
+
+    /// Frames as (due, began, ended), in ms.
+    fn figures(period_ms: i64, frames: &[(i64, i64, i64)]) -> Figures {
+        let mut book = FrameBook::new(terms(period_ms));
+        for &(due, began, ended) in frames {
+            book.frame(Frame {
+                due: Nanos(due * MS),
+                began: Nanos(began * MS),
+                ended: Nanos(ended * MS),
+                cpu: Nanos(MS),
+            });
+        }
+        book.close().figures().unwrap()
+    }
+
+    #[test]
+    fn a_loop_on_its_grid_loses_nothing() {
+        let frames: Vec<_> = (0..351).map(|k| (k * 20, k * 20, k * 20 + 3)).collect();
+        let told = figures(20, &frames);
+        assert_eq!(
+            (told.frames, told.wanted, told.slipped),
+            (351, Some(351), Some(0))
+        );
+        assert_eq!((told.dropped, told.overshot), (0, 0));
+        assert!((told.average_fps.unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!(
+            told.fps,
+            [FpsSeconds {
+                fps: 50,
+                seconds: 7
+            }]
+        );
+        assert_eq!(told.interval.unwrap().most, Nanos(20 * MS));
+        assert_eq!(told.frame_time.unwrap().mean, Nanos(3 * MS));
+        assert_eq!(told.wakeup.unwrap().count, 351);
+    }
+
+    /// The frame that is due at 40 stalls for 50 ms: of the slots at 60 and 80 the first gets no
+    /// frame, and the second one that is 10 ms late. Both have waited for it.
+    #[test]
+    fn a_stall_counts_for_every_slot_that_it_delayed() {
+        let told = figures(
+            20,
+            &[
+                (0, 0, 3),
+                (20, 20, 23),
+                (40, 40, 90),
+                (60, 90, 93),
+                (100, 100, 103),
+            ],
+        );
+        assert_eq!((told.frames, told.wanted), (5, Some(6)));
+        assert_eq!((told.dropped, told.slept_through, told.overshot), (1, 0, 1));
+        let wait = told.wait.unwrap();
+        assert_eq!((wait.count, wait.most), (6, Nanos(30 * MS)));
+        assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
+        let frame_time = told.frame_time.unwrap();
+        assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
+        // Without the waits, the stall would be one long frame of five.
+        assert_eq!(told.busy.unwrap().count, 5);
+        assert_eq!(
+            told.wakeup.unwrap().count,
+            4,
+            "the late frame did not sleep"
+        );
+    }
+
+    #[test]
+    fn slots_that_were_slept_through_are_told_apart() {
+        let told = figures(20, &[(0, 0, 3), (20, 65, 68), (80, 84, 87)]);
+        assert_eq!((told.dropped, told.slept_through), (2, 2));
+        assert_eq!(told.overshot, 1, "4 ms is a tick, and not more");
+        assert_eq!(told.wakeup.unwrap().most, Nanos(45 * MS));
+    }
+
+    /// Each frame is due a period after the last began, and 1 ms late: after 20 of them a slot of
+    /// the grid is gone without any frame that was dropped.
+    #[test]
+    fn a_loop_that_drifts_slips() {
+        let frames: Vec<_> = (0..41)
+            .map(|k| (k * 21, k * 21 + i64::from(k > 0), k * 21 + 4))
+            .collect();
+        let told = figures(20, &frames);
+        assert_eq!((told.dropped, told.overshot), (0, 0));
+        assert_eq!((told.wanted, told.slipped), (Some(43), Some(2)));
+    }
+
+    #[test]
+    fn seconds_without_a_frame_count() {
+        let told = figures(
+            500,
+            &[
+                (0, 0, 1),
+                (500, 500, 501),
+                (1_000, 3_200, 3_201),
+                (3_500, 4_000, 4_001),
+            ],
+        );
+        assert_eq!(
+            told.fps,
+            [(2, 1), (1, 1), (0, 2)].map(|(fps, seconds)| FpsSeconds { fps, seconds })
+        );
+    }
+
+    #[test]
+    fn runs_of_one_loop_are_added_up() {
+        let mut accounts = [0, 7_000].map(|begin| {
+            let mut book = FrameBook::new(terms(20));
+            for k in 0..101 {
+                let due = Nanos((begin + k * 20) * MS);
+                book.frame(Frame {
+                    due,
+                    began: due,
+                    ended: due + Nanos(MS),
+                    cpu: Nanos(MS),
+                });
+            }
+            book.close()
+        });
+        let [one, two] = &mut accounts;
+        one.merge(two);
+        let told = one.figures().unwrap();
+        assert_eq!(
+            (told.frames, told.wanted, told.slipped),
+            (202, Some(202), Some(0))
+        );
+        assert!((told.average_fps.unwrap() - 50.0).abs() < 1e-9);
+        assert!(FrameBook::new(terms(20)).close().figures().is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! From a rhythm to frames: when each was due.
+//!
+//! Nobody but the loop knows when its frames are due, but a timer can be late and not early, so its
+//! earliest wakeups tell. A loop on a grid is due on the grid that its period and its earliest
+//! wakeups span; one that arms itself anew is due its shortest interval after the frame before. Of
+//! a delay that all wakeups share nothing can be seen.
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::Frame;
+
+use super::watch::Run;
+use crate::beats::Beat;
+
+/// Of a number of wakeups, this share is taken to have been in time.
+const EARLIEST: f64 = 0.1;
+/// Wakeups to each side that say where the grid lies there: it may be shifted by a restart, and
+/// drift by the error of its period.
+const NEIGHBOURS: usize = 16;
+/// How much before its slot a wakeup may come, in periods; later than a period less this, it
+/// counts for the next slot.
+const EARLY: f64 = 0.25;
+
+/// The frames among `runs`, and the period that they are counted by.
+pub(super) fn frames(runs: &[Run], beat: &Beat) -> (Nanos, Vec<Frame>) {
+    if delays_add_up(runs, beat.period.value) {
+        rearmed(runs, beat.period.value)
+    } else {
+        on_grid(runs, beat.period.value, beat.first)
+    }
+}
+
+/// Intervals over which delays are watched adding up.
+const MANY: usize = 16;
+
+/// Whether each interval starts from the last wakeup, so that delays add up.
+///
+/// A beat knows [its rhythm](crate::beats::Beat::rhythm), but looks for any wandering at all, and
+/// wakeups on the strictest grid wander a little: whether the CPU sleeps deeply changes slowly.
+/// Here it matters whether all of a delay stays. If it does, the spread over 16 intervals is √16
+/// times that over one; on a grid it is the same. The border is in between, at 2. The spread is the
+/// middle one of the deviations, which stalls do not move.
+pub(super) fn delays_add_up(runs: &[Run], period: f64) -> bool {
+    let mut residuals: Vec<f64> = Vec::with_capacity(runs.len());
+    let mut last: Option<Nanos> = None;
+    let mut off = 0.0;
+    for run in runs {
+        let Some(before) = last else {
+            last = Some(run.woken);
+            residuals.push(0.0);
+            continue;
+        };
+        let interval = (run.woken - before).0 as f64;
+        let slots = (interval / period).round();
+        if slots >= 1.0 {
+            off += interval - slots * period;
+            residuals.push(off);
+            last = Some(run.woken);
+        }
+    }
+    let many = MANY.min(residuals.len() / 4);
+    if many < 2 {
+        return false;
+    }
+    let spread = |over: usize| {
+        let pairs = residuals.iter().zip(&residuals[over..]);
+        let mut all: Vec<f64> = pairs.map(|(a, b)| (b - a).abs()).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
+}
+
+fn frame(run: &Run, due: Nanos) -> Frame {
+    Frame {
+        due: due.min(run.began),
+        began: run.began,
+        ended: run.ended,
+        cpu: run.cpu,
+    }
+}
+
+/// A wakeup in its slot.
+struct Placed<'a> {
+    run: &'a Run,
+    slot: i64,
+    /// How long after the begin of the slot, as far as that is known before all are placed, ns.
+    after: f64,
+}
+
+fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
+    let whole = Nanos(rounded(period));
+    let mut placed: Vec<Placed<'_>> = Vec::new();
+    let mut phase = 0.0;
+    for run in runs {
+        let time = (run.woken - first).0 as f64;
+        let slot = rounded(((time - phase) / period + EARLY).floor());
+        // One frame a slot: whatever else wakes the thread in it is none.
+        if placed.last().is_some_and(|last| last.slot >= slot) {
+            continue;
+        }
+        let after = time - slot as f64 * period;
+        placed.push(Placed { run, slot, after });
+        phase = earliest(&placed[placed.len().saturating_sub(2 * NEIGHBOURS)..]);
+    }
+    let mut frames = Vec::with_capacity(placed.len());
+    let mut next_slot = None;
+    for (i, one) in placed.iter().enumerate() {
+        let to = (i + NEIGHBOURS + 1).min(placed.len());
+        let phase = earliest(&placed[i.saturating_sub(NEIGHBOURS)..to]);
+        let due = first + Nanos(rounded(one.slot as f64 * period + phase));
+        // A frame that began late enough to serve a later slot leaves that one to nobody else.
+        let free = next_slot.unwrap_or(one.slot).min(one.slot);
+        let due = due.min(one.run.began) - Nanos((one.slot - free) * whole.0);
+        let frame = frame(one.run, due);
+        next_slot = Some(free + frame.dropped(whole) + 1);
+        frames.push(frame);
+    }
+    (whole, frames)
+}
+
+/// Where in their slots the earliest of some wakeups lie, ns.
+fn earliest(placed: &[Placed<'_>]) -> f64 {
+    let mut after: Vec<f64> = placed.iter().map(|one| one.after).collect();
+    after.sort_by(f64::total_cmp);
+    low(&after).unwrap_or(0.0)
+}
+
+/// The element of a sorted list that a tenth of the others are not above.
+fn low<T: Copy>(sorted: &[T]) -> Option<T> {
+    let place = rounded((sorted.len() as f64 * EARLIEST).floor());
+    sorted.get(usize::try_from(place).unwrap_or(0)).copied()
+}
+
+fn rearmed(runs: &[Run], period: f64) -> (Nanos, Vec<Frame>) {
+    // Two wakeups closer than half a period are of one frame.
+    let apart = Nanos(rounded(period / 2.0));
+    let mut starts: Vec<&Run> = Vec::new();
+    for run in runs {
+        if starts
+            .last()
+            .is_none_or(|last| run.began - last.began >= apart)
+        {
+            starts.push(run);
+        }
+    }
+    let mut intervals: Vec<Nanos> = starts
+        .windows(2)
+        .map(|pair| pair[1].began - pair[0].began)
+        .collect();
+    intervals.sort_unstable();
+    let shortest = low(&intervals).unwrap_or(Nanos(rounded(period)));
+    let mut frames: Vec<Frame> = Vec::with_capacity(starts.len());
+    for run in starts {
+        let due = frames.last().map(|last| last.began + shortest);
+        frames.push(frame(run, due.unwrap_or(run.woken)));
+    }
+    (shortest, frames)
+}
+
+fn rounded(value: f64) -> i64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a time of a recording, or a slot of it"
+    )]
+    let whole = value.round() as i64;
+    whole
+}

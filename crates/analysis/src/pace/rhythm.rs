@@ -1,0 +1,128 @@
+//! The rhythm of a thread: which of its runs are frames, and what period they have.
+
+use std::cmp::Ordering;
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::{FrameMark, RhythmReport};
+
+use super::frames;
+use super::watch::Run;
+use crate::beats::{Beat, BeatCollector, FEWEST, knowable};
+
+/// A run is long that takes this many times the CPU time of the usual one.
+const LONG: i64 = 8;
+
+/// Below this chance of being one, no rhythm is surer than another.
+const CERTAIN: f64 = 1e-9;
+
+/// What was found in one thread.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// The strongest first.
+    pub(super) beats: Vec<(FrameMark, Beat)>,
+    long_from: Nanos,
+    why: Option<String>,
+}
+
+impl Found {
+    pub(super) fn reports(&self, runs: &[Run]) -> Vec<RhythmReport> {
+        let report = |(mark, beat): &(FrameMark, Beat)| RhythmReport {
+            mark: *mark,
+            period: beat.period.value,
+            low: beat.period.low,
+            high: beat.period.high,
+            false_alarm: beat.false_alarm,
+            seen: beat.seen,
+            expected: beat.expected,
+            jitter: beat.jitter,
+            rearmed: frames::delays_add_up(&self.marked(*mark, runs), beat.period.value),
+            restarts: beat.restarts,
+            share: beat.share,
+        };
+        self.beats.iter().map(report).collect()
+    }
+
+    pub(super) fn why_none(&self) -> Option<String> {
+        self.why.clone()
+    }
+
+    /// The runs that may be frames.
+    pub(super) fn marked(&self, mark: FrameMark, runs: &[Run]) -> Vec<Run> {
+        match mark {
+            FrameMark::Wakeups => runs.to_vec(),
+            FrameMark::LongRuns => long(runs, self.long_from),
+        }
+    }
+}
+
+fn long(runs: &[Run], from: Nanos) -> Vec<Run> {
+    runs.iter().copied().filter(|run| run.cpu >= from).collect()
+}
+
+/// Looks for what repeats in the wakeups of a thread that was watched from `begin` to `end`.
+///
+/// A loop that naps and looks at the clock until it is time for a frame is woken far more often
+/// than it has frames. There the runs that do the work are the frames: those that take eight times
+/// the CPU time of the usual run, where together they take most of it.
+pub(super) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: bool) -> Found {
+    let mut cpu: Vec<Nanos> = runs.iter().map(|run| run.cpu).collect();
+    cpu.sort_unstable();
+    let usual = cpu.get(cpu.len() / 2).copied().unwrap_or_default();
+    let mut found = Found {
+        beats: Vec::new(),
+        long_from: Nanos(usual.0.saturating_mul(LONG).max(1)),
+        why: None,
+    };
+    let working = long(runs, found.long_from);
+    let of_working: Nanos = working.iter().map(|run| run.cpu).sum();
+    let of_all: Nanos = cpu.into_iter().sum();
+    if working.len() >= FEWEST && of_working.0 > of_all.0 / 2 {
+        found.add(FrameMark::LongRuns, &working, begin, end);
+    }
+    found.add(FrameMark::Wakeups, runs, begin, end);
+    if found.beats.is_empty() {
+        found.why = Some(match (ran, slept) {
+            (false, false) => "it did not run".to_owned(),
+            (false, true) => "it slept all the time".to_owned(),
+            (true, false) => "it never slept: a loop that spins until its next frame is due has \
+                              no wakeups that would tell when"
+                .to_owned(),
+            (true, true) => knowable(&collect(runs, begin).events(end)).map_or_else(
+                |unknown| unknown.to_string(),
+                |_| format!("its {} wakeups come at no regular times", runs.len()),
+            ),
+        });
+    }
+    found
+}
+
+fn collect(runs: &[Run], begin: Nanos) -> BeatCollector {
+    let mut collector = BeatCollector::new(begin);
+    for run in runs {
+        collector.push(run.woken, run.ended - run.began);
+    }
+    collector
+}
+
+impl Found {
+    fn add(&mut self, mark: FrameMark, runs: &[Run], begin: Nanos, end: Nanos) {
+        let beats = collect(runs, begin).detect(end);
+        self.beats
+            .extend(beats.into_iter().map(|beat| (mark, beat)));
+    }
+
+    /// How sure the strongest is, and what share of the time it has.
+    fn strength(&self) -> (f64, f64) {
+        let strongest = self.beats.first();
+        strongest.map_or((f64::INFINITY, 0.0), |(_, beat)| {
+            (beat.false_alarm.max(CERTAIN), beat.share)
+        })
+    }
+}
+
+/// The surest rhythm first; of those beyond doubt, the one that has the most of the time: a thread
+/// that only looks after something beats as surely as the one that has the work.
+pub(super) fn by_strength(a: &Found, b: &Found) -> Ordering {
+    let (a, b) = (a.strength(), b.strength());
+    a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1))
+}

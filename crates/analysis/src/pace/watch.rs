@@ -1,0 +1,271 @@
+//! Somebody else's loop: its threads' wakeups and runs, as the rows of a recording tell them.
+//!
+//! A *run* is everything that a thread does from a wakeup until it sleeps, blocks or is throttled
+//! again; being preempted or interrupted does not end it. The thread's own wakeups are all that is
+//! looked at: nothing in the program is changed, and nothing is asked of it.
+//!
+//! # Memory
+//! At most [`MOST`] rows of the process are kept, 40 bytes each; what comes later is counted and
+//! told.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::pace::{Figures, ThreadReport, Wakeups};
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::victim::Absence;
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Source, SourceTable, Span};
+
+use super::book::{FrameBook, Terms};
+use super::frames;
+use super::rhythm::{self, Found};
+
+/// The most rows that are kept: 40 MiB.
+const MOST: usize = 1 << 20;
+
+/// Takes the rows of a recording in which a process was followed, and finds its frames.
+#[derive(Debug)]
+pub struct PaceWatch {
+    pid: i32,
+    threads: BTreeMap<i32, Rows>,
+    /// By CPU: when its last row of a thread or of idling ended, and whether it idled.
+    last: Vec<(Nanos, bool)>,
+    kept: usize,
+    full_at: Option<Nanos>,
+}
+
+/// The rows of one thread.
+#[derive(Debug, Default)]
+struct Rows {
+    name: String,
+    on_cpu: Vec<Piece>,
+    /// When it slept, was blocked or throttled.
+    off: Vec<(Nanos, Nanos)>,
+    cpus: Vec<Cpu>,
+}
+
+/// A time on a CPU without a break.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: Nanos,
+    end: Nanos,
+    /// Without what interrupted it.
+    own: Nanos,
+    after_idle: bool,
+}
+
+/// What a thread did from a wakeup until it slept again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// When it was woken.
+    pub(super) woken: Nanos,
+    /// When it first was on a CPU then.
+    pub(super) began: Nanos,
+    /// When it slept again.
+    pub(super) ended: Nanos,
+    /// CPU time meanwhile.
+    pub(super) cpu: Nanos,
+    /// Whether its CPU had idled until then.
+    pub(super) ended_idle: bool,
+}
+
+/// What was found in a process.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Its threads, the strongest rhythm first.
+    pub threads: Vec<ThreadReport>,
+    /// The thread whose rhythm is taken for the frames', by its place among them.
+    pub chosen: Option<usize>,
+    /// What became of the frames.
+    pub figures: Option<Figures>,
+    /// Frames in the last full second.
+    pub last_second: Option<u64>,
+    /// How often the chosen thread was woken.
+    pub wakeups: Option<Wakeups>,
+    /// The CPUs that the chosen thread ran on.
+    pub cpus: CpuList,
+    /// From when on nothing was kept, because there was too much.
+    pub full_at: Option<Nanos>,
+}
+
+impl PaceWatch {
+    /// Nothing yet of process `pid`.
+    pub fn new(pid: i32) -> Self {
+        Self {
+            pid,
+            threads: BTreeMap::new(),
+            last: Vec::new(),
+            kept: 0,
+            full_at: None,
+        }
+    }
+
+    /// What the rows so far say, watched from `begin` to `end`. A frame that begins more than
+    /// `overshot_from` after it was due is overshot.
+    pub fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
+        let end = self.full_at.map_or(end, |full| full.min(end));
+        let mut found: Vec<(i32, Vec<Run>, Found)> = self
+            .threads
+            .iter()
+            .map(|(&tid, rows)| {
+                let runs = rows.runs();
+                let found = rhythm::find(&runs, begin, end, rows.slept(), !rows.on_cpu.is_empty());
+                (tid, runs, found)
+            })
+            .collect();
+        found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
+        let threads: Vec<ThreadReport> = found
+            .iter()
+            .map(|(tid, runs, found)| ThreadReport {
+                tid: *tid,
+                name: self.threads[tid].name.clone(),
+                wakeups: runs.len() as u64,
+                ended_idle: runs.iter().filter(|run| run.ended_idle).count() as u64,
+                cpu: self.threads[tid].on_cpu.iter().map(|piece| piece.own).sum(),
+                rhythms: found.reports(runs),
+                why_none: found.why_none(),
+            })
+            .collect();
+        let mut watched = Watched {
+            threads,
+            chosen: None,
+            figures: None,
+            last_second: None,
+            wakeups: None,
+            cpus: CpuList::default(),
+            full_at: self.full_at,
+        };
+        let Some((tid, runs, strongest)) = found.first() else {
+            return watched;
+        };
+        let Some((mark, beat)) = strongest.beats.first() else {
+            return watched;
+        };
+        let marked = strongest.marked(*mark, runs);
+        let (period, frames) = frames::frames(&marked, beat);
+        let mut book = FrameBook::new(Terms {
+            period,
+            overshot_from,
+            asked_for: false,
+        });
+        for frame in frames {
+            book.frame(frame);
+        }
+        watched.chosen = Some(0);
+        watched.last_second = book.last_second();
+        watched.figures = book.close().figures();
+        watched.cpus = self.threads[tid].cpus.iter().copied().collect();
+        watched.wakeups = Some(Wakeups {
+            elapsed: end - begin,
+            count: runs.len() as u64,
+            ended_idle: Some(ticktax_model::pace::EndedIdle {
+                count: watched.threads[0].ended_idle,
+                own: true,
+            }),
+        });
+        watched
+    }
+
+    /// The rows of the thread, if it is the process' and there is room for one more.
+    fn rows_of(&mut self, source: &Source, span: &Span) -> Option<&mut Rows> {
+        let thread = source.thread.as_ref()?;
+        if thread.pid != self.pid {
+            return None;
+        }
+        if self.kept >= MOST {
+            self.full_at.get_or_insert(span.start);
+            return None;
+        }
+        self.kept += 1;
+        let rows = self.threads.entry(thread.tid).or_default();
+        if rows.name.is_empty() {
+            rows.name = source.name.to_string();
+        }
+        Some(rows)
+    }
+
+    fn base(&mut self, source: &Source, span: &Span) {
+        let cpu = span.cpu.index().min(CpuList::MAX_CPU as usize + 1);
+        if cpu >= self.last.len() {
+            self.last.resize(cpu + 1, (Nanos(i64::MIN), false));
+        }
+        let (until, idled) = self.last[cpu];
+        self.last[cpu] = (span.end(), source.kind == Kind::Idle);
+        if source.kind != Kind::Task {
+            return;
+        }
+        let piece = Piece {
+            start: span.start,
+            end: span.end(),
+            own: span.self_time,
+            after_idle: idled && until == span.start,
+        };
+        if let Some(rows) = self.rows_of(source, span) {
+            if !rows.cpus.contains(&span.cpu) {
+                rows.cpus.push(span.cpu);
+            }
+            rows.on_cpu.push(piece);
+        }
+    }
+}
+
+impl RowSink for PaceWatch {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        // Sums have no place in time.
+        let Row::Span(span) = row else { return };
+        let source = sources.get(span.source);
+        match source.kind {
+            Kind::Idle | Kind::Task => self.base(source, span),
+            Kind::Wait => {
+                let cause = Absence::from_detail(&source.detail).map(|(cause, _)| cause);
+                let is_off = matches!(
+                    cause,
+                    Some(
+                        Absence::Sleeping
+                            | Absence::Disk
+                            | Absence::Lock
+                            | Absence::Stopped
+                            | Absence::Throttled
+                    )
+                );
+                if is_off && let Some(rows) = self.rows_of(source, span) {
+                    rows.off.push((span.start, span.end()));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Rows {
+    fn slept(&self) -> bool {
+        !self.off.is_empty()
+    }
+
+    /// What the thread did between its sleeps. Before the first and after the last sleep that was
+    /// seen nothing is known of a run's begin or end.
+    fn runs(&self) -> Vec<Run> {
+        let mut off = self.off.clone();
+        off.sort_unstable();
+        let mut on = self.on_cpu.clone();
+        on.sort_by_key(|piece| piece.start);
+        let mut runs = Vec::with_capacity(off.len());
+        let mut at = 0;
+        for pair in off.windows(2) {
+            let (woken, asleep) = (pair[0].1, pair[1].0);
+            at += on[at..].partition_point(|piece| piece.start < woken);
+            let count = on[at..].partition_point(|piece| piece.start < asleep);
+            let pieces = &on[at..at + count];
+            at += count;
+            if let (Some(first), Some(last)) = (pieces.first(), pieces.last()) {
+                runs.push(Run {
+                    woken,
+                    began: first.start,
+                    ended: last.end,
+                    cpu: pieces.iter().map(|piece| piece.own).sum(),
+                    ended_idle: first.after_idle,
+                });
+            }
+        }
+        runs
+    }
+}

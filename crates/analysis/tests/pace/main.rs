@@ -1,0 +1,191 @@
+//! Somebody else's loop, made up: what is told of it must be what was put into it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod world;
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::{FpsSeconds, FrameMark};
+
+use world::{BEGIN, Doing, Random, grid, watch};
+
+/// 35 frames a second: 28 571 µs.
+const PERIOD: i64 = 28_571;
+
+#[test]
+fn a_loop_on_a_grid_is_told_as_it_is() {
+    let mut random = Random::new(1);
+    let late = |_| 60 + random.below(40);
+    let told = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
+    assert_eq!(told.chosen, Some(0));
+    let rhythm = told.threads[0].rhythms[0];
+    assert!(
+        (rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-5,
+        "{rhythm:?}"
+    );
+    assert!(!rhythm.rearmed && rhythm.mark == FrameMark::Wakeups);
+    let figures = told.figures.unwrap();
+    // The last run is not known to have ended, the first not to have begun.
+    assert!((347..=349).contains(&figures.frames), "{}", figures.frames);
+    assert_eq!((figures.dropped, figures.overshot), (0, 0));
+    // 35 slots are 15 µs short of a second, so the first second has the begin of one more.
+    let fps = [(36, 1), (35, 8)].map(|(fps, seconds)| FpsSeconds { fps, seconds });
+    assert_eq!(figures.fps, fps);
+    assert_eq!(figures.wanted, None);
+    let wait = figures.wait.unwrap();
+    // What all wakeups share cannot be seen; the 40 µs of jitter and the 20 on the way can.
+    assert!(wait.most <= Nanos::from_micros(65), "{wait:?}");
+    assert_eq!(figures.work.unwrap().mean, Nanos::from_millis(3));
+    let wakeups = told.wakeups.unwrap();
+    assert_eq!(wakeups.count, figures.frames);
+    assert_eq!(wakeups.ended_idle.unwrap().count, figures.frames);
+}
+
+#[test]
+fn late_frames_are_late_by_as_much_as_they_were() {
+    let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
+    let told = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
+    let figures = told.figures.unwrap();
+    assert_eq!((figures.dropped, figures.overshot), (0, 7));
+    let most = figures.wait.unwrap().most;
+    assert!(
+        (most - Nanos::from_micros(9_020)).0.abs() < 50_000,
+        "{most}"
+    );
+}
+
+/// Every hundredth frame takes 80 ms: it began in its slot, the next two get none, the one after
+/// begins at once, and late.
+#[test]
+fn a_stall_drops_the_slots_that_it_ran_over() {
+    let mut doings: Vec<Doing> = Vec::new();
+    let mut k = 0;
+    while k < 345 {
+        let due = BEGIN + 5_000 + k * PERIOD;
+        if k % 100 == 50 {
+            doings.push((due, due + 20, due + 80_000));
+            // Due again at once: it does not sleep before, so this is one long run.
+            k += 3;
+            continue;
+        }
+        doings.push((due, due + 20, due + 3_000));
+        k += 1;
+    }
+    let told = watch(10, &[("frames", doings)]);
+    let figures = told.figures.unwrap();
+    assert_eq!(figures.dropped, 2 * 3, "{figures:#?}");
+    assert_eq!(figures.slept_through, 0);
+}
+
+#[test]
+fn slots_without_any_wakeup_were_slept_through() {
+    let mut doings = grid(PERIOD, 345, 3_000, |_| 0);
+    doings.retain(|&(woken, ..)| (woken - BEGIN - 5_000) / PERIOD % 40 != 20);
+    let told = watch(10, &[("frames", doings)]);
+    let figures = told.figures.unwrap();
+    assert_eq!((figures.dropped, figures.slept_through), (9, 9));
+}
+
+/// Lateness that wanders slowly, as idle states do, is no reason to call a grid re-armed.
+#[test]
+fn a_grid_whose_lateness_wanders_is_a_grid() {
+    let mut random = Random::new(9);
+    let mut wander = 40;
+    let late = |_| {
+        wander = (wander + random.below(9) - 4).clamp(20, 70);
+        wander + random.below(12)
+    };
+    let told = watch(8, &[("frames", grid(20_000, 399, 3_000, late))]);
+    assert!(!told.threads[0].rhythms[0].rearmed, "{:?}", told.threads[0]);
+    let period = told.figures.unwrap().period;
+    assert!((period - Nanos::from_millis(20)).0.abs() < 100, "{period}");
+}
+
+#[test]
+fn a_loop_that_arms_itself_anew_is_due_its_shortest_interval_after_the_last() {
+    let mut random = Random::new(7);
+    let mut at = BEGIN + 3_000;
+    let mut doings = Vec::new();
+    while at < BEGIN + 9_900_000 {
+        doings.push((at, at + 20, at + 3_000));
+        at += 27_000 + random.below(2_000);
+    }
+    let told = watch(10, &[("frames", doings)]);
+    let rhythm = told.threads[0].rhythms[0];
+    assert!(rhythm.rearmed, "{rhythm:?}");
+    assert!((rhythm.period / 28e6 - 1.0).abs() < 0.01);
+    let figures = told.figures.unwrap();
+    assert!((figures.period - Nanos::from_micros(27_200)).0.abs() < 100_000);
+    assert_eq!((figures.dropped, figures.overshot), (0, 0));
+    assert!(figures.wait.unwrap().most <= Nanos::from_micros(2_000));
+}
+
+/// It naps for 1 ms, looks at the clock for 5 µs, and has a frame of 1 ms every 35th of a second.
+#[test]
+fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
+    let mut random = Random::new(3);
+    let (mut at, mut due) = (BEGIN + 1_000, BEGIN + 20_000);
+    let mut doings = Vec::new();
+    while at < BEGIN + 9_900_000 {
+        let work = if at >= due { 1_000 } else { 5 };
+        if at >= due {
+            due += PERIOD;
+        }
+        doings.push((at, at + 3, at + 3 + work));
+        at += 3 + work + 1_060 + random.below(30);
+    }
+    let told = watch(10, &[("frames", doings)]);
+    let rhythm = told.threads[0].rhythms[0];
+    assert_eq!(rhythm.mark, FrameMark::LongRuns);
+    assert!(
+        (rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-3,
+        "{rhythm:?}"
+    );
+    let figures = told.figures.unwrap();
+    assert!((figures.average_fps.unwrap() - 35.0).abs() < 0.1);
+    assert!(told.wakeups.unwrap().count > 20 * figures.frames);
+}
+
+#[test]
+fn of_several_threads_the_one_with_the_work_has_the_frames() {
+    let mut random = Random::new(5);
+    let watchdog = grid(100_000, 99, 50, |_| 0);
+    let frames = grid(PERIOD, 345, 5_000, |_| random.below(300));
+    let told = watch(10, &[("watchdog", watchdog), ("frames", frames)]);
+    assert_eq!(told.threads[0].name, "frames");
+    assert_eq!(told.threads[1].name, "watchdog");
+    assert!(!told.threads[1].rhythms.is_empty());
+    assert_eq!(told.cpus.to_string(), "1");
+}
+
+#[test]
+fn a_process_without_a_rhythm_says_what_was_seen() {
+    let mut random = Random::new(11);
+    let mut at = BEGIN;
+    let mut irregular = Vec::new();
+    while at < BEGIN + 9_500_000 {
+        // Exponential, nearly: as requests come.
+        at += 200 + random.below(20_000);
+        while random.below(2) == 0 {
+            at += 20_000;
+        }
+        irregular.push((at, at + 10, at + 150));
+    }
+    let count = irregular.len();
+    let few = vec![
+        (BEGIN + 10, BEGIN + 20, BEGIN + 30),
+        (BEGIN + 900, BEGIN + 910, BEGIN + 950),
+    ];
+    let told = watch(10, &[("requests", irregular), ("rare", few)]);
+    assert_eq!(told.chosen, None);
+    assert!(told.figures.is_none() && told.wakeups.is_none());
+    let why = |name: &str| {
+        let thread = told.threads.iter().find(|thread| thread.name == name);
+        thread.unwrap().why_none.clone().unwrap()
+    };
+    assert_eq!(
+        why("requests"),
+        format!("its {count} wakeups come at no regular times")
+    );
+    assert!(why("rare").contains("2 events"), "{}", why("rare"));
+}

@@ -1,0 +1,100 @@
+//! Many ways to pace a loop, side by side.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Figures, PaceRule, SleepMethod};
+use crate::machine::Machine;
+use crate::{Cpu, Nanos};
+
+/// Loops of several settings, each run several times in turns, and which to choose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepStatement {
+    /// [`PACE_VERSION`](super::PACE_VERSION) of the program that wrote it.
+    pub pace_version: u32,
+    /// Version of that program.
+    pub tool_version: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Start, as seconds since 1970 on the wall clock.
+    pub began_unix: i64,
+    /// Where the loops ran.
+    pub cpu: Cpu,
+    /// The policy that was granted, and why not the one that was asked for.
+    pub policy: String,
+    /// How long one turn was to last.
+    pub turn: Nanos,
+    /// How many turns each was to have.
+    pub rounds: u64,
+    /// The settings, in the order in which they were named.
+    pub rows: Vec<SweepRow>,
+    /// The quantile of the waits that is told and compared: the highest that every row has enough
+    /// frames for; `None` where one has none to speak of.
+    pub quantile: Option<f64>,
+    /// The choice for each rate and work.
+    pub choices: Vec<Choice>,
+    /// What ended it early, if anything did.
+    pub ended_early: Option<String>,
+}
+
+/// One combination of settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepRow {
+    /// Frames a second.
+    pub rate: f64,
+    /// CPU time of each frame's work.
+    pub work: Nanos,
+    /// How it waited.
+    pub sleep: SleepMethod,
+    /// When frames were due.
+    pub rule: PaceRule,
+    /// Turns that it had.
+    pub turns: u64,
+    /// What became of the frames of all turns; `None` where there was none.
+    pub figures: Option<Figures>,
+    /// CPU time of all turns, by the thread's own clock.
+    pub cpu_time: Nanos,
+    /// How long all turns took.
+    pub elapsed: Nanos,
+}
+
+impl SweepRow {
+    /// Slots without a frame in time: dropped, slipped, or begun more than a tick late.
+    pub fn late(&self) -> u64 {
+        let of = |figures: &Figures| {
+            figures.dropped + figures.overshot + figures.slipped.unwrap_or_default()
+        };
+        self.figures.as_ref().map_or(0, of)
+    }
+
+    /// Slots that there were.
+    pub fn wanted(&self) -> u64 {
+        let of = |figures: &Figures| figures.wanted.unwrap_or(figures.frames);
+        self.figures.as_ref().map_or(0, of)
+    }
+}
+
+/// Which of the rows of one rate and one work to choose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Choice {
+    /// Frames a second.
+    pub rate: f64,
+    /// CPU time of each frame's work.
+    pub work: Nanos,
+    /// The best, by their places among the rows; several where nothing tells them apart.
+    pub best: Vec<usize>,
+    /// By what the last of the others was ruled out; `None` where nothing was.
+    pub by: Option<Criterion>,
+}
+
+/// What speaks for a choice, the weightiest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Criterion {
+    /// Fewer slots without a frame in time.
+    LateFrames,
+    /// Shorter waits.
+    Lateness,
+    /// Less CPU time.
+    Cpu,
+}

@@ -1,0 +1,304 @@
+//! The paced loop: a thread that works a little at a set rate, as a server's frame loop does.
+//!
+//! The loop itself is `run`, which knows nothing of the machine: it asks a stage for the time, for
+//! sleep and for work, so that its accounting is tested on a clock that is made up. How it sleeps
+//! is `sleeper`, what it does meanwhile is `work`.
+//!
+//! Every frame is handed over with four numbers: when it was due, when it began, when its work was
+//! done, and the CPU time of that. What follows from them (frames a second, what was dropped or
+//! overshot) is for others to say.
+
+mod run;
+mod sleeper;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::prctl::get_timerslack;
+use rtrb::Producer;
+use ticktax_model::pace::{Frame, PaceRule, SleepMethod};
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use crate::clock::now;
+use crate::pinned::{Crew, Duty, Post};
+use crate::ring::{Outlet, drain, ring};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, spin};
+use run::{Next, Stage, Verdict};
+use sleeper::Sleeper;
+use work::{Work, thread_cpu_time};
+
+/// The shortest and the longest time from one frame to the next: 50,000 a second to one.
+pub const PERIODS: (Nanos, Nanos) = (Nanos::from_micros(20), Nanos::from_secs(1));
+
+/// How to pace a loop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PaceSettings {
+    /// Where.
+    pub cpu: Cpu,
+    /// The policy to ask the kernel for.
+    pub policy: SchedulingPolicy,
+    /// The time from one frame to the next, within [`PERIODS`].
+    pub period: Nanos,
+    /// The CPU time of each frame's work: none, or anything shorter than the period.
+    pub work: Nanos,
+    /// How to wait.
+    pub sleep: SleepMethod,
+    /// When frames are due.
+    pub rule: PaceRule,
+    /// How many frames may wait for the collector, 16 to 2^24. Each takes 32 bytes.
+    pub ring_capacity: usize,
+}
+
+/// What a loop did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PaceReport {
+    /// Where it ran.
+    pub cpu: Cpu,
+    /// The kernel's number of the thread.
+    pub tid: i32,
+    /// The policy that was asked for and the one granted.
+    pub policy: PolicyGrant,
+    /// Whether the process' memory was locked, so that no page fault of its own delays a frame.
+    pub memory_locked: bool,
+    /// By how much the kernel may let a timer of this thread be late to join it with others. It
+    /// spares real-time threads. `None` where the kernel does not tell.
+    pub timer_slack: Option<Nanos>,
+    /// How long before a frame is due the thread began to spin, where it does
+    /// ([`SleepMethod::Hybrid`]).
+    pub margin: Option<Nanos>,
+    /// When the first frame was due.
+    pub started: Nanos,
+    /// When the thread ended.
+    pub ended: Nanos,
+    /// CPU time from a moment before `started` to `ended`, by the thread's own clock.
+    pub cpu_time: Nanos,
+    /// The time that `cpu_time` was taken over.
+    pub elapsed: Nanos,
+    /// Frames that began, the lost ones included.
+    pub frames: u64,
+    /// Frames that found the ring full and were not handed over.
+    pub frames_lost: u64,
+    /// What ended the loop early, if anything did.
+    pub error: Option<ProbeError>,
+}
+
+/// A running loop. Dropping it tells its thread to stop and does not wait for it.
+#[derive(Debug)]
+pub struct PaceProbe {
+    crew: Crew<Outcome>,
+    outlets: Vec<Outlet<Frame>>,
+}
+
+impl PaceProbe {
+    /// Starts the loop; returns once its thread is told to begin.
+    ///
+    /// # Errors
+    /// A CPU that is not online or not allowed, a priority, period, work or ring that is out of
+    /// range, a way of sleeping that the kernel refuses, or a thread that did not start. A policy
+    /// that is refused is no error; the report says so.
+    pub fn start(settings: &PaceSettings) -> Result<Self, ProbeError> {
+        let chosen: CpuList = [settings.cpu].into_iter().collect();
+        let online = cpus::online_cpus()?;
+        cpus::require_online(&chosen, &online)?;
+        settings.policy.validate()?;
+        check(settings)?;
+        if settings.sleep == SleepMethod::Spin {
+            let unthrottled = spin::rt_throttling_is_off(Path::new("/"));
+            spin::require_survivable(settings.policy, &chosen, &online, unthrottled)?;
+        }
+        let sleeper = Sleeper::new(settings.sleep).map_err(|errno| ProbeError::Sleep {
+            method: settings.sleep,
+            why: errno.desc(),
+        })?;
+        let (producer, outlet) = ring(settings.cpu, settings.ring_capacity)?;
+        let duty = Pace {
+            settings: *settings,
+            sleeper,
+            producer,
+        };
+        Ok(Self {
+            crew: Crew::start("ttx-pace", settings.policy, vec![(settings.cpu, duty)])?,
+            outlets: vec![outlet],
+        })
+    }
+
+    /// Hands all frames that are waiting to `sink`, in order.
+    ///
+    /// For one collector thread, often enough that the ring does not fill.
+    pub fn drain(&mut self, mut sink: impl FnMut(Frame)) {
+        drain(&mut self.outlets, |_, frame| sink(frame));
+    }
+
+    /// The kernel's number of the thread.
+    pub fn tid(&self) -> Option<i32> {
+        self.crew.posts().next().map(|post| post.tid)
+    }
+
+    /// Whether the loop still goes on; one that met a failure has ended.
+    pub fn is_running(&self) -> bool {
+        self.crew.is_running()
+    }
+
+    /// Stops the loop, hands its last frames to `sink`, and reports.
+    ///
+    /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
+    /// [`ProbeError::NotStopped`].
+    ///
+    /// # Errors
+    /// [`ProbeError::NoCpu`] cannot happen for a loop that was started.
+    pub fn stop(mut self, mut sink: impl FnMut(Frame)) -> Result<PaceReport, ProbeError> {
+        let locked = self.crew.memory_locked();
+        let results = self.crew.stop();
+        drain(&mut self.outlets, |_, frame| sink(frame));
+        let mut reports = results
+            .into_iter()
+            .map(|(post, outcome)| report(locked, post, outcome));
+        reports.next().ok_or(ProbeError::NoCpu {
+            online: CpuList::default(),
+        })
+    }
+}
+
+/// Refuses what no loop can keep to.
+fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
+    let PaceSettings { period, work, .. } = *settings;
+    let (least, most) = PERIODS;
+    if !(least..=most).contains(&period) {
+        return Err(ProbeError::Interval {
+            interval: period,
+            least,
+            most,
+        });
+    }
+    if work < Nanos::ZERO || work >= period {
+        return Err(ProbeError::Work { work, period });
+    }
+    Ok(())
+}
+
+/// One thread's loop, and where its frames go.
+struct Pace {
+    settings: PaceSettings,
+    sleeper: Sleeper,
+    producer: Producer<Frame>,
+}
+
+/// What the thread brings back.
+#[derive(Debug, Default)]
+struct Outcome {
+    timer_slack: Option<Nanos>,
+    margin: Option<Nanos>,
+    started: Nanos,
+    ended: Nanos,
+    cpu_time: Nanos,
+    elapsed: Nanos,
+    frames: u64,
+    lost: u64,
+    error: Option<ProbeError>,
+}
+
+/// The machine itself.
+struct Machine {
+    sleeper: Sleeper,
+    work: Work,
+}
+
+impl Stage for Machine {
+    #[inline]
+    fn now(&mut self) -> Nanos {
+        now()
+    }
+
+    #[inline]
+    fn wait(&mut self, now: Nanos, due: Nanos) -> Result<(), nix::errno::Errno> {
+        self.sleeper.wait(now, due)
+    }
+
+    #[inline]
+    fn work(&mut self) -> Nanos {
+        self.work.burn()
+    }
+}
+
+impl Duty for Pace {
+    type Report = Outcome;
+
+    fn prepare(&mut self, _: Cpu) {}
+
+    fn run(mut self, cpu: Cpu, stop: &AtomicBool) -> Outcome {
+        let PaceSettings {
+            period,
+            work,
+            sleep,
+            rule,
+            ..
+        } = self.settings;
+        // Here rather than before: under its own policy its sleeps are what they will be.
+        let margin = self.sleeper.calibrate(period);
+        let (begin, cpu_before) = (now(), thread_cpu_time());
+        let first = begin + period;
+        let mut outcome = Outcome {
+            timer_slack: get_timerslack().ok().map(|slack| Nanos(i64::from(slack))),
+            margin,
+            started: first,
+            ..Outcome::default()
+        };
+        let mut machine = Machine {
+            sleeper: self.sleeper,
+            work: Work::new(work),
+        };
+        let mut moved_to = None;
+        let verdict = run::run(
+            &mut machine,
+            Next {
+                first,
+                period,
+                rule,
+            },
+            &mut || stop.load(Ordering::Relaxed),
+            &mut |frame| {
+                outcome.frames += 1;
+                outcome.lost += u64::from(self.producer.push(frame).is_err());
+                moved_to = cpus::current().filter(|current| *current != cpu);
+                moved_to.is_none()
+            },
+        );
+        outcome.cpu_time = thread_cpu_time() - cpu_before;
+        outcome.ended = now();
+        outcome.elapsed = outcome.ended - begin;
+        outcome.error = match verdict {
+            Verdict::Stopped => None,
+            Verdict::Refused => moved_to.map(|to| ProbeError::Moved { cpu, to }),
+            Verdict::NoSleep(errno) => Some(ProbeError::Sleep {
+                method: sleep,
+                why: errno.desc(),
+            }),
+        };
+        outcome
+    }
+}
+
+fn report(memory_locked: bool, post: Post, outcome: Result<Outcome, ProbeError>) -> PaceReport {
+    let (outcome, lost) = match outcome {
+        Ok(outcome) => (outcome, None),
+        Err(error) => (Outcome::default(), Some(error)),
+    };
+    PaceReport {
+        cpu: post.cpu,
+        tid: post.tid,
+        policy: post.policy,
+        memory_locked,
+        timer_slack: outcome.timer_slack,
+        margin: outcome.margin,
+        started: outcome.started,
+        ended: outcome.ended,
+        cpu_time: outcome.cpu_time,
+        elapsed: outcome.elapsed,
+        frames: outcome.frames,
+        frames_lost: outcome.lost,
+        error: outcome.error.or(lost),
+    }
+}

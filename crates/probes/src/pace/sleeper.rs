@@ -1,0 +1,184 @@
+//! The ways to wait for a time, each with the system call that it is named for.
+//!
+//! None returns early of its own: times that a call takes in coarser units are rounded up. A signal
+//! may end any of them early; the loop then asks again.
+
+use nix::errno::Errno;
+use nix::poll::{PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollTimeout};
+use nix::sys::select::select;
+use nix::sys::time::{TimeSpec, TimeVal, TimeValLike};
+use nix::sys::timerfd::{Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use ticktax_model::Nanos;
+use ticktax_model::pace::SleepMethod;
+
+use crate::clock::now;
+use crate::sys;
+
+/// How a thread waits for a time.
+#[derive(Debug)]
+pub(super) enum Sleeper {
+    Nanosleep,
+    Usleep,
+    ClockNanosleepAbs,
+    Timerfd(TimerFd),
+    Select,
+    Poll,
+    Epoll(Epoll),
+    Spin,
+    /// Sleeps until this long before the time, and spins from there.
+    Hybrid(Nanos),
+}
+
+/// Sleeps that a hybrid's margin is taken from, and how long each is.
+const TRIALS: usize = 64;
+const TRIAL: Nanos = Nanos::from_micros(500);
+/// The margin is this one of them, the shortest first: one sleep in 32 may be later still.
+const CHOSEN: usize = 61;
+/// A margin is never shorter: it takes as long to see that it is time.
+const LEAST_MARGIN: Nanos = Nanos::from_micros(5);
+
+impl Sleeper {
+    /// Gets ready to wait.
+    pub(super) fn new(method: SleepMethod) -> Result<Self, Errno> {
+        Ok(match method {
+            SleepMethod::Nanosleep => Self::Nanosleep,
+            SleepMethod::Usleep => Self::Usleep,
+            SleepMethod::ClockNanosleepAbs => Self::ClockNanosleepAbs,
+            SleepMethod::Timerfd => Self::Timerfd(TimerFd::new(
+                nix::sys::timerfd::ClockId::CLOCK_MONOTONIC,
+                TimerFlags::TFD_CLOEXEC,
+            )?),
+            SleepMethod::Select => Self::Select,
+            SleepMethod::Poll => Self::Poll,
+            SleepMethod::Epoll => Self::Epoll(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?),
+            SleepMethod::Spin => Self::Spin,
+            SleepMethod::Hybrid => Self::Hybrid(Nanos::ZERO),
+        })
+    }
+
+    /// Measures how late a sleep of this thread ends, and has a hybrid spin for as long; returns
+    /// that margin. At most half a period: a loop that spins longer might as well do nothing else.
+    /// Takes about 40 ms, and no time where there is no margin.
+    pub(super) fn calibrate(&mut self, period: Nanos) -> Option<Nanos> {
+        let Self::Hybrid(margin) = self else {
+            return None;
+        };
+        let mut late = [Nanos::ZERO; TRIALS];
+        for one in &mut late {
+            let due = now() + TRIAL;
+            // A signal makes it early, and that one then counts as in time.
+            let _ = sleep_until(due);
+            *one = now() - due;
+        }
+        late.sort_unstable();
+        *margin = late[CHOSEN].max(LEAST_MARGIN).min(Nanos(period.0 / 2));
+        Some(*margin)
+    }
+
+    /// Waits from `now` until `due`, which is later.
+    #[inline]
+    pub(super) fn wait(&self, now: Nanos, due: Nanos) -> Result<(), Errno> {
+        let left = due - now;
+        let slept = match self {
+            Self::Nanosleep => sys::nanosleep(left),
+            Self::Usleep => sys::usleep(in_units(left, 1_000)),
+            Self::ClockNanosleepAbs => sleep_until(due),
+            Self::Timerfd(timer) => timer
+                .set(
+                    Expiration::OneShot(to_timespec(due)),
+                    TimerSetTimeFlags::TFD_TIMER_ABSTIME,
+                )
+                .and_then(|()| timer.wait()),
+            Self::Select => {
+                let mut left = TimeVal::microseconds(in_units(left, 1_000).into());
+                select(None, None, None, None, &mut left).map(drop)
+            }
+            Self::Poll => poll(&mut [], millis::<PollTimeout>(left)).map(drop),
+            Self::Epoll(epoll) => {
+                let mut nothing = [nix::sys::epoll::EpollEvent::empty()];
+                epoll
+                    .wait(&mut nothing, millis::<EpollTimeout>(left))
+                    .map(drop)
+            }
+            Self::Hybrid(margin) if left > *margin => sleep_until(due - *margin),
+            Self::Spin | Self::Hybrid(_) => {
+                spin_until(due);
+                Ok(())
+            }
+        };
+        match slept {
+            Err(Errno::EINTR) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn spin_until(due: Nanos) {
+    while now() < due {
+        std::hint::spin_loop();
+    }
+}
+
+fn sleep_until(due: Nanos) -> Result<(), Errno> {
+    let flags = ClockNanosleepFlags::TIMER_ABSTIME;
+    clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &to_timespec(due)).map(drop)
+}
+
+fn to_timespec(time: Nanos) -> TimeSpec {
+    TimeSpec::new(
+        time.0.div_euclid(1_000_000_000),
+        time.0.rem_euclid(1_000_000_000),
+    )
+}
+
+/// A time in whole units of `unit` ns, rounded up, so that nothing ends early.
+fn in_units(time: Nanos, unit: i64) -> u32 {
+    let time = time.0.max(0);
+    let whole = time / unit + i64::from(time % unit > 0);
+    u32::try_from(whole).unwrap_or(u32::MAX)
+}
+
+/// A time in whole milliseconds, as `poll` and `epoll_wait` take it. No period is longer than fits.
+fn millis<T: From<u16>>(time: Nanos) -> T {
+    T::from(u16::try_from(in_units(time, 1_000_000)).unwrap_or(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::SleepMethod;
+
+    use super::{LEAST_MARGIN, Sleeper, in_units};
+    use crate::clock::now;
+
+    #[test]
+    fn no_way_of_sleeping_ends_early() {
+        for method in SleepMethod::ALL {
+            let sleeper = Sleeper::new(method).unwrap();
+            let begin = now();
+            let due = begin + Nanos::from_micros(1_700);
+            // One call is enough, unless a signal comes, and a hybrid with its margin of 0.
+            sleeper.wait(begin, due).unwrap();
+            assert!(now() >= due, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_margin_lies_between_its_bounds() {
+        let mut hybrid = Sleeper::new(SleepMethod::Hybrid).unwrap();
+        let period = Nanos::from_millis(10);
+        let margin = hybrid.calibrate(period).unwrap();
+        assert!((LEAST_MARGIN..=Nanos::from_millis(5)).contains(&margin));
+        let mut nap = Sleeper::new(SleepMethod::Nanosleep).unwrap();
+        assert_eq!(nap.calibrate(period), None);
+    }
+
+    #[test]
+    fn units_are_rounded_up() {
+        for (ns, units) in [(0, 0), (1, 1), (1_000, 1), (1_001, 2), (-5, 0)] {
+            assert_eq!(in_units(Nanos(ns), 1_000), units, "{ns}");
+        }
+    }
+}

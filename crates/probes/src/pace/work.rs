@@ -1,0 +1,76 @@
+//! Work of known length: arithmetic, until the thread's own CPU clock says that it is enough.
+//!
+//! The end is taken from `CLOCK_THREAD_CPUTIME_ID` rather than from the wall or from a count of
+//! turns. By the wall, a thread that is preempted in the middle would work less; by a count, a CPU
+//! that changes its frequency would work longer or shorter, and the truth would not be known. So
+//! the truth of "3 ms of work" is what every other clock is compared with. Like the scheduler, that
+//! clock counts interrupts that came meanwhile as the thread's own, except on kernels with
+//! `IRQ_TIME_ACCOUNTING`.
+
+use std::hint::black_box;
+
+use nix::time::{ClockId, clock_gettime};
+use ticktax_model::Nanos;
+
+/// Turns of arithmetic between two looks at the clock: 1 to 3 µs, by which work may be too long.
+const TURNS: u32 = 2_000;
+
+/// CPU time of the calling thread so far.
+#[inline]
+pub(super) fn thread_cpu_time() -> Nanos {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
+        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    })
+}
+
+/// Something to do for a while.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    length: Nanos,
+}
+
+impl Work {
+    /// Work of this much CPU time.
+    pub(super) fn new(length: Nanos) -> Self {
+        Self { length }
+    }
+
+    /// Does it; returns the CPU time that it took.
+    #[inline]
+    pub(super) fn burn(self) -> Nanos {
+        if self.length <= Nanos::ZERO {
+            return Nanos::ZERO;
+        }
+        let begin = thread_cpu_time();
+        let mut state = 1_u64;
+        loop {
+            for _ in 0..TURNS {
+                state = black_box(
+                    state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1),
+                );
+            }
+            let used = thread_cpu_time() - begin;
+            if used >= self.length {
+                return used;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{Work, thread_cpu_time};
+
+    #[test]
+    fn work_takes_its_cpu_time_and_says_how_much() {
+        let before = thread_cpu_time();
+        let told = Work::new(Nanos::from_millis(3)).burn();
+        let used = thread_cpu_time() - before;
+        assert!(Nanos::from_millis(3) <= told && told <= used);
+        assert_eq!(Work::new(Nanos::ZERO).burn(), Nanos::ZERO);
+    }
+}

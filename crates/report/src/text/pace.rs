@@ -1,0 +1,403 @@
+//! The page about a paced loop: what became of its frames, and what it cost.
+
+mod cost;
+mod sweep;
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::{
+    Bucket, Distribution, Figures, LoopReport, PaceRule, PaceStatement, ProcessReport,
+    RhythmReport, SleepMethod, Subject,
+};
+
+use super::TextStyle;
+use super::beats::with_interval;
+use super::head;
+use super::numbers::{counted, date, grouped, percent, time_or_blank};
+use super::page::{Page, Tone, clean, tied};
+
+pub use sweep::sweep;
+
+/// The length of the longest bar, in columns.
+const BAR: usize = 40;
+/// Buckets of a histogram that get a line of their own.
+const BUCKETS: usize = 16;
+/// Threads of a process that are named.
+const THREADS: usize = 6;
+
+/// The statement of a paced loop as text, with a line break at the end.
+pub fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    title(&mut page, statement);
+    match &statement.subject {
+        Subject::Loop(report) => own_loop(&mut page, report),
+        Subject::Process(report) => process(&mut page, report),
+    }
+    if let Some(why) = &statement.ended_early {
+        page.paragraph(Tone::Warning, "Ended     ", why);
+    }
+    match &statement.figures {
+        Some(figures) => frames(&mut page, figures),
+        None => nothing(&mut page, statement),
+    }
+    cost::write(&mut page, statement);
+    if !statement.blind.is_empty() {
+        page.section("What could not be seen");
+        for blind in &statement.blind {
+            let text = format!("{}: {}", blind.what, blind.why);
+            page.paragraph(Tone::Warning, "  - ", &clean(&text));
+        }
+    }
+    if let Some(figures) = &statement.figures {
+        page.section("What the words mean");
+        page.paragraph(Tone::Faint, "", &legend(figures, &statement.subject));
+    }
+    page.finish()
+}
+
+/// What a game server's console shows: frames in the last second, and since the beginning the
+/// slots without a frame and the frames that began late.
+pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
+    let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
+    format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
+}
+
+fn title(page: &mut Page, statement: &PaceStatement) {
+    let whose = match &statement.subject {
+        Subject::Loop(_) => "a loop".to_owned(),
+        Subject::Process(report) => format!("{} ({})", report.name, report.pid),
+    };
+    let title = format!(
+        "ticktax: the pace of {whose} over {}, from {}",
+        statement.elapsed,
+        date(statement.began_unix)
+    );
+    page.line(Tone::Strong, &title);
+    page.paragraph(
+        Tone::Plain,
+        "Machine   ",
+        &head::machine(&statement.machine),
+    );
+    page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(&statement.machine));
+}
+
+/// A number without needless digits.
+fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Whether the kernel may be late with this sleep by the thread's timer slack.
+fn has_slack(sleep: SleepMethod) -> bool {
+    !matches!(sleep, SleepMethod::Spin | SleepMethod::Timerfd)
+}
+
+fn rule_in_words(rule: PaceRule) -> &'static str {
+    match rule {
+        PaceRule::Fixed => "fixed: a frame is due a whole period after the work of the last one",
+        PaceRule::Remaining => "remaining: a frame is due a period after the last one began",
+        PaceRule::Deadline => "deadline: frames are due on a grid, whatever happened before",
+    }
+}
+
+fn own_loop(page: &mut Page, report: &LoopReport) {
+    let text = format!(
+        "{} a second, one every {}, each with {} of work; on {}, {}",
+        number(report.rate),
+        tied(report.period),
+        tied(report.work),
+        tied(format!("CPU {}", report.cpu)),
+        report.policy,
+    );
+    page.paragraph(Tone::Plain, "Frames    ", &text);
+    page.paragraph(Tone::Plain, "Rule      ", rule_in_words(report.rule));
+    let mut sleep = vec![format!("by {}", report.sleep)];
+    if let Some(margin) = report.margin {
+        sleep.push(format!("the last {} spinning", tied(margin)));
+    }
+    if let Some(slack) = report
+        .timer_slack
+        .filter(|slack| *slack > Nanos::ZERO && has_slack(report.sleep))
+    {
+        sleep.push(format!(
+            "the kernel may be {} late with this thread's timers (its timer slack)",
+            tied(slack)
+        ));
+    }
+    page.paragraph(Tone::Plain, "Sleep     ", &sleep.join("; "));
+    if report.frames_lost > 0 {
+        let text = format!(
+            "{} came faster than they were read, and are in none of the figures",
+            counted(report.frames_lost, "frame")
+        );
+        page.paragraph(Tone::Warning, "Lost      ", &text);
+    }
+}
+
+fn process(page: &mut Page, report: &ProcessReport) {
+    if let Some(thread) = report.chosen.and_then(|chosen| report.threads.get(chosen)) {
+        let text = format!(
+            "{} ({}), the surest rhythm of {}",
+            thread.name,
+            thread.tid,
+            counted(report.threads.len() as u64, "thread")
+        );
+        page.paragraph(Tone::Plain, "Thread    ", &text);
+        if let Some(rhythm) = thread.rhythms.first() {
+            page.paragraph(Tone::Plain, "Rhythm    ", &rhythm_in_words(rhythm));
+        }
+    }
+}
+
+fn rhythm_in_words(rhythm: &RhythmReport) -> String {
+    use ticktax_model::pace::FrameMark::{LongRuns, Wakeups};
+    let of = match rhythm.mark {
+        Wakeups => "of its wakeups",
+        LongRuns => "of the wakeups after which it works, among naps",
+    };
+    let manner = if rhythm.rearmed {
+        "each starts from the last, so that delays add up"
+    } else {
+        "on a grid: a late one does not delay the next"
+    };
+    let period = with_interval(rhythm.period, rhythm.low, rhythm.high);
+    format!(
+        "{} {of}, {} of {} seen, {}; {manner}",
+        tied(format!("every {period}")),
+        grouped(rhythm.seen),
+        grouped(rhythm.expected),
+        tied(format!("jitter {}", rhythm.jitter)),
+    )
+}
+
+fn frames(page: &mut Page, figures: &Figures) {
+    let fps = figures.average_fps.map_or_else(|| "-".to_owned(), number);
+    page.section(&format!(
+        "FPS {fps} [dropped {}, overshot {}]",
+        figures.dropped, figures.overshot
+    ));
+    let mut parts = vec![match figures.wanted {
+        Some(wanted) => format!(
+            "{} of {} that the rate asks for",
+            tied(grouped(figures.frames)),
+            counted(wanted, "frame")
+        ),
+        None => counted(figures.frames, "frame"),
+    }];
+    match (figures.slept_through, figures.dropped) {
+        (_, 0) => {}
+        (0, _) => parts.push("the frame before ran into the dropped slots".to_owned()),
+        (slept, all) if slept == all => {
+            parts.push("the dropped slots were slept through".to_owned());
+        }
+        (slept, _) => parts.push(format!(
+            "of the dropped slots {} slept through, the others run into by the frame before",
+            grouped(slept)
+        )),
+    }
+    if let Some(slipped @ 1..) = figures.slipped {
+        parts.push(format!(
+            "{} slipped: each delay put off all frames after it",
+            grouped(slipped)
+        ));
+    }
+    page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
+    seconds(page, figures);
+    page.section("The frames");
+    page.row(
+        Tone::Faint,
+        0,
+        "",
+        &cells(["n", "median", "p90", "p99", "p99.9", "longest"]),
+    );
+    let rows = [
+        ("frame time", &figures.frame_time),
+        ("wait to begin", &figures.wait),
+        ("late wakeup", &figures.wakeup),
+        ("begin to end", &figures.busy),
+        ("begin to begin", &figures.interval),
+        ("CPU time", &figures.work),
+    ];
+    for (name, distribution) in rows {
+        if let Some(distribution) = distribution {
+            page.row(Tone::Plain, 2, name, &of(distribution));
+        }
+    }
+    for (name, distribution) in [
+        (
+            "Frame times, from when a frame was due to its end",
+            &figures.frame_time,
+        ),
+        ("How late wakeups were", &figures.wakeup),
+    ] {
+        if let Some(distribution) = distribution {
+            page.section(name);
+            histogram(page, &distribution.buckets);
+        }
+    }
+}
+
+fn cells(words: [&str; 6]) -> String {
+    words
+        .iter()
+        .fold(String::new(), |line, word| format!("{line} {word:>8}"))
+}
+
+fn of(distribution: &Distribution) -> String {
+    let quantile = |q| time_or_blank(distribution.quantile(q));
+    cells([
+        &distribution.count.to_string(),
+        &quantile(0.5),
+        &quantile(0.9),
+        &quantile(0.99),
+        &quantile(0.999),
+        &distribution.most.to_string(),
+    ])
+}
+
+/// How many seconds had how many frames, most first.
+fn seconds(page: &mut Page, figures: &Figures) {
+    let all: u64 = figures.fps.iter().map(|one| one.seconds).sum();
+    if all == 0 {
+        return;
+    }
+    let (shown, others) = figures.fps.split_at(figures.fps.len().min(BUCKETS));
+    for one in shown {
+        let share = one.seconds as f64 / all as f64;
+        let line = format!(
+            "  {:>6} {:>8}  {}",
+            one.fps,
+            percent(share),
+            bar(one.seconds, all)
+        );
+        page.line(Tone::Plain, &line);
+    }
+    if let Some(last) = others.last() {
+        let seconds: u64 = others.iter().map(|one| one.seconds).sum();
+        let share = percent(seconds as f64 / all as f64);
+        page.line(
+            Tone::Plain,
+            &format!("  {share} of the seconds fewer, down to {}", last.fps),
+        );
+    }
+}
+
+fn bar(count: u64, most: u64) -> String {
+    let length = (count as f64 / most.max(1) as f64 * BAR as f64).ceil();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it lies between 0 and the longest"
+    )]
+    "#".repeat(length as usize)
+}
+
+/// The same counts in whole octaves, all below a microsecond as one.
+fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
+    let floor = |bucket: &Bucket| {
+        let from = bucket.from.0.max(0);
+        if from < 1_024 {
+            0
+        } else {
+            1_i64 << from.ilog2()
+        }
+    };
+    let merge = |same: &[Bucket]| Bucket {
+        from: Nanos(floor(&same[0])),
+        below: same[same.len() - 1].below,
+        count: same.iter().map(|bucket| bucket.count).sum(),
+    };
+    let same = buckets.chunk_by(|a, b| floor(a) == floor(b));
+    same.map(merge).collect()
+}
+
+/// A histogram's lines, coarser where they would be many; then what is rare at its upper end is one
+/// line.
+fn histogram(page: &mut Page, buckets: &[Bucket]) {
+    let coarse;
+    let buckets = if buckets.len() > BUCKETS {
+        coarse = octaves(buckets);
+        &coarse
+    } else {
+        buckets
+    };
+    let (shown, others) = buckets.split_at(buckets.len().min(BUCKETS));
+    let rest: u64 = others.iter().map(|bucket| bucket.count).sum();
+    let most = shown.iter().map(|bucket| bucket.count).max();
+    let most = most.unwrap_or(0).max(rest);
+    for bucket in shown {
+        let line = format!(
+            "  {:>8} {:>8}  {}",
+            bucket.from.to_string(),
+            bucket.count,
+            bar(bucket.count, most)
+        );
+        page.line(Tone::Plain, &line);
+    }
+    if let Some(first) = others.first() {
+        let line = format!(
+            "  {:>8} {rest:>8}  {}",
+            first.from.to_string(),
+            bar(rest, most)
+        );
+        page.line(Tone::Plain, &format!("{line} and longer"));
+    }
+}
+
+/// There is no rhythm: what was seen instead.
+fn nothing(page: &mut Page, statement: &PaceStatement) {
+    let Subject::Process(report) = &statement.subject else {
+        page.section("No frame began");
+        return;
+    };
+    page.section("No rhythm");
+    if report.threads.is_empty() {
+        page.paragraph(
+            Tone::Warning,
+            "",
+            "None of its threads ran while it was watched.",
+        );
+        return;
+    }
+    page.paragraph(
+        Tone::Warning,
+        "",
+        "Nothing that it does comes at regular times, so there are no frames to tell of.",
+    );
+    for thread in report.threads.iter().take(THREADS) {
+        let why = thread.why_none.as_deref().unwrap_or_default();
+        let text = format!(
+            "{} ({}): {}, {} of CPU time; {why}",
+            thread.name,
+            thread.tid,
+            counted(thread.wakeups, "wakeup"),
+            tied(thread.cpu)
+        );
+        page.paragraph(Tone::Plain, "  - ", &text);
+    }
+    let others = report.threads.len().saturating_sub(THREADS);
+    if others > 0 {
+        page.line(Tone::Faint, &format!("  and {others} more threads"));
+    }
+}
+
+/// What the words mean, those that are on the page.
+fn legend(figures: &Figures, subject: &Subject) -> String {
+    let mut legend = format!(
+        "dropped: slots in which no frame began, because the one before ran into them or the loop \
+         slept through them. overshot: frames that began more than one tick of this kernel, {}, \
+         after they were due. frame time: from when a frame was due to the end of its work; wait \
+         to begin: to its begin. A dropped slot counts in both, and waits for the frame that began \
+         at last. late wakeup: the wait of frames that the loop slept for. median, p90 … are told \
+         where there are enough frames for them.",
+        tied(figures.overshot_from)
+    );
+    let exact = figures.frame_time.as_ref().is_none_or(|times| times.exact);
+    if !exact {
+        legend += " Where there are as many as here, they are right to ±11 %.";
+    }
+    if matches!(subject, Subject::Process(_)) {
+        legend += " When a frame was due is taken from the loop's earliest wakeups: of a delay \
+                   that all of them share nothing can be seen from outside.";
+    }
+    legend
+}

@@ -1,0 +1,94 @@
+//! What a loop costs: CPU time by every clock that tells it, and wakeups.
+
+use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, Wakeups};
+
+use super::super::numbers::{percent, rate};
+use super::super::page::{Page, Tone};
+
+/// Writes the sections.
+pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
+    let cpu = &statement.cpu;
+    if !cpu.readings.is_empty() {
+        page.section("CPU time, as every clock tells it");
+        page.row(Tone::Faint, 0, "", &cells("time", "share"));
+        for reading in &cpu.readings {
+            let share = percent(reading.time.share_of(reading.elapsed));
+            let cells = cells(&reading.time.to_string(), &share);
+            page.row(Tone::Plain, 2, &name(reading, cpu), &cells);
+        }
+        if let Some(text) = warning(cpu) {
+            page.paragraph(Tone::Warning, "", &text);
+        }
+    }
+    if let Some(wakeups) = &statement.wakeups {
+        page.section("Wakeups");
+        page.paragraph(Tone::Plain, "", &in_words(wakeups, cpu));
+    }
+}
+
+fn cells(time: &str, share: &str) -> String {
+    format!("{time:>8} {share:>8}")
+}
+
+fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
+    match reading.clock {
+        CpuClock::Thread => "true: the thread's own clock".to_owned(),
+        CpuClock::Runs => "true: its runs added up, less interrupts".to_owned(),
+        CpuClock::Schedstat => "the scheduler's sum (/proc/PID/schedstat)".to_owned(),
+        CpuClock::Stat => "as top shows it (/proc/PID/stat)".to_owned(),
+        CpuClock::Machine => {
+            let noun = if cpu.cpus.len() == 1 { "CPU" } else { "CPUs" };
+            format!("{noun} {}, everybody's together (/proc/stat)", cpu.cpus)
+        }
+    }
+}
+
+fn warning(cpu: &CpuStatement) -> Option<String> {
+    let has_machine = cpu
+        .readings
+        .iter()
+        .any(|reading| reading.clock == CpuClock::Machine);
+    if !has_machine {
+        return None;
+    }
+    match cpu.sampled_at_tick {
+        Some(true) => Some(
+            "This kernel samples /proc/stat at its tick (TICK_CPU_ACCOUNTING): whoever runs just \
+             then is charged the whole tick. A loop that wakes on the tick and is done before the \
+             next one is hardly seen there, whatever it uses, and one that is always at work when \
+             the tick comes is seen too large. Trust the first line."
+                .to_owned(),
+        ),
+        Some(false) => None,
+        None => Some(
+            "Whether this kernel samples /proc/stat at its tick is not known: its configuration \
+             cannot be read. Trust the first line."
+                .to_owned(),
+        ),
+    }
+}
+
+fn in_words(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
+    let per_second = |count| match rate(count, wakeups.elapsed) {
+        none if none.is_empty() => "0".to_owned(),
+        rate => rate,
+    };
+    let woken = per_second(wakeups.count);
+    let noun = if cpu.cpus.len() == 1 { "CPU" } else { "CPUs" };
+    let idle = match wakeups.ended_idle {
+        None => "How often that ended a CPU's idling, which is what costs energy, is not known: \
+                 this kernel keeps no count of idle states (cpuidle)."
+            .to_owned(),
+        Some(ended) if ended.own => format!(
+            "{} of them a second ended a CPU's idling, which is what costs energy.",
+            per_second(ended.count)
+        ),
+        Some(ended) => format!(
+            "{noun} {} left idle states that save energy {} times a second, whoever woke it: so \
+             many at most are the loop's.",
+            cpu.cpus,
+            per_second(ended.count)
+        ),
+    };
+    format!("The loop was woken {woken} times a second. {idle}")
+}

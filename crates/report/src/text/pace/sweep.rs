@@ -1,0 +1,140 @@
+//! The page that compares paced loops.
+
+use ticktax_model::pace::{Choice, Criterion, SweepRow, SweepStatement};
+
+use super::super::TextStyle;
+use super::super::head;
+use super::super::numbers::{counted, date, percent, time_or_blank};
+use super::super::page::{Page, Tone, tied};
+use super::number;
+
+/// The comparison of paced loops as text, with a line break at the end.
+pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    let title = format!(
+        "ticktax: {} to pace a loop, from {}",
+        counted(statement.rows.len() as u64, "way"),
+        date(statement.began_unix),
+    );
+    page.line(Tone::Strong, &title);
+    page.paragraph(
+        Tone::Plain,
+        "Machine   ",
+        &head::machine(&statement.machine),
+    );
+    page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(&statement.machine));
+    let place = format!(
+        "on {}, {}; {} of {} each, one after the other, round by round",
+        tied(format!("CPU {}", statement.cpu)),
+        statement.policy,
+        counted(statement.rounds, "turn"),
+        tied(statement.turn),
+    );
+    page.paragraph(Tone::Plain, "Loops     ", &place);
+    if let Some(why) = &statement.ended_early {
+        page.paragraph(Tone::Warning, "Ended     ", why);
+    }
+    page.section("What became of the frames");
+    page.row(
+        Tone::Faint,
+        0,
+        "",
+        &cells("FPS", "lost", "over", &heading(statement.quantile), "CPU"),
+    );
+    for (place, row) in statement.rows.iter().enumerate() {
+        let best = statement
+            .choices
+            .iter()
+            .any(|choice| choice.best.contains(&place) && choice.by.is_some());
+        let tone = if best { Tone::Good } else { Tone::Plain };
+        page.row(tone, 2, &settings(row), &of(row, statement.quantile));
+    }
+    page.section("What to choose on this kernel");
+    for choice in &statement.choices {
+        let label = format!("{}/s, {}: ", number(choice.rate), choice.work);
+        page.paragraph(Tone::Plain, &label, &advice(choice, &statement.rows));
+    }
+    page.section("What the words mean");
+    page.paragraph(
+        Tone::Faint,
+        "",
+        "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
+         loop slept through them) or slipped (delays put off all later frames). over: frames that \
+         began more than a tick of this kernel after they were due. wait p99: 99 of 100 frames \
+         began within this time after they were due, lost slots included (p90, p50: 90 or 50, \
+         where one of the ways has too few frames to tell more). CPU: by the thread's own clock. \
+         The choice goes by fewest frames lost or over, then by shorter waits, then by less CPU; \
+         what chance may have made (two standard deviations), and CPU time that differs by less \
+         than a tenth, is taken for equal.",
+    );
+    page.finish()
+}
+
+fn cells(fps: &str, lost: &str, over: &str, wait: &str, cpu: &str) -> String {
+    format!("{fps:>6} {lost:>5} {over:>5} {wait:>8} {cpu:>7}")
+}
+
+/// The heading of the waits' column.
+fn heading(q: Option<f64>) -> String {
+    let q = q.map_or_else(String::new, |q| format!(" p{:.0}", q * 100.0));
+    format!("wait{q}")
+}
+
+fn settings(row: &SweepRow) -> String {
+    format!(
+        "{}/s {} {} {}",
+        number(row.rate),
+        row.work,
+        row.sleep,
+        row.rule
+    )
+}
+
+fn of(row: &SweepRow, q: Option<f64>) -> String {
+    let Some(figures) = &row.figures else {
+        return cells("-", "-", "-", "-", "-");
+    };
+    let wait = figures.wait.as_ref();
+    let wait = time_or_blank(wait.and_then(|wait| wait.quantile(q?)));
+    cells(
+        &figures
+            .average_fps
+            .map_or_else(String::new, |fps| format!("{fps:.2}")),
+        &(figures.dropped + figures.slipped.unwrap_or_default()).to_string(),
+        &figures.overshot.to_string(),
+        &wait,
+        &percent(row.cpu_time.share_of(row.elapsed)),
+    )
+}
+
+fn advice(choice: &Choice, rows: &[SweepRow]) -> String {
+    let group = rows
+        .iter()
+        .filter(|row| (row.rate - choice.rate).abs() < 1e-9 && row.work == choice.work)
+        .count();
+    let names: Vec<String> = choice
+        .best
+        .iter()
+        .filter_map(|&place| rows.get(place))
+        .map(|row| tied(format!("{} {}", row.sleep, row.rule)))
+        .collect();
+    let reason = match choice.by {
+        _ if names.is_empty() => return "no frame began, so there is nothing to choose".to_owned(),
+        _ if group == 1 => return "there was one way only; name several to choose from".to_owned(),
+        None => return format!("a tie of {}: nothing tells them apart", names.join(", ")),
+        Some(Criterion::LateFrames) => "fewest frames lost or over",
+        Some(Criterion::Lateness) => {
+            "no more frames lost or over than any other, and shorter waits"
+        }
+        Some(Criterion::Cpu) => {
+            "no more frames lost or over than any other, no longer waits, and less CPU time"
+        }
+    };
+    match &names[..] {
+        [one] => format!("{one}: {reason}"),
+        several => format!(
+            "a tie of {}, against the others: {reason}",
+            several.join(", ")
+        ),
+    }
+}

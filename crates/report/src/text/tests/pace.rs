@@ -1,0 +1,275 @@
+//! Pages about paced loops.
+
+use ticktax_model::machine::Machine;
+use ticktax_model::pace::{
+    Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
+    Figures, FpsSeconds, FrameMark, LoopReport, PACE_VERSION, PaceRule, PaceStatement,
+    ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement,
+    ThreadReport, Wakeups,
+};
+use ticktax_model::recording::Blind;
+use ticktax_model::{Cpu, Nanos};
+
+use super::samples::kernel_level;
+use crate::{TextStyle, pace, pace_line, sweep};
+
+fn machine() -> Machine {
+    kernel_level().machine
+}
+
+fn times(count: u64, us: [i64; 5]) -> Distribution {
+    let [least, median, p90, p99, most] = us.map(Nanos::from_micros);
+    let told = [(0.5, median, 5), (0.9, p90, 29), (0.99, p99, 299)];
+    let from = |time: Nanos| Nanos(1 << time.0.max(1).ilog2());
+    Distribution {
+        count,
+        least,
+        mean: median,
+        most,
+        exact: true,
+        quantiles: told
+            .into_iter()
+            .filter(|&(_, _, least)| count >= least)
+            .map(|(q, value, _)| Quantile { q, value })
+            .collect(),
+        buckets: [(least, count - 3), (p99, 2), (most, 1)]
+            .map(|(time, count)| Bucket {
+                from: from(time),
+                below: from(time) + from(time),
+                count,
+            })
+            .to_vec(),
+    }
+}
+
+fn figures() -> Figures {
+    Figures {
+        period: Nanos(28_571_429),
+        overshot_from: Nanos::from_millis(4),
+        frames: 344,
+        wanted: Some(350),
+        dropped: 4,
+        slept_through: 1,
+        overshot: 32,
+        slipped: Some(2),
+        average_fps: Some(34.41),
+        fps: [(35, 6), (34, 3), (31, 1)]
+            .map(|(fps, seconds)| FpsSeconds { fps, seconds })
+            .to_vec(),
+        frame_time: Some(times(348, [3_060, 3_110, 3_400, 12_000, 91_000])),
+        wait: Some(times(348, [61, 130, 180, 9_000, 62_400])),
+        wakeup: Some(times(340, [61, 130, 178, 700, 31_000])),
+        busy: Some(times(344, [3_000, 3_002, 3_100, 4_700, 87_000])),
+        interval: Some(times(343, [25_000, 28_571, 28_700, 31_000, 91_000])),
+        work: Some(times(344, [3_000, 3_001, 3_001, 3_004, 3_009])),
+    }
+}
+
+fn readings(first: CpuClock) -> CpuStatement {
+    let reading = |(clock, ms): (CpuClock, i64)| CpuReading {
+        clock,
+        time: Nanos::from_millis(ms),
+        elapsed: Nanos::from_secs(10),
+    };
+    CpuStatement {
+        readings: [
+            (first, 1_047),
+            (CpuClock::Schedstat, 1_051),
+            (CpuClock::Stat, 1_050),
+            (CpuClock::Machine, 30),
+        ]
+        .map(reading)
+        .to_vec(),
+        cpus: "1".parse().unwrap(),
+        sampled_at_tick: Some(true),
+    }
+}
+
+fn a_loop() -> PaceStatement {
+    PaceStatement {
+        pace_version: PACE_VERSION,
+        tool_version: "0.1.0".to_owned(),
+        machine: machine(),
+        began_unix: 1_700_000_000,
+        elapsed: Nanos::from_secs(10),
+        subject: Subject::Loop(LoopReport {
+            rate: 35.0,
+            period: Nanos(28_571_429),
+            work: Nanos::from_millis(3),
+            sleep: SleepMethod::Hybrid,
+            rule: PaceRule::Remaining,
+            cpu: Cpu(1),
+            policy: "SCHED_OTHER".to_owned(),
+            timer_slack: Some(Nanos::from_micros(50)),
+            margin: Some(Nanos::from_micros(143)),
+            frames_lost: 0,
+        }),
+        figures: Some(figures()),
+        cpu: readings(CpuClock::Thread),
+        wakeups: Some(Wakeups {
+            elapsed: Nanos::from_secs(10),
+            count: 351,
+            ended_idle: Some(EndedIdle {
+                count: 420,
+                own: false,
+            }),
+        }),
+        blind: Vec::new(),
+        ended_early: None,
+    }
+}
+
+fn thread(name: &str, tid: i32, rhythms: Vec<RhythmReport>) -> ThreadReport {
+    let none = "its 812 wakeups come at no regular times";
+    ThreadReport {
+        tid,
+        name: name.to_owned(),
+        wakeups: 812,
+        ended_idle: 600,
+        cpu: Nanos::from_millis(640),
+        why_none: rhythms.is_empty().then(|| none.to_owned()),
+        rhythms,
+    }
+}
+
+fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
+    let chosen = (!rhythms.is_empty()).then_some(0);
+    let figures = Figures {
+        wanted: None,
+        slipped: None,
+        ..figures()
+    };
+    PaceStatement {
+        subject: Subject::Process(ProcessReport {
+            pid: 4_121,
+            name: "game".to_owned(),
+            chosen,
+            threads: vec![
+                thread("frames", 4_123, rhythms),
+                thread("net", 4_124, Vec::new()),
+            ],
+        }),
+        figures: chosen.map(|_| figures),
+        cpu: chosen.map_or_else(CpuStatement::default, |_| readings(CpuClock::Runs)),
+        wakeups: chosen.map(|_| Wakeups {
+            elapsed: Nanos::from_secs(10),
+            count: 351,
+            ended_idle: Some(EndedIdle {
+                count: 340,
+                own: true,
+            }),
+        }),
+        blind: vec![Blind {
+            what: "3 events of the kernel".to_owned(),
+            why: "they came faster than they were read: frames may be missing or seem late"
+                .to_owned(),
+        }],
+        ended_early: Some("process 4121 ended".to_owned()),
+        ..a_loop()
+    }
+}
+
+#[test]
+fn a_loop_of_our_own() {
+    insta::assert_snapshot!(pace(&a_loop(), &TextStyle::default()));
+}
+
+#[test]
+fn somebody_elses_loop() {
+    let rhythm = RhythmReport {
+        mark: FrameMark::LongRuns,
+        period: 28_571_428.6,
+        low: 28_571_391.0,
+        high: 28_571_466.0,
+        false_alarm: 1e-30,
+        seen: 346,
+        expected: 350,
+        jitter: Nanos::from_micros(91),
+        rearmed: false,
+        restarts: 0,
+        share: 0.1,
+    };
+    insta::assert_snapshot!(pace(&a_process(vec![rhythm]), &TextStyle::default()));
+}
+
+#[test]
+fn a_process_without_a_rhythm() {
+    insta::assert_snapshot!(pace(&a_process(Vec::new()), &TextStyle::default()));
+}
+
+#[test]
+fn ways_side_by_side() {
+    let row = |rate: f64, sleep, dropped| SweepRow {
+        rate,
+        work: Nanos::from_millis(3),
+        sleep,
+        rule: PaceRule::Deadline,
+        turns: 5,
+        figures: Some(Figures {
+            dropped,
+            slipped: Some(0),
+            ..figures()
+        }),
+        cpu_time: Nanos::from_millis(1_047),
+        elapsed: Nanos::from_secs(10),
+    };
+    let choice = |rate, best: &[usize], by| Choice {
+        rate,
+        work: Nanos::from_millis(3),
+        best: best.to_vec(),
+        by,
+    };
+    let statement = SweepStatement {
+        pace_version: PACE_VERSION,
+        tool_version: "0.1.0".to_owned(),
+        machine: machine(),
+        began_unix: 1_700_000_000,
+        cpu: Cpu(1),
+        policy: "SCHED_OTHER".to_owned(),
+        turn: Nanos::from_secs(2),
+        rounds: 5,
+        rows: vec![
+            row(35.0, SleepMethod::ClockNanosleepAbs, 0),
+            row(35.0, SleepMethod::Poll, 9),
+            row(60.0, SleepMethod::Nanosleep, 0),
+            row(60.0, SleepMethod::Timerfd, 0),
+            row(90.0, SleepMethod::Spin, 2),
+        ],
+        quantile: Some(0.99),
+        choices: vec![
+            choice(35.0, &[0], Some(Criterion::LateFrames)),
+            choice(60.0, &[2, 3], None),
+            choice(90.0, &[4], None),
+        ],
+        ended_early: Some("it was interrupted in turn 23 of 25".to_owned()),
+    };
+    insta::assert_snapshot!(sweep(&statement, &TextStyle::default()));
+}
+
+#[test]
+fn the_line_of_a_console() {
+    assert_eq!(
+        pace_line(Some(34), 0, 32),
+        "FPS 34 [dropped 0, overshot 32]"
+    );
+    assert_eq!(pace_line(None, 0, 0), "FPS - [dropped 0, overshot 0]");
+}
+
+#[test]
+fn no_line_is_too_long() {
+    let mut long = a_process(Vec::new());
+    if let Subject::Process(report) = &mut long.subject {
+        report.name = "\u{1b}[31m".repeat(40);
+        report.threads[0].name = "x".repeat(300);
+    }
+    for page in [
+        pace(&long, &TextStyle::default()),
+        pace(&a_loop(), &TextStyle::default()),
+    ] {
+        assert!(
+            page.lines().all(|line| line.chars().count() <= 80),
+            "{page}"
+        );
+        assert!(!page.contains('\u{1b}'));
+    }
+}

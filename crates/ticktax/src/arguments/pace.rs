@@ -1,0 +1,247 @@
+//! What was typed for `ticktax pace`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ticktax_model::pace::{PaceRule, SleepMethod};
+use ticktax_model::{Cpu, Nanos};
+use ticktax_probes::pace::PERIODS;
+
+use super::{Format, Length, Policy, time};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ticktax pace                                     35 frames a second of 3 ms each, for 10 s
+  ticktax pace --rate 60 --sleep hybrid            60 a second, the last moment before each spinning
+  ticktax pace --rate 35 --rule remaining          as many servers do it: how many frames that costs
+  sudo ticktax pace --pid 4121                     the frames of process 4121, from its own wakeups
+  ticktax pace --sweep sleep=nanosleep,timerfd,spin,rate=35,60
+                                                   which way of sleeping to choose on this kernel";
+
+#[derive(Debug, Args)]
+pub(crate) struct PaceArguments {
+    /// Frames a second, 1 to 50000
+    #[arg(
+        long,
+        value_name = "FRAMES",
+        default_value = "35",
+        allow_negative_numbers = true
+    )]
+    pub(crate) rate: Rate,
+
+    /// CPU time of each frame's work, such as 3ms, 250us or 0ms; shorter than a frame
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "3ms",
+        allow_negative_numbers = true
+    )]
+    pub(crate) work: Work,
+
+    /// How to wait for the next frame
+    #[arg(long, value_name = "METHOD", default_value = "nanosleep", value_parser = sleeps())]
+    pub(crate) sleep: SleepMethod,
+
+    /// When the next frame is due: `fixed`, a whole period after the work; `remaining`, a period
+    /// after the last one began; `deadline`, on a grid
+    #[arg(long, value_name = "RULE", default_value = "deadline", value_parser = rules())]
+    pub(crate) rule: PaceRule,
+
+    /// The CPU of the loop [default: the last one that it may run on]
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<u32>,
+
+    /// Priority of the loop: idle, other, or fifo:1 to fifo:99
+    #[arg(long, value_name = "POLICY", default_value = "other")]
+    pub(crate) policy: Policy,
+
+    /// How long, such as 20s or 3m [default: 10s; in a sweep 2s for each turn of each setting]
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) length: Option<Length>,
+
+    /// Run nothing; watch this process, and find the rhythm of its frames in its wakeups. As root
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "sweep"])]
+    pub(crate) pid: Option<i32>,
+
+    /// Compare settings: lists of sleep=, rule=, rate= and work=, in turns
+    ///
+    /// Such as `sleep=nanosleep,timerfd,rate=35,60`. What is not in it is taken from the other
+    /// options.
+    #[arg(long, value_name = "LISTS")]
+    pub(crate) sweep: Option<Sweep>,
+
+    /// How many turns each setting of a sweep gets, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "sweep", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+
+    /// Write the result to a file in place of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+impl PaceArguments {
+    /// The CPU that was named.
+    pub(crate) fn cpu(&self) -> Option<Cpu> {
+        self.cpu.map(Cpu)
+    }
+}
+
+fn sleeps() -> impl TypedValueParser<Value = SleepMethod> {
+    let words = SleepMethod::ALL.map(SleepMethod::name);
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<SleepMethod>())
+}
+
+fn rules() -> impl TypedValueParser<Value = PaceRule> {
+    let words = PaceRule::ALL.map(PaceRule::name);
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<PaceRule>())
+}
+
+/// Frames a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate(pub(crate) f64);
+
+impl Rate {
+    /// The time from one frame to the next, to the nearest ns.
+    pub(crate) fn period(self) -> Nanos {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the rate is at least one a second"
+        )]
+        Nanos((1e9 / self.0).round() as i64)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rate = text
+            .trim()
+            .parse()
+            .ok()
+            .filter(|rate: &f64| rate.is_finite());
+        let rate = rate.ok_or_else(|| format!("`{text}` is no number of frames a second"))?;
+        let (least, most) = (1e9 / PERIODS.1.0 as f64, 1e9 / PERIODS.0.0 as f64);
+        if !(least..=most).contains(&rate) {
+            return Err(format!(
+                "no loop keeps {text} frames a second: choose {least} to {most}"
+            ));
+        }
+        Ok(Self(rate))
+    }
+}
+
+/// How much work a frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work(pub(crate) Nanos);
+
+impl FromStr for Work {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let work = time(text)
+            .map_err(|_| format!("`{text}` is not a time of work: write 3ms, 250us or 0ms"))?;
+        Ok(Self(work))
+    }
+}
+
+/// Settings to compare; what is empty was not named.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sweep {
+    pub(crate) sleeps: Vec<SleepMethod>,
+    pub(crate) rules: Vec<PaceRule>,
+    pub(crate) rates: Vec<Rate>,
+    pub(crate) works: Vec<Work>,
+}
+
+impl FromStr for Sweep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut sweep = Self::default();
+        let mut name = "";
+        for part in text.split(',').map(str::trim) {
+            let value = match part.split_once('=') {
+                Some((before, after)) => {
+                    name = before.trim();
+                    after.trim()
+                }
+                None => part,
+            };
+            let words = |error: &dyn std::fmt::Display| format!("{name}: {error}");
+            match name {
+                "sleep" => add(&mut sweep.sleeps, value.parse().map_err(|e| words(&e))?),
+                "rule" => add(&mut sweep.rules, value.parse().map_err(|e| words(&e))?),
+                "rate" => add(&mut sweep.rates, value.parse().map_err(|e| words(&e))?),
+                "work" => add(&mut sweep.works, value.parse().map_err(|e| words(&e))?),
+                _ => {
+                    return Err(format!(
+                        "`{part}` is no list of settings: write sleep=…, rule=…, rate=… or \
+                         work=…, such as sleep=nanosleep,timerfd,rate=35,60"
+                    ));
+                }
+            }
+        }
+        Ok(sweep)
+    }
+}
+
+/// Adds what is not there yet.
+fn add<T: PartialEq>(list: &mut Vec<T>, value: T) {
+    if !list.contains(&value) {
+        list.push(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::SleepMethod;
+
+    use super::{Rate, Sweep, Work};
+
+    #[test]
+    fn rates_that_no_loop_keeps_are_refused() {
+        assert_eq!("35".parse::<Rate>().unwrap().period(), Nanos(28_571_429));
+        for text in ["0", "-3", "0.5", "50001", "1e9", "nan", "inf", "", "fast"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+        let error = "1e9".parse::<Rate>().unwrap_err();
+        assert_eq!(
+            error,
+            "no loop keeps 1e9 frames a second: choose 1 to 50000"
+        );
+    }
+
+    #[test]
+    fn work_may_be_nothing() {
+        assert_eq!("0ms".parse(), Ok(Work(Nanos::ZERO)));
+        assert_eq!("250us".parse(), Ok(Work(Nanos::from_micros(250))));
+        assert!("-3ms".parse::<Work>().is_err());
+    }
+
+    #[test]
+    fn a_list_goes_on_until_the_next_name() {
+        let sweep: Sweep = "sleep=nanosleep,timerfd,rate=35,60,35".parse().unwrap();
+        assert_eq!(sweep.sleeps, [SleepMethod::Nanosleep, SleepMethod::Timerfd]);
+        assert_eq!(sweep.rates, [Rate(35.0), Rate(60.0)]);
+        assert!(sweep.rules.is_empty() && sweep.works.is_empty());
+        for text in [
+            "",
+            "nanosleep",
+            "sleep=",
+            "sleep=nap",
+            "rate=0",
+            "speed=3",
+            "rate=35,,60",
+        ] {
+            assert!(text.parse::<Sweep>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `ticktax pace` as people type it. Nothing here needs root, and nothing here is timed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::process::{Command, Output};
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::{CpuClock, PaceStatement, Subject, SweepStatement};
+
+fn pace(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .arg("pace")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The one line that a failure is allowed.
+fn complaint(output: &Output) -> String {
+    let text = text(&output.stderr);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(!text.contains("os error"), "{text}");
+    text
+}
+
+#[test]
+fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+    for (arguments, hint) in [
+        (&["--rate", "0"][..], "1 to 50000"),
+        (&["--rate", "-5"], "1 to 50000"),
+        (&["--rate", "1e9"], "1 to 50000"),
+        (&["--rate", "fast"], "no number"),
+        (&["--work", "much"], "3ms"),
+        (&["--sleep", "nap"], "nanosleep"),
+        (&["--rule", "sometimes"], "deadline"),
+        (&["--policy", "fifo:0"], "fifo:1"),
+        (&["--sweep", "nanosleep"], "sleep="),
+        (&["--sweep", "sleep=nap"], "clock_nanosleep-abs"),
+        (&["--rounds", "0", "--sweep", "rate=35"], "1..=1000"),
+        (&["--rounds", "3"], "--sweep"),
+        (&["--pid", "1", "--rate", "35"], "--pid"),
+        (
+            &["--rate", "400", "--work", "3ms"],
+            "does not fit into a frame of 2.50 ms",
+        ),
+        (&["--sweep", "rate=35,400", "--work", "3ms"], "does not fit"),
+    ] {
+        let output = pace(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(hint), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+    let output = pace(&["--cpu", "8000", "--for", "50ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = complaint(&output);
+    assert!(said.contains("CPU 8000 is not online"), "{said}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_named() {
+    let output = pace(&["--pid", "4194304", "--for", "50ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("there is no process 4194304"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_stops_it_before_it_begins() {
+    let output = pace(&["--for", "7d", "--output", "/nonexistent/page"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("/nonexistent/page"));
+}
+
+#[test]
+fn a_short_loop_says_what_became_of_it() {
+    let arguments = [
+        "--rate", "100", "--work", "1ms", "--for", "300ms", "--format", "json",
+    ];
+    let output = pace(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = told.figures.unwrap();
+    assert!(figures.frames > 0);
+    assert_eq!(figures.wanted, Some(figures.frames + figures.dropped));
+    assert_eq!(figures.slipped, Some(0), "frames on a grid do not slip");
+    assert!(figures.work.unwrap().least >= Nanos::from_millis(1));
+    assert!(matches!(told.subject, Subject::Loop(report) if report.work == Nanos::from_millis(1)));
+    let clocks: Vec<CpuClock> = told
+        .cpu
+        .readings
+        .iter()
+        .map(|reading| reading.clock)
+        .collect();
+    assert_eq!(clocks[0], CpuClock::Thread);
+    assert!(clocks.contains(&CpuClock::Stat) && clocks.contains(&CpuClock::Machine));
+}
+
+#[test]
+fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
+    let output = pace(&["--for", "200ms", "--work", "0ms"]);
+    for printed in [text(&output.stdout), text(&output.stderr)] {
+        assert!(
+            !printed.contains('\x1b') && !printed.contains('\r'),
+            "{printed}"
+        );
+    }
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("FPS ") && printed.contains("[dropped "),
+        "{printed}"
+    );
+    assert!(printed.contains("What the words mean"), "{printed}");
+    assert!(
+        printed.lines().all(|line| line.chars().count() <= 80),
+        "{printed}"
+    );
+}
+
+#[test]
+fn a_sweep_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
+    let lists = "sleep=nanosleep,timerfd,rate=100,200,rule=deadline";
+    let arguments = [
+        "--sweep", lists, "--work", "100us", "--rounds", "2", "--for", "100ms",
+    ];
+    let output = pace(&[&arguments[..], &["--format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told: SweepStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told.rows.len(), 4);
+    assert!(told.rows.iter().all(|row| row.turns == 2));
+    let rates: Vec<f64> = told.choices.iter().map(|choice| choice.rate).collect();
+    assert_eq!(rates, [100.0, 200.0]);
+    assert!(told.choices.iter().all(|choice| !choice.best.is_empty()));
+}
+
+#[test]
+fn the_schemas_are_those_of_what_is_printed() {
+    for (of, title) in [("pace", "PaceStatement"), ("sweep", "SweepStatement")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
+            .args(["schema", of])
+            .output()
+            .unwrap();
+        let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(schema["title"], title);
+    }
+}

@@ -1,0 +1,53 @@
+//! How often CPUs leave the idle states that save energy.
+
+use std::fs;
+
+use ticktax_model::Cpu;
+
+use super::Proc;
+
+impl Proc {
+    /// How often `cpu` has left an idle state that saves energy; `None` where the kernel keeps no
+    /// count (`cpuidle`). The state `POLL`, in which a CPU waits without sleeping, is none.
+    pub fn idle_exits(&self, cpu: Cpu) -> Option<u64> {
+        let folder = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle");
+        let states = fs::read_dir(self.root.join(&folder)).ok()?;
+        let names = states
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let mut exits = None;
+        for state in names.filter(|name| name.starts_with("state")) {
+            let word = |file: &str| self.text(&format!("{folder}/{state}/{file}"));
+            if word("name").is_none_or(|name| name == "POLL") {
+                continue;
+            }
+            let count: u64 = word("usage").and_then(|text| text.parse().ok())?;
+            exits = Some(exits.unwrap_or(0) + count);
+        }
+        exits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use ticktax_model::Cpu;
+
+    use super::super::Proc;
+
+    #[test]
+    fn polling_is_no_state_that_saves_energy() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = Proc::at(root.path());
+        assert_eq!(proc.idle_exits(Cpu(0)), None);
+        for (state, name, usage) in [(0, "POLL", 900), (1, "C1", 40), (2, "C6", 2)] {
+            let folder = format!("sys/devices/system/cpu/cpu0/cpuidle/state{state}");
+            let folder = root.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("name"), format!("{name}\n")).unwrap();
+            fs::write(folder.join("usage"), format!("{usage}\n")).unwrap();
+        }
+        assert_eq!(proc.idle_exits(Cpu(0)), Some(42));
+    }
+}
