@@ -323,7 +323,12 @@ fn power() -> Vec<Case> {
             &[("dev/cpu_dma_latency", "\u{5}\0\0\0")],
             Found("5 µs"),
         ),
-        // 2000 s, which is what it is when nobody asks: 0x77359400.
+        case(
+            "cpu-wake-latency-held",
+            "a limit of some ms, which keeps no CPU from sleeping",
+            &[("dev/cpu_dma_latency", "\0\u{f}\0\0")],
+            Silence,
+        ),
         case(
             "cpu-wake-latency-held",
             "less than a reading",
