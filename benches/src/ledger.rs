@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use ticktax_analysis::Ledger;
+use ticktax_analysis::{AccountingCheck, Ledger};
 use ticktax_model::recording::{Header, RecordingReader, RecordingWriter, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_probes::clock::now;
@@ -93,6 +93,7 @@ fn live(bench: &Bench) -> Outcome {
     let again = folder.path().join("again.parquet");
     let count = recording.rows.len();
     let (mut ledger, mut write, mut read) = (Series::new(), Series::new(), Series::new());
+    let mut accounting = Series::new();
     for _ in 0..bench.choose(9, 3) {
         bench.go_on()?;
         ledger.push(rate(count, &mut || {
@@ -102,6 +103,14 @@ fn live(bench: &Bench) -> Outcome {
             }
             let statement = ledger.finish(&recording.header, &recording.sources);
             assert!(statement.balance.balances());
+            Ok(())
+        })?);
+        accounting.push(rate(count, &mut || {
+            let mut check = AccountingCheck::new();
+            for row in &recording.rows {
+                check.row(&recording.sources, row);
+            }
+            std::hint::black_box(&check);
             Ok(())
         })?);
         write.push(rate(count, &mut || {
@@ -130,6 +139,7 @@ fn live(bench: &Bench) -> Outcome {
     let mut table = Table::new(["live", "n", "M rows/s, median", "least to most", "target"]);
     for (name, series, target) in [
         ("ledger, to the statement", &ledger, Some(TARGET)),
+        ("accounting check", &accounting, None),
         ("write as Parquet", &write, None),
         ("read from Parquet", &read, None),
     ] {

@@ -9,6 +9,7 @@
     reason = "a benchmark's result goes to the terminal"
 )]
 
+mod accounting;
 mod attach;
 mod coverage;
 mod event_cost;
@@ -65,6 +66,8 @@ enum Name {
     Sleep,
     /// How late the frames of a paced loop begin, beside cyclictest
     Pace,
+    /// How far the accounting check is off, beside programs of known time
+    Accounting,
     /// How much of the lost time is explained, idle and under load
     Coverage,
     /// The tool's CPU time and memory, and events lost, by the rate of events
@@ -137,11 +140,12 @@ fn run(arguments: &Arguments) -> Outcome {
     };
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 8] = [
+    let all: [(Name, Benchmark); 9] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
         (Name::Pace, pace::run),
+        (Name::Accounting, accounting::run),
         (Name::Coverage, coverage::run),
         (Name::Load, load::run),
         (Name::Attach, attach::run),

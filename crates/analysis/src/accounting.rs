@@ -32,6 +32,7 @@ use ticktax_model::{CpuList, Kind, Owner, Source, SourceId, SourceTable};
 
 use self::samples::CpuSamples;
 use crate::tick::TICK_FUNCTIONS;
+pub use check::counting;
 
 /// What a row means to the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Nanos, SourceTable};
 
-use crate::{AccountingCheck, BeatFinder, Ledger, Victim, findings};
+use crate::findings::{self, Measured};
+use crate::{AccountingCheck, BeatFinder, Ledger, Victim};
 
 /// Takes a recording's rows, live or from a file, and makes its statement.
 #[derive(Debug, Default)]
@@ -35,8 +36,13 @@ impl Auditor {
     /// The statement of all rows; beats are searched on `threads` threads.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Statement {
         let mut statement = self.ledger.finish(header, sources);
-        statement.findings = findings::judge(header, statement.tick.as_ref(), &statement.accounts);
         statement.accounting = self.accounting.finish(header, &statement, sources);
+        let measured = Measured {
+            tick: statement.tick.as_ref(),
+            accounting: statement.accounting.as_ref(),
+            accounts: &statement.accounts,
+        };
+        statement.findings = findings::judge(header, measured);
         statement.beats = Some(self.beats.finish(header, threads));
         let victim = self.victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
         statement.victim = victim.finish(header, sources);

@@ -10,10 +10,8 @@ use std::cmp::Reverse;
 
 use ticktax_model::finding::Finding;
 use ticktax_model::recording::Header;
-use ticktax_model::statement::Account;
-use ticktax_model::tick::TickBill;
 
-pub use facts::Facts;
+pub use facts::{Facts, Measured};
 pub use rules::RULES;
 
 /// A rule: what it looks for, and the function that does.
@@ -25,8 +23,8 @@ pub struct Rule {
 }
 
 /// All findings, the worst first; of equals the surer, then in the order of the rules.
-pub fn judge(header: &Header, tick: Option<&TickBill>, accounts: &[Account]) -> Vec<Finding> {
-    let facts = Facts::new(header, tick, accounts);
+pub fn judge(header: &Header, measured: Measured<'_>) -> Vec<Finding> {
+    let facts = Facts::new(header, measured);
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.judge)(&facts)).collect();
     let time = |finding: &Finding| finding.cost.as_ref().and_then(|cost| cost.time);
     findings.sort_by_key(|finding| {

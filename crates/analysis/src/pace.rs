@@ -6,6 +6,7 @@
 //!   frames in its threads' wakeups.
 //! - [`choices`] compares loops of several settings.
 
+mod alias;
 mod book;
 mod choice;
 mod frames;
@@ -13,6 +14,7 @@ mod rhythm;
 mod times;
 mod watch;
 
+pub use alias::tick_alias;
 pub use book::{Accounts, FrameBook, Terms};
 pub use choice::{choices, common_quantile};
 pub use times::tellable;

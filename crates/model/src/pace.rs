@@ -447,6 +447,27 @@ pub struct CpuStatement {
     /// Whether this kernel's machine-wide figures are sampled at the tick; `None` where it does not
     /// tell.
     pub sampled_at_tick: Option<bool>,
+    /// What its rhythm makes of samples at the tick, where its frames keep to phases of it.
+    #[serde(default)]
+    pub alias: Option<TickAlias>,
+}
+
+/// A loop whose frames keep to a few phases of the tick: what samples make of it depends on the
+/// moment at which it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TickAlias {
+    /// From one tick to the next.
+    pub tick: Nanos,
+    /// So many frames …
+    pub frames: u32,
+    /// … are so many ticks.
+    pub ticks: u64,
+    /// The share of a CPU that the work of its frames takes, 0 to 1.
+    pub truth: f64,
+    /// The least that samples make of that.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
 }
 
 /// What one clock says.

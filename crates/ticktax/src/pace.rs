@@ -7,6 +7,8 @@ mod sweep;
 use std::process::ExitCode;
 
 use nix::time::{ClockId, clock_gettime};
+use ticktax_analysis::accounting::counting;
+use ticktax_model::accounting::Method;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::Blind;
@@ -83,16 +85,16 @@ fn tick(machine: &Machine) -> (Nanos, Option<Blind>) {
 
 /// Whether this kernel's machine-wide figures are sampled at the tick.
 fn sampled_at_tick(machine: &Machine) -> Option<bool> {
-    let options = &machine.accounting;
-    let exact = |option: &String| option.starts_with("VIRT_CPU_ACCOUNTING");
-    if options.iter().any(exact) {
-        // It can be built in and yet not be in use, but where it is named, nobody can tell.
-        return Some(false);
-    }
-    options
-        .iter()
-        .any(|option| option == "TICK_CPU_ACCOUNTING")
-        .then_some(true)
+    let asked = |word: &str| word.starts_with("nohz_full=");
+    Some(match counting(machine).method? {
+        Method::Sampled => true,
+        // Measured on the CPUs that have no tick, if there are any.
+        Method::MeasuredWithoutTick => {
+            let cmdline = machine.cmdline.as_deref().unwrap_or_default();
+            !cmdline.split_ascii_whitespace().any(asked)
+        }
+        Method::Measured => false,
+    })
 }
 
 /// The CPU of a loop: the one that was named, or the last one that this process may run on, which

@@ -65,7 +65,7 @@ pub(super) fn make(
 }
 
 /// How the machine's kernel counts, by its configuration.
-pub(super) fn counting(machine: &Machine) -> Counting {
+pub fn counting(machine: &Machine) -> Counting {
     let has = |option: &str| machine.accounting.iter().any(|name| name == option);
     let known = !machine.accounting.is_empty();
     let method = if has("VIRT_CPU_ACCOUNTING_NATIVE") {

@@ -1,5 +1,6 @@
 //! What rules judge by.
 
+use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::Configured;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::{Account, Class};
@@ -12,20 +13,29 @@ pub struct Facts<'a> {
     pub(super) header: &'a Header,
     pub(super) configured: &'a Configured,
     pub(super) tick: Option<&'a TickBill>,
+    pub(super) accounting: Option<&'a AccountingStatement>,
     accounts: &'a [Account],
 }
 
+/// What was measured, for rules that put it beside what is configured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured<'a> {
+    /// The tick's bill.
+    pub tick: Option<&'a TickBill>,
+    /// The accounting check.
+    pub accounting: Option<&'a AccountingStatement>,
+    /// The accounts of the books.
+    pub accounts: &'a [Account],
+}
+
 impl<'a> Facts<'a> {
-    pub(super) fn new(
-        header: &'a Header,
-        tick: Option<&'a TickBill>,
-        accounts: &'a [Account],
-    ) -> Self {
+    pub(super) fn new(header: &'a Header, measured: Measured<'a>) -> Self {
         Self {
             header,
             configured: &header.machine.configured,
-            tick,
-            accounts,
+            tick: measured.tick,
+            accounting: measured.accounting,
+            accounts: measured.accounts,
         }
     }
 

@@ -5,6 +5,7 @@ mod clocksource_gave_way;
 mod clocksource_not_as_asked;
 mod cpu_frequency_capped;
 mod cpu_frequency_lowest;
+mod cpu_time_not_as_shown;
 mod cpu_wake_latency_held;
 mod fstab_not_mounted;
 mod fstab_options_not_in_effect;
@@ -39,6 +40,7 @@ pub const RULES: &[Rule] = rules![
     "clocksource-not-as-asked" => clocksource_not_as_asked,
     "cpu-frequency-capped" => cpu_frequency_capped,
     "cpu-frequency-lowest" => cpu_frequency_lowest,
+    "cpu-time-not-as-shown" => cpu_time_not_as_shown,
     "cpu-wake-latency-held" => cpu_wake_latency_held,
     "fstab-not-mounted" => fstab_not_mounted,
     "fstab-options-not-in-effect" => fstab_options_not_in_effect,

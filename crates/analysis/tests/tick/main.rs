@@ -4,9 +4,7 @@
 
 use ticktax_analysis::{Ledger, tick};
 use ticktax_model::machine::{Counters, InterruptRow, Machine};
-use ticktax_model::recording::{
-    Books, Coverage, Header, Level, Row, RowSink, SCHEMA_VERSION, Sum, ToolCost, World,
-};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, Sum, World};
 use ticktax_model::tick::{Basis, TickBill};
 use ticktax_model::{
     Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
@@ -126,28 +124,17 @@ impl Machinery {
 
     fn header(&self, hz: u32, level: Level) -> Header {
         Header {
-            schema: SCHEMA_VERSION,
-            tool_version: String::new(),
-            world: World::Simulated,
-            level,
             machine: Machine {
                 hz_configured: Some(hz),
                 cmdline: Some("quiet nohz=on skew_tick=1 -- divider=3".to_owned()),
                 ..Machine::default()
             },
-            began_unix: 0,
             books: self.books.clone(),
             coverage: Coverage {
                 every_entry_watched: true,
                 ..Coverage::default()
             },
-            clock: None,
-            probes: Vec::new(),
-            before: Counters::default(),
-            after: Counters::default(),
-            cost: ToolCost::default(),
-            command: None,
-            victim: None,
+            ..Header::new(World::Simulated, level, "test")
         }
     }
 

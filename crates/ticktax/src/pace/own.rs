@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use ticktax_analysis::pace::{Accounts, FrameBook, Terms};
-use ticktax_model::machine::CpuTimes;
+use ticktax_analysis::accounting::counting;
+use ticktax_analysis::pace::{Accounts, FrameBook, Terms, tick_alias};
+use ticktax_model::machine::{CpuTimes, Machine};
 use ticktax_model::pace::{
-    CpuClock, CpuReading, CpuStatement, EndedIdle, LoopReport, PACE_VERSION, PaceStatement,
-    Subject, Wakeups,
+    CpuClock, CpuReading, CpuStatement, EndedIdle, LoopReport, PACE_VERSION, PaceRule,
+    PaceStatement, Subject, TickAlias, Wakeups,
 };
 use ticktax_model::victim::Usage;
 use ticktax_model::{Cpu, Nanos};
@@ -71,6 +72,8 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
     )?;
     progress.done();
     let report = &ran.report;
+    let figures = ran.accounts.figures();
+    let frames = figures.as_ref().map_or(0, |figures| figures.frames);
     let ended_early = report
         .error
         .as_ref()
@@ -81,11 +84,12 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         began_unix,
         elapsed: report.elapsed,
-        figures: ran.accounts.figures(),
+        figures,
         cpu: CpuStatement {
             readings: ran.readings,
             cpus: [report.cpu].into_iter().collect(),
             sampled_at_tick: sampled_at_tick(&machine),
+            alias: alias(&settings, &machine, frames),
         },
         wakeups: ran.wakeups,
         blind: unknown_tick.into_iter().collect(),
@@ -104,6 +108,15 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
             frames_lost: report.frames_lost,
         }),
     })
+}
+
+/// What the loop's rhythm makes of samples: only frames on a grid keep to phases of the tick.
+fn alias(settings: &PaceSettings, machine: &Machine, frames: u64) -> Option<TickAlias> {
+    if settings.rule != PaceRule::Deadline || sampled_at_tick(machine) != Some(true) {
+        return None;
+    }
+    let tick = counting(machine).tick?;
+    tick_alias(settings.period, settings.work, tick, frames)
 }
 
 fn show(book: &FrameBook, elapsed: Nanos, progress: &Progress) {

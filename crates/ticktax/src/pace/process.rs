@@ -108,6 +108,8 @@ pub(super) fn watch(
             readings,
             cpus: watched.cpus,
             sampled_at_tick: sampled_at_tick(&machine),
+            // Nobody knows to the ns when a stranger's frames are due.
+            alias: None,
         },
         wakeups: watched.wakeups,
         blind,

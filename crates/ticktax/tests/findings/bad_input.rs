@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use ticktax_analysis::findings::judge;
+use ticktax_analysis::findings::{Measured, judge};
 use ticktax_model::machine::Machine;
 use ticktax_probes::clock::now;
 use ticktax_trace::proc::Proc;
@@ -36,7 +36,7 @@ fn machine_of(fill: impl Fn(&str) -> Vec<u8>) -> Machine {
     }
     let machine = Proc::at(root.path()).machine();
     // Whatever was read, it can be judged.
-    judge(&header(machine.clone()), None, &[]);
+    judge(&header(machine.clone()), Measured::default());
     machine
 }
 

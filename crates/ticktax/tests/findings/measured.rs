@@ -1,6 +1,7 @@
 //! Rules that put what was measured beside what was asked for.
 
-use ticktax_model::machine::InterruptRow;
+use ticktax_model::accounting::{AccountingStatement, Counting, CpuCheck};
+use ticktax_model::machine::{CpuTimes, InterruptRow};
 use ticktax_model::recording::{Blind, Header, ProbeKind, ProbeReport};
 use ticktax_model::tick::{Basis, CpuTicks, Frequency, TickBill, Ticks};
 use ticktax_model::{Cpu, Nanos};
@@ -19,6 +20,46 @@ fn with(
     Case {
         measured,
         ..case(rule, name, files, expected)
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a case's check may be none")]
+/// A CPU that `top` shows as so busy, of 60 % that it was.
+fn shown(share: f64) -> Option<AccountingStatement> {
+    let second = Nanos::from_secs(1);
+    let busy = Nanos::from_millis(600);
+    Some(AccountingStatement {
+        counting: Counting::default(),
+        cpus: vec![CpuCheck {
+            cpu: Cpu(1),
+            between: second,
+            columns: CpuTimes::default(),
+            shown_busy: Nanos::ZERO,
+            shown_share: share,
+            uncounted: busy,
+            elapsed: second,
+            busy: Some(busy),
+            busy_share: Some(0.6),
+            interrupts: None,
+            outside: None,
+            left: None,
+            ticks: None,
+            causes: Vec::new(),
+        }],
+        programs: Vec::new(),
+        programs_left_out: 0,
+    })
+}
+
+/// A case about the accounting check.
+fn accounted(
+    name: &'static str,
+    accounting: fn() -> Option<AccountingStatement>,
+    expected: Expected,
+) -> Case {
+    Case {
+        accounting,
+        ..case("cpu-time-not-as-shown", name, &[], expected)
     }
 }
 
@@ -106,6 +147,17 @@ pub(crate) fn cases() -> Vec<Case> {
     let divider = [CONFIG, (CMDLINE, "divider=10")];
     let off = [CONFIG, (CMDLINE, "nohz=off")];
     vec![
+        accounted(
+            "a CPU that looks idle",
+            || shown(0.08),
+            Found("60.0 % busy"),
+        ),
+        accounted(
+            "a CPU that looks busier than it is",
+            || shown(0.9),
+            Found("less busy"),
+        ),
+        accounted("a CPU that is off by two points", || shown(0.58), Silence),
         with(
             "hz-not-as-built",
             "ticks lost",

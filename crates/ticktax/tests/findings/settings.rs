@@ -17,6 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         fstab_kinds(),
         fstab_options(),
         power(),
+        memory(),
     ];
     lists.into_iter().flatten().collect()
 }
@@ -264,6 +265,29 @@ fn fstab_options() -> Vec<Case> {
     ]
 }
 
+fn memory() -> Vec<Case> {
+    let merging = |shared| {
+        [
+            ("sys/kernel/mm/ksm/run", "1\n"),
+            ("sys/kernel/mm/ksm/pages_sharing", shared),
+        ]
+    };
+    vec![
+        case(
+            "same-pages-never-merged",
+            "none",
+            &merging("0\n"),
+            Found("none shared"),
+        ),
+        case(
+            "same-pages-never-merged",
+            "some",
+            &merging("800\n"),
+            Silence,
+        ),
+    ]
+}
+
 fn power() -> Vec<Case> {
     const POLICY: &str = "sys/devices/system/cpu/cpufreq/policy0/affected_cpus";
     const DRIVER: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_driver";
@@ -283,12 +307,6 @@ fn power() -> Vec<Case> {
             (POLICY, "0 1\n"),
             (GOVERNOR, "powersave\n"),
             (DRIVER, driver),
-        ]
-    };
-    let merging = |shared| {
-        [
-            ("sys/kernel/mm/ksm/run", "1\n"),
-            ("sys/kernel/mm/ksm/pages_sharing", shared),
         ]
     };
     vec![
@@ -333,18 +351,6 @@ fn power() -> Vec<Case> {
             "cpu-wake-latency-held",
             "less than a reading",
             &[("dev/cpu_dma_latency", "\0\0")],
-            Silence,
-        ),
-        case(
-            "same-pages-never-merged",
-            "none",
-            &merging("0\n"),
-            Found("none shared"),
-        ),
-        case(
-            "same-pages-never-merged",
-            "some",
-            &merging("800\n"),
             Silence,
         ),
     ]

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use ticktax_analysis::findings::judge;
+use ticktax_analysis::findings::{Measured, judge};
+use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::finding::Finding;
-use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{Coverage, Header, Level, SCHEMA_VERSION, ToolCost, World};
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{Header, Level, World};
 use ticktax_model::tick::TickBill;
 use ticktax_trace::proc::Proc;
 
@@ -27,6 +28,8 @@ pub(crate) struct Case {
     pub(crate) files: Vec<(&'static str, String)>,
     /// What was measured meanwhile.
     pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
+    /// What the accounting check said.
+    pub(crate) accounting: fn() -> Option<AccountingStatement>,
     pub(crate) expected: Expected,
 }
 
@@ -45,6 +48,7 @@ pub(crate) fn case(
             .map(|&(path, text)| (path, text.to_owned()))
             .collect(),
         measured: |_| None,
+        accounting: || None,
         expected,
     }
 }
@@ -69,21 +73,8 @@ pub(crate) fn allow(root: &Path, path: &str, mode: u32) {
 
 pub(crate) fn header(machine: Machine) -> Header {
     Header {
-        schema: SCHEMA_VERSION,
-        tool_version: String::new(),
-        world: World::Live,
-        level: Level::Kernel,
         machine,
-        began_unix: 0,
-        books: Vec::new(),
-        coverage: Coverage::default(),
-        clock: None,
-        probes: Vec::new(),
-        before: Counters::default(),
-        after: Counters::default(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
+        ..Header::new(World::Live, Level::Kernel, "")
     }
 }
 
@@ -104,6 +95,12 @@ impl Case {
         }
         let mut header = header(Proc::at(root.path()).machine());
         let tick = (self.measured)(&mut header);
-        judge(&header, tick.as_ref(), &[])
+        let accounting = (self.accounting)();
+        let measured = Measured {
+            tick: tick.as_ref(),
+            accounting: accounting.as_ref(),
+            accounts: &[],
+        };
+        judge(&header, measured)
     }
 }

@@ -1,9 +1,9 @@
 //! What a loop costs: CPU time by every clock that tells it, and wakeups.
 
-use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, Wakeups};
+use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, TickAlias, Wakeups};
 
-use super::super::numbers::{percent, rate};
-use super::super::page::{Page, Tone};
+use super::super::numbers::{counted, percent, rate};
+use super::super::page::{Page, Tone, tied};
 
 /// Writes the sections.
 pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
@@ -15,6 +15,9 @@ pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
             let share = percent(reading.time.share_of(reading.elapsed));
             let cells = cells(&reading.time.to_string(), &share);
             page.row(Tone::Plain, 2, &name(reading, cpu), &cells);
+        }
+        if let Some(alias) = &cpu.alias {
+            page.paragraph(Tone::Plain, "", &rhythm(alias));
         }
         if let Some(text) = warning(cpu) {
             page.paragraph(Tone::Warning, "", &text);
@@ -41,6 +44,34 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
             format!("{noun} {}, everybody's together (/proc/stat)", cpu.cpus)
         }
     }
+}
+
+/// What its rhythm does to the samples.
+fn rhythm(alias: &TickAlias) -> String {
+    let frames = match alias.frames {
+        1 => "A frame is".to_owned(),
+        frames => format!("{frames} frames are"),
+    };
+    let ticks = counted(alias.ticks, "tick");
+    let phases = match alias.frames {
+        1 => "every frame begins at one phase of the tick".to_owned(),
+        frames => format!("frames keep to {frames} phases of the tick"),
+    };
+    let range = if percent(alias.least) == percent(alias.most) {
+        format!("its samples are right: {}", tied(percent(alias.truth)))
+    } else {
+        format!(
+            "samples at the tick show between {} and {} for what takes {}, by the moment at which \
+             the loop was started",
+            tied(percent(alias.least)),
+            tied(percent(alias.most)),
+            tied(percent(alias.truth))
+        )
+    };
+    format!(
+        "{frames} {ticks} of {}, so {phases}, and {range}.",
+        tied(alias.tick)
+    )
 }
 
 fn warning(cpu: &CpuStatement) -> Option<String> {

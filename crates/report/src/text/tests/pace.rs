@@ -5,7 +5,7 @@ use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
     Figures, FpsSeconds, FrameMark, LoopReport, PACE_VERSION, PaceRule, PaceStatement,
     ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement,
-    ThreadReport, Wakeups,
+    ThreadReport, TickAlias, Wakeups,
 };
 use ticktax_model::recording::Blind;
 use ticktax_model::{Cpu, Nanos};
@@ -82,6 +82,14 @@ fn readings(first: CpuClock) -> CpuStatement {
         .to_vec(),
         cpus: "1".parse().unwrap(),
         sampled_at_tick: Some(true),
+        alias: Some(TickAlias {
+            tick: Nanos::from_millis(4),
+            frames: 3,
+            ticks: 7,
+            truth: 0.105,
+            least: 0.0,
+            most: 0.14,
+        }),
     }
 }
 

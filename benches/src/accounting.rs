@@ -1,0 +1,178 @@
+//! How right the accounting check is, beside programs whose true time is known and that the
+//! kernel's samples see wrongly, and what reading the kernel's counters for it takes.
+
+use std::error::Error;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use ticktax_inject::{Disturbance, Plan, Schedule, Window};
+use ticktax_model::Nanos;
+use ticktax_model::accounting::ProgramCheck;
+use ticktax_probes::clock::now;
+use ticktax_trace::proc::Proc;
+
+use crate::table::{Series, Table};
+use crate::tool::Tool;
+use crate::{Bench, Outcome, machine};
+
+/// How far the check may be off, in points of a CPU's time.
+const TARGET: f64 = 0.5;
+
+/// A program of known time, and what was said of it, in points of a CPU's time.
+struct Adversary {
+    name: &'static str,
+    plan: Plan,
+    truth: Series,
+    check: Series,
+    process: Series,
+    samples: Series,
+    top: Series,
+}
+
+impl Adversary {
+    fn new(name: &'static str, plan: Plan) -> Self {
+        Self {
+            name,
+            plan,
+            truth: Series::new(),
+            check: Series::new(),
+            process: Series::new(),
+            samples: Series::new(),
+            top: Series::new(),
+        }
+    }
+}
+
+pub(crate) fn run(bench: &Bench) -> Outcome {
+    println!("\n## accounting");
+    let tool = Tool::find()?;
+    let hz = Proc::default()
+        .machine()
+        .hz_configured
+        .unwrap_or(250)
+        .max(1);
+    let tick = Nanos(1_000_000_000 / i64::from(hz));
+    let seconds = bench.choose(5, 3);
+    let plan = |disturbance, schedule| {
+        Plan::new(disturbance, bench.measured)
+            .schedule(schedule)
+            .duration(Nanos::from_secs(i64::from(seconds) + 3))
+    };
+    let dodge = |window| plan(Disturbance::Dodge { window }, Schedule::every(tick, tick));
+    let paced = Schedule::every(Nanos(7_300_000), Nanos(2_100_000));
+    let mut adversaries = [
+        Adversary::new("runs between ticks, 60 %", dodge(Window::BETWEEN)),
+        Adversary::new("runs around ticks, 10 %", dodge(Window::AROUND)),
+        Adversary::new(
+            "every 7.3 ms for 2.1 ms",
+            plan(Disturbance::Fifo { priority: 10 }, paced),
+        ),
+    ];
+    for _ in 0..bench.choose(5, 2) {
+        for adversary in &mut adversaries {
+            bench.go_on()?;
+            turn(bench, &tool, seconds, adversary)?;
+        }
+    }
+    print(&adversaries, seconds);
+    machine::pin(bench.other)?;
+    reading(bench)
+}
+
+/// Audits an adversary while it is at work.
+fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> Outcome {
+    let running = ticktax_inject::spawn(&adversary.plan)?;
+    // By then it has found the tick and begun.
+    bench.pause(Duration::from_millis(1_200))?;
+    let audit = tool.audit(seconds, &["--probe", "none"])?;
+    // While the audit watches, and not while it searches for beats afterwards: that competes.
+    bench.pause(Duration::from_millis(500))?;
+    let (begin, before) = (now(), own_cpu_time()?);
+    bench.pause(Duration::from_secs(u64::from(seconds) - 1))?;
+    let (end, after) = (now(), own_cpu_time()?);
+    let statement = audit.statement(bench)?;
+    let truth = running.finish()?;
+    let check = statement.accounting.ok_or("the statement has no check")?;
+    let line = check.cpus.iter().find(|line| line.cpu == truth.cpu);
+    let line = line.ok_or("its CPU has no line")?;
+    let program = check
+        .programs
+        .iter()
+        .find(|program| program.pid == truth.pid);
+    let program = program.ok_or("it is not among the programs")?;
+    let injected = (after - before).share_of(end - begin) * 100.0;
+    adversary.truth.push(injected);
+    let told = |time: fn(&ProgramCheck) -> Option<Nanos>| {
+        let time = time(program).ok_or("its time is not told")?;
+        Ok::<f64, &str>(time.share_of(line.elapsed) * 100.0 - injected)
+    };
+    adversary.check.push(told(|program| program.on_cpu)?);
+    adversary.process.push(told(|program| program.shown)?);
+    adversary.samples.push(told(|program| program.sampled)?);
+    adversary
+        .top
+        .push((line.shown_share - line.busy_share.unwrap_or_default()) * 100.0);
+    Ok(())
+}
+
+/// CPU time of this process, of which the injector is a thread, by its own clock.
+fn own_cpu_time() -> Result<Nanos, Box<dyn Error>> {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
+    Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
+}
+
+fn print(adversaries: &[Adversary], seconds: u32) {
+    println!(
+        "\nErrors in points of a CPU's time, medians over turns of {seconds} s (least to most):"
+    );
+    let mut table = Table::new([
+        "program",
+        "n",
+        "true, %",
+        "ticktax",
+        "/proc/PID/stat",
+        "by samples",
+        "its CPU in top",
+        "target",
+    ]);
+    for adversary in adversaries {
+        let cell = |series: &Series| format!("{:+.2} ({})", series.median(), series.range(2));
+        let met = if adversary.check.median().abs() <= TARGET {
+            "met"
+        } else {
+            "not met"
+        };
+        table.row([
+            adversary.name.to_owned(),
+            adversary.truth.n().to_string(),
+            format!("{:.2}", adversary.truth.median()),
+            cell(&adversary.check),
+            cell(&adversary.process),
+            cell(&adversary.samples),
+            cell(&adversary.top),
+            format!("≤ {TARGET}: {met}"),
+        ]);
+    }
+    table.print();
+}
+
+/// What an audit reads at each of its ends, with and without what the check needs.
+fn reading(bench: &Bench) -> Outcome {
+    let proc = Proc::default();
+    let mut times = Series::new();
+    let mut processes = 0;
+    for _ in 0..bench.choose(31, 5) {
+        bench.go_on()?;
+        let begin = now();
+        processes = proc.counters(begin).programs.len();
+        times.push((now() - begin).as_secs_f64() * 1e3);
+    }
+    println!(
+        "\nReading all counters, those of {processes} processes included: {:.1} ms (n {}, {} ms), \
+         twice an audit.",
+        times.median(),
+        times.n(),
+        times.range(1)
+    );
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! How busy `top` shows a CPU, beside how busy it was.
+
+use ticktax_model::Nanos;
+use ticktax_model::accounting::{BiasKind, CpuCheck, Witness};
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+/// From here on somebody draws a wrong conclusion: a share of a CPU's time.
+const WORTH_TELLING: f64 = 0.05;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let checks = facts.accounting.map_or(&[][..], |check| &check.cpus);
+    let wrong = |cpu: &&CpuCheck| cpu.off().is_some_and(|off| off.abs() >= WORTH_TELLING);
+    checks
+        .iter()
+        .filter(wrong)
+        .map(|cpu| finding(facts, cpu))
+        .collect()
+}
+
+fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
+    let off = cpu.off().unwrap_or_default();
+    let way = if off < 0.0 { "busier" } else { "less busy" };
+    let busy = cpu.busy_share.unwrap_or_default();
+    let by_books = facts.header.level == ticktax_model::recording::Level::Kernel;
+    let soaked = cpu
+        .left
+        .filter(|left| left.witness == Witness::Soaker)
+        .map(|left| left.time.share_of(left.watched));
+    let measured = match (by_books, soaked) {
+        (true, None) => "every span of the CPU's time".to_owned(),
+        (true, Some(soaked)) => format!(
+            "every span of the CPU's time; a soaker got {:.1} %",
+            soaked * 100.0
+        ),
+        (false, _) => "what a thread of the lowest priority got to use".to_owned(),
+    };
+    let phase = cpu
+        .causes
+        .iter()
+        .find(|cause| cause.kind == BiasKind::TickPhase);
+    let culprit = phase.and_then(|cause| cause.program.as_deref());
+    let remedy = match culprit {
+        Some(name) => format!(
+            "judge {name} by its own times (/proc/PID/stat, cpuacct), which are exact; samples at \
+             the tick cannot see a program that follows it"
+        ),
+        None => {
+            "judge programs by their own times (/proc/PID/stat, cpuacct), which are exact, and \
+                 a CPU by what a soaker gets"
+                .to_owned()
+        }
+    };
+    Finding {
+        rule: "cpu-time-not-as-shown".to_owned(),
+        title: format!("CPU {} is {way} than top shows", cpu.cpu),
+        configured: format!("/proc/stat: {:.1} % busy", cpu.shown_share * 100.0),
+        effective: format!("{:.1} % busy", busy * 100.0),
+        measured,
+        confidence: if by_books {
+            Confidence::Certain
+        } else {
+            Confidence::Likely
+        },
+        severity: Severity::Warning,
+        cost: Some(Cost {
+            what: "CPU time that is planned with wrongly".to_owned(),
+            time: cpu.busy.map(|busy| {
+                let shown = Nanos(busy.0.min(cpu.shown_busy.0));
+                Nanos(busy.0.max(cpu.shown_busy.0)) - shown
+            }),
+        }),
+        remedy,
+    }
+}
