@@ -25,10 +25,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-probes", Arrows::Only(&["ticktax-model"])),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
     ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
-    (
-        "ticktax-sim",
-        Arrows::Never(&["ticktax-knobs", "ticktax-trace", "ticktax", "xtask"]),
-    ),
+    ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
     ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),
     ("ticktax", Arrows::Never(&["xtask"])),
