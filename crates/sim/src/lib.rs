@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+pub mod cache;
 pub mod clock;
 mod engine;
 mod fixed;
@@ -32,6 +33,7 @@ mod hash;
 mod random;
 mod record;
 mod report;
+pub mod rtc;
 pub mod scheduler;
 mod setup;
 mod speed;

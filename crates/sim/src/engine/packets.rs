@@ -36,12 +36,11 @@ impl Engine<'_> {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[PROTOCOL]);
         state.put(SOCKET, count, state.link.socket);
-        while self.links[link].report.queued[SOCKET] > 0 {
+        // A packet is in the buffer until its reader has run.
+        for _ in 0..count {
             let Some(task) = self.links[link].waiting.pop_front() else {
                 return;
             };
-            self.take_packet(link);
-            self.tasks[task.index()].report.packets += 1;
             self.wake(task);
         }
     }

@@ -198,8 +198,16 @@ impl Engine<'_> {
             }
             Step::Wait => self.block(task),
             Step::Receive(link, law) => {
-                let time = notes.chance.draw(&law);
-                self.receive(task, link, time)
+                if self.take_packet(link) {
+                    let notes = &mut self.tasks[task.index()];
+                    notes.report.packets += 1;
+                    let time = notes.chance.draw(&law);
+                    return self.work(task, time);
+                }
+                // It looks again when it is woken up.
+                self.tasks[task.index()].next_step = place;
+                self.links[link].waiting.push_back(task);
+                self.block(task)
             }
             Step::Exit => {
                 notes.state = State::Ended;
@@ -268,17 +276,6 @@ impl Engine<'_> {
             }
         }
         Next::Step
-    }
-
-    fn receive(&mut self, task: TaskId, link: usize, time: Nanos) -> Next {
-        if self.take_packet(link) {
-            self.tasks[task.index()].report.packets += 1;
-            return self.work(task, time);
-        }
-        self.links[link].waiting.push_back(task);
-        // The work waits with it.
-        self.work(task, time);
-        self.block(task)
     }
 
     /// Lets a task go on that waits, now or when it does.
