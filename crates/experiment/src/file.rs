@@ -61,6 +61,9 @@ pub struct Series {
     pub name: String,
     /// Its unit.
     pub unit: String,
+    /// Where its figures are from.
+    #[serde(default)]
+    pub basis: Basis,
     /// How near the model must come: this much either way.
     #[serde(default)]
     pub tolerance: f64,
@@ -69,6 +72,19 @@ pub struct Series {
     pub relative: f64,
     /// The rows.
     pub rows: Vec<Published>,
+}
+
+/// Where the figures of a series are from, which says what it means to come near them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Measured and published: a row that does not calibrate is predicted.
+    #[default]
+    Measured,
+    /// Arithmetic on what was published, or a constant of the kernel: it is computed again.
+    Arithmetic,
+    /// Another model's: two models that agree may both be wrong.
+    OtherModel,
 }
 
 /// One published figure.

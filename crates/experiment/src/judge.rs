@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cases::Case;
-use crate::file::{CaseFile, Remark, Values};
+use crate::file::{Basis, CaseFile, Remark, Values};
 
 /// What a model gives, by series and row.
 pub type Modelled = BTreeMap<(String, String), f64>;
@@ -23,6 +23,8 @@ pub struct Line {
     pub modelled: f64,
     /// Whether the row calibrated the model, which then predicts nothing there.
     pub fit: bool,
+    /// Where the figure is from.
+    pub basis: Basis,
     /// How far off the model is.
     pub residual: f64,
     /// How far it may be.
@@ -32,6 +34,21 @@ pub struct Line {
 }
 
 impl Line {
+    /// Whether the model says what was measured without having been told.
+    pub fn is_prediction(&self) -> bool {
+        !self.fit && self.basis == Basis::Measured
+    }
+
+    /// What the row is to the model, in a word.
+    pub fn role(&self) -> &'static str {
+        match (self.fit, self.basis) {
+            (true, _) => "fit",
+            (false, Basis::Measured) => "predicted",
+            (false, Basis::Arithmetic) => "computed",
+            (false, Basis::OtherModel) => "compared",
+        }
+    }
+
     /// Whether the model comes near enough.
     pub fn met(&self) -> bool {
         // Half a unit of the 12th digit is the arithmetic's, and not the model's.
@@ -90,6 +107,7 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
             published: (published[0], published[1]),
             modelled: value,
             fit: row.fit,
+            basis: series.basis,
             residual: row.residual(value),
             allowed: series.allowed(row),
             fails: row.fails.clone(),

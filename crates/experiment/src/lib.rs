@@ -10,6 +10,7 @@ pub mod cases;
 pub mod file;
 pub mod fit;
 pub mod judge;
+pub mod page;
 pub mod statistics;
 
 pub use cases::{Case, all, find};

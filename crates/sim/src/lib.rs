@@ -34,6 +34,7 @@ mod random;
 mod record;
 mod report;
 pub mod rtc;
+pub mod scenario;
 pub mod scheduler;
 mod setup;
 mod speed;

@@ -37,6 +37,9 @@ pub(crate) enum Failure {
     /// No CPU to watch.
     #[error("{0}")]
     Cpus(String),
+    /// No such case, or its file is none.
+    #[error("{0}")]
+    Case(String),
     /// Nobody to ask about.
     #[error("{0}")]
     Victim(String),
