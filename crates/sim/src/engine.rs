@@ -272,6 +272,11 @@ impl<'s> Engine<'s> {
             if at >= end {
                 break;
             }
+            debug_assert!(
+                at >= self.now,
+                "time runs backwards: {at:?} after {:?}",
+                self.now
+            );
             self.now = at;
             self.events += 1;
             self.step(cpu);

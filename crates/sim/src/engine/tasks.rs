@@ -246,9 +246,11 @@ impl Engine<'_> {
             local: &state.grid,
             hz: self.hz,
         };
-        // A timer that is due at once goes off at the next tick.
+        // A timer that is due at once goes off at the next tick. Where ticks stand still, the first
+        // that has not been counted may be long past.
+        let soonest = state.grid.first_from(self.now).max(state.next_tick);
         match self.setup.machine.timers.due(call, self.now, time, &grids) {
-            Due::Tick(tick) => state.wheel.push(tick.max(state.next_tick), task),
+            Due::Tick(tick) => state.wheel.push(tick.max(soonest), task),
             Due::Exactly(at) => state
                 .agenda
                 .push(at.0.max(self.now.0 + 1), Event::Timer(task)),

@@ -211,7 +211,52 @@ impl RunQueue for Goodness {
 
 #[cfg(test)]
 mod tests {
-    use super::nice_to_ticks;
+    use proptest::prelude::*;
+
+    use super::{Arrival, Attributes, Goodness, Merit, RunQueue, TaskId, nice_to_ticks};
+
+    proptest! {
+        /// Whatever tasks do, a counter stays between nothing and twice the slice.
+        #[test]
+        fn counters_stay_within_two_slices(
+            slices in any::<bool>(), nices in prop::collection::vec(-20_i8..20, 1..5),
+            deeds in prop::collection::vec((0_u8..4, 0_usize..5), 1..400)
+        ) {
+            let mut queue = Goodness::new(100, false, slices);
+            let mut tasks: Vec<Merit> = nices
+                .iter()
+                .map(|&nice| queue.entity(&Attributes { nice, ..Attributes::default() }))
+                .collect();
+            let mut running = None;
+            for (deed, which) in deeds {
+                let task = TaskId(u32::try_from(which % nices.len()).unwrap());
+                match (deed, running) {
+                    (0, _) if running != Some(task) && !queue.list.contains(&task) => {
+                        queue.put(&mut tasks, task, Arrival::Woken(ticktax_model::Nanos(0)));
+                    }
+                    (1, Some(task)) => {
+                        queue.tick(&mut tasks, task);
+                    }
+                    (2, Some(task)) => {
+                        queue.leave(&mut tasks, task);
+                        running = queue.take(&mut tasks, 0, Some(task));
+                    }
+                    (3, prev) => {
+                        if let Some(prev) = prev {
+                            queue.put(&mut tasks, prev, Arrival::Preempted);
+                        }
+                        running = queue.take(&mut tasks, 0, prev);
+                    }
+                    _ => {}
+                }
+                for merit in &tasks {
+                    let most = 2 * nice_to_ticks(merit.nice, 100);
+                    prop_assert!((0..=most).contains(&merit.counter), "{merit:?}");
+                    prop_assert!((0..=most).contains(&merit.timer_ticks), "{merit:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn slices_are_the_kernels() {

@@ -51,6 +51,26 @@ proptest! {
         prop_assert!((sampled - ran).abs() < margin, "{sampled} for {ran}, off by {margin} at most");
     }
 
+    /// A task that has its CPU for itself does the same at every rate, to the ns.
+    #[test]
+    fn without_costs_a_lone_task_never_knows_the_rate_of_the_tick(
+        work in 1_i64..20_000_000, seed in any::<u64>(), policy in policy()
+    ) {
+        let done = |hz| {
+            let mut machine = Machine::new(1, hz, policy);
+            machine.timers = TimerRule::HighResolution;
+            let mut setup = Setup::new(machine, Nanos::from_secs(5));
+            setup.seed = seed;
+            let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(Nanos(5_000_000)));
+            let program = vec![sleep, Step::Work(Law::Exponential(Nanos(work)))];
+            setup.tasks.push(TaskSpec::new("lone", program));
+            let task = run(&setup).unwrap().tasks[0];
+            (task.ran, task.bursts, task.sleeps)
+        };
+        prop_assert_eq!(done(100), done(1000));
+        prop_assert_eq!(done(100), done(250));
+    }
+
     /// Where nothing costs anything, the rate of the tick changes nothing that gets done.
     #[test]
     fn without_costs_the_rate_of_the_tick_is_free(

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use ticktax_model::Nanos;
 use ticktax_model::recording::Row;
-use ticktax_sim::{Report, Setup, record, run};
+use ticktax_sim::{Call, Law, Machine, Report, Setup, Step, TaskSpec, TimerRule, record, run};
 
-use crate::world::{Rows, setup};
+use crate::world::{Rows, policy, setup};
 
 /// Every time and every tick is somewhere, and only once.
 fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
@@ -40,6 +40,16 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     }
     for task in &report.tasks {
         prop_assert!(task.work <= task.ran, "{task:?}");
+        // A `select` in jiffies may be short by part of a tick; a tick of 2.4 is shorter than it
+        // says by its rounding to the device's clock and by that clock's drift.
+        let short = match setup.machine.timers {
+            TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
+            TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),
+        };
+        prop_assert!(
+            task.least_late.is_none_or(|late| late >= -short),
+            "{task:?}"
+        );
     }
     Ok(())
 }
@@ -62,6 +72,30 @@ proptest! {
         other.seed ^= 1;
         let third = run(&other).unwrap();
         prop_assert!(third.hash != first.hash);
+    }
+
+    /// Where there is more than enough time for all, every task gets through all its work.
+    #[test]
+    fn no_task_is_lost(
+        policy in policy(), cpus in 1_usize..5, works in prop::collection::vec(1_i64..20, 1..12),
+        pinned in any::<bool>()
+    ) {
+        let mut setup = Setup::new(Machine::new(cpus, 1000, policy), Nanos::from_secs(4));
+        let demand: i64 = works.iter().sum();
+        // Together they ask for half of one CPU.
+        let sleep = Law::Fixed(Nanos::from_millis(2 * demand));
+        for (place, &work) in works.iter().enumerate() {
+            let work = Step::Work(Law::Fixed(Nanos::from_millis(work)));
+            let program = vec![work, Step::Sleep(Call::Nanosleep, sleep)];
+            let task = TaskSpec::new("task", program);
+            setup.tasks.push(if pinned { task.on(place % cpus) } else { task });
+        }
+        let report = run(&setup).unwrap();
+        for task in &report.tasks {
+            // A turn is its sleep and, at worst, all others' work before its own, twice.
+            let least = 4_000 / (2 * demand + 3 * demand + 2) - 1;
+            prop_assert!(task.bursts >= least.max(1).unsigned_abs(), "{task:?} of {least}");
+        }
     }
 
     /// Rows of one CPU come in the order of their ends; the base rows tile the CPU's time; no task
