@@ -61,6 +61,11 @@ pub(crate) enum Verb {
     Report(ReportArguments),
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
     Beats(BeatsArguments),
+    /// Published investigations of time that a kernel took, beside what a model of it gives
+    Case {
+        #[command(subcommand)]
+        question: CaseQuestion,
+    },
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement
@@ -73,6 +78,27 @@ pub(crate) enum Verb {
     Completions {
         /// The shell
         shell: Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CaseQuestion {
+    /// List all cases
+    List,
+    /// Print what was published, where, and which of it calibrates the model
+    Show {
+        /// The case
+        name: String,
+    },
+    /// Run the model and print what was published beside what it gives, row by row
+    Run {
+        /// The case
+        name: String,
+    },
+    /// Find the model's constants from the rows that calibrate, and how well it predicts the others
+    Fit {
+        /// The case
+        name: String,
     },
 }
 

@@ -51,6 +51,9 @@ pub(crate) enum Failure {
         /// Why, and what to do.
         why: String,
     },
+    /// No such case, or its file is none.
+    #[error("{0}")]
+    Case(String),
     /// Nobody to ask about.
     #[error("{0}")]
     Victim(String),

@@ -7,6 +7,7 @@
 mod arguments;
 mod audit;
 mod beats;
+mod case;
 mod failure;
 mod manual;
 mod pace;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let result = match arguments.verb {
         Verb::Audit(typed) => audit::run(typed, &terminal),
         Verb::Beats(typed) => beats::run(&typed, &terminal),
+        Verb::Case { question } => case::run(&question, &terminal),
         Verb::Report(typed) => replay::run(&typed, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Schema { of } => terminal

@@ -25,9 +25,10 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-probes", Arrows::Only(&["ticktax-model"])),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
     ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
     (
-        "ticktax-sim",
-        Arrows::Never(&["ticktax-knobs", "ticktax-trace", "ticktax", "xtask"]),
+        "ticktax-experiment",
+        Arrows::Only(&["ticktax-model", "ticktax-sim"]),
     ),
     ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),
@@ -37,7 +38,7 @@ const ARROWS: &[(&str, Arrows)] = &[
 ];
 
 /// Crates, by folder, that forbid unsafe code.
-const WITHOUT_UNSAFE: &[&str] = &["analysis", "model", "report", "sim"];
+const WITHOUT_UNSAFE: &[&str] = &["analysis", "experiment", "model", "report", "sim"];
 
 /// Crates, by folder, that may have a `sys.rs` or a folder `sys` with unsafe code.
 const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];

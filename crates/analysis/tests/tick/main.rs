@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use ticktax_analysis::{Ledger, tick};
-use ticktax_model::machine::{Counters, InterruptRow, Machine};
+use ticktax_model::machine::{InterruptRow, Machine};
 use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, Sum, World};
 use ticktax_model::tick::{Basis, TickBill};
 use ticktax_model::{

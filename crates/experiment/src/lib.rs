@@ -1,0 +1,19 @@
+//! Plan, run, judge: the only place with a loop over runs.
+//!
+//! A [`Case`] is a published investigation: a file with the rows that were published, which of them
+//! calibrate and how near the others must come ([`file::CaseFile`]), and a model in the simulator
+//! ([`cases`]). [`judge`] puts both beside each other; [`fit`] finds the constants that the file
+//! says are to be found, from the rows that it names.
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod file;
+pub mod fit;
+pub mod judge;
+pub mod page;
+pub mod statistics;
+
+pub use cases::{Case, all, find};
+pub use file::{CaseError, CaseFile};
+pub use fit::Fitted;
+pub use judge::{Judgement, Line};

@@ -1,0 +1,59 @@
+//! What must come out of single cases, beyond their rows.
+
+use crate::judged;
+
+#[test]
+fn frames_are_predicted_better_than_by_a_straight_line() {
+    let (case, file, _) = judged("frame-rate-vs-hz");
+    let remarks = case.hold_out(&file);
+    let numbers: Vec<f64> = remarks[0]
+        .why
+        .split([' ', ';'])
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert!(
+        numbers[0] < 0.75 && numbers[0] < 0.6 * numbers[1],
+        "{remarks:?}"
+    );
+}
+
+#[test]
+fn true_cpu_use_does_not_depend_on_the_rate_of_the_tick() {
+    let (_, _, judgement) = judged("frame-rate-vs-hz");
+    for remark in &judgement.remarks {
+        let shares = remark
+            .why
+            .split([' ', ',', ':'])
+            .filter(|word| word.contains('.'));
+        let shares: Vec<f64> = shares.filter_map(|word| word.parse().ok()).collect();
+        assert_eq!(shares.len(), 6, "{remark:?}");
+        assert!(
+            shares.iter().all(|share| (share - 9.1).abs() < 0.5),
+            "{remark:?}"
+        );
+    }
+}
+
+#[test]
+fn hogs_change_at_ticks_or_at_slices() {
+    let (_, _, judgement) = judged("slice-vs-cache");
+    let pattern = |name: &str| {
+        let found = judgement
+            .remarks
+            .iter()
+            .find(|remark| remark.what.contains(name));
+        found.map_or("", |remark| &remark.why)
+    };
+    // Once the task between them has slept enough to be preferred: a tick, and the other hog.
+    let stock = pattern("Goodness at");
+    assert!(
+        stock.ends_with("X A X A X A | X B X B X B | X A X A X A"),
+        "{stock}"
+    );
+    let patched = pattern("GoodnessSlices at");
+    assert!(
+        patched.ends_with("X B X B X B | X B X B X B | X B X B X B"),
+        "{patched}"
+    );
+    assert!(pattern("ascend strictly").contains("p = 1.9e-6"));
+}

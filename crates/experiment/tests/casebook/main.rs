@@ -1,0 +1,65 @@
+//! What must come out of every case.
+
+use ticktax_experiment::{Case, CaseFile, Judgement, all, find, fit, judge};
+
+mod each;
+
+/// A case with its file and its comparison.
+fn judged(name: &str) -> (&'static dyn Case, CaseFile, Judgement) {
+    let Some(case) = find(name) else {
+        panic!("no case {name}")
+    };
+    let file = match case.file() {
+        Ok(file) => file,
+        Err(error) => panic!("{error}"),
+    };
+    let judgement = judge::judge(case, &file);
+    (case, file, judgement)
+}
+
+#[test]
+fn every_case_comes_out_as_its_file_says() {
+    for case in all() {
+        let (_, file, judgement) = judged(case.name());
+        assert_eq!(file.name, case.name());
+        let off: Vec<_> = judgement
+            .lines
+            .iter()
+            .filter(|line| line.met() == line.fails.is_some())
+            .collect();
+        assert!(off.is_empty(), "{}: {off:#?}", case.name());
+        assert!(!judgement.lines.is_empty());
+    }
+}
+
+#[test]
+fn every_file_of_a_case_is_a_case() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cases");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let mut names: Vec<String> = all().map(|case| format!("{}.toml", case.name())).to_vec();
+    names.sort();
+    assert_eq!(files, names);
+}
+
+/// The constants in a file are what its rows give, so that nobody has tuned them by hand.
+#[test]
+fn every_fitted_constant_is_what_the_fit_comes_to() {
+    for case in all() {
+        let (_, file, _) = judged(case.name());
+        let Some(fitted) = fit::fit(case, &file) else {
+            continue;
+        };
+        let in_file = judge::misfit(case, &file, &file.values());
+        assert!(
+            in_file <= fitted.misfit * 1.02 + 1e-3,
+            "{}: {in_file} in the file, {} by the fit: {:?}",
+            case.name(),
+            fitted.misfit,
+            fitted.values
+        );
+    }
+}

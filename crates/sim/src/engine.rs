@@ -1,0 +1,462 @@
+//! The engine: one event after another, in a total order.
+//!
+//! Events are ordered by time, then by CPU; on a CPU a tick comes first, then what was entered
+//! first, then the end of whatever runs. Each CPU knows when its next event is, and a tree of
+//! matches knows whose is first.
+//!
+//! # Why it is fast
+//! Ticks are in no queue. A CPU's ticks lie on a [`Grid`](crate::Grid), a sleep that ends at a
+//! tick has that tick's number, and the scheduler says how many ticks it will not act upon. So the
+//! next tick that matters is known, and those before it are counted, charged and emitted together.
+
+mod interrupts;
+mod packets;
+mod tasks;
+mod time;
+
+use std::collections::VecDeque;
+
+use ticktax_model::recording::{Header, RowSink};
+use ticktax_model::{Nanos, SourceId, SourceTable};
+
+use crate::agenda::{Agenda, Order};
+use crate::clock::Grid;
+use crate::hash::TraceHash;
+use crate::random::Stream;
+use crate::record::{Recorder, header};
+use crate::report::{CpuReport, LinkReport, Mode, Report};
+use crate::scheduler::Scheduler;
+use crate::setup::{Group, Link, Setup, SetupError};
+use crate::task::{Attributes, State, TaskId, TaskReport};
+
+/// Runs a simulation without keeping its rows.
+pub fn run(setup: &Setup) -> Result<Report, SetupError> {
+    setup.check()?;
+    Ok(Engine::new(setup, None).run().0)
+}
+
+/// Runs a simulation and hands the rows of its recording to `sink`. The rows of one CPU come in
+/// the order in which they ended. What the rows point into, and the recording's header, come back.
+pub fn record(
+    setup: &Setup,
+    sink: &mut dyn RowSink,
+) -> Result<(Report, Header, SourceTable), SetupError> {
+    setup.check()?;
+    let recorder = Recorder::new(setup, sink);
+    let (report, sources) = Engine::new(setup, Some(recorder)).run();
+    let header = header(setup, &report);
+    Ok((report, header, sources.unwrap_or_default()))
+}
+
+/// An event in a CPU's agenda.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A task is made.
+    Start(TaskId),
+    /// A high-resolution timer goes off.
+    Timer(TaskId),
+    /// A source interrupts.
+    Arrival(usize),
+    /// A quota is filled up.
+    Refill(usize),
+}
+
+/// What runs on top of the task, or of idling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Tick,
+    Timers,
+    Irq(usize),
+    Softirq(usize),
+}
+
+/// Something that interrupted what ran.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    work: Work,
+    level: u8,
+    began: Nanos,
+    left: Nanos,
+    nested: Nanos,
+}
+
+impl Frame {
+    fn mode(&self) -> Mode {
+        match self.work {
+            Work::Softirq(_) => Mode::Softirq,
+            _ => Mode::Irq,
+        }
+    }
+}
+
+/// A CPU.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and any of them may hold beside the others"
+)]
+struct CpuState {
+    grid: Grid,
+    /// The first tick that has not been.
+    next_tick: i64,
+    /// The next tick that must be looked at; `i64::MAX` where none is known.
+    decisive: i64,
+    decisive_at: Nanos,
+    /// Whether ticks stand still.
+    off: bool,
+    current: Option<TaskId>,
+    /// What the current task is doing.
+    mode: Mode,
+    /// Whether it masks interrupts.
+    masked: bool,
+    /// When the current task, or idling, came on the CPU, and what has interrupted it since.
+    base_began: Nanos,
+    base_nested: Nanos,
+    frames: Vec<Frame>,
+    /// Until when all time has been charged.
+    stamp: Nanos,
+    /// Sleeps that end at ticks, by number.
+    wheel: Agenda<TaskId>,
+    /// Everything else, by time.
+    agenda: Agenda<Event>,
+    /// When the scheduler wants to be asked without a tick.
+    alarm: Nanos,
+    tick_pending: bool,
+    /// Sources whose interrupt is pending, a bit each.
+    pending: u64,
+    softirqs: u64,
+    /// High-resolution timers that have gone off.
+    expired: Vec<TaskId>,
+    resched: bool,
+    /// The last task here that has a footprint in the cache.
+    warm: Option<TaskId>,
+    report: CpuReport,
+}
+
+/// A task.
+struct Task {
+    state: State,
+    next_step: usize,
+    /// What is left of the work under way.
+    left: Nanos,
+    /// That work, as it was asked for.
+    asked: Option<Nanos>,
+    last_cpu: usize,
+    frame_at: Nanos,
+    /// When the next step of each [`Step::Every`](crate::Step) is due, by its place.
+    every: Vec<Nanos>,
+    /// When it fell asleep, and until when it asked to sleep.
+    slept_at: Nanos,
+    asleep_until: Option<Nanos>,
+    woken_at: Option<Nanos>,
+    throttled_at: Nanos,
+    signals: u64,
+    /// Run time when its memory was last cold, and how much of the refill was charged since.
+    cold_at: Nanos,
+    refilled: Nanos,
+    chance: Stream,
+    report: TaskReport,
+}
+
+#[derive(Default)]
+struct Lock {
+    holder: Option<TaskId>,
+    waiting: VecDeque<TaskId>,
+}
+
+struct Quota {
+    group: Group,
+    left: Nanos,
+    throttled: Vec<TaskId>,
+}
+
+struct LinkState {
+    link: Link,
+    waiting: VecDeque<TaskId>,
+    report: LinkReport,
+}
+
+struct Engine<'s> {
+    setup: &'s Setup,
+    now: Nanos,
+    jiffies: Grid,
+    hz: i64,
+    tick_cost: Nanos,
+    cpus: Vec<CpuState>,
+    tasks: Vec<Task>,
+    locks: Vec<Lock>,
+    quotas: Vec<Quota>,
+    links: Vec<LinkState>,
+    chances: Vec<Stream>,
+    scheduler: Box<dyn Scheduler>,
+    order: Order,
+    /// CPUs that something happened to at this time.
+    touched: Vec<usize>,
+    hash: TraceHash,
+    events: u64,
+    recorder: Option<Recorder<'s>>,
+}
+
+impl<'s> Engine<'s> {
+    /// An engine for a setup that was checked.
+    fn new(setup: &'s Setup, recorder: Option<Recorder<'s>>) -> Self {
+        let machine = &setup.machine;
+        let grid = machine
+            .device
+            .grid(machine.hz, Nanos::ZERO, machine.drift_ppb);
+        let jiffies = grid.expect("a setup is checked before it is run");
+        let hz = i64::try_from(machine.hz).expect("a checked rate is below 1 MHz");
+        let phases = machine.phases.iter().chain(std::iter::repeat(&Nanos::ZERO));
+        let cpus = phases
+            .take(machine.cpus)
+            .map(|&phase| CpuState::new(jiffies.shifted(phase)));
+        let attributes: Vec<Attributes> = setup.tasks.iter().map(|task| task.attributes).collect();
+        let locks = setup.tasks.iter().flat_map(|task| &task.program);
+        let locks = locks.filter_map(|step| match step {
+            crate::Step::Lock(lock) | crate::Step::Unlock(lock) => Some(lock + 1),
+            _ => None,
+        });
+        let number = |place: usize| u64::try_from(place).unwrap_or(u64::MAX);
+        let mut engine = Self {
+            setup,
+            now: Nanos::ZERO,
+            jiffies,
+            hz,
+            tick_cost: machine.costs.tick,
+            cpus: cpus.collect(),
+            tasks: (0..setup.tasks.len())
+                .map(|place| Task::new(setup, place, Stream::new(setup.seed, 2 * number(place))))
+                .collect(),
+            locks: (0..locks.max().unwrap_or(0))
+                .map(|_| Lock::default())
+                .collect(),
+            quotas: setup.groups.iter().map(Quota::new).collect(),
+            links: setup.links.iter().map(LinkState::new).collect(),
+            chances: (0..setup.sources.len())
+                .map(|place| Stream::new(setup.seed, 2 * number(place) + 1))
+                .collect(),
+            scheduler: machine.policy.build(machine.cpus, hz, &attributes),
+            order: Order::new(machine.cpus),
+            touched: Vec::new(),
+            hash: TraceHash::new(setup.seed),
+            events: 0,
+            recorder,
+        };
+        engine.enter_all();
+        engine
+    }
+
+    /// Enters what begins by itself.
+    fn enter_all(&mut self) {
+        for (place, task) in (0_u32..).zip(&self.setup.tasks) {
+            let cpu = self.tasks[place as usize].last_cpu;
+            let event = Event::Start(TaskId(place));
+            self.cpus[cpu].agenda.push(task.start.0, event);
+        }
+        for (place, source) in self.setup.sources.iter().enumerate() {
+            let agenda = &mut self.cpus[source.cpu].agenda;
+            agenda.push(source.start.0, Event::Arrival(place));
+        }
+        for (place, quota) in self.quotas.iter().enumerate() {
+            let at = quota.group.period;
+            self.cpus[0].agenda.push(at.0, Event::Refill(place));
+        }
+        for cpu in 0..self.cpus.len() {
+            self.plan(cpu);
+        }
+    }
+
+    fn run(mut self) -> (Report, Option<SourceTable>) {
+        let end = self.setup.length;
+        loop {
+            let (at, cpu) = self.order.first();
+            if at >= end {
+                break;
+            }
+            debug_assert!(
+                at >= self.now,
+                "time runs backwards: {at:?} after {:?}",
+                self.now
+            );
+            self.now = at;
+            self.events += 1;
+            self.step(cpu);
+        }
+        self.now = end;
+        self.close()
+    }
+
+    /// What happens next on `cpu`, and what comes of it at once, there and elsewhere.
+    fn step(&mut self, cpu: usize) {
+        self.advance(cpu);
+        let state = &mut self.cpus[cpu];
+        if state.decisive_at == self.now && state.decisive >= state.next_tick {
+            self.tick(cpu);
+        } else if let Some(event) = state.agenda.pop(self.now.0) {
+            self.happen(cpu, event);
+        } else if state.alarm <= self.now {
+            state.alarm = Nanos::MAX;
+            if let Some(task) = state.current
+                && self.scheduler.tick(cpu, task)
+            {
+                self.cpus[cpu].resched = true;
+            }
+        }
+        self.touched.push(cpu);
+        while let Some(cpu) = self.touched.pop() {
+            self.settle(cpu);
+            self.plan(cpu);
+        }
+    }
+
+    fn happen(&mut self, cpu: usize, event: Event) {
+        match event {
+            Event::Start(task) => self.wake(task),
+            Event::Timer(task) => self.cpus[cpu].expired.push(task),
+            Event::Arrival(source) => self.arrive(cpu, source),
+            Event::Refill(group) => self.refill(cpu, group),
+        }
+    }
+
+    /// Charges all time up to the end, and emits what is still under way.
+    fn close(mut self) -> (Report, Option<SourceTable>) {
+        for cpu in 0..self.cpus.len() {
+            // A tick at the very end is no longer part of it.
+            self.now -= Nanos(1);
+            if self.cpus[cpu].stamp <= self.now {
+                self.advance(cpu);
+            }
+            self.now += Nanos(1);
+            self.cpus[cpu].decisive = self.cpus[cpu].next_tick;
+            self.advance(cpu);
+            while let Some(frame) = self.cpus[cpu].frames.pop() {
+                self.emit_frame(cpu, &frame);
+            }
+            let state = &mut self.cpus[cpu];
+            state.report.pending = u64::from(state.tick_pending);
+            self.emit_base(cpu);
+        }
+        for task in 0..self.tasks.len() {
+            self.end_throttling(TaskId(u32::try_from(task).unwrap_or(u32::MAX)));
+        }
+        let count = |cpu: &CpuState| cpu.report.sampled() + cpu.report.stopped + cpu.report.lost;
+        let report = Report {
+            elapsed: self.now,
+            hash: self.hash.value(),
+            events: self.events,
+            ticks: self.cpus.iter().map(count).sum(),
+            cpus: self.cpus.iter().map(|cpu| cpu.report).collect(),
+            tasks: self.tasks.iter().map(|task| task.report).collect(),
+            links: self.links.iter().map(|link| link.report).collect(),
+            tick: self.jiffies.step(),
+        };
+        (report, self.recorder.map(Recorder::into_sources))
+    }
+
+    fn emit_frame(&mut self, cpu: usize, frame: &Frame) {
+        let now = self.now;
+        let state = &mut self.cpus[cpu];
+        let nested = match state.frames.last_mut() {
+            Some(below) => &mut below.nested,
+            None => &mut state.base_nested,
+        };
+        *nested += now - frame.began;
+        if let Some(recorder) = &mut self.recorder {
+            let source = match frame.work {
+                Work::Tick => recorder.ids.tick,
+                Work::Timers => recorder.ids.timer,
+                Work::Irq(source) => recorder.ids.irqs[source],
+                Work::Softirq(source) => recorder.ids.softirqs[source],
+            };
+            recorder.span(cpu, source, frame.began, now, frame.nested);
+        }
+    }
+
+    fn emit_base(&mut self, cpu: usize) {
+        let state = &mut self.cpus[cpu];
+        if let Some(recorder) = &mut self.recorder
+            && state.base_began < self.now
+        {
+            let source: SourceId = match state.current {
+                Some(task) => recorder.ids.tasks[task.index()],
+                None => recorder.ids.idle,
+            };
+            recorder.span(cpu, source, state.base_began, self.now, state.base_nested);
+        }
+        state.base_began = self.now;
+        state.base_nested = Nanos::ZERO;
+    }
+}
+
+impl CpuState {
+    fn new(grid: Grid) -> Self {
+        Self {
+            grid,
+            // The tick at time 0, or before, is nobody's.
+            next_tick: grid.last_at(Nanos::ZERO) + 1,
+            decisive: i64::MAX,
+            decisive_at: Nanos::MAX,
+            off: false,
+            current: None,
+            mode: Mode::Idle,
+            masked: false,
+            base_began: Nanos::ZERO,
+            base_nested: Nanos::ZERO,
+            frames: Vec::new(),
+            stamp: Nanos::ZERO,
+            wheel: Agenda::new(),
+            agenda: Agenda::new(),
+            alarm: Nanos::MAX,
+            tick_pending: false,
+            pending: 0,
+            softirqs: 0,
+            expired: Vec::new(),
+            resched: false,
+            warm: None,
+            report: CpuReport::default(),
+        }
+    }
+}
+
+impl Task {
+    fn new(setup: &Setup, place: usize, chance: Stream) -> Self {
+        let spec = &setup.tasks[place];
+        Self {
+            state: State::Unborn,
+            next_step: 0,
+            left: Nanos::ZERO,
+            asked: None,
+            last_cpu: spec.attributes.cpu.unwrap_or(place % setup.machine.cpus),
+            frame_at: spec.start,
+            every: vec![Nanos::ZERO; spec.program.len()],
+            slept_at: spec.start,
+            asleep_until: None,
+            woken_at: None,
+            throttled_at: Nanos::ZERO,
+            signals: 0,
+            cold_at: Nanos::ZERO,
+            refilled: Nanos::ZERO,
+            chance,
+            report: TaskReport::default(),
+        }
+    }
+}
+
+impl Quota {
+    fn new(group: &Group) -> Self {
+        Self {
+            group: *group,
+            left: group.quota,
+            throttled: Vec::new(),
+        }
+    }
+}
+
+impl LinkState {
+    fn new(link: &Link) -> Self {
+        Self {
+            link: *link,
+            waiting: VecDeque::new(),
+            report: LinkReport::default(),
+        }
+    }
+}

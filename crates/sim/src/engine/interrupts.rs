@@ -1,0 +1,276 @@
+//! Ticks, interrupts and softirqs: who may interrupt whom, and what is held up.
+
+use ticktax_model::Nanos;
+
+use super::{Engine, Event, Frame, Work};
+use crate::hash::Deed;
+use crate::report::Mode;
+use crate::setup::Then;
+use crate::task::TaskId;
+
+impl Engine<'_> {
+    /// The next tick of `cpu` is now.
+    pub(super) fn tick(&mut self, cpu: usize) {
+        let tick_level = self.setup.machine.tick_level;
+        let level = self.level(cpu);
+        let one_shot = self.is_one_shot();
+        let state = &mut self.cpus[cpu];
+        if state.off {
+            state.skip_ticks(state.decisive);
+        }
+        state.next_tick += 1;
+        state.report.programs += u64::from(one_shot);
+        if level < tick_level {
+            self.deliver_tick(cpu);
+        } else if state.tick_pending {
+            state.report.lost += 1;
+        } else {
+            state.tick_pending = true;
+        }
+    }
+
+    /// The tick's handler begins: the kernel charges the tick to whatever it interrupted.
+    fn deliver_tick(&mut self, cpu: usize) {
+        let state = &mut self.cpus[cpu];
+        let mode = state.frames.last().map_or(state.mode, Frame::mode);
+        state.report.samples[mode as usize] += 1;
+        if let Some(task) = state.current.filter(|_| state.frames.is_empty()) {
+            self.tasks[task.index()].report.sampled += 1;
+        }
+        self.push(
+            cpu,
+            Work::Tick,
+            self.setup.machine.tick_level,
+            self.tick_cost,
+        );
+    }
+
+    /// The highest level of what runs: only what is above it may interrupt.
+    fn level(&self, cpu: usize) -> u8 {
+        let state = &self.cpus[cpu];
+        match state.frames.last() {
+            Some(frame) => frame.level,
+            None if state.masked => u8::MAX,
+            None => 0,
+        }
+    }
+
+    fn push(&mut self, cpu: usize, work: Work, level: u8, cost: Nanos) {
+        self.cpus[cpu].frames.push(Frame {
+            work,
+            level,
+            began: self.now,
+            left: cost,
+            nested: Nanos::ZERO,
+        });
+    }
+
+    /// A source raises its interrupt, and enters the next.
+    pub(super) fn arrive(&mut self, cpu: usize, source: usize) {
+        let spec = &self.setup.sources[source];
+        let interval = self.chances[source].draw(&spec.interval).max(Nanos(1));
+        let state = &mut self.cpus[cpu];
+        state
+            .agenda
+            .push((self.now + interval).0, Event::Arrival(source));
+        state.report.merged += (state.pending >> source) & 1;
+        state.pending |= 1 << source;
+        if let Then::Packets(link) = spec.then {
+            self.packet_arrives(link);
+        }
+    }
+
+    /// Lets everything happen on `cpu` that happens now: handlers end and begin, tasks change.
+    pub(super) fn settle(&mut self, cpu: usize) {
+        loop {
+            let state = &mut self.cpus[cpu];
+            if let Some(frame) = state.frames.pop_if(|frame| frame.left <= Nanos::ZERO) {
+                self.emit_frame(cpu, &frame);
+                self.complete(cpu, frame.work);
+                continue;
+            }
+            if self.interrupt(cpu) {
+                continue;
+            }
+            let state = &mut self.cpus[cpu];
+            if !state.frames.is_empty() {
+                return;
+            }
+            if state.softirqs != 0 && !state.masked {
+                let source = state.softirqs.trailing_zeros() as usize;
+                state.softirqs &= state.softirqs - 1;
+                let cost = self.softirq_cost(source);
+                self.push(cpu, Work::Softirq(source), 0, cost);
+                continue;
+            }
+            let Some(task) = state.current else {
+                if state.resched || self.scheduler.queued(cpu) > 0 {
+                    self.schedule(cpu, None);
+                    if self.cpus[cpu].current.is_some() {
+                        continue;
+                    }
+                }
+                return;
+            };
+            if self.tasks[task.index()].left <= Nanos::ZERO {
+                // The tick of this very moment comes first, and finds the task still working.
+                if state.decisive_at == self.now && state.decisive >= state.next_tick {
+                    return;
+                }
+                self.go_on(cpu, task);
+                continue;
+            }
+            if state.resched && state.mode == Mode::User {
+                self.schedule(cpu, Some(crate::scheduler::Arrival::Preempted));
+                continue;
+            }
+            return;
+        }
+    }
+
+    /// Begins the handler of the highest pending interrupt above what runs; whether there is one.
+    fn interrupt(&mut self, cpu: usize) -> bool {
+        let level = self.level(cpu);
+        let tick_level = self.setup.machine.tick_level;
+        let state = &self.cpus[cpu];
+        let mut best: Option<(u8, usize)> = None;
+        let mut pending = state.pending;
+        while pending != 0 {
+            let source = pending.trailing_zeros() as usize;
+            pending &= pending - 1;
+            let wanted = self.setup.sources[source].level;
+            if wanted > level && best.is_none_or(|(level, _)| wanted > level) {
+                best = Some((wanted, source));
+            }
+        }
+        // The local timer's vector is above the devices'.
+        let timer_first = tick_level > level && best.is_none_or(|(level, _)| tick_level >= level);
+        if timer_first && state.tick_pending {
+            let state = &mut self.cpus[cpu];
+            state.tick_pending = false;
+            state.report.late += 1;
+            self.deliver_tick(cpu);
+            return true;
+        }
+        if timer_first && !state.expired.is_empty() {
+            self.cpus[cpu].report.programs += 1;
+            self.push(
+                cpu,
+                Work::Timers,
+                tick_level,
+                self.setup.machine.costs.timer,
+            );
+            return true;
+        }
+        let Some((level, source)) = best else {
+            return false;
+        };
+        self.cpus[cpu].pending &= !(1 << source);
+        let cost = self.chances[source].draw(&self.setup.sources[source].cost);
+        let what = u32::try_from(source).unwrap_or(u32::MAX);
+        self.hash.note(self.now, Deed::Interrupt, cpu, what);
+        self.push(cpu, Work::Irq(source), level, cost);
+        true
+    }
+
+    fn softirq_cost(&mut self, source: usize) -> Nanos {
+        match self.setup.sources[source].then {
+            Then::Softirq(law) => self.chances[source].draw(&law),
+            Then::Packets(link) => self.packets_cost(link),
+            Then::Nothing | Then::Signal(_) => Nanos::ZERO,
+        }
+    }
+
+    /// A handler is done.
+    fn complete(&mut self, cpu: usize, work: Work) {
+        match work {
+            Work::Tick => self.complete_tick(cpu),
+            Work::Timers => {
+                for task in std::mem::take(&mut self.cpus[cpu].expired) {
+                    self.wake(task);
+                }
+            }
+            Work::Irq(source) => match self.setup.sources[source].then {
+                Then::Nothing => {}
+                Then::Softirq(_) => self.cpus[cpu].softirqs |= 1 << source,
+                Then::Signal(task) => self.signal(task),
+                Then::Packets(link) => {
+                    self.packets_go_up(link);
+                    self.cpus[cpu].softirqs |= 1 << source;
+                }
+            },
+            Work::Softirq(source) => {
+                if let Then::Packets(link) = self.setup.sources[source].then {
+                    self.packets_reach_the_socket(link);
+                }
+            }
+        }
+    }
+
+    /// The scheduler counts first, then the timers go off that are due (`update_process_times`
+    /// before `run_local_timers`' softirq).
+    fn complete_tick(&mut self, cpu: usize) {
+        if let Some(task) = self.cpus[cpu].current
+            && (self.scheduler.tick(cpu, task) | self.is_out_of_quota(task))
+        {
+            self.cpus[cpu].resched = true;
+        }
+        let last = self.cpus[cpu].next_tick - 1;
+        while let Some(task) = self.cpus[cpu].wheel.pop(last) {
+            self.wake(task);
+        }
+    }
+
+    /// Fills up a quota, and lets those run again that it held back.
+    pub(super) fn refill(&mut self, cpu: usize, group: usize) {
+        let quota = &mut self.quotas[group];
+        let at = self.now + quota.group.period;
+        self.cpus[cpu].agenda.push(at.0, Event::Refill(group));
+        quota.left = (quota.left + quota.group.quota).min(quota.group.quota);
+        if quota.left > Nanos::ZERO {
+            for task in std::mem::take(&mut quota.throttled) {
+                self.end_throttling(task);
+                self.wake(task);
+            }
+        }
+    }
+
+    fn is_out_of_quota(&self, task: TaskId) -> bool {
+        let group = self.setup.tasks[task.index()].group;
+        group.is_some_and(|group| self.quotas[group].left <= Nanos::ZERO)
+    }
+
+    /// Holds a task back that was to run, if its group's quota is used up.
+    pub(super) fn throttle(&mut self, cpu: usize, task: TaskId) -> bool {
+        if !self.is_out_of_quota(task) {
+            return false;
+        }
+        let notes = &mut self.tasks[task.index()];
+        notes.state = crate::task::State::Throttled;
+        notes.throttled_at = self.now;
+        notes.last_cpu = cpu;
+        if let Some(group) = self.setup.tasks[task.index()].group {
+            self.quotas[group].throttled.push(task);
+        }
+        true
+    }
+
+    /// Emits for how long a task was held back, if it was.
+    pub(super) fn end_throttling(&mut self, task: TaskId) {
+        let notes = &mut self.tasks[task.index()];
+        if notes.state != crate::task::State::Throttled {
+            return;
+        }
+        notes.report.throttled += self.now - notes.throttled_at;
+        if let Some(recorder) = &mut self.recorder {
+            let source = recorder.ids.throttled[task.index()];
+            recorder.span(
+                notes.last_cpu,
+                source,
+                notes.throttled_at,
+                self.now,
+                Nanos::ZERO,
+            );
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Tasks: their programs, step by step, and who has the CPU.
+
+use ticktax_model::Nanos;
+
+use super::{Engine, Event};
+use crate::fixed::{ONE, exp_neg, narrow};
+use crate::hash::Deed;
+use crate::report::Mode;
+use crate::scheduler::Arrival;
+use crate::task::{State, Step, TaskId};
+use crate::timer::{Call, Due, Grids};
+
+/// What a step leads to.
+enum Next {
+    /// The step after it, at once.
+    Step,
+    /// It works, and the time it takes is known.
+    Work,
+    /// The task has left the CPU, or comes behind others.
+    Switch(Option<Arrival>),
+}
+
+impl Engine<'_> {
+    /// Gives the CPU to whom the scheduler chooses. `back` says why the task that ran goes back in
+    /// its queue; where there is no reason, it has left.
+    pub(super) fn schedule(&mut self, cpu: usize, back: Option<Arrival>) {
+        let prev = self.cpus[cpu].current;
+        self.cpus[cpu].resched = false;
+        if let Some(prev) = prev {
+            self.charge_refill(prev);
+            self.tasks[prev.index()].last_cpu = cpu;
+            if back.is_some() {
+                self.tasks[prev.index()].state = State::Runnable;
+            }
+        }
+        let mut next = self.scheduler.switch(cpu, prev, back);
+        while let Some(task) = next {
+            if !self.throttle(cpu, task) {
+                break;
+            }
+            next = self.scheduler.switch(cpu, Some(task), None);
+        }
+        if next != prev {
+            self.emit_base(cpu);
+        }
+        let state = &mut self.cpus[cpu];
+        state.current = next;
+        let Some(task) = next else {
+            state.mode = Mode::Idle;
+            state.masked = false;
+            state.report.halts += u64::from(prev.is_some());
+            if prev.is_some() {
+                self.hash.note(self.now, Deed::Switch, cpu, u32::MAX);
+            }
+            return;
+        };
+        self.come_on(cpu, task, next != prev);
+    }
+
+    /// `task` comes on the CPU, or stays there.
+    fn come_on(&mut self, cpu: usize, task: TaskId, is_new: bool) {
+        let notes = &mut self.tasks[task.index()];
+        notes.state = State::Running(cpu);
+        if let Some(woken) = notes.woken_at.take() {
+            let latency = self.now - woken;
+            notes.report.latency += latency;
+            notes.report.worst_latency = notes.report.worst_latency.max(latency);
+        }
+        if is_new {
+            notes.report.switches += 1;
+            // A task that has no work yet pays with its first.
+            notes.left += self.setup.machine.costs.switch;
+            self.hash.note(self.now, Deed::Switch, cpu, task.0);
+        }
+        if self.setup.tasks[task.index()].footprint.is_some() && self.cpus[cpu].warm != Some(task) {
+            let notes = &mut self.tasks[task.index()];
+            notes.cold_at = notes.report.ran;
+            notes.refilled = Nanos::ZERO;
+            notes.report.refills += 1;
+            self.cpus[cpu].warm = Some(task);
+        }
+        self.set_mode(cpu, task);
+    }
+
+    /// What the CPU does while `task` has it: what the step under way says.
+    fn set_mode(&mut self, cpu: usize, task: TaskId) {
+        let spec = &self.setup.tasks[task.index()];
+        let notes = &self.tasks[task.index()];
+        let step = notes.asked.and_then(|_| {
+            let last = notes
+                .next_step
+                .checked_sub(1)
+                .unwrap_or(spec.program.len() - 1);
+            spec.program.get(last)
+        });
+        let state = &mut self.cpus[cpu];
+        state.masked = matches!(step, Some(Step::Masked(_)));
+        state.mode = match step {
+            Some(Step::Kernel(_) | Step::Masked(_)) => Mode::Kernel,
+            _ => Mode::User,
+        };
+    }
+
+    /// The work under way on `cpu` is done, or there was none: on with the program.
+    pub(super) fn go_on(&mut self, cpu: usize, task: TaskId) {
+        if let Some(asked) = self.tasks[task.index()].asked {
+            if self.charge_refill(task) {
+                return;
+            }
+            let notes = &mut self.tasks[task.index()];
+            notes.asked = None;
+            notes.report.work += asked;
+            notes.report.bursts += 1;
+            self.hash.note(self.now, Deed::Done, cpu, task.0);
+            self.set_mode(cpu, task);
+            if self.cpus[cpu].resched {
+                // Held up by kernel work until now.
+                self.schedule(cpu, Some(Arrival::Preempted));
+                return;
+            }
+        }
+        loop {
+            match self.take_step(cpu, task) {
+                Next::Step => {}
+                Next::Work => {
+                    self.set_mode(cpu, task);
+                    return;
+                }
+                Next::Switch(back) => {
+                    self.schedule(cpu, back);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take_step(&mut self, cpu: usize, task: TaskId) -> Next {
+        let program = &self.setup.tasks[task.index()].program;
+        let now = self.now;
+        let place = self.tasks[task.index()].next_step;
+        let notes = &mut self.tasks[task.index()];
+        notes.next_step = if place + 1 == program.len() {
+            0
+        } else {
+            place + 1
+        };
+        let step = program[place];
+        match step {
+            Step::Work(law) | Step::Kernel(law) | Step::Masked(law) => {
+                let time = notes.chance.draw(&law);
+                self.work(task, time)
+            }
+            Step::Sleep(call, law) => {
+                let time = notes.chance.draw(&law);
+                self.sleep(cpu, task, call, time)
+            }
+            Step::SleepRest { call, time, unit } => {
+                let passed = now - notes.frame_at;
+                let rest = time - Nanos(passed.0 / unit.0 * unit.0);
+                if rest > Nanos::ZERO {
+                    self.sleep(cpu, task, call, rest)
+                } else {
+                    Next::Step
+                }
+            }
+            Step::SleepUntil(call, period) => {
+                let rest = Nanos(period.0 - now.0 % period.0);
+                self.sleep(cpu, task, call, rest)
+            }
+            Step::Every { period, work } => {
+                let due = &mut notes.every[place];
+                if *due > now {
+                    return Next::Step;
+                }
+                // From the first on, steps are due on a grid.
+                let first = if *due == Nanos::ZERO { now } else { *due };
+                let late = (now - first).0 / period.0;
+                notes.report.overshot += late.unsigned_abs();
+                *due = first + Nanos((late + 1) * period.0);
+                let time = notes.chance.draw(&work);
+                self.work(task, time)
+            }
+            Step::Frame => {
+                notes.report.frames += 1;
+                notes.frame_at = now;
+                Next::Step
+            }
+            Step::Yield => Next::Switch(Some(Arrival::Yielded)),
+            Step::Lock(lock) => self.lock(task, lock),
+            Step::Unlock(lock) => self.unlock(task, lock),
+            Step::Signal(other) => {
+                self.signal(other);
+                Next::Step
+            }
+            Step::Wait if notes.signals > 0 => {
+                notes.signals -= 1;
+                Next::Step
+            }
+            Step::Wait => self.block(task),
+            Step::Receive(link, law) => {
+                if self.take_packet(link) {
+                    let notes = &mut self.tasks[task.index()];
+                    notes.report.packets += 1;
+                    let time = notes.chance.draw(&law);
+                    return self.work(task, time);
+                }
+                // It looks again when it is woken up.
+                self.tasks[task.index()].next_step = place;
+                self.links[link].waiting.push_back(task);
+                self.block(task)
+            }
+            Step::Exit => {
+                notes.state = State::Ended;
+                Next::Switch(None)
+            }
+        }
+    }
+
+    fn work(&mut self, task: TaskId, time: Nanos) -> Next {
+        let wall = self
+            .setup
+            .machine
+            .speed
+            .wall(time.max(Nanos(1)), Nanos::ZERO);
+        let notes = &mut self.tasks[task.index()];
+        notes.asked = Some(wall);
+        notes.left += wall;
+        Next::Work
+    }
+
+    fn block(&mut self, task: TaskId) -> Next {
+        let notes = &mut self.tasks[task.index()];
+        notes.state = State::Blocked;
+        notes.slept_at = self.now;
+        Next::Switch(None)
+    }
+
+    fn sleep(&mut self, cpu: usize, task: TaskId, call: Call, time: Nanos) -> Next {
+        let notes = &mut self.tasks[task.index()];
+        notes.state = State::Sleeping;
+        notes.slept_at = self.now;
+        notes.asleep_until = Some(self.now + time);
+        let state = &mut self.cpus[cpu];
+        let grids = Grids {
+            jiffies: &self.jiffies,
+            local: &state.grid,
+            hz: self.hz,
+        };
+        // A timer that is due at once goes off at the next tick. Where ticks stand still, the first
+        // that has not been counted may be long past.
+        let soonest = state.grid.first_from(self.now).max(state.next_tick);
+        match self.setup.machine.timers.due(call, self.now, time, &grids) {
+            Due::Tick(tick) => state.wheel.push(tick.max(soonest), task),
+            Due::Exactly(at) => state
+                .agenda
+                .push(at.0.max(self.now.0 + 1), Event::Timer(task)),
+        }
+        Next::Switch(None)
+    }
+
+    fn lock(&mut self, task: TaskId, lock: usize) -> Next {
+        let lock = &mut self.locks[lock];
+        if lock.holder.is_none() {
+            lock.holder = Some(task);
+            return Next::Step;
+        }
+        lock.waiting.push_back(task);
+        self.block(task)
+    }
+
+    /// Hands a lock on; one that the task does not hold stays as it is.
+    fn unlock(&mut self, task: TaskId, lock: usize) -> Next {
+        let lock = &mut self.locks[lock];
+        if lock.holder == Some(task) {
+            lock.holder = lock.waiting.pop_front();
+            if let Some(next) = lock.holder {
+                self.wake(next);
+            }
+        }
+        Next::Step
+    }
+
+    /// Lets a task go on that waits, now or when it does.
+    pub(super) fn signal(&mut self, task: TaskId) {
+        let waits = {
+            let notes = &self.tasks[task.index()];
+            let program = &self.setup.tasks[task.index()].program;
+            let last = notes.next_step.checked_sub(1).unwrap_or(program.len() - 1);
+            notes.state == State::Blocked && program[last] == Step::Wait
+        };
+        if waits {
+            self.wake(task);
+        } else {
+            self.tasks[task.index()].signals += 1;
+        }
+    }
+
+    /// Makes a task runnable, and has its CPU see whether it should run at once.
+    pub(super) fn wake(&mut self, task: TaskId) {
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        if let Some(until) = notes.asleep_until.take() {
+            let late = now - until;
+            notes.report.sleeps += 1;
+            notes.report.least_late = Some(
+                notes
+                    .report
+                    .least_late
+                    .map_or(late, |least| least.min(late)),
+            );
+        }
+        notes.woken_at = Some(now);
+        notes.state = State::Runnable;
+        let (last, slept) = (notes.last_cpu, now - notes.slept_at);
+        notes.slept_at = now;
+        let cpus = &self.cpus;
+        let cpu = self.scheduler.place(task, last, &|cpu| cpus[cpu].current);
+        if self.cpus[cpu].stamp < now {
+            self.advance(cpu);
+        }
+        self.scheduler.wake(cpu, task, slept);
+        self.hash.note(now, Deed::Wake, cpu, task.0);
+        let state = &mut self.cpus[cpu];
+        match state.current {
+            None => state.resched = true,
+            Some(running) if self.scheduler.preempts(cpu, running, task) => state.resched = true,
+            Some(_) => {}
+        }
+        self.touched.push(cpu);
+    }
+
+    /// Charges the task with what its cache has cost since it was cold; whether that was anything.
+    ///
+    /// In a run of length s after another task had the cache, it loads `refill · (1 - e^(-s/tau))`
+    /// of its memory again: a task touches a share of what it has not touched yet.
+    fn charge_refill(&mut self, task: TaskId) -> bool {
+        let Some(footprint) = self.setup.tasks[task.index()].footprint else {
+            return false;
+        };
+        let notes = &mut self.tasks[task.index()];
+        let run = notes.report.ran - notes.cold_at;
+        let touched = i128::from(ONE - exp_neg(run.0, footprint.tau.0));
+        let refill = Nanos(narrow((touched * i128::from(footprint.refill.0)) >> 32));
+        let cost = refill - notes.refilled;
+        if cost <= Nanos::ZERO {
+            return false;
+        }
+        notes.refilled = refill;
+        notes.report.refill_time += cost;
+        notes.left += cost;
+        true
+    }
+}

@@ -1,0 +1,219 @@
+//! The passing of time on a CPU: charging it, and knowing when something happens next.
+
+use ticktax_model::Nanos;
+
+use super::{CpuState, Engine, Frame, Work};
+use crate::report::Mode;
+use crate::setup::TickMode;
+use crate::task::TaskId;
+use crate::timer::TimerRule;
+
+impl Engine<'_> {
+    /// Charges the time on `cpu` up to now, with the ticks in it that change nothing.
+    pub(super) fn advance(&mut self, cpu: usize) {
+        let now = self.now;
+        let state = &mut self.cpus[cpu];
+        let passed = now - state.stamp;
+        if let Some(frame) = state.frames.last_mut() {
+            frame.left -= passed;
+            state.report.times[frame.mode() as usize] += passed;
+            state.stamp = now;
+            return;
+        }
+        let last = state.next_decisive_or_last(now);
+        let ticks = last - state.next_tick + 1;
+        if ticks <= 0 || state.masked {
+            self.charge(cpu, passed);
+            self.cpus[cpu].stamp = now;
+            return;
+        }
+        let count = ticks.unsigned_abs();
+        if state.off {
+            state.next_tick += ticks;
+            state.report.stopped += count;
+            self.charge(cpu, passed);
+            self.cpus[cpu].stamp = now;
+            return;
+        }
+        // The last tick's handler may not be done yet.
+        let cost = self.tick_cost;
+        let over = (state.grid.at(last) + cost - now).max(Nanos::ZERO);
+        let in_ticks = Nanos(cost.0 * ticks) - over;
+        let mode = state.mode;
+        let first = state.next_tick;
+        state.report.samples[mode as usize] += count;
+        state.report.times[Mode::Irq as usize] += in_ticks;
+        state.next_tick += ticks;
+        let whole = if over > Nanos::ZERO { ticks - 1 } else { ticks };
+        state.base_nested += Nanos(cost.0 * whole);
+        if self.recorder.is_some() {
+            self.emit_ticks(cpu, first, whole);
+        }
+        if let Some(task) = self.cpus[cpu].current {
+            self.tasks[task.index()].report.sampled += count;
+        }
+        self.charge(cpu, passed - in_ticks);
+        if let Some(task) = self.cpus[cpu].current {
+            self.scheduler.pass(cpu, task, ticks);
+        }
+        let state = &mut self.cpus[cpu];
+        state.stamp = now;
+        if over > Nanos::ZERO {
+            state.frames.push(Frame {
+                work: Work::Tick,
+                level: self.setup.machine.tick_level,
+                began: state.grid.at(last),
+                left: over,
+                nested: Nanos::ZERO,
+            });
+        }
+    }
+
+    fn emit_ticks(&mut self, cpu: usize, first: i64, count: i64) {
+        let grid = self.cpus[cpu].grid;
+        if let Some(recorder) = &mut self.recorder {
+            for tick in first..first + count {
+                let at = grid.at(tick);
+                recorder.span(cpu, recorder.ids.tick, at, at + self.tick_cost, Nanos::ZERO);
+            }
+        }
+    }
+
+    /// Charges time to the task on `cpu`, or to idling.
+    fn charge(&mut self, cpu: usize, time: Nanos) {
+        let state = &mut self.cpus[cpu];
+        state.report.times[state.mode as usize] += time;
+        let Some(task) = state.current.filter(|_| time > Nanos::ZERO) else {
+            return;
+        };
+        let notes = &mut self.tasks[task.index()];
+        notes.left -= time;
+        notes.report.ran += time;
+        self.scheduler.charge(cpu, task, time);
+        if let Some(group) = self.setup.tasks[task.index()].group {
+            self.quotas[group].left -= time;
+        }
+    }
+
+    /// Works out when something happens next on `cpu`.
+    pub(super) fn plan(&mut self, cpu: usize) {
+        let off = self.ticks_stand_still(cpu);
+        if self.cpus[cpu].off != off {
+            self.start_or_stop_ticks(cpu, off);
+        }
+        let state = &self.cpus[cpu];
+        let wheel = state.wheel.first();
+        let mut decisive = if wheel == i64::MAX {
+            wheel
+        } else {
+            wheel.max(state.next_tick)
+        };
+        let mut next = Nanos(state.agenda.first());
+        let mut alarm = Nanos::MAX;
+        if let Some(frame) = state.frames.last() {
+            next = next.min(state.stamp + frame.left);
+            if !off {
+                decisive = state.next_tick;
+            }
+        } else if let Some(task) = state.current {
+            if !off {
+                let quiet = self.quiet_ticks(cpu, task);
+                decisive = decisive.min(state.next_tick.saturating_add(quiet));
+            }
+            if let Some(left) = self.scheduler.alarm(cpu, task) {
+                alarm = state.stamp + left;
+                decisive = if off { decisive } else { state.next_tick };
+            }
+            next = next.min(self.burst_end(state, task)).min(alarm);
+        }
+        let at = if decisive == i64::MAX {
+            Nanos::MAX
+        } else {
+            state.grid.at(decisive)
+        };
+        let state = &mut self.cpus[cpu];
+        state.alarm = alarm;
+        state.decisive = decisive;
+        state.decisive_at = at;
+        self.order.set(cpu, next.min(at));
+    }
+
+    /// How many of the next ticks change nothing but counts while `task` runs.
+    fn quiet_ticks(&self, cpu: usize, task: TaskId) -> i64 {
+        let state = &self.cpus[cpu];
+        if state.masked {
+            return 0;
+        }
+        let quiet = self.scheduler.quiet_ticks(cpu, task);
+        match self.setup.tasks[task.index()].group {
+            Some(group) => {
+                let ticks = self.quotas[group].left.0 / (state.grid.step().0 + 1);
+                // Another CPU may use the same quota up meanwhile.
+                let alone = self.cpus.len() == 1;
+                quiet.min(if alone { (ticks - 1).max(0) } else { 0 })
+            }
+            None => quiet,
+        }
+    }
+
+    /// When the work under way ends if nothing but ticks interrupts it.
+    fn burst_end(&self, state: &CpuState, task: TaskId) -> Nanos {
+        let mut end = state.stamp + self.tasks[task.index()].left;
+        if state.off || state.masked || self.tick_cost == Nanos::ZERO {
+            return end;
+        }
+        let first = state.next_tick;
+        // Each round adds the ticks that fall into what the ticks before have added.
+        loop {
+            let ticks = (state.grid.last_at(end) - first + 1).max(0);
+            let later =
+                state.stamp + self.tasks[task.index()].left + Nanos(self.tick_cost.0 * ticks);
+            if later == end {
+                return end;
+            }
+            end = later;
+        }
+    }
+
+    fn ticks_stand_still(&self, cpu: usize) -> bool {
+        let state = &self.cpus[cpu];
+        match self.setup.machine.tick {
+            TickMode::Periodic => false,
+            TickMode::StopsIdle => state.current.is_none(),
+            TickMode::StopsFull => state.current.is_none() || self.scheduler.queued(cpu) == 0,
+        }
+    }
+
+    fn start_or_stop_ticks(&mut self, cpu: usize, off: bool) {
+        let state = &mut self.cpus[cpu];
+        state.off = off;
+        state.report.programs += 1;
+        if !off {
+            state.skip_ticks(state.grid.last_at(self.now) + 1);
+        }
+    }
+
+    /// Whether timers are programmed one by one.
+    pub(super) fn is_one_shot(&self) -> bool {
+        self.setup.machine.tick != TickMode::Periodic
+            || self.setup.machine.timers == TimerRule::HighResolution
+    }
+}
+
+impl CpuState {
+    /// The last tick up to `now` that needs not be looked at.
+    fn next_decisive_or_last(&self, now: Nanos) -> i64 {
+        // Most often the next tick is still to come, and nothing has to be divided.
+        if self.grid.at(self.next_tick) > now {
+            return self.next_tick - 1;
+        }
+        self.grid.last_at(now).min(self.decisive - 1)
+    }
+
+    /// Counts the ticks before `next` as standing still.
+    pub(super) fn skip_ticks(&mut self, next: i64) {
+        let skipped = (next - self.next_tick).max(0);
+        self.report.stopped += skipped.unsigned_abs();
+        self.next_tick += skipped;
+    }
+}

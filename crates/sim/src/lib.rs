@@ -1,0 +1,52 @@
+//! A deterministic model of what a kernel does with CPU time.
+//!
+//! Clocks that tick on their own grids, timers that are rounded to ticks, schedulers, interrupts
+//! with mask levels, quotas, queues of packets and caches, with two accountings side by side: to
+//! the ns, and by sampling at the tick. Time is in whole ns, chance comes from a seed, and the same
+//! setup gives the same trace on every machine. What happens is emitted as the rows of a recording,
+//! so that all that analyses a live machine analyses a simulated one, whose truth is known.
+//!
+//! ```
+//! use ticktax_model::Nanos;
+//! use ticktax_sim::{Machine, Policy, Setup, Step, TaskSpec};
+//! use ticktax_sim::{Call, Law};
+//!
+//! let mut setup = Setup::new(Machine::new(1, 100, Policy::O1), Nanos::from_secs(10));
+//! let work = Step::Work(Law::Fixed(Nanos::from_millis(4)));
+//! let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(10)));
+//! setup.tasks.push(TaskSpec::new("sampled", vec![sleep, work]));
+//! let report = ticktax_sim::run(&setup)?;
+//! // It works 4 ms of every 20, always after a tick and never through the next: the kernel's
+//! // accounting never sees it.
+//! assert_eq!(report.tasks[0].ran, Nanos::from_millis(4 * 500));
+//! assert_eq!(report.tasks[0].sampled, 0);
+//! # Ok::<(), ticktax_sim::SetupError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod agenda;
+pub mod cache;
+pub mod clock;
+mod engine;
+mod fixed;
+mod hash;
+mod random;
+mod record;
+mod report;
+pub mod rtc;
+pub mod scenario;
+pub mod scheduler;
+mod setup;
+mod speed;
+mod task;
+mod timer;
+
+pub use clock::{Device, Grid};
+pub use engine::{record, run};
+pub use random::{Law, Stream};
+pub use report::{CpuReport, LinkReport, Mode, Report};
+pub use scheduler::Policy;
+pub use setup::{Costs, Group, Link, Machine, Setup, SetupError, Source, Then, TickMode};
+pub use speed::Speed;
+pub use task::{Attributes, Class, Footprint, Step, TaskId, TaskReport, TaskSpec};
+pub use timer::{Call, Due, Grids, TimerRule};

@@ -1,0 +1,136 @@
+//! Deterministic chance: each task and each source of interrupts draws from a stream of its own,
+//! so that what one does never changes what another draws.
+
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+use ticktax_model::Nanos;
+
+use crate::fixed::{narrow, neg_ln};
+
+/// A law that times are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// Always the same.
+    Fixed(Nanos),
+    /// Normal with a mean and a standard deviation, cut off at 0 and at six deviations.
+    Normal(Nanos, Nanos),
+    /// Exponential with a mean: the distances of events that know nothing of each other.
+    Exponential(Nanos),
+    /// Uniform from the first up to, not including, the second.
+    Uniform(Nanos, Nanos),
+}
+
+impl Law {
+    /// The mean, apart from the cutting off of a normal law.
+    pub fn mean(&self) -> Nanos {
+        match *self {
+            Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
+            Self::Uniform(low, high) => Nanos(low.0 + (high.0 - low.0) / 2),
+        }
+    }
+
+    /// Whether no parameter is negative, and no interval empty.
+    pub fn is_sound(&self) -> bool {
+        match *self {
+            Self::Fixed(time) | Self::Exponential(time) => time >= Nanos::ZERO,
+            Self::Normal(mean, sd) => mean >= Nanos::ZERO && sd >= Nanos::ZERO,
+            Self::Uniform(low, high) => low >= Nanos::ZERO && low < high,
+        }
+    }
+}
+
+/// A stream of draws.
+#[derive(Clone, Debug)]
+pub struct Stream(Pcg64);
+
+impl Stream {
+    /// The stream `number` of a seed.
+    pub fn new(seed: u64, number: u64) -> Self {
+        Self(Pcg64::new(
+            u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5,
+            u128::from(number),
+        ))
+    }
+
+    /// The next time; never negative.
+    pub fn draw(&mut self, law: &Law) -> Nanos {
+        match *law {
+            Law::Fixed(time) => time,
+            Law::Normal(mean, sd) => {
+                // Twelve uniforms have the variance of one normal (Irwin–Hall).
+                let sum: i64 = (0..6)
+                    .map(|_| {
+                        let bits = self.0.next_u64();
+                        i64::from(high(bits)) + i64::from(low(bits))
+                    })
+                    .sum();
+                let z = sum - 6 * i64::from(u32::MAX);
+                let off = (i128::from(z) * i128::from(sd.0)) >> 32;
+                (mean + Nanos(narrow(off))).max(Nanos::ZERO)
+            }
+            Law::Exponential(mean) => {
+                let e = neg_ln(high(self.0.next_u64()));
+                Nanos(narrow((i128::from(e) * i128::from(mean.0)) >> 32))
+            }
+            Law::Uniform(low, high) => {
+                let width = i128::from((high - low).0);
+                low + Nanos(narrow((i128::from(self.0.next_u64()) * width) >> 64))
+            }
+        }
+    }
+}
+
+fn high(bits: u64) -> u32 {
+    u32::try_from(bits >> 32).unwrap_or(u32::MAX)
+}
+
+fn low(bits: u64) -> u32 {
+    u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Law, Stream};
+    use ticktax_model::Nanos;
+
+    /// Mean and standard deviation of many draws.
+    fn moments(law: &Law) -> (f64, f64) {
+        let mut stream = Stream::new(1, 2);
+        let draws: Vec<f64> = (0..200_000).map(|_| stream.draw(law).0 as f64).collect();
+        let n = draws.len() as f64;
+        let mean = draws.iter().sum::<f64>() / n;
+        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+        (mean, variance.sqrt())
+    }
+
+    #[test]
+    fn laws_have_their_moments() {
+        let million = Nanos(1_000_000);
+        for (law, mean, sd) in [
+            (Law::Fixed(million), 1e6, 0.0),
+            (Law::Normal(million, Nanos(100_000)), 1e6, 1e5),
+            (Law::Exponential(million), 1e6, 1e6),
+            (
+                Law::Uniform(Nanos(0), Nanos(2_000_000)),
+                1e6,
+                2e6 / 12_f64.sqrt(),
+            ),
+        ] {
+            let (m, s) = moments(&law);
+            assert!((m - mean).abs() < 8e3, "{law:?}: mean {m}");
+            assert!((s - sd).abs() < 1.2e4, "{law:?}: deviation {s}");
+        }
+    }
+
+    #[test]
+    fn streams_repeat_and_differ() {
+        let law = Law::Exponential(Nanos(1_000_000));
+        let draws = |seed, number| {
+            let mut stream = Stream::new(seed, number);
+            [(); 4].map(|()| stream.draw(&law))
+        };
+        assert_eq!(draws(7, 1), draws(7, 1));
+        assert_ne!(draws(7, 1), draws(7, 2));
+        assert_ne!(draws(7, 1), draws(8, 1));
+    }
+}

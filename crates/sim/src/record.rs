@@ -1,0 +1,208 @@
+//! From what the engine does to the rows of a recording.
+
+use std::sync::Arc;
+
+use ticktax_model::machine::{Counters, CpuTimes, InterruptRow, Machine as Facts};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
+use ticktax_model::victim::Absence;
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+
+use crate::report::{CpuReport, Mode, Report};
+use crate::setup::{Setup, TickMode};
+use crate::timer::TimerRule;
+
+/// Turns what happens into rows, and hands them on.
+pub(crate) struct Recorder<'s> {
+    sources: SourceTable,
+    sink: &'s mut dyn RowSink,
+    pub(crate) ids: Ids,
+}
+
+/// The sources of a simulation.
+pub(crate) struct Ids {
+    pub(crate) idle: SourceId,
+    pub(crate) tick: SourceId,
+    pub(crate) timer: SourceId,
+    /// The interrupt around the two, where timers have functions of their own.
+    frame: Option<SourceId>,
+    pub(crate) irqs: Vec<SourceId>,
+    pub(crate) softirqs: Vec<SourceId>,
+    pub(crate) tasks: Vec<SourceId>,
+    pub(crate) throttled: Vec<SourceId>,
+}
+
+impl<'s> Recorder<'s> {
+    /// A recorder of this setup, which hands its rows to `sink`.
+    pub(crate) fn new(setup: &Setup, sink: &'s mut dyn RowSink) -> Self {
+        let mut sources = SourceTable::default();
+        let named = |sources: &mut SourceTable, kind| {
+            let names = setup.sources.iter();
+            let ids = names.map(|source| sources.intern(Source::kernel(kind, &source.name, "")));
+            ids.collect()
+        };
+        let threads = |sources: &mut SourceTable, kind, detail: &str| {
+            let tasks = (1..).zip(&setup.tasks);
+            let ids = tasks.map(|(pid, task)| {
+                let name: Arc<str> = task.name.as_str().into();
+                sources.intern(Source {
+                    kind,
+                    owner: if task.kernel {
+                        Owner::Kernel
+                    } else {
+                        Owner::Program
+                    },
+                    name: name.clone(),
+                    detail: detail.into(),
+                    thread: Some(Thread {
+                        pid,
+                        tid: pid,
+                        program: name,
+                    }),
+                })
+            });
+            ids.collect()
+        };
+        // As a tracer of a real kernel names them: with high-resolution timers the tick is one of
+        // the functions in the timer's interrupt.
+        let high_resolution = setup.machine.timers == TimerRule::HighResolution;
+        let frame = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
+        let mut timer =
+            |function| sources.intern(Source::kernel(Kind::Irq, "local_timer", function));
+        let ids = Ids {
+            tick: if high_resolution {
+                timer("tick_nohz_handler")
+            } else {
+                frame
+            },
+            timer: timer("hrtimer_wakeup"),
+            frame: high_resolution.then_some(frame),
+            idle: sources.intern(Source::idle()),
+            irqs: named(&mut sources, Kind::Irq),
+            softirqs: named(&mut sources, Kind::Softirq),
+            tasks: threads(&mut sources, Kind::Task, ""),
+            throttled: threads(&mut sources, Kind::Wait, Absence::Throttled.name()),
+        };
+        Self { sources, sink, ids }
+    }
+
+    /// Hands on a span; `nested` is the time of what interrupted it.
+    pub(crate) fn span(
+        &mut self,
+        cpu: usize,
+        source: SourceId,
+        start: Nanos,
+        end: Nanos,
+        nested: Nanos,
+    ) {
+        let span = Span {
+            cpu: Cpu(u32::try_from(cpu).unwrap_or(u32::MAX)),
+            start,
+            dur: end - start,
+            self_time: end - start - nested,
+            source,
+        };
+        self.sink.row(&self.sources, &Row::Span(span));
+        if let Some(frame) = self.ids.frame
+            && (source == self.ids.tick || source == self.ids.timer)
+        {
+            // The model has one cost for both, which is the function's.
+            let around = Span {
+                source: frame,
+                self_time: Nanos::ZERO,
+                ..span
+            };
+            self.sink.row(&self.sources, &Row::Span(around));
+        }
+    }
+
+    /// The sources that the rows pointed into.
+    pub(crate) fn into_sources(self) -> SourceTable {
+        self.sources
+    }
+}
+
+/// The header of the recording of a simulation.
+pub(crate) fn header(setup: &Setup, report: &Report) -> Header {
+    let cpus = || (0_u32..).map(Cpu).take(setup.machine.cpus);
+    Header {
+        machine: facts(setup),
+        books: cpus()
+            .map(|cpu| Books {
+                cpu,
+                begin: Nanos::ZERO,
+                end: report.elapsed,
+            })
+            .collect(),
+        coverage: Coverage {
+            attached: vec!["the model".to_owned()],
+            every_entry_watched: true,
+            ..Coverage::default()
+        },
+        before: counters(
+            setup,
+            Nanos::ZERO,
+            &vec![CpuReport::default(); setup.machine.cpus],
+        ),
+        after: counters(setup, report.elapsed, &report.cpus),
+        ..Header::new(World::Simulated, Level::Kernel, env!("CARGO_PKG_VERSION"))
+    }
+}
+
+fn facts(setup: &Setup) -> Facts {
+    let machine = &setup.machine;
+    let accounting = match machine.tick {
+        TickMode::StopsFull => "VIRT_CPU_ACCOUNTING_GEN",
+        _ => "TICK_CPU_ACCOUNTING",
+    };
+    Facts {
+        host: "model".to_owned(),
+        kernel: format!("{:?}, {:?} timers", machine.policy, machine.timers),
+        arch: "model".to_owned(),
+        hz_configured: u32::try_from(machine.hz).ok(),
+        tick_mode: Some(
+            match machine.tick {
+                TickMode::Periodic => "periodic",
+                TickMode::StopsIdle => "nohz idle",
+                TickMode::StopsFull => "nohz full",
+            }
+            .to_owned(),
+        ),
+        high_resolution: Some(machine.timers == TimerRule::HighResolution),
+        clocksource: Some(format!("{:?}", machine.device)),
+        online: (0_u32..).map(Cpu).take(machine.cpus).collect(),
+        accounting: vec![accounting.to_owned()],
+        ..Facts::default()
+    }
+}
+
+/// What `/proc/stat` and `/proc/interrupts` of such a machine say: the accounting by ticks.
+fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport]) -> Counters {
+    let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
+    let time = |ticks: u64| {
+        let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
+        Nanos(crate::fixed::scale(ticks, 1_000_000_000, hz))
+    };
+    let of = |report: &CpuReport, mode: Mode| time(report.samples[mode as usize]);
+    let lines = (0_u32..).zip(cpus).map(|(cpu, report)| {
+        let times = CpuTimes {
+            user: of(report, Mode::User),
+            system: of(report, Mode::Kernel),
+            // A CPU that idles without ticks is charged for them when it wakes up.
+            idle: of(report, Mode::Idle) + time(report.stopped),
+            irq: of(report, Mode::Irq),
+            softirq: of(report, Mode::Softirq),
+            ..CpuTimes::default()
+        };
+        (cpu, times)
+    });
+    let ticks = InterruptRow {
+        description: "Local timer interrupts".to_owned(),
+        counts: (0_u32..).zip(cpus.iter().map(CpuReport::sampled)).collect(),
+    };
+    Counters {
+        at,
+        cpu_times: lines.collect(),
+        interrupts: [("LOC".to_owned(), ticks)].into(),
+        ..Counters::default()
+    }
+}

@@ -1,0 +1,500 @@
+//! Scenarios: setups as files for people to write.
+//!
+//! ```
+//! let setup = ticktax_sim::scenario::parse("game.toml", r#"
+//!     length = "10s"
+//!     [machine]
+//!     hz = 100
+//!     policy = "o1"
+//!     timers = "jiffies-2.6"
+//!     [[task]]
+//!     name = "game"
+//!     program = [{ work = "3ms ± 100us" }, { sleep = "27ms" }]
+//! "#)?;
+//! assert_eq!(setup.tasks.len(), 1);
+//! let error = ticktax_sim::scenario::parse("bad.toml", "length = \"10s\"\ncolour = 1");
+//! assert!(error.unwrap_err().to_string().starts_with("bad.toml:2: "));
+//! # Ok::<(), ticktax_sim::scenario::ScenarioError>(())
+//! ```
+
+mod words;
+
+use serde::Deserialize;
+use ticktax_model::Nanos;
+
+use self::words::{LawText, Time};
+use crate::clock::Device;
+use crate::random::Law;
+use crate::scheduler::Policy;
+use crate::setup::{Group, Link, Machine, Setup, SetupError, Source, Then, TickMode};
+use crate::speed::Speed;
+use crate::task::{Class, Footprint, Step, TaskId, TaskSpec};
+use crate::timer::{Call, TimerRule};
+
+/// Why a file is no scenario.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {why}")]
+pub struct ScenarioError {
+    /// The file.
+    pub file: String,
+    /// The line in it, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Reads a scenario from the text of `file`, and checks that it can be run.
+pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
+    let error = |byte: usize, why: &str| ScenarioError {
+        file: file.to_owned(),
+        line: text[..byte.min(text.len())].matches('\n').count() + 1,
+        why: why.replace('\n', " "),
+    };
+    let scenario: Scenario = toml::from_str(text)
+        .map_err(|wrong| error(wrong.span().map_or(0, |span| span.start), wrong.message()))?;
+    let setup = scenario.setup().map_err(|(byte, why)| error(byte, &why))?;
+    setup
+        .check()
+        .map_err(|wrong| error(scenario.place_of(&wrong), &wrong.to_string()))?;
+    Ok(setup)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scenario {
+    length: Time,
+    #[serde(default = "one")]
+    seed: u64,
+    machine: toml::Spanned<MachineText>,
+    #[serde(default)]
+    task: Vec<TaskText>,
+    #[serde(default)]
+    interrupt: Vec<InterruptText>,
+    #[serde(default)]
+    link: Vec<LinkText>,
+    #[serde(default)]
+    group: Vec<GroupText>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MachineText {
+    #[serde(default = "one_cpu")]
+    cpus: usize,
+    hz: u64,
+    #[serde(default)]
+    device: DeviceText,
+    #[serde(default)]
+    drift_ppb: i64,
+    #[serde(default)]
+    phases: Vec<Time>,
+    #[serde(default)]
+    tick: TickText,
+    tick_level: Option<u8>,
+    #[serde(default)]
+    timers: TimersText,
+    policy: PolicyText,
+    #[serde(default)]
+    costs: CostsText,
+    /// In thousandths of the full frequency.
+    frequency: Option<i64>,
+    /// In eighths of the time.
+    duty: Option<i64>,
+}
+
+fn one_cpu() -> usize {
+    1
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum DeviceText {
+    Pit,
+    #[default]
+    TscDeadline,
+    Lapic {
+        bus_hz: u64,
+        divisor: u64,
+    },
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TickText {
+    #[default]
+    Periodic,
+    NohzIdle,
+    NohzFull,
+}
+
+#[derive(Default, Deserialize)]
+enum TimersText {
+    #[serde(rename = "jiffies-2.4")]
+    Nominal,
+    #[serde(rename = "jiffies-2.6")]
+    Jiffies,
+    #[default]
+    #[serde(rename = "first-tick")]
+    FirstTick,
+    #[serde(rename = "high-resolution")]
+    HighResolution,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum PolicyText {
+    Goodness,
+    GoodnessSlices,
+    GoodnessPerCpu,
+    O1,
+    Fair,
+    Eevdf {
+        slice: Time,
+        #[serde(default)]
+        hrtick: bool,
+    },
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct CostsText {
+    tick: Time,
+    timer: Time,
+    switch: Time,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskText {
+    name: toml::Spanned<String>,
+    #[serde(default = "one_cpu")]
+    count: usize,
+    #[serde(default)]
+    kernel: bool,
+    #[serde(default)]
+    nice: i8,
+    cpu: Option<usize>,
+    fifo: Option<u8>,
+    round_robin: Option<u8>,
+    slice: Option<Time>,
+    #[serde(default)]
+    start: Time,
+    group: Option<usize>,
+    footprint: Option<FootprintText>,
+    program: Vec<StepText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FootprintText {
+    refill: Time,
+    tau: Time,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum StepText {
+    Work(LawText),
+    Kernel(LawText),
+    Masked(LawText),
+    Sleep(LawText),
+    Select(LawText),
+    Poll(LawText),
+    SleepRest { time: Time, unit: Time },
+    SleepUntil(Time),
+    Every { period: Time, work: LawText },
+    Frame,
+    Yield,
+    Lock(usize),
+    Unlock(usize),
+    Signal(toml::Spanned<String>),
+    Wait,
+    Receive { link: usize, work: LawText },
+    Exit,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InterruptText {
+    name: toml::Spanned<String>,
+    #[serde(default)]
+    cpu: usize,
+    #[serde(default = "level")]
+    level: u8,
+    #[serde(default)]
+    start: Time,
+    interval: LawText,
+    #[serde(default)]
+    cost: LawText,
+    softirq: Option<LawText>,
+    signal: Option<toml::Spanned<String>>,
+    link: Option<usize>,
+}
+
+fn level() -> u8 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkText {
+    ring: u64,
+    protocol: u64,
+    socket: u64,
+    #[serde(default)]
+    cost: Time,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupText {
+    quota: Time,
+    period: Time,
+}
+
+/// Where something is wrong, as a byte of the text, and what.
+type Wrong = (usize, String);
+
+impl Scenario {
+    fn setup(&self) -> Result<Setup, Wrong> {
+        let mut setup = Setup::new(self.machine.get_ref().machine(), self.length.0);
+        setup.seed = self.seed;
+        let names: Vec<&str> = self
+            .task
+            .iter()
+            .flat_map(|task| std::iter::repeat_n(task.name.get_ref().as_str(), task.count))
+            .collect();
+        for task in &self.task {
+            let spec = task.spec(&names)?;
+            setup.tasks.extend(std::iter::repeat_n(spec, task.count));
+        }
+        for interrupt in &self.interrupt {
+            setup.sources.push(interrupt.source(&names)?);
+        }
+        setup.links.extend(self.link.iter().map(|link| Link {
+            ring: link.ring,
+            protocol: link.protocol,
+            socket: link.socket,
+            cost: link.cost.0,
+        }));
+        setup.groups.extend(self.group.iter().map(|group| Group {
+            quota: group.quota.0,
+            period: group.period.0,
+        }));
+        Ok(setup)
+    }
+
+    /// Where in the text is what a check complains about.
+    fn place_of(&self, error: &SetupError) -> usize {
+        let tasks = self.task.iter().map(|it| ("task", &it.name));
+        let interrupts = self.interrupt.iter().map(|it| ("interrupt", &it.name));
+        let named = tasks.chain(interrupts).find_map(|(kind, name)| {
+            let found = error.what == format!("{kind} {}", name.get_ref());
+            found.then(|| name.span().start)
+        });
+        named.unwrap_or_else(|| self.machine.span().start)
+    }
+}
+
+/// The first task of this name.
+fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Wrong> {
+    let place = names.iter().position(|other| other == name.get_ref());
+    let place = place.and_then(|place| u32::try_from(place).ok());
+    place.map(TaskId).ok_or_else(|| {
+        let why = format!("there is no task `{}`", name.get_ref());
+        (name.span().start, why)
+    })
+}
+
+impl MachineText {
+    fn machine(&self) -> Machine {
+        let policy = match &self.policy {
+            PolicyText::Goodness => Policy::Goodness,
+            PolicyText::GoodnessSlices => Policy::GoodnessSlices,
+            PolicyText::GoodnessPerCpu => Policy::GoodnessPerCpu,
+            PolicyText::O1 => Policy::O1,
+            PolicyText::Fair => Policy::Fair,
+            PolicyText::Eevdf { slice, hrtick } => Policy::Eevdf {
+                slice: slice.0,
+                hrtick: *hrtick,
+            },
+        };
+        let mut machine = Machine::new(self.cpus, self.hz, policy);
+        machine.device = match self.device {
+            DeviceText::Pit => Device::Pit,
+            DeviceText::TscDeadline => Device::TscDeadline,
+            DeviceText::Lapic { bus_hz, divisor } => Device::Lapic { bus_hz, divisor },
+        };
+        machine.drift_ppb = self.drift_ppb;
+        machine.phases = self.phases.iter().map(|phase| phase.0).collect();
+        machine.tick = match self.tick {
+            TickText::Periodic => TickMode::Periodic,
+            TickText::NohzIdle => TickMode::StopsIdle,
+            TickText::NohzFull => TickMode::StopsFull,
+        };
+        machine.tick_level = self.tick_level.unwrap_or(machine.tick_level);
+        machine.timers = match self.timers {
+            TimersText::Nominal => TimerRule::NominalJiffies,
+            TimersText::Jiffies => TimerRule::Jiffies,
+            TimersText::FirstTick => TimerRule::FirstTick,
+            TimersText::HighResolution => TimerRule::HighResolution,
+        };
+        machine.costs.tick = self.costs.tick.0;
+        machine.costs.timer = self.costs.timer.0;
+        machine.costs.switch = self.costs.switch.0;
+        machine.speed = Speed {
+            frequency: self.frequency.unwrap_or(Speed::FULL.frequency),
+            duty: self.duty.unwrap_or(Speed::FULL.duty),
+        };
+        machine
+    }
+}
+
+impl TaskText {
+    fn spec(&self, names: &[&str]) -> Result<TaskSpec, Wrong> {
+        let steps = self.program.iter().map(|step| step.step(names));
+        let mut spec = TaskSpec::new(self.name.get_ref(), steps.collect::<Result<_, _>>()?);
+        spec.kernel = self.kernel;
+        spec.start = self.start.0;
+        spec.group = self.group;
+        spec.attributes.nice = self.nice;
+        spec.attributes.cpu = self.cpu;
+        spec.attributes.slice = self.slice.map(|slice| slice.0);
+        spec.attributes.class = match (self.fifo, self.round_robin) {
+            (None, None) => Class::Normal,
+            (Some(priority), None) => Class::Fifo(priority),
+            (None, Some(priority)) => Class::RoundRobin(priority),
+            (Some(_), Some(_)) => {
+                let why = "a task is fifo or round_robin, not both".to_owned();
+                return Err((self.name.span().start, why));
+            }
+        };
+        spec.footprint = self.footprint.as_ref().map(|it| Footprint {
+            refill: it.refill.0,
+            tau: it.tau.0,
+        });
+        Ok(spec)
+    }
+}
+
+impl StepText {
+    fn step(&self, names: &[&str]) -> Result<Step, Wrong> {
+        Ok(match self {
+            Self::Work(law) => Step::Work(law.0),
+            Self::Kernel(law) => Step::Kernel(law.0),
+            Self::Masked(law) => Step::Masked(law.0),
+            Self::Sleep(law) => Step::Sleep(Call::Nanosleep, law.0),
+            Self::Select(law) => Step::Sleep(Call::Select, law.0),
+            Self::Poll(law) => Step::Sleep(Call::Poll, law.0),
+            Self::SleepRest { time, unit } => Step::SleepRest {
+                call: Call::Nanosleep,
+                time: time.0,
+                unit: unit.0,
+            },
+            Self::SleepUntil(period) => Step::SleepUntil(Call::Nanosleep, period.0),
+            Self::Every { period, work } => Step::Every {
+                period: period.0,
+                work: work.0,
+            },
+            Self::Frame => Step::Frame,
+            Self::Yield => Step::Yield,
+            Self::Lock(lock) => Step::Lock(*lock),
+            Self::Unlock(lock) => Step::Unlock(*lock),
+            Self::Signal(name) => Step::Signal(task_named(name, names)?),
+            Self::Wait => Step::Wait,
+            Self::Receive { link, work } => Step::Receive(*link, work.0),
+            Self::Exit => Step::Exit,
+        })
+    }
+}
+
+impl InterruptText {
+    fn source(&self, names: &[&str]) -> Result<Source, Wrong> {
+        let then = match (&self.softirq, &self.signal, self.link) {
+            (None, None, None) => Then::Nothing,
+            (Some(law), None, None) => Then::Softirq(law.0),
+            (None, Some(name), None) => Then::Signal(task_named(name, names)?),
+            (None, None, Some(link)) => Then::Packets(link),
+            _ => {
+                let why = "an interrupt leads to a softirq, a signal or a link".to_owned();
+                return Err((self.name.span().start, why));
+            }
+        };
+        Ok(Source {
+            name: self.name.get_ref().clone(),
+            cpu: self.cpu,
+            level: self.level,
+            start: self.start.0,
+            interval: self.interval.0,
+            cost: self.cost.0,
+            then,
+        })
+    }
+}
+
+impl Default for LawText {
+    fn default() -> Self {
+        Self(Law::Fixed(Nanos::ZERO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    const HEAD: &str = "length = \"1s\"\n[machine]\nhz = 100\npolicy = \"fair\"\n";
+
+    fn wrong(rest: &str) -> (usize, String) {
+        let error = parse("x.toml", &format!("{HEAD}{rest}")).unwrap_err();
+        (error.line, error.why)
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (rest, line, why) in [
+            ("colour = 1\n", 5, "unknown field `colour`"),
+            ("cpus = 0\n", 2, "1 to 8192 CPUs"),
+            ("cpus = -1\n", 5, "invalid value"),
+            ("phases = [\"1parsec\"]\n", 5, "1parsec"),
+            (
+                "[[task]]\nname = \"a\"\nprogram = [{ work = \"-3ms\" }]\n",
+                7,
+                "-3ms",
+            ),
+            (
+                "[[task]]\nname = \"a\"\nprogram = [\"yield\"]\n",
+                6,
+                "lets time pass",
+            ),
+            (
+                "[[task]]\nname = \"a\"\ncpu = 3\nprogram = [{ work = \"1ms\" }]\n",
+                6,
+                "pinned",
+            ),
+            (
+                "[[task]]\nname = \"a\"\nprogram = [{ dance = \"1ms\" }]\n",
+                7,
+                "dance",
+            ),
+            (
+                "[[interrupt]]\nname = \"i\"\ninterval = \"0s\"\n",
+                6,
+                "interval",
+            ),
+            (
+                "[[interrupt]]\nname = \"i\"\ninterval = \"1s\"\nsignal = \"b\"\n",
+                8,
+                "no task `b`",
+            ),
+            ("[[group]]\nquota = \"0ms\"\nperiod = \"1s\"\n", 2, "quota"),
+        ] {
+            let (at, told) = wrong(rest);
+            assert!(told.contains(why), "{rest}: {told}");
+            assert_eq!(at, line, "{rest}: {told}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! EEVDF, nearly: of the tasks that have had no more than their share, the one whose deadline is
+//! first (`kernel/sched/fair.c`, 6.6 on; Stoica and Abdel-Wahab, 1995). A deadline is a slice after
+//! the request, in virtual time. A running task keeps its CPU until its slice is used up
+//! (`RUN_TO_PARITY`), except against one that asked for a shorter slice (`PREEMPT_SHORT`). Groups,
+//! delayed dequeueing and the decay of lag asleep are left out.
+
+use ticktax_model::Nanos;
+
+use super::weights::{NICE_0, weight};
+use super::{Arrival, RunQueue};
+use crate::fixed::{narrow, scale};
+use crate::task::{Attributes, TaskId};
+
+/// The notes of EEVDF on a task.
+#[derive(Clone, Debug)]
+pub struct Request {
+    weight: i64,
+    slice: i64,
+    /// Virtual time at which the request was or will be eligible, ns at nice 0.
+    vruntime: i64,
+    deadline: i64,
+    /// What it was owed when it left a queue, in virtual time; within two slices either way.
+    lag: i64,
+}
+
+impl Request {
+    fn virtual_slice(&self) -> i64 {
+        scale(self.slice, NICE_0, self.weight)
+    }
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct Eevdf {
+    slice: Nanos,
+    hrtick: bool,
+    queue: Vec<TaskId>,
+    running: Option<TaskId>,
+    /// The average where the queue is empty.
+    idle_at: i64,
+}
+
+impl Eevdf {
+    /// An empty queue.
+    pub fn new(slice: Nanos, hrtick: bool) -> Self {
+        Self {
+            slice,
+            hrtick,
+            queue: Vec::new(),
+            running: None,
+            idle_at: 0,
+        }
+    }
+
+    /// The weighted mean of all virtual run times, the running task's included: a task at or
+    /// before it is owed time.
+    fn average(&self, tasks: &[Request]) -> i64 {
+        let mut load = 0_i128;
+        let mut sum = 0_i128;
+        for task in self.queue.iter().chain(&self.running) {
+            let notes = &tasks[task.index()];
+            load += i128::from(notes.weight);
+            sum += i128::from(notes.weight) * i128::from(notes.vruntime - self.idle_at);
+        }
+        self.idle_at + narrow(sum.checked_div_euclid(load).unwrap_or(0))
+    }
+
+    /// Takes note of where virtual time is when nobody is left to tell.
+    fn settle(&mut self, tasks: &[Request]) {
+        self.idle_at = self.average(tasks);
+    }
+}
+
+impl RunQueue for Eevdf {
+    type Entity = Request;
+
+    fn entity(&self, attributes: &Attributes) -> Request {
+        Request {
+            weight: weight(attributes.nice),
+            slice: attributes.slice.unwrap_or(self.slice).0,
+            vruntime: 0,
+            deadline: 0,
+            lag: 0,
+        }
+    }
+
+    fn put(&mut self, tasks: &mut [Request], task: TaskId, why: Arrival) {
+        if self.running == Some(task) {
+            self.running = None;
+            if why == Arrival::Yielded {
+                let notes = &mut tasks[task.index()];
+                notes.deadline += notes.virtual_slice();
+            }
+        } else {
+            let average = self.average(tasks);
+            let notes = &mut tasks[task.index()];
+            notes.vruntime = average - notes.lag;
+            notes.deadline = notes.vruntime + notes.virtual_slice();
+        }
+        self.queue.push(task);
+    }
+
+    fn take(&mut self, tasks: &mut [Request], _: usize, _: Option<TaskId>) -> Option<TaskId> {
+        let average = self.average(tasks);
+        let eligible = |task: TaskId| tasks[task.index()].vruntime <= average;
+        let best = self.queue.iter().enumerate().min_by_key(|&(_, &task)| {
+            // Rounding may leave none eligible: then the one that is nearest to it.
+            let notes = &tasks[task.index()];
+            let key = if eligible(task) {
+                notes.deadline
+            } else {
+                notes.vruntime
+            };
+            (!eligible(task), key, task)
+        });
+        let place = best?.0;
+        let task = self.queue.swap_remove(place);
+        self.running = Some(task);
+        Some(task)
+    }
+
+    fn leave(&mut self, tasks: &mut [Request], task: TaskId) {
+        self.settle(tasks);
+        let notes = &mut tasks[task.index()];
+        let most = 2 * notes.virtual_slice();
+        notes.lag = (self.idle_at - notes.vruntime).clamp(-most, most);
+        self.running = None;
+        self.settle(tasks);
+    }
+
+    fn steal(&mut self, tasks: &mut [Request], movable: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
+        let place = self.queue.iter().position(|&task| movable(task))?;
+        self.settle(tasks);
+        let task = self.queue.remove(place);
+        tasks[task.index()].lag = self.idle_at - tasks[task.index()].vruntime;
+        self.settle(tasks);
+        Some(task)
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn charge(&mut self, tasks: &mut [Request], task: TaskId, ran: Nanos) {
+        let notes = &mut tasks[task.index()];
+        notes.vruntime += scale(ran.0, NICE_0, notes.weight);
+    }
+
+    fn tick(&mut self, tasks: &mut [Request], task: TaskId) -> bool {
+        let notes = &mut tasks[task.index()];
+        if notes.vruntime < notes.deadline {
+            return false;
+        }
+        notes.deadline = notes.vruntime + notes.virtual_slice();
+        !self.queue.is_empty()
+    }
+
+    fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
+        let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
+        let eligible = b.vruntime <= self.average(tasks);
+        eligible && b.slice < a.slice && b.deadline < a.deadline
+    }
+
+    fn alarm(&self, tasks: &[Request], task: TaskId) -> Option<Nanos> {
+        let notes = &tasks[task.index()];
+        let left = scale(notes.deadline - notes.vruntime, notes.weight, NICE_0) + 1;
+        (self.hrtick && !self.queue.is_empty()).then_some(Nanos(left.max(1)))
+    }
+}

@@ -1,0 +1,154 @@
+//! CFS, nearly: the task that has had the least weighted time runs (`kernel/sched/fair.c`, 2.6.23
+//! to 6.5). Groups, load tracking and the heuristics around wake-ups are left out.
+
+use std::collections::BTreeSet;
+
+use ticktax_model::Nanos;
+
+use super::weights::{NICE_0, weight};
+use super::{Arrival, RunQueue};
+use crate::fixed::scale;
+use crate::task::{Attributes, TaskId};
+
+/// The notes of CFS on a task.
+#[derive(Clone, Debug)]
+pub struct Share {
+    weight: i64,
+    /// Weighted run time, ns at nice 0; of a task in no queue, relative to none or to the last.
+    vruntime: i64,
+    /// Real run time since it was last picked.
+    ran: Nanos,
+}
+
+/// The queue: tasks in the order of their virtual run times.
+#[derive(Debug)]
+pub struct Fair {
+    latency: i64,
+    granularity: i64,
+    wakeup: i64,
+    queue: BTreeSet<(i64, TaskId)>,
+    /// Total weight of the queue.
+    load: i64,
+    /// Never decreases: where new tasks are put.
+    min: i64,
+    running: Option<i64>,
+}
+
+impl Fair {
+    /// An empty queue of a machine with this many CPUs: 6 ms of latency, 0.75 ms of granularity
+    /// and 1 ms of wake-up granularity, each times 1 + log2(CPUs, at most 8).
+    pub fn new(cpus: usize) -> Self {
+        let factor = 1 + i64::from(cpus.clamp(1, 8).ilog2());
+        Self {
+            latency: 6_000_000 * factor,
+            granularity: 750_000 * factor,
+            wakeup: 1_000_000 * factor,
+            queue: BTreeSet::new(),
+            load: 0,
+            min: 0,
+            running: None,
+        }
+    }
+
+    /// The time that a task of this weight may run before another of the queue has its turn.
+    fn slice(&self, weight: i64) -> i64 {
+        let tasks = i64::try_from(self.queue.len()).unwrap_or(i64::MAX) + 1;
+        let period = self.latency.max(self.granularity * tasks);
+        scale(period, weight, self.load + weight)
+    }
+
+    fn advance_min(&mut self) {
+        let first = self.queue.first().map(|&(vruntime, _)| vruntime);
+        let least = match (self.running, first) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.min = self.min.max(least.unwrap_or(self.min));
+    }
+}
+
+impl RunQueue for Fair {
+    type Entity = Share;
+
+    fn entity(&self, attributes: &Attributes) -> Share {
+        Share {
+            weight: weight(attributes.nice),
+            vruntime: 0,
+            ran: Nanos::ZERO,
+        }
+    }
+
+    fn put(&mut self, tasks: &mut [Share], task: TaskId, why: Arrival) {
+        let notes = &mut tasks[task.index()];
+        if matches!(why, Arrival::Woken(_)) {
+            // Sleepers get half a latency's credit, and keep no more (GENTLE_FAIR_SLEEPERS).
+            notes.vruntime = notes.vruntime.max(self.min - self.latency / 2);
+        } else {
+            self.running = None;
+        }
+        if why == Arrival::Yielded
+            && let Some(&(last, _)) = self.queue.last()
+        {
+            notes.vruntime = notes.vruntime.max(last);
+        }
+        self.load += notes.weight;
+        self.queue.insert((notes.vruntime, task));
+    }
+
+    fn take(&mut self, tasks: &mut [Share], _: usize, _: Option<TaskId>) -> Option<TaskId> {
+        let (vruntime, task) = self.queue.pop_first()?;
+        let notes = &mut tasks[task.index()];
+        self.load -= notes.weight;
+        notes.ran = Nanos::ZERO;
+        self.running = Some(vruntime);
+        self.advance_min();
+        Some(task)
+    }
+
+    fn leave(&mut self, _: &mut [Share], _: TaskId) {
+        self.running = None;
+        self.advance_min();
+    }
+
+    fn steal(&mut self, tasks: &mut [Share], movable: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
+        let found = self.queue.iter().rev().find(|(_, task)| movable(*task));
+        let &(vruntime, task) = found?;
+        self.queue.remove(&(vruntime, task));
+        self.load -= tasks[task.index()].weight;
+        Some(task)
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn charge(&mut self, tasks: &mut [Share], task: TaskId, ran: Nanos) {
+        let notes = &mut tasks[task.index()];
+        notes.ran += ran;
+        notes.vruntime += scale(ran.0, NICE_0, notes.weight);
+        self.running = Some(notes.vruntime);
+        self.advance_min();
+    }
+
+    fn tick(&mut self, tasks: &mut [Share], task: TaskId) -> bool {
+        let Some(&(first, _)) = self.queue.first() else {
+            return false;
+        };
+        let notes = &tasks[task.index()];
+        let slice = self.slice(notes.weight);
+        notes.ran.0 > slice || notes.ran.0 >= self.granularity && notes.vruntime - first > slice
+    }
+
+    fn preempts(&self, tasks: &[Share], running: TaskId, woken: TaskId) -> bool {
+        let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
+        running.vruntime - woken.vruntime > scale(self.wakeup, NICE_0, woken.weight)
+    }
+
+    fn detach(&mut self, tasks: &mut [Share], task: TaskId) {
+        tasks[task.index()].vruntime -= self.min;
+    }
+
+    fn attach(&mut self, tasks: &mut [Share], task: TaskId) {
+        tasks[task.index()].vruntime += self.min;
+    }
+}

@@ -1,0 +1,268 @@
+//! Linux 2.4: the runnable task with the best `goodness()` (`kernel/sched.c`, 2.4.0 to 2.4.20).
+//!
+//! A task holds a counter of ticks. Each tick takes one from the running task's; at 0 it has to
+//! give way. When every runnable task is at 0, all tasks of the machine, those asleep too, get
+//! `counter / 2 + slice`, so that a counter stays within twice the slice. The task with the largest
+//! counter runs, so of two hogs the one that ran through the last tick is the worse: whenever
+//! something else ran in between, the hogs change places at every tick.
+//!
+//! With `slices` it is the proposal of November 2001 on the kernel's mailing list: ticks are
+//! collected in `timer_ticks` and taken from the counter when the slice is over, so that a hog that
+//! was interrupted is still as good as before.
+
+use super::{Arrival, RunQueue};
+use crate::task::{Attributes, TaskId};
+
+/// Bonus for running where it ran before (`PROC_CHANGE_PENALTY` of i386).
+const SAME_CPU: i64 = 15;
+
+/// The notes of 2.4 on a task.
+#[derive(Clone, Debug)]
+pub struct Merit {
+    nice: i64,
+    mm: u32,
+    pinned: Option<usize>,
+    /// Ticks left, from 0 to twice the slice.
+    counter: i64,
+    /// With the proposal: ticks of the slice that have passed.
+    timer_ticks: i64,
+    processor: usize,
+    has_cpu: bool,
+    yielded: bool,
+}
+
+/// The queue: every runnable task in the order of the kernel's list, the running ones among them.
+#[derive(Debug)]
+pub struct Goodness {
+    hz: i64,
+    smp: bool,
+    slices: bool,
+    list: Vec<TaskId>,
+    running: usize,
+    /// The memory of the task that ran last (`prev->active_mm`).
+    last_mm: u32,
+}
+
+/// The slice of a task at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`): at nice 0, 60 ms at 100 Hz
+/// and 40 ms at 1024.
+pub fn nice_to_ticks(nice: i64, hz: i64) -> i64 {
+    let priority = 20 - nice;
+    let scaled = match hz {
+        ..200 => priority >> 2,
+        200..400 => priority >> 1,
+        400..800 => priority,
+        800..1600 => priority << 1,
+        _ => priority << 2,
+    };
+    scaled + 1
+}
+
+impl Goodness {
+    /// An empty queue.
+    pub fn new(hz: i64, smp: bool, slices: bool) -> Self {
+        Self {
+            hz,
+            smp,
+            slices,
+            list: Vec::new(),
+            running: 0,
+            last_mm: 0,
+        }
+    }
+
+    /// How much `task` deserves to run on `cpu` after one with the memory `mm`.
+    fn goodness(&self, task: &Merit, cpu: usize, mm: u32) -> i64 {
+        if task.yielded {
+            return -1;
+        }
+        if task.counter == 0 {
+            return 0;
+        }
+        let here = i64::from(self.smp && task.processor == cpu) * SAME_CPU;
+        task.counter + here + i64::from(task.mm == mm) + 20 - task.nice
+    }
+
+    fn slice(&self, task: &Merit) -> i64 {
+        nice_to_ticks(task.nice, self.hz)
+    }
+}
+
+impl RunQueue for Goodness {
+    type Entity = Merit;
+
+    fn entity(&self, attributes: &Attributes) -> Merit {
+        let nice = i64::from(attributes.nice);
+        Merit {
+            nice,
+            mm: attributes.process,
+            pinned: attributes.cpu,
+            counter: nice_to_ticks(nice, self.hz),
+            timer_ticks: 0,
+            processor: 0,
+            has_cpu: false,
+            yielded: false,
+        }
+    }
+
+    fn put(&mut self, tasks: &mut [Merit], task: TaskId, why: Arrival) {
+        let notes = &mut tasks[task.index()];
+        if notes.has_cpu {
+            // It never left the list.
+            notes.has_cpu = false;
+            self.running -= 1;
+            notes.yielded = why == Arrival::Yielded;
+        } else {
+            self.list.insert(0, task);
+        }
+    }
+
+    fn take(&mut self, tasks: &mut [Merit], cpu: usize, prev: Option<TaskId>) -> Option<TaskId> {
+        if let Some(prev) = prev {
+            self.last_mm = tasks[prev.index()].mm;
+        }
+        let best = loop {
+            let mut best = None;
+            let mut weight = -1000;
+            // The task that ran keeps the CPU when none is better.
+            let stays = prev.filter(|prev| self.list.contains(prev));
+            for &task in stays.iter().chain(&self.list) {
+                let notes = &tasks[task.index()];
+                if notes.has_cpu || notes.pinned.is_some_and(|pinned| pinned != cpu) {
+                    continue;
+                }
+                let goodness = self.goodness(notes, cpu, self.last_mm);
+                if goodness > weight {
+                    (best, weight) = (Some(task), goodness);
+                }
+            }
+            if weight != 0 {
+                break best?;
+            }
+            for notes in tasks.iter_mut() {
+                notes.counter = (notes.counter >> 1) + nice_to_ticks(notes.nice, self.hz);
+            }
+        };
+        if let Some(prev) = prev {
+            tasks[prev.index()].yielded = false;
+        }
+        let notes = &mut tasks[best.index()];
+        notes.has_cpu = true;
+        notes.processor = cpu;
+        notes.yielded = false;
+        self.running += 1;
+        Some(best)
+    }
+
+    fn leave(&mut self, tasks: &mut [Merit], task: TaskId) {
+        let notes = &mut tasks[task.index()];
+        notes.has_cpu = false;
+        notes.counter -= notes.timer_ticks;
+        notes.timer_ticks = 0;
+        self.running -= 1;
+        self.list.retain(|&other| other != task);
+    }
+
+    fn steal(&mut self, tasks: &mut [Merit], movable: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
+        let free = |task: &TaskId| !tasks[task.index()].has_cpu && movable(*task);
+        let place = self.list.iter().position(free)?;
+        Some(self.list.remove(place))
+    }
+
+    fn len(&self) -> usize {
+        self.list.len() - self.running
+    }
+
+    fn tick(&mut self, tasks: &mut [Merit], task: TaskId) -> bool {
+        let notes = &mut tasks[task.index()];
+        if self.slices {
+            notes.timer_ticks += 1;
+            if notes.timer_ticks < notes.counter {
+                return false;
+            }
+            notes.timer_ticks = 0;
+            notes.counter = 0;
+            return true;
+        }
+        notes.counter = (notes.counter - 1).max(0);
+        debug_assert!(notes.counter <= 2 * self.slice(&tasks[task.index()]));
+        tasks[task.index()].counter == 0
+    }
+
+    fn quiet_ticks(&self, tasks: &[Merit], task: TaskId) -> i64 {
+        let notes = &tasks[task.index()];
+        (notes.counter - notes.timer_ticks - 1).max(0)
+    }
+
+    fn pass(&mut self, tasks: &mut [Merit], task: TaskId, ticks: i64) {
+        let notes = &mut tasks[task.index()];
+        if self.slices {
+            notes.timer_ticks += ticks;
+        } else {
+            notes.counter -= ticks;
+        }
+    }
+
+    fn preempts(&self, tasks: &[Merit], running: TaskId, woken: TaskId) -> bool {
+        let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
+        let goodness = |task| self.goodness(task, running.processor, running.mm);
+        goodness(woken) - goodness(running) > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Arrival, Attributes, Goodness, Merit, RunQueue, TaskId, nice_to_ticks};
+
+    proptest! {
+        /// Whatever tasks do, a counter stays between nothing and twice the slice.
+        #[test]
+        fn counters_stay_within_two_slices(
+            slices in any::<bool>(), nices in prop::collection::vec(-20_i8..20, 1..5),
+            deeds in prop::collection::vec((0_u8..4, 0_usize..5), 1..400)
+        ) {
+            let mut queue = Goodness::new(100, false, slices);
+            let mut tasks: Vec<Merit> = nices
+                .iter()
+                .map(|&nice| queue.entity(&Attributes { nice, ..Attributes::default() }))
+                .collect();
+            let mut running = None;
+            for (deed, which) in deeds {
+                let task = TaskId(u32::try_from(which % nices.len()).unwrap());
+                match (deed, running) {
+                    (0, _) if running != Some(task) && !queue.list.contains(&task) => {
+                        queue.put(&mut tasks, task, Arrival::Woken(ticktax_model::Nanos(0)));
+                    }
+                    (1, Some(task)) => {
+                        queue.tick(&mut tasks, task);
+                    }
+                    (2, Some(task)) => {
+                        queue.leave(&mut tasks, task);
+                        running = queue.take(&mut tasks, 0, Some(task));
+                    }
+                    (3, prev) => {
+                        if let Some(prev) = prev {
+                            queue.put(&mut tasks, prev, Arrival::Preempted);
+                        }
+                        running = queue.take(&mut tasks, 0, prev);
+                    }
+                    _ => {}
+                }
+                for merit in &tasks {
+                    let most = 2 * nice_to_ticks(merit.nice, 100);
+                    prop_assert!((0..=most).contains(&merit.counter), "{merit:?}");
+                    prop_assert!((0..=most).contains(&merit.timer_ticks), "{merit:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slices_are_the_kernels() {
+        assert_eq!(nice_to_ticks(0, 100), 6);
+        assert_eq!(nice_to_ticks(0, 1024), 41);
+        assert_eq!(nice_to_ticks(19, 100), 1);
+        assert_eq!(nice_to_ticks(-20, 100), 11);
+    }
+}

@@ -1,0 +1,176 @@
+//! When a sleep ends: what each system call asks for, and what each kernel makes of it.
+
+use ticktax_model::Nanos;
+
+use crate::clock::Grid;
+
+/// How a kernel keeps the timers of sleeping tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerRule {
+    /// Linux 2.4: jiffies, a request rounded up to ticks of exactly 1/HZ
+    /// (`timespec_to_jiffies`, `include/linux/time.h`), plus one for the tick under way.
+    NominalJiffies,
+    /// Linux 2.6 to 2.6.15: jiffies, a request rounded up to ticks of their real length
+    /// (`TICK_NSEC`), plus one.
+    Jiffies,
+    /// High-resolution timers without a high-resolution device (2.6.16 on, `highres=off`): the
+    /// first tick of this CPU at or after the deadline (`hrtimer_run_queues`).
+    FirstTick,
+    /// High-resolution timers with a one-shot device: at the deadline.
+    HighResolution,
+}
+
+/// The system call that a task sleeps in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `nanosleep`: rounded up, plus one tick (`sys_nanosleep`).
+    Nanosleep,
+    /// `select`: rounded up, without the tick more, so that it can be short by part of a tick
+    /// (2.4's `sys_select`).
+    Select,
+    /// `poll`: whole ms, rounded up to ticks, plus one (2.4's `sys_poll`).
+    Poll,
+}
+
+/// When a timer goes off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// At this tick of the CPU's own grid.
+    Tick(i64),
+    /// At this time, by an interrupt of its own.
+    Exactly(Nanos),
+}
+
+/// The grids that a CPU's timers live on.
+#[derive(Clone, Copy, Debug)]
+pub struct Grids<'a> {
+    /// The ticks at which `jiffies` is counted up.
+    pub jiffies: &'a Grid,
+    /// The ticks of the CPU's own timer, at which its timers are looked at.
+    pub local: &'a Grid,
+    /// The configured tick rate, in Hz.
+    pub hz: i64,
+}
+
+impl TimerRule {
+    /// When a sleep of `time` (0 or more) that begins at `now` ends on a CPU with these grids.
+    pub fn due(self, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Due {
+        let Grids { jiffies, local, hz } = *grids;
+        match self {
+            Self::NominalJiffies | Self::Jiffies => {
+                let ticks = match (self, call) {
+                    (Self::NominalJiffies, _) | (_, Call::Poll) => nominal_ticks(time, hz),
+                    _ => jiffies.steps_up(time),
+                };
+                let more = i64::from(call != Call::Select);
+                let expires = jiffies.last_at(now) + ticks + more;
+                Due::Tick(local.first_from(jiffies.at(expires)))
+            }
+            Self::FirstTick => Due::Tick(local.first_from(now + time)),
+            Self::HighResolution => Due::Exactly(now + time),
+        }
+    }
+}
+
+/// `time` in ticks of 1/HZ, rounded up.
+fn nominal_ticks(time: Nanos, hz: i64) -> i64 {
+    let tick = 1_000_000_000 / hz.max(1);
+    (time.0 + tick - 1).div_euclid(tick)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ticktax_model::Nanos;
+
+    use super::{Call, Due, Grids, TimerRule};
+    use crate::clock::{Device, Grid};
+
+    fn grids(hz: u64, phase: Nanos) -> (Grid, Grid) {
+        let jiffies = Device::Pit.grid(hz, Nanos::ZERO, 0).unwrap();
+        (jiffies, jiffies.shifted(phase))
+    }
+
+    fn end(rule: TimerRule, call: Call, now: Nanos, time: Nanos, hz: u64, phase: Nanos) -> Nanos {
+        let (jiffies, local) = grids(hz, phase);
+        let grids = Grids {
+            jiffies: &jiffies,
+            local: &local,
+            hz: i64::try_from(hz).unwrap(),
+        };
+        match rule.due(call, now, time, &grids) {
+            Due::Tick(n) => local.at(n),
+            Due::Exactly(at) => at,
+        }
+    }
+
+    #[test]
+    fn each_call_rounds_in_its_own_way() {
+        let of = |rule, call| {
+            // Just after the tenth tick at 100 Hz, whose real length is 10.00015 ms.
+            let end = end(
+                rule,
+                call,
+                Nanos(100_010_000),
+                Nanos::from_millis(10),
+                100,
+                Nanos::ZERO,
+            );
+            (end.0 - 100_001_500) / 10_000_000
+        };
+        assert_eq!(of(TimerRule::NominalJiffies, Call::Nanosleep), 2);
+        assert_eq!(of(TimerRule::NominalJiffies, Call::Select), 1);
+        assert_eq!(of(TimerRule::NominalJiffies, Call::Poll), 2);
+        assert_eq!(of(TimerRule::FirstTick, Call::Nanosleep), 2);
+        // At 1000 Hz a tick is 0.99985 ms, so that 1 ms is two ticks, and one more is three.
+        let at_1000 = |rule| {
+            let end = end(
+                rule,
+                Call::Nanosleep,
+                Nanos(0),
+                Nanos(1_000_000),
+                1000,
+                Nanos::ZERO,
+            );
+            end.0 / 999_000
+        };
+        assert_eq!(at_1000(TimerRule::NominalJiffies), 2);
+        assert_eq!(at_1000(TimerRule::Jiffies), 3);
+    }
+
+    fn rules() -> impl Strategy<Value = TimerRule> {
+        prop_oneof![
+            Just(TimerRule::NominalJiffies),
+            Just(TimerRule::Jiffies),
+            Just(TimerRule::FirstTick),
+            Just(TimerRule::HighResolution)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_sleep_is_short(
+            rule in rules(), hz in 19_u64..2_000, now in 0_i64..1 << 40, time in 0_i64..1 << 33,
+            phase in 0_i64..1_000_000
+        ) {
+            // A nominal tick may be longer than a real one by its rounding to the device's clock:
+            // by up to 1 µs in each of the ticks asked for.
+            let end = end(rule, Call::Nanosleep, Nanos(now), Nanos(time), hz, Nanos(phase));
+            let ticks = 1 + time * i64::try_from(hz).unwrap() / 1_000_000_000;
+            let short = if rule == TimerRule::NominalJiffies { ticks } else { 0 };
+            prop_assert!(end >= Nanos(now + time - 1_000 * short), "short by {}", now + time - end.0);
+        }
+
+        #[test]
+        fn a_timeout_of_n_ticks_takes_more_than_one_less(
+            hz in 19_u64..2_000, now in 0_i64..1 << 40, n in 1_i64..1_000, phase in 0_i64..1_000_000
+        ) {
+            let (jiffies, _) = grids(hz, Nanos(phase));
+            let time = jiffies.at(n);
+            for call in [Call::Nanosleep, Call::Select] {
+                let end = end(TimerRule::Jiffies, call, Nanos(now), time, hz, Nanos(phase));
+                prop_assert!(end - Nanos(now) > jiffies.at(n - 1));
+            }
+        }
+    }
+}

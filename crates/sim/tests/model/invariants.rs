@@ -1,0 +1,138 @@
+//! What holds of every machine.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use ticktax_model::Nanos;
+use ticktax_model::recording::Row;
+use ticktax_sim::{Call, Law, Machine, Report, Setup, Step, TaskSpec, TimerRule, record, run};
+
+use crate::world::{Rows, policy, setup};
+
+/// Every time and every tick is somewhere, and only once.
+fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
+    for (number, cpu) in report.cpus.iter().enumerate() {
+        prop_assert_eq!(cpu.elapsed(), setup.length, "CPU {}: {:?}", number, cpu);
+        prop_assert!(cpu.times.iter().all(|time| time.0 >= 0), "{cpu:?}");
+        let machine = &setup.machine;
+        let Some(grid) = machine
+            .device
+            .grid(machine.hz, Nanos::ZERO, machine.drift_ppb)
+        else {
+            return Err(TestCaseError::fail("the machine cannot tick"));
+        };
+        let phase = machine.phases.get(number).copied().unwrap_or(Nanos::ZERO);
+        let grid = grid.shifted(phase);
+        let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
+        let told = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
+        // Ticks that stand still as it ends are not counted up to the end.
+        prop_assert!(told <= ticks.unsigned_abs(), "{told} of {ticks}: {cpu:?}");
+        if machine.tick == ticktax_sim::TickMode::Periodic {
+            prop_assert_eq!(told, ticks.unsigned_abs(), "{:?}", cpu);
+        }
+    }
+    let by_task: Nanos = report.tasks.iter().map(|task| task.ran).sum();
+    let modes = |cpu: &ticktax_sim::CpuReport| cpu.times[1] + cpu.times[2];
+    prop_assert_eq!(by_task, report.cpus.iter().map(modes).sum());
+    for link in &report.links {
+        let gone: u64 = link.dropped.iter().chain(&link.queued).sum();
+        prop_assert_eq!(link.arrived, gone + link.delivered, "{:?}", link);
+    }
+    for task in &report.tasks {
+        prop_assert!(task.work <= task.ran, "{task:?}");
+        // A `select` in jiffies may be short by part of a tick; a tick of 2.4 is shorter than it
+        // says by its rounding to the device's clock and by that clock's drift.
+        let short = match setup.machine.timers {
+            TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
+            TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),
+        };
+        prop_assert!(
+            task.least_late.is_none_or(|late| late >= -short),
+            "{task:?}"
+        );
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn everything_adds_up(setup in setup()) {
+        add_up(&setup, &run(&setup).unwrap())?;
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_trace_recorded_or_not(setup in setup()) {
+        let first = run(&setup).unwrap();
+        let mut rows = Rows::default();
+        let (second, ..) = record(&setup, &mut rows).unwrap();
+        prop_assert_eq!(&first, &second);
+        let mut other = setup;
+        other.seed ^= 1;
+        let third = run(&other).unwrap();
+        prop_assert!(third.hash != first.hash);
+    }
+
+    /// Where there is more than enough time for all, every task gets through all its work.
+    #[test]
+    fn no_task_is_lost(
+        policy in policy(), cpus in 1_usize..5, works in prop::collection::vec(1_i64..20, 1..12),
+        pinned in any::<bool>()
+    ) {
+        let mut setup = Setup::new(Machine::new(cpus, 1000, policy), Nanos::from_secs(4));
+        let demand: i64 = works.iter().sum();
+        // Together they ask for half of one CPU.
+        let sleep = Law::Fixed(Nanos::from_millis(2 * demand));
+        for (place, &work) in works.iter().enumerate() {
+            let work = Step::Work(Law::Fixed(Nanos::from_millis(work)));
+            let program = vec![work, Step::Sleep(Call::Nanosleep, sleep)];
+            let task = TaskSpec::new("task", program);
+            setup.tasks.push(if pinned { task.on(place % cpus) } else { task });
+        }
+        let report = run(&setup).unwrap();
+        for task in &report.tasks {
+            // A turn is its sleep and, at worst, all others' work before its own, twice.
+            let least = 4_000 / (2 * demand + 3 * demand + 2) - 1;
+            prop_assert!(task.bursts >= least.max(1).unsigned_abs(), "{task:?} of {least}");
+        }
+    }
+
+    /// Rows of one CPU come in the order of their ends; the base rows tile the CPU's time; no task
+    /// is in two places.
+    #[test]
+    fn rows_tile_time_and_no_task_is_in_two_places(setup in setup()) {
+        let mut rows = Rows::default();
+        let (_, header, sources) = record(&setup, &mut rows).unwrap();
+        let mut last_end = BTreeMap::new();
+        let mut base_end = BTreeMap::new();
+        let mut own: BTreeMap<u32, Nanos> = BTreeMap::new();
+        let mut tasks: Vec<(u32, Nanos, Nanos)> = Vec::new();
+        for row in &rows.0 {
+            let Row::Span(span) = row else { unreachable!("the model emits no sums") };
+            let source = sources.get(span.source);
+            if source.kind == ticktax_model::Kind::Wait {
+                continue;
+            }
+            let last = last_end.insert(span.cpu, span.end());
+            prop_assert!(last.is_none_or(|last| last <= span.end()));
+            prop_assert!(span.self_time.0 >= 0 && span.self_time <= span.dur, "{span:?}");
+            *own.entry(span.cpu.0).or_default() += span.self_time;
+            if matches!(source.kind, ticktax_model::Kind::Task | ticktax_model::Kind::Idle) {
+                let base = base_end.insert(span.cpu, span.end()).unwrap_or(Nanos::ZERO);
+                prop_assert_eq!(base, span.start);
+                if source.thread.is_some() {
+                    tasks.push((span.source.0, span.start, span.end()));
+                }
+            }
+        }
+        for books in &header.books {
+            prop_assert_eq!(own[&books.cpu.0], books.elapsed());
+            prop_assert_eq!(base_end[&books.cpu], books.end);
+        }
+        tasks.sort_unstable();
+        for pair in tasks.windows(2) {
+            prop_assert!(pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1, "{pair:?}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The model against what must hold of every machine, and against single situations by hand.
+
+mod accounting;
+mod invariants;
+mod recording;
+mod situations;
+mod world;

@@ -1,0 +1,81 @@
+//! The recording of a simulated machine goes through the same analysis as a live one's.
+
+use proptest::prelude::*;
+use ticktax_analysis::{BeatFinder, Ledger};
+use ticktax_model::recording::RowSink;
+use ticktax_model::statement::Class;
+use ticktax_model::{Nanos, SourceTable};
+use ticktax_sim::{
+    Call, Costs, Law, Machine, Mode, Policy, Setup, Source, Step, TaskSpec, Then, record,
+};
+
+use crate::world::setup;
+
+/// Hands each row to both.
+struct Both(Ledger, BeatFinder);
+
+impl RowSink for Both {
+    fn row(&mut self, sources: &SourceTable, row: &ticktax_model::recording::Row) {
+        self.0.row(sources, row);
+        self.1.row(sources, row);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn the_ledger_books_what_the_model_did(setup in setup()) {
+        let mut ledger = Ledger::new();
+        let (report, header, sources) = record(&setup, &mut ledger).unwrap();
+        let statement = ledger.finish(&header, &sources);
+        prop_assert!(statement.balance.balances(), "{:?}", statement.balance);
+        let of = |class| statement.accounts.iter().filter(|a| a.class == class).map(|a| a.time).sum();
+        let did = |mode: &[Mode]| -> Nanos {
+            let times = report.cpus.iter().flat_map(|cpu| mode.iter().map(|&mode| cpu.time(mode)));
+            times.sum()
+        };
+        prop_assert_eq!(did(&[Mode::User, Mode::Kernel]), of(Class::Program));
+        prop_assert_eq!(did(&[Mode::Irq]), of(Class::Irq));
+        prop_assert_eq!(did(&[Mode::Softirq]), of(Class::Softirq));
+        prop_assert_eq!(did(&[Mode::Idle]), of(Class::Idle));
+        let held: Nanos = statement.held_back.iter().map(|held| held.time).sum();
+        prop_assert_eq!(held, report.tasks.iter().map(|task| task.throttled).sum());
+    }
+}
+
+#[test]
+fn the_beats_of_a_simulated_machine_are_found() {
+    let mut machine = Machine::new(1, 250, Policy::Fair);
+    machine.costs = Costs {
+        tick: Nanos(5_000),
+        ..Costs::default()
+    };
+    let mut setup = Setup::new(machine, Nanos::from_secs(30));
+    let sleep = Step::SleepUntil(Call::Nanosleep, Nanos::from_millis(40));
+    let work = Step::Work(Law::Fixed(Nanos::from_millis(3)));
+    setup.tasks.push(TaskSpec::new("game", vec![sleep, work]));
+    setup.sources.push(Source {
+        name: "disk".to_owned(),
+        cpu: 0,
+        level: 1,
+        start: Nanos(123_456),
+        interval: Law::Fixed(Nanos(333_333_333)),
+        cost: Law::Fixed(Nanos(40_000)),
+        then: Then::Nothing,
+    });
+    let mut both = Both(Ledger::new(), BeatFinder::new());
+    let (_, header, sources) = record(&setup, &mut both).unwrap();
+    let beats = both.1.finish(&header, 1);
+    let found = |name: &str| {
+        let beat = beats.beats.iter().find(|beat| beat.name.contains(name));
+        beat.unwrap_or_else(|| panic!("no {name} in {:#?}", beats.beats))
+            .period
+    };
+    assert!((found("local_timer") - 4e6).abs() < 4e3);
+    assert!((found("disk") - 333_333_333.0).abs() < 333_333.0);
+    let game = found("game");
+    assert!((game - 40e6).abs() < 4e4, "{game}");
+    let statement = both.0.finish(&header, &sources);
+    assert!(statement.balance.balances());
+}

@@ -1,0 +1,204 @@
+//! Single situations, by hand.
+
+use ticktax_model::Nanos;
+use ticktax_model::recording::Row;
+use ticktax_sim::{
+    Call, Class, Group, Law, Machine, Mode, Policy, Setup, Source, Step, TaskId, TaskSpec, Then,
+    TimerRule, record, run,
+};
+
+use crate::world::{POLICIES, Rows};
+
+fn fixed(nanos: i64) -> Law {
+    Law::Fixed(Nanos(nanos))
+}
+
+fn hog(name: &str) -> TaskSpec {
+    TaskSpec::new(name, vec![Step::Work(fixed(1_000_000_000))])
+}
+
+#[test]
+fn hogs_share_a_cpu_equally_under_every_policy() {
+    for policy in POLICIES {
+        let mut setup = Setup::new(Machine::new(1, 1000, policy), Nanos::from_secs(60));
+        setup.tasks = ["a", "b", "c"].map(hog).to_vec();
+        let report = run(&setup).unwrap();
+        for task in &report.tasks {
+            let share = task.ran.share_of(setup.length);
+            assert!((share - 1.0 / 3.0).abs() < 0.005, "{policy:?}: {share}");
+        }
+        assert_eq!(report.cpus[0].time(Mode::Idle), Nanos::ZERO, "{policy:?}");
+    }
+}
+
+#[test]
+fn hogs_spread_over_cpus_under_every_policy() {
+    for policy in POLICIES {
+        let mut setup = Setup::new(Machine::new(2, 100, policy), Nanos::from_secs(60));
+        setup.tasks = ["a", "b", "c"].map(hog).to_vec();
+        let report = run(&setup).unwrap();
+        let idle: Nanos = report.cpus.iter().map(|cpu| cpu.time(Mode::Idle)).sum();
+        assert_eq!(idle, Nanos::ZERO, "{policy:?}");
+    }
+}
+
+#[test]
+fn nice_is_worth_what_the_policies_say() {
+    let share = |policy| {
+        let mut setup = Setup::new(Machine::new(1, 1000, policy), Nanos::from_secs(60));
+        setup.tasks = ["a", "b"].map(hog).to_vec();
+        setup.tasks[1].attributes.nice = 5;
+        run(&setup).unwrap().tasks[1].ran.share_of(setup.length)
+    };
+    // 1024 against 335 in the kernel's table.
+    assert!((share(Policy::Fair) - 335.0 / 1359.0).abs() < 0.005);
+    assert!((share(POLICIES[5]) - 335.0 / 1359.0).abs() < 0.005);
+    // 41 ticks against 31.
+    assert!((share(Policy::Goodness) - 31.0 / 72.0).abs() < 0.02);
+    // 100 ms against 75.
+    assert!((share(Policy::O1) - 75.0 / 175.0).abs() < 0.02);
+}
+
+#[test]
+fn a_real_time_task_keeps_the_cpu_from_all_others() {
+    for policy in POLICIES {
+        let mut setup = Setup::new(Machine::new(1, 100, policy), Nanos::from_secs(10));
+        setup.tasks = vec![
+            hog("other"),
+            hog("low").class(Class::Fifo(1)),
+            hog("one").class(Class::RoundRobin(50)),
+            hog("two").class(Class::RoundRobin(50)),
+        ];
+        let ran = run(&setup)
+            .unwrap()
+            .tasks
+            .iter()
+            .map(|t| t.ran)
+            .collect::<Vec<_>>();
+        assert_eq!(ran[..2], [Nanos::ZERO; 2], "{policy:?}");
+        assert_eq!(ran[2], Nanos::from_secs(5), "{policy:?}");
+        assert_eq!(ran[3], Nanos::from_secs(5), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_quota_is_kept_to_within_a_tick() {
+    let mut setup = Setup::new(Machine::new(1, 1000, Policy::Fair), Nanos::from_secs(10));
+    setup.groups.push(Group {
+        quota: Nanos::from_millis(20),
+        period: Nanos::from_millis(100),
+    });
+    setup.tasks.push(hog("held"));
+    setup.tasks[0].group = Some(0);
+    let report = run(&setup).unwrap();
+    assert!(
+        (report.tasks[0].ran.0 - 2_000_000_000).abs() <= 1_000_000,
+        "{report:?}"
+    );
+    assert_eq!(
+        report.tasks[0].ran + report.tasks[0].throttled,
+        setup.length
+    );
+}
+
+#[test]
+fn masked_work_holds_up_ticks_and_loses_those_that_find_one_held_up() {
+    let mut setup = Setup::new(Machine::new(1, 1000, Policy::O1), Nanos::from_secs(1));
+    // From 1 ms on: 4.5 ms masked, so that ticks 2 to 5 come as one at 5.5 ms.
+    let sleep = Step::Sleep(Call::Nanosleep, fixed(1));
+    setup.tasks.push(TaskSpec::new(
+        "walk",
+        vec![sleep, Step::Masked(fixed(4_500_000)), Step::Exit],
+    ));
+    let report = run(&setup).unwrap();
+    let cpu = report.cpus[0];
+    assert_eq!((cpu.lost, cpu.late), (3, 1));
+    assert_eq!(cpu.sampled() + cpu.lost, 999);
+    assert_eq!(report.tasks[0].sampled, 0, "a masked task is never sampled");
+    assert_eq!(cpu.time(Mode::Kernel), Nanos(4_500_000));
+}
+
+#[test]
+fn kernel_work_holds_up_tasks_but_not_interrupts() {
+    let mut setup = Setup::new(Machine::new(1, 1000, Policy::Fair), Nanos::from_secs(1));
+    setup.machine.timers = TimerRule::HighResolution;
+    setup.tasks = vec![
+        TaskSpec::new(
+            "walk",
+            vec![
+                Step::Sleep(Call::Nanosleep, fixed(100_000_000)),
+                Step::Kernel(fixed(8_000_000)),
+                Step::Exit,
+            ],
+        ),
+        TaskSpec::new("reader", vec![Step::Wait, Step::Work(fixed(1_000))]).class(Class::Fifo(99)),
+    ];
+    setup.sources.push(Source {
+        name: "card".to_owned(),
+        cpu: 0,
+        level: 1,
+        start: Nanos(101_000_000),
+        interval: fixed(1_000_000_000),
+        cost: fixed(10_000),
+        then: Then::Signal(TaskId(1)),
+    });
+    let report = run(&setup).unwrap();
+    // Woken at 101.01 ms, when the handler was done; the walk ends 10 µs late, at 108.01 ms.
+    assert_eq!(report.tasks[1].worst_latency, Nanos(7_000_000));
+    assert_eq!(report.cpus[0].time(Mode::Irq), Nanos(10_000));
+}
+
+#[test]
+fn a_lock_is_handed_on_in_line() {
+    let mut setup = Setup::new(Machine::new(3, 1000, Policy::O1), Nanos::from_secs(1));
+    for cpu in 0..3 {
+        let program = vec![Step::Lock(0), Step::Work(fixed(1_000_000)), Step::Unlock(0)];
+        setup.tasks.push(TaskSpec::new("locker", program).on(cpu));
+    }
+    let report = run(&setup).unwrap();
+    let ran: Nanos = report.tasks.iter().map(|task| task.ran).sum();
+    assert_eq!(ran, setup.length, "one at a time, and always one");
+    assert!(
+        report
+            .tasks
+            .iter()
+            .all(|task| (333..=334).contains(&task.bursts)),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn without_a_tick_a_lone_task_is_left_alone() {
+    let mut machine = Machine::new(1, 1000, Policy::Fair);
+    machine.costs.tick = Nanos(2_000);
+    machine.tick = ticktax_sim::TickMode::StopsFull;
+    let mut setup = Setup::new(machine, Nanos::from_secs(1));
+    setup.tasks.push(hog("lone"));
+    let mut rows = Rows::default();
+    let (report, ..) = record(&setup, &mut rows).unwrap();
+    assert_eq!(report.tasks[0].ran, setup.length);
+    assert_eq!(report.cpus[0].time(Mode::Irq), Nanos::ZERO);
+    let spans = rows
+        .0
+        .iter()
+        .filter(|row| matches!(row, Row::Span(span) if span.dur.0 > 0));
+    assert_eq!(spans.count(), 1);
+}
+
+#[test]
+fn a_setup_that_makes_no_sense_is_refused_with_the_place() {
+    let base = Setup::new(Machine::new(1, 100, Policy::O1), Nanos::from_secs(1));
+    let refused = |change: &dyn Fn(&mut Setup)| {
+        let mut setup = base.clone();
+        change(&mut setup);
+        run(&setup).unwrap_err().to_string()
+    };
+    assert!(refused(&|s| s.machine.hz = 0).contains("0 Hz"));
+    assert!(refused(&|s| s.machine.cpus = 0).contains("CPUs"));
+    assert!(refused(&|s| s.machine.costs.tick = Nanos::from_millis(6)).contains("tick"));
+    assert!(refused(&|s| s.tasks.push(hog("a").on(1))).contains("task a: it is pinned"));
+    let yields = TaskSpec::new("y", vec![Step::Yield]);
+    assert!(refused(&|s| s.tasks.push(yields.clone())).contains("lets time pass"));
+    let negative = TaskSpec::new("n", vec![Step::Work(fixed(-1))]);
+    assert!(refused(&|s| s.tasks.push(negative.clone())).contains("negative"));
+}
