@@ -13,6 +13,9 @@ use super::world::{Place, check, close, injector, statement, ticktax};
 /// How far a share of the time may be from the injected truth.
 const POINTS: f64 = 0.005;
 
+/// The share of the time from which a difference has to be named, with room for rounding.
+const NAMED_FROM: f64 = 0.002;
+
 /// Audits a disturbance with `probe`; what it did, and the accounting check.
 fn audit(plan: &Plan, probe: &str) -> Result<(Truth, Statement), Failed> {
     let place = Place::new();
@@ -138,9 +141,14 @@ pub(crate) fn interrupts_that_are_not_measured_are_named() -> Result<(), Failed>
     if found.counting.interrupts_measured != Some(false) {
         return Ok(());
     }
+    // On a CPU that does much else, samples may happen to come out right: then nothing is off.
+    let columns = line.columns.irq + line.columns.softirq;
+    let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let mut causes = line.causes.iter();
     let cause = causes.find(|cause| cause.kind == BiasKind::InterruptsNotMeasured);
-    let cause = cause.ok_or_else(|| format!("no cause in {line:?}"))?;
+    let Some(cause) = cause else {
+        return check(differs < NAMED_FROM, || format!("no cause in {line:?}"));
+    };
     close(
         "interrupts",
         cause.ran.as_secs_f64(),
