@@ -16,6 +16,8 @@ pub enum Law {
     Normal(Nanos, Nanos),
     /// Exponential with a mean: the distances of events that know nothing of each other.
     Exponential(Nanos),
+    /// The first, and beyond it exponential with the second for a mean: events that keep a distance.
+    Spaced(Nanos, Nanos),
     /// Uniform from the first up to, not including, the second.
     Uniform(Nanos, Nanos),
 }
@@ -25,6 +27,7 @@ impl Law {
     pub fn mean(&self) -> Nanos {
         match *self {
             Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
+            Self::Spaced(least, mean) => least + mean,
             Self::Uniform(low, high) => Nanos(low.0 + (high.0 - low.0) / 2),
         }
     }
@@ -33,7 +36,7 @@ impl Law {
     pub fn is_sound(&self) -> bool {
         match *self {
             Self::Fixed(time) | Self::Exponential(time) => time >= Nanos::ZERO,
-            Self::Normal(mean, sd) => mean >= Nanos::ZERO && sd >= Nanos::ZERO,
+            Self::Normal(a, b) | Self::Spaced(a, b) => a >= Nanos::ZERO && b >= Nanos::ZERO,
             Self::Uniform(low, high) => low >= Nanos::ZERO && low < high,
         }
     }
@@ -72,6 +75,7 @@ impl Stream {
                 let e = neg_ln(high(self.0.next_u64()));
                 Nanos(narrow((i128::from(e) * i128::from(mean.0)) >> 32))
             }
+            Law::Spaced(least, mean) => least + self.draw(&Law::Exponential(mean)),
             Law::Uniform(low, high) => {
                 let width = i128::from((high - low).0);
                 low + Nanos(narrow((i128::from(self.0.next_u64()) * width) >> 64))
@@ -110,6 +114,7 @@ mod tests {
             (Law::Fixed(million), 1e6, 0.0),
             (Law::Normal(million, Nanos(100_000)), 1e6, 1e5),
             (Law::Exponential(million), 1e6, 1e6),
+            (Law::Spaced(Nanos(400_000), Nanos(600_000)), 1e6, 6e5),
             (
                 Law::Uniform(Nanos(0), Nanos(2_000_000)),
                 1e6,

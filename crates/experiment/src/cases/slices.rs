@@ -153,6 +153,7 @@ fn times(file: &CaseFile, which: &str) -> Vec<f64> {
 /// Two hogs and a task that an interrupt wakes up.
 fn setup(policy: Policy, hz: u64, wakeups: f64, values: &Values) -> Setup {
     let mut setup = Setup::new(Machine::new(1, hz, policy), Nanos::from_secs(LENGTH));
+    let regular = 1e3 * values.get("regular");
     for name in ["A", "B"] {
         let hog = TaskSpec::new(name, vec![Step::Work(Law::Fixed(Nanos::from_secs(3600)))]);
         let mut hog = hog.footprint(Footprint {
@@ -176,7 +177,7 @@ fn setup(policy: Policy, hz: u64, wakeups: f64, values: &Values) -> Setup {
         cpu: 0,
         level: 1,
         start: millis(0.3),
-        interval: Law::Exponential(millis(1e3 / wakeups)),
+        interval: Law::Spaced(millis(regular / wakeups), millis((1e3 - regular) / wakeups)),
         cost: Law::Fixed(Nanos::ZERO),
         then: Then::Signal(TaskId(2)),
     });

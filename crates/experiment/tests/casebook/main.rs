@@ -3,6 +3,7 @@
 use ticktax_experiment::{Case, CaseFile, Judgement, all, find, fit, judge};
 
 mod each;
+mod slices;
 
 /// A case with its file and its comparison.
 fn judged(name: &str) -> (&'static dyn Case, CaseFile, Judgement) {

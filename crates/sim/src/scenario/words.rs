@@ -43,6 +43,9 @@ fn law(text: &str) -> Option<Law> {
     if let Some(mean) = text.trim().strip_prefix("exp ") {
         return Some(Law::Exponential(time(mean)?));
     }
+    if let Some((least, mean)) = text.split_once("+ exp ") {
+        return Some(Law::Spaced(time(least)?, time(mean)?));
+    }
     if let Some((mean, deviation)) = text.split_once('±') {
         return Some(Law::Normal(time(mean)?, time(deviation)?));
     }
@@ -65,8 +68,11 @@ impl<'de> Deserialize<'de> for Time {
 impl<'de> Deserialize<'de> for LawText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong =
-            || format!("`{text}` is no time or law: write 3ms, 3ms ± 0.1ms, exp 3ms or 1ms..2ms");
+        let wrong = || {
+            format!(
+                "`{text}` is no time or law: write 3ms, 3ms ± 0.1ms, exp 3ms, 1ms + exp 2ms or 1ms..2ms"
+            )
+        };
         law(&text)
             .map(Self)
             .ok_or_else(|| de::Error::custom(wrong()))
@@ -85,6 +91,10 @@ fn times_and_laws_read_as_written() {
     assert_eq!(
         law("3ms ± 100us"),
         Some(Law::Normal(Nanos(3_000_000), Nanos(100_000)))
+    );
+    assert_eq!(
+        law("1ms + exp 2ms"),
+        Some(Law::Spaced(Nanos(1_000_000), Nanos(2_000_000)))
     );
     assert_eq!(law("2ms..1ms"), None);
 }

@@ -1,4 +1,4 @@
-//! Linux 2.4: the runnable task with the best `goodness()` (`kernel/sched.c`, 2.4.0 to 2.4.20).
+//! Linux 2.4: the runnable task with the best `goodness()` (`kernel/sched.c`, 2.4.4 to 2.4.20).
 //!
 //! A task holds a counter of ticks. Each tick takes one from the running task's; at 0 it has to
 //! give way. When every runnable task is at 0, all tasks of the machine, those asleep too, get
@@ -205,7 +205,8 @@ impl RunQueue for Goodness {
     fn preempts(&self, tasks: &[Merit], running: TaskId, woken: TaskId) -> bool {
         let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
         let goodness = |task| self.goodness(task, running.processor, running.mm);
-        goodness(woken) - goodness(running) > 1
+        // `reschedule_idle`; until 2.4.3 it took more than 1.
+        goodness(woken) - goodness(running) > 0
     }
 }
 
