@@ -348,7 +348,8 @@ pub struct Figures {
     pub slept_through: u64,
     /// Frames that began more than a tick after they were due.
     pub overshot: u64,
-    /// Wanted frames that were never due.
+    /// Wanted frames that were never due: a relative rule puts off all later frames by each delay,
+    /// and [`PaceRule::Fixed`] by each frame's work as well.
     pub slipped: Option<u64>,
     /// Frames a second, from the first one's begin to the last one's; `None` for a single frame.
     pub average_fps: Option<f64>,
@@ -388,7 +389,7 @@ pub struct Distribution {
     pub mean: Nanos,
     /// The longest.
     pub most: Nanos,
-    /// Whether the quantiles are exact; otherwise they are known to a quarter of an octave.
+    /// Whether the quantiles are exact; otherwise they are right to ±11 %.
     pub exact: bool,
     /// The quantiles that this many can tell: those that have a 95 % upper bound among them.
     pub quantiles: Vec<Quantile>,

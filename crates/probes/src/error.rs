@@ -63,7 +63,7 @@ pub enum ProbeError {
     },
     /// More work than there is time for.
     #[error(
-        "{work} of work does not fit into a frame of {period}: choose less work or a lower rate"
+        "{} ns of work do not fit into a frame of {} ns: choose less work or a lower rate", work.0, period.0
     )]
     Work {
         /// The work that was asked for.

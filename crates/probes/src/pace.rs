@@ -15,6 +15,7 @@ mod tests;
 mod work;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::prctl::get_timerslack;
@@ -90,6 +91,7 @@ pub struct PaceReport {
 pub struct PaceProbe {
     crew: Crew<Outcome>,
     outlets: Vec<Outlet<Frame>>,
+    begun: Arc<AtomicBool>,
 }
 
 impl PaceProbe {
@@ -114,14 +116,17 @@ impl PaceProbe {
             why: errno.desc(),
         })?;
         let (producer, outlet) = ring(settings.cpu, settings.ring_capacity)?;
+        let begun = Arc::new(AtomicBool::new(false));
         let duty = Pace {
             settings: *settings,
             sleeper,
             producer,
+            begun: Arc::clone(&begun),
         };
         Ok(Self {
             crew: Crew::start("ttx-pace", settings.policy, vec![(settings.cpu, duty)])?,
             outlets: vec![outlet],
+            begun,
         })
     }
 
@@ -135,6 +140,12 @@ impl PaceProbe {
     /// The kernel's number of the thread.
     pub fn tid(&self) -> Option<i32> {
         self.crew.posts().next().map(|post| post.tid)
+    }
+
+    /// Whether the loop has begun to wait for its first frame. A hybrid measures its sleeps first,
+    /// and what that takes is not the loop's.
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
     }
 
     /// Whether the loop still goes on; one that met a failure has ended.
@@ -184,6 +195,7 @@ struct Pace {
     settings: PaceSettings,
     sleeper: Sleeper,
     producer: Producer<Frame>,
+    begun: Arc<AtomicBool>,
 }
 
 /// What the thread brings back.
@@ -238,6 +250,7 @@ impl Duty for Pace {
         } = self.settings;
         // Here rather than before: under its own policy its sleeps are what they will be.
         let margin = self.sleeper.calibrate(period);
+        self.begun.store(true, Ordering::Release);
         let (begin, cpu_before) = (now(), thread_cpu_time());
         let first = begin + period;
         let mut outcome = Outcome {

@@ -106,7 +106,12 @@ pub(crate) enum CaseQuestion {
 pub(crate) struct AuditArguments {
     /// How long to watch at most, such as 20s, 500ms, 3m or 1h30m [default: 20s, or until COMMAND
     /// ends]
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(
+        long = "for",
+        visible_alias = "duration",
+        value_name = "TIME",
+        allow_hyphen_values = true
+    )]
     pub(crate) length: Option<Length>,
 
     /// Which CPUs, such as 0-3,8 [default: all that are online]
@@ -156,8 +161,13 @@ pub(crate) struct AuditArguments {
     pub(crate) output: Option<PathBuf>,
 
     /// Say what happened to this process, its threads and its children; ends when it does
-    #[arg(long, value_name = "N", conflicts_with = "command")]
-    pub(crate) pid: Option<i32>,
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        conflicts_with = "command"
+    )]
+    pub(crate) pid: Option<ProcessId>,
 
     /// Say what happened to everything in this cgroup, such as /sys/fs/cgroup/system.slice
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid"])]
@@ -291,6 +301,23 @@ fn time(text: &str) -> Result<Nanos, String> {
         rest = tail;
     }
     Ok(total)
+}
+
+/// The number of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId(pub(crate) i32);
+
+impl FromStr for ProcessId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.trim().parse().ok().filter(|&number| number > 0);
+        number.map(Self).ok_or_else(|| {
+            format!(
+                "`{text}` is no number of a process: `pgrep NAME` finds the numbers of a program"
+            )
+        })
+    }
 }
 
 /// A scheduling policy as typed.

@@ -16,7 +16,7 @@ use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::ProbeError;
 use ticktax_probes::pace::PaceSettings;
 
-use crate::arguments::PaceArguments;
+use crate::arguments::{PaceArguments, ProcessId};
 use crate::failure::Failure;
 use crate::terminal::{self, Terminal};
 
@@ -27,7 +27,7 @@ pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
         terminal::require_writable(output)?;
     }
     match (typed.pid, &typed.sweep) {
-        (Some(pid), _) => {
+        (Some(ProcessId(pid)), _) => {
             let statement = process::watch(pid, typed, terminal)?;
             print(&statement, typed, terminal)?;
         }
@@ -110,8 +110,15 @@ fn cpu(typed: &PaceArguments) -> Result<Cpu, Failure> {
         .ok_or_else(|| ProbeError::NoCpu { online }.into())
 }
 
-/// Refuses settings that no loop can keep, before anything is run.
-fn require_possible(settings: &PaceSettings) -> Result<(), Failure> {
+/// Refuses settings that no loop can keep in `length`, before anything is run.
+fn require_possible(settings: &PaceSettings, length: Nanos) -> Result<(), Failure> {
+    if length <= settings.period {
+        return Err(Failure::Arguments(format!(
+            "{length} is over before the first frame is due, after {}: run for longer, or raise the \
+             rate",
+            settings.period
+        )));
+    }
     if settings.work >= settings.period {
         let error = ProbeError::Work {
             work: settings.work,

@@ -34,6 +34,12 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["audit", "--cpus", "0-"], "0-3"),
         (&["audit", "--probe", "jump"], "spin"),
         (&["audit", "--probe-policy", "fifo:0"], "fifo:1"),
+        (
+            &["audit", "--probe", "soak", "--probe-policy", "fifo:50"],
+            "lowest priority",
+        ),
+        (&["audit", "--pid", "abc"], "no number of a process"),
+        (&["audit", "--for", "-1s"], "20s, 500ms"),
         (&["audti"], "audit"),
         (&["report"], "<FILE>"),
     ] {

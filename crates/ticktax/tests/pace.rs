@@ -45,9 +45,17 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["--pid", "1", "--rate", "35"], "--pid"),
         (
             &["--rate", "400", "--work", "3ms"],
-            "does not fit into a frame of 2.50 ms",
+            "3000000 ns of work do not fit into a frame of 2500000 ns",
         ),
-        (&["--sweep", "rate=35,400", "--work", "3ms"], "does not fit"),
+        (&["--sweep", "rate=35,400", "--work", "3ms"], "do not fit"),
+        (&["--work", "-3ms"], "3ms, 250us or 0ms"),
+        (&["--for", "-1s"], "20s, 500ms"),
+        (&["--pid", "abc"], "no number of a process"),
+        (&["--pid", "-5"], "no number of a process"),
+        (
+            &["--rate", "1", "--for", "500ms"],
+            "before the first frame is due",
+        ),
     ] {
         let output = pace(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -101,6 +109,31 @@ fn a_short_loop_says_what_became_of_it() {
         .collect();
     assert_eq!(clocks[0], CpuClock::Thread);
     assert!(clocks.contains(&CpuClock::Stat) && clocks.contains(&CpuClock::Machine));
+}
+
+/// A hybrid tries out how late its sleeps are before the loop begins: none of that is the loop's.
+#[test]
+fn a_hybrids_trials_are_not_among_its_wakeups() {
+    let output = pace(&[
+        "--rate", "50", "--work", "1ms", "--sleep", "hybrid", "--for", "400ms", "--format", "json",
+    ]);
+    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    let frames = told.figures.unwrap().frames;
+    let woken = told.wakeups.unwrap().count;
+    assert!(
+        woken <= frames + 10,
+        "woken {woken} times for {frames} frames"
+    );
+}
+
+/// Every tick finds a loop that never sleeps.
+#[test]
+fn a_spinning_loop_has_no_phase_of_the_tick() {
+    let output = pace(&[
+        "--rate", "50", "--work", "1ms", "--sleep", "spin", "--for", "800ms", "--format", "json",
+    ]);
+    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told.cpu.alias, None);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ticktax_model::pace::TickAlias;
 /// The most phases that are told: with more of them the samples are right to some percent.
 const MOST_PHASES: i64 = 50;
 
-/// The alias of frames of `work` on a CPU, every `period`, over `frames` of them, with ticks of
+/// The alias of frames that keep a CPU busy for `work`, every `period`, over `frames` of them, with ticks of
 /// `tick`; `None` where their phases wander through the tick, or too few frames were seen.
 pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Option<TickAlias> {
     if period <= Nanos::ZERO || tick <= Nanos::ZERO || work < Nanos::ZERO {

@@ -61,11 +61,16 @@ pub(super) fn delays_add_up(runs: &[Run], period: f64) -> bool {
     if many < 2 {
         return false;
     }
-    let spread = |over: usize| {
-        let pairs = residuals.iter().zip(&residuals[over..]);
-        let mut all: Vec<f64> = pairs.map(|(a, b)| (b - a).abs()).collect();
+    let middle = |mut all: Vec<f64>| {
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
+    };
+    let spread = |over: usize| {
+        let pairs = residuals.iter().zip(&residuals[over..]);
+        let grown: Vec<f64> = pairs.map(|(a, b)| b - a).collect();
+        // What all have grown by is the error of the period.
+        let usual = middle(grown.clone());
+        middle(grown.iter().map(|one| (one - usual).abs()).collect())
     };
     spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
 }
@@ -164,4 +169,51 @@ fn rounded(value: f64) -> i64 {
     )]
     let whole = value.round() as i64;
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::super::watch::Run;
+    use super::delays_add_up;
+
+    fn runs(woken: impl Iterator<Item = i64>) -> Vec<Run> {
+        let run = |woken| Run {
+            woken: Nanos(woken),
+            began: Nanos(woken),
+            ended: Nanos(woken + 1_000),
+            cpu: Nanos(1_000),
+            ended_idle: true,
+        };
+        woken.map(run).collect()
+    }
+
+    /// Four seconds of a precise grid: after 16 slots the error of the period that was found in
+    /// them is more than the wakeups' own spread.
+    #[test]
+    fn an_error_of_the_period_is_no_delay_that_stays() {
+        let late = [0, 700, 300, 1_100, 200, 900, 500];
+        let slots = (0..80).zip(late.into_iter().cycle());
+        let grid = runs(slots.map(|(k, late)| k * 20_000_000 + late));
+        for error in [-400.0, 0.0, 400.0] {
+            assert!(!delays_add_up(&grid, 20e6 + error), "{error}");
+        }
+    }
+
+    #[test]
+    fn delays_that_stay_add_up_whatever_the_period_is_taken_for() {
+        let mut at = 0;
+        let mut state = 1_u64;
+        let rearmed = runs((0..400).map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            at += 20_000_000 + i64::try_from(state >> 54).unwrap_or(0);
+            at
+        }));
+        for error in [0.0, 500.0, 1_000.0] {
+            assert!(delays_add_up(&rearmed, 20e6 + error), "{error}");
+        }
+    }
 }

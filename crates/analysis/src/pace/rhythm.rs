@@ -83,7 +83,7 @@ pub(super) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
     if found.beats.is_empty() {
         found.why = Some(match (ran, slept) {
             (false, false) => "it did not run".to_owned(),
-            (false, true) => "it slept all the time".to_owned(),
+            (false, true) => "it slept, or was stopped, all the time".to_owned(),
             (true, false) => "it never slept: a loop that spins until its next frame is due has \
                               no wakeups that would tell when"
                 .to_owned(),

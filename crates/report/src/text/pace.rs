@@ -6,7 +6,7 @@ mod sweep;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
     Bucket, Distribution, Figures, LoopReport, PaceRule, PaceStatement, ProcessReport,
-    RhythmReport, SleepMethod, Subject,
+    RhythmReport, SleepMethod, Subject, ThreadReport,
 };
 
 use super::TextStyle;
@@ -36,7 +36,7 @@ pub fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
         page.paragraph(Tone::Warning, "Ended     ", why);
     }
     match &statement.figures {
-        Some(figures) => frames(&mut page, figures),
+        Some(figures) => frames(&mut page, figures, &statement.subject),
         None => nothing(&mut page, statement),
     }
     cost::write(&mut page, statement);
@@ -145,7 +145,24 @@ fn process(page: &mut Page, report: &ProcessReport) {
         if let Some(rhythm) = thread.rhythms.first() {
             page.paragraph(Tone::Plain, "Rhythm    ", &rhythm_in_words(rhythm));
         }
+        let busier = |other: &&ThreadReport| other.rhythms.is_empty() && other.cpu > thread.cpu;
+        for other in report.threads.iter().filter(busier).take(THREADS) {
+            let text = format!("busier, and without a rhythm: {}", without_rhythm(other));
+            page.paragraph(Tone::Warning, "Besides   ", &text);
+        }
     }
+}
+
+/// A thread in which nothing repeats.
+fn without_rhythm(thread: &ThreadReport) -> String {
+    format!(
+        "{} ({}): {}, {} of CPU time; {}",
+        thread.name,
+        thread.tid,
+        counted(thread.wakeups, "wakeup"),
+        tied(thread.cpu),
+        thread.why_none.as_deref().unwrap_or_default()
+    )
 }
 
 fn rhythm_in_words(rhythm: &RhythmReport) -> String {
@@ -169,7 +186,7 @@ fn rhythm_in_words(rhythm: &RhythmReport) -> String {
     )
 }
 
-fn frames(page: &mut Page, figures: &Figures) {
+fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     let fps = figures.average_fps.map_or_else(|| "-".to_owned(), number);
     page.section(&format!(
         "FPS {fps} [dropped {}, overshot {}]",
@@ -195,10 +212,13 @@ fn frames(page: &mut Page, figures: &Figures) {
         )),
     }
     if let Some(slipped @ 1..) = figures.slipped {
-        parts.push(format!(
-            "{} slipped: each delay put off all frames after it",
-            grouped(slipped)
-        ));
+        let fixed = matches!(subject, Subject::Loop(report) if report.rule == PaceRule::Fixed);
+        let why = if fixed {
+            "the rule adds each frame's work, and each delay, to its period"
+        } else {
+            "each delay put off all frames after it"
+        };
+        parts.push(format!("{} slipped: {why}", grouped(slipped)));
     }
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
     seconds(page, figures);
@@ -364,15 +384,7 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
         "Nothing that it does comes at regular times, so there are no frames to tell of.",
     );
     for thread in report.threads.iter().take(THREADS) {
-        let why = thread.why_none.as_deref().unwrap_or_default();
-        let text = format!(
-            "{} ({}): {}, {} of CPU time; {why}",
-            thread.name,
-            thread.tid,
-            counted(thread.wakeups, "wakeup"),
-            tied(thread.cpu)
-        );
-        page.paragraph(Tone::Plain, "  - ", &text);
+        page.paragraph(Tone::Plain, "  - ", &without_rhythm(thread));
     }
     let others = report.threads.len().saturating_sub(THREADS);
     if others > 0 {

@@ -9,7 +9,7 @@ use ticktax_model::pace::{PaceRule, SleepMethod};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::pace::PERIODS;
 
-use super::{Format, Length, Policy, time};
+use super::{Format, Length, Policy, ProcessId, time};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +36,7 @@ pub(crate) struct PaceArguments {
         long,
         value_name = "TIME",
         default_value = "3ms",
-        allow_negative_numbers = true
+        allow_hyphen_values = true
     )]
     pub(crate) work: Work,
 
@@ -58,12 +58,17 @@ pub(crate) struct PaceArguments {
     pub(crate) policy: Policy,
 
     /// How long, such as 20s or 3m [default: 10s; in a sweep 2s for each turn of each setting]
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(
+        long = "for",
+        visible_alias = "duration",
+        value_name = "TIME",
+        allow_hyphen_values = true
+    )]
     pub(crate) length: Option<Length>,
 
     /// Run nothing; watch this process, and find the rhythm of its frames in its wakeups. As root
-    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "sweep"])]
-    pub(crate) pid: Option<i32>,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "sweep"])]
+    pub(crate) pid: Option<ProcessId>,
 
     /// Compare settings: lists of sleep=, rule=, rate= and work=, in turns
     ///

@@ -77,6 +77,13 @@ impl Settings {
             Some(_) if typed.probe_policy.is_none() => ProbeChoice::None,
             _ => ProbeChoice::Spin,
         });
+        if probe == ProbeChoice::Soak && typed.probe_policy.is_some() {
+            return Err(Failure::Arguments(
+                "a soaker counts what nobody else wants, and so runs at the lowest priority: leave \
+                 --probe-policy out, or choose --probe spin"
+                    .to_owned(),
+            ));
+        }
         let unwatched = victim.is_some() && keep == Keep::Sums;
         Ok(Self {
             length,

@@ -11,7 +11,7 @@ use ticktax_trace::{FollowedThread, Tracer};
 
 use super::command::Audited;
 use super::settings::Settings;
-use crate::arguments::AuditArguments;
+use crate::arguments::{AuditArguments, ProcessId};
 use crate::failure::Failure;
 
 /// Whose time is asked for.
@@ -24,7 +24,7 @@ pub(crate) enum Wanted {
 
 impl Wanted {
     pub(crate) fn from_typed(typed: &AuditArguments, proc: &Proc) -> Result<Option<Self>, Failure> {
-        if let Some(pid) = typed.pid {
+        if let Some(ProcessId(pid)) = typed.pid {
             let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
             let missing = || Failure::Victim(format!("there is no process {pid}"));
             return found.map(Self::Process).ok_or_else(missing).map(Some);

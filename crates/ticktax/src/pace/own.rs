@@ -7,8 +7,8 @@ use ticktax_analysis::accounting::counting;
 use ticktax_analysis::pace::{Accounts, FrameBook, Terms, tick_alias};
 use ticktax_model::machine::{CpuTimes, Machine};
 use ticktax_model::pace::{
-    CpuClock, CpuReading, CpuStatement, EndedIdle, LoopReport, PACE_VERSION, PaceRule,
-    PaceStatement, Subject, TickAlias, Wakeups,
+    CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, LoopReport, PACE_VERSION,
+    PaceRule, PaceStatement, SleepMethod, Subject, TickAlias, Wakeups,
 };
 use ticktax_model::victim::Usage;
 use ticktax_model::{Cpu, Nanos};
@@ -25,11 +25,14 @@ use crate::terminal::{Progress, Terminal};
 /// How often frames are read. A loop of a thousand frames a second has 50 by then.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// How often a loop that gets ready is looked at.
+const SETTLING: Duration = Duration::from_millis(1);
+
 /// Without other wishes.
 const LENGTH: Nanos = Nanos::from_secs(10);
 
 /// What was typed, as settings of a loop.
-pub(super) fn settings(typed: &PaceArguments) -> Result<PaceSettings, Failure> {
+pub(super) fn settings(typed: &PaceArguments, length: Nanos) -> Result<PaceSettings, Failure> {
     let period = typed.rate.period();
     let settings = PaceSettings {
         cpu: cpu(typed)?,
@@ -40,7 +43,7 @@ pub(super) fn settings(typed: &PaceArguments) -> Result<PaceSettings, Failure> {
         rule: typed.rule,
         ring_capacity: ring_capacity(period),
     };
-    require_possible(&settings)?;
+    require_possible(&settings, length)?;
     Ok(settings)
 }
 
@@ -52,13 +55,13 @@ pub(super) fn ring_capacity(period: Nanos) -> usize {
 
 /// Runs one loop and says what became of it.
 pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStatement, Failure> {
-    let settings = settings(typed)?;
+    let length = typed.length.map_or(LENGTH, |length| length.0);
+    let settings = settings(typed, length)?;
     let proc = Proc::default();
     let machine = proc.machine();
     let (tick, unknown_tick) = tick(&machine);
     let interrupt = Interrupt::listen()?;
     let began_unix = unix_time();
-    let length = typed.length.map_or(LENGTH, |length| length.0);
     let progress = terminal.progress(Some(length), ticktax_report::pace_line(None, 0, 0), false);
     let ran = run_loop(
         &settings,
@@ -73,12 +76,12 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
     progress.done();
     let report = &ran.report;
     let figures = ran.accounts.figures();
-    let frames = figures.as_ref().map_or(0, |figures| figures.frames);
     let ended_early = report
         .error
         .as_ref()
         .map(ToString::to_string)
         .or_else(|| interrupt.signal().map(|_| "it was interrupted".to_owned()));
+    let alias = alias(&settings, report.margin, &machine, figures.as_ref());
     Ok(PaceStatement {
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -89,7 +92,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
             readings: ran.readings,
             cpus: [report.cpu].into_iter().collect(),
             sampled_at_tick: sampled_at_tick(&machine),
-            alias: alias(&settings, &machine, frames),
+            alias,
         },
         wakeups: ran.wakeups,
         blind: unknown_tick.into_iter().collect(),
@@ -110,13 +113,35 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
     })
 }
 
-/// What the loop's rhythm makes of samples: only frames on a grid keep to phases of the tick.
-fn alias(settings: &PaceSettings, machine: &Machine, frames: u64) -> Option<TickAlias> {
-    if settings.rule != PaceRule::Deadline || sampled_at_tick(machine) != Some(true) {
+/// What the loop's rhythm makes of samples: only frames on a grid keep to phases of the tick, and
+/// only while the loop sleeps between them.
+fn alias(
+    settings: &PaceSettings,
+    margin: Option<Nanos>,
+    machine: &Machine,
+    figures: Option<&Figures>,
+) -> Option<TickAlias> {
+    let grid = settings.rule == PaceRule::Deadline && settings.sleep != SleepMethod::Spin;
+    if !grid || sampled_at_tick(machine) != Some(true) {
         return None;
     }
     let tick = counting(machine).tick?;
-    tick_alias(settings.period, settings.work, tick, frames)
+    let busy = margin.unwrap_or_default() + settings.work;
+    let figures = figures?;
+    let alias = tick_alias(settings.period, busy, tick, figures.frames)?;
+    keeps_to_phases(&alias, settings.work, figures).then_some(alias)
+}
+
+/// Whether frames began and ended as nearly in time as their phases are apart: nine of ten within a
+/// quarter of that.
+fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
+    let most = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
+    let within = |times: &Option<Distribution>, least: Nanos| {
+        let ninth = times.as_ref().and_then(|times| times.quantile(0.9));
+        ninth.is_some_and(|time| time - least <= most)
+    };
+    let earliest = figures.wait.as_ref().map_or(Nanos::ZERO, |wait| wait.least);
+    within(&figures.wait, earliest) && within(&figures.busy, work)
 }
 
 fn show(book: &FrameBook, elapsed: Nanos, progress: &Progress) {
@@ -149,6 +174,9 @@ pub(super) fn run_loop(
         asked_for: true,
     });
     let mut probe = PaceProbe::start(settings)?;
+    while !probe.has_begun() && probe.is_running() {
+        thread::sleep(SETTLING);
+    }
     let tid = probe.tid().unwrap_or_default();
     let before = Snapshot::take(proc, settings.cpu, tid);
     let begin = now();

@@ -34,8 +34,8 @@ pub(super) fn compare(
     typed: &PaceArguments,
     terminal: &Terminal,
 ) -> Result<SweepStatement, Failure> {
-    let mut contenders = combinations(lists, typed)?;
     let turn = typed.length.map_or(TURN, |length| length.0);
+    let mut contenders = combinations(lists, typed, turn)?;
     let proc = Proc::default();
     let machine = proc.machine();
     let (tick, _) = tick(&machine);
@@ -104,7 +104,11 @@ pub(super) fn compare(
 }
 
 /// Every combination of what was named; what was not is as for a single loop.
-fn combinations(lists: &Sweep, typed: &PaceArguments) -> Result<Vec<Contender>, Failure> {
+fn combinations(
+    lists: &Sweep,
+    typed: &PaceArguments,
+    turn: Nanos,
+) -> Result<Vec<Contender>, Failure> {
     fn or<T: Copy>(list: &[T], otherwise: T) -> Vec<T> {
         if list.is_empty() {
             vec![otherwise]
@@ -127,7 +131,7 @@ fn combinations(lists: &Sweep, typed: &PaceArguments) -> Result<Vec<Contender>, 
                         rule,
                         ring_capacity: ring_capacity(rate.period()),
                     };
-                    require_possible(&settings)?;
+                    require_possible(&settings, turn)?;
                     all.push(Contender::new(rate, settings));
                 }
             }

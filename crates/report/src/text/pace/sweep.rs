@@ -55,11 +55,18 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
         page.paragraph(Tone::Plain, &label, &advice(choice, &statement.rows));
     }
     page.section("What the words mean");
+    if statement.machine.hz_configured.is_none() {
+        page.paragraph(
+            Tone::Warning,
+            "",
+            "How long a tick of this kernel is cannot be read; it is taken for the longest, 10 ms.",
+        );
+    }
     page.paragraph(
         Tone::Faint,
         "",
         "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
-         loop slept through them) or slipped (delays put off all later frames). over: frames that \
+         loop slept through them) or slipped (delays, and under fixed the work, put off all later frames). over: frames that \
          began more than a tick of this kernel after they were due. wait p99: 99 of 100 frames \
          began within this time after they were due, lost slots included (p90, p50: 90 or 50, \
          where one of the ways has too few frames to tell more). CPU: by the thread's own clock. \

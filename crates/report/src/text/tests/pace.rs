@@ -178,6 +178,50 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
 }
 
 #[test]
+fn a_busier_thread_without_a_rhythm_is_named() {
+    let rhythm = RhythmReport {
+        mark: FrameMark::Wakeups,
+        period: 28_571_429.0,
+        low: 28_571_400.0,
+        high: 28_571_460.0,
+        false_alarm: 1e-12,
+        seen: 344,
+        expected: 350,
+        jitter: Nanos::from_micros(40),
+        rearmed: false,
+        restarts: 0,
+        share: 0.1,
+    };
+    let mut statement = a_process(vec![rhythm]);
+    let page = |statement: &PaceStatement| pace(statement, &TextStyle::default());
+    assert!(!page(&statement).contains("without a rhythm"));
+    let Subject::Process(report) = &mut statement.subject else {
+        panic!("{statement:?}")
+    };
+    report.threads[1].cpu = Nanos::from_secs(9);
+    let page = page(&statement);
+    assert!(
+        page.contains("busier, and without a rhythm: net (4124)"),
+        "{page}"
+    );
+}
+
+#[test]
+fn frames_that_slipped_are_explained_by_their_rule() {
+    let mut statement = a_loop();
+    let page = |statement: &PaceStatement| {
+        let text = pace(statement, &TextStyle::default());
+        text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(page(&statement).contains("2 slipped: each delay put off"));
+    let Subject::Loop(report) = &mut statement.subject else {
+        panic!("{statement:?}")
+    };
+    report.rule = PaceRule::Fixed;
+    assert!(page(&statement).contains("2 slipped: the rule adds each frame's work"));
+}
+
+#[test]
 fn a_loop_of_our_own() {
     insta::assert_snapshot!(pace(&a_loop(), &TextStyle::default()));
 }
