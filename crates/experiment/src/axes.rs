@@ -35,6 +35,7 @@ mod tests;
 mod values;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use ticktax_sim::Setup;
 
@@ -65,8 +66,16 @@ pub struct PointError(pub String);
 #[derive(Clone, Debug)]
 pub struct Axis {
     name: String,
+    text: String,
     field: Field,
     items: Vec<Item>,
+}
+
+/// As it was written.
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.text)
+    }
 }
 
 impl Axis {
@@ -85,6 +94,7 @@ impl Axis {
         let items = values::items(values, field.kind()).map_err(|why| error(name, why))?;
         let axis = Self {
             name: name.to_owned(),
+            text: values.to_owned(),
             field,
             items,
         };

@@ -10,4 +10,4 @@ mod json;
 mod text;
 
 pub use json::{json, pace_json, pace_schema, schema, sweep_json, sweep_schema};
-pub use text::{TextStyle, beat_news, beats, pace, pace_line, sweep, text};
+pub use text::{TextStyle, beat_news, beats, grid, pace, pace_line, sweep, text};

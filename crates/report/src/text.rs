@@ -10,6 +10,7 @@ mod cpus;
 mod findings;
 mod foot;
 mod gaps;
+mod grid;
 mod head;
 mod held;
 mod numbers;
@@ -26,6 +27,7 @@ use ticktax_model::statement::{Class, Statement};
 use page::Page;
 
 pub use beats::{beat_news, beats};
+pub use grid::grid;
 pub use pace::{pace, pace_line, sweep};
 
 /// How a page of text is to look.

@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod pace;
+mod sweep;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
+pub(crate) use sweep::SweepArguments;
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -19,6 +21,7 @@ Exit codes:
   1    the audit could not be made, or its recording not saved; one line says why
   2    the arguments make no sense
   3    the books do not balance: the statement says by how much, and on which CPU
+  4    some points of a sweep could not be run; the results say which, and why
   126  COMMAND may not be run          127  COMMAND was not found
   128+N  COMMAND, or the audit of a COMMAND that goes on, was ended by signal N
   130  ended by a second Ctrl-C";
@@ -66,6 +69,9 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         question: CaseQuestion,
     },
+    /// Run the model at every point of a grid over a scenario, on all cores, into a Parquet file
+    #[command(after_help = sweep::EXAMPLES)]
+    Sweep(SweepArguments),
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement
