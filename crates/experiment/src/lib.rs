@@ -11,11 +11,10 @@ pub mod cases;
 pub mod file;
 pub mod fit;
 pub mod judge;
-pub mod page;
 pub mod statistics;
 pub mod sweep;
 
 pub use cases::{Case, all, find};
 pub use file::{CaseError, CaseFile};
 pub use fit::Fitted;
-pub use judge::{Judgement, Line};
+pub use judge::Judgement;

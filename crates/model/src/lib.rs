@@ -8,6 +8,7 @@
 
 pub mod accounting;
 pub mod beats;
+pub mod case;
 pub mod configured;
 pub mod cpu;
 pub mod disk;

@@ -6,6 +6,7 @@
 mod accounting;
 mod accounts;
 mod beats;
+mod case;
 mod cpus;
 mod findings;
 mod foot;
@@ -27,6 +28,7 @@ use ticktax_model::statement::{Class, Statement};
 use page::Page;
 
 pub use beats::{beat_news, beats};
+pub use case::{case, case_fit, case_sheet, cases};
 pub use grid::grid;
 pub use pace::{pace, pace_line, sweep};
 

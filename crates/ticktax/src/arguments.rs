@@ -100,6 +100,10 @@ pub(crate) enum CaseQuestion {
     Run {
         /// The case
         name: String,
+
+        /// How to print the comparison
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
     },
     /// Find the model's constants from the rows that calibrate, and how well it predicts the others
     Fit {
@@ -235,6 +239,8 @@ pub(crate) enum SchemaOf {
     Statement,
     /// What `pace` prints
     Pace,
+    /// What `case run` prints
+    Case,
     /// What `pace --sweep` prints
     Sweep,
 }

@@ -66,11 +66,19 @@ pub struct Sweep {
 /// Where another process is at it, where the results or the journal are another sweep's, or where
 /// nothing can be written there. Nothing is left behind then that was not there.
 pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
-    if results.is_dir() || results.file_name().is_none() {
-        return Err(SweepError::Create {
+    let create = |why: &str| {
+        Err(SweepError::Create {
             results: results.to_owned(),
-            why: "it is a folder; name a file in it".to_owned(),
-        });
+            why: why.to_owned(),
+        })
+    };
+    match std::fs::metadata(results) {
+        Ok(facts) if facts.is_dir() => return create("it is a folder; name a file in it"),
+        Ok(facts) if !facts.is_file() => {
+            return create("it is a device or a pipe, not a file; name a file");
+        }
+        _ if results.file_name().is_none() => return create("name a file"),
+        _ => {}
     }
     let there = TableReader::open(results)
         .map(|table| table.map(|table| results::difference(&table.metadata(), plan.identity())));
@@ -186,7 +194,7 @@ impl Sweep {
                 }
             }
             // A clock that was set back has it flushed once more.
-            if flushed.elapsed().is_ok_and(|passed| passed >= FLUSH) || flushed.elapsed().is_err() {
+            if flushed.elapsed().map_or(true, |passed| passed >= FLUSH) {
                 self.journal.sync()?;
                 flushed = SystemTime::now();
             }

@@ -49,7 +49,8 @@ fn run(statement: &GridStatement) -> String {
     };
     let seconds = statement.took.as_secs_f64();
     let rate = if seconds > 0.0 {
-        format!(", {:.1} M/s", statement.events as f64 / 1e6 / seconds)
+        let rate = statement.events as f64 / 1e6 / seconds;
+        format!(", {}", tied(format!("{rate:.1} M/s")))
     } else {
         String::new()
     };
