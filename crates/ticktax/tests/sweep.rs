@@ -85,7 +85,8 @@ fn a_sweep_that_was_killed_goes_on_and_gives_the_same_bytes() {
         assert!(!results.exists());
     }
     let found = resume(&results);
-    assert!(found >= 20, "{found}");
+    // The first line is no point.
+    assert!(found >= 19, "{found}");
     let whole = uninterrupted(&folder.path().join("whole.parquet"));
     assert!(fs::read(&results).unwrap() == whole);
     // Neither a journal nor a part of a file is left.

@@ -154,7 +154,7 @@ impl Sweep {
             let (plan, todo, next) = (self.plan.clone(), todo.clone(), next.clone());
             let sender = sender.clone();
             workers.push(thread::spawn(move || {
-                work(&plan, &todo, &next, runner, &sender)
+                work(&plan, &todo, &next, runner, &sender);
             }));
         }
         drop(sender);

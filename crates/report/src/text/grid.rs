@@ -104,10 +104,10 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
 fn value(column: &str, value: f64) -> String {
     let text = if column.ends_with("_ns") {
         Nanos(value as i64).to_string()
-    } else if value.fract() == 0.0 && value.abs() < 1e15 {
-        format!("{value:.0}")
+    } else if column.ends_with("fps") || column.ends_with("share") {
+        format!("{value:.3}")
     } else {
-        format!("{value:.4}")
+        format!("{value:.0}")
     };
     format!("{text:>14}")
 }
