@@ -7,7 +7,9 @@ mod slices;
 mod tcp;
 mod walk;
 
-use crate::file::{CaseError, CaseFile, Remark, Values};
+use ticktax_model::case::Remark;
+
+use crate::file::{CaseError, CaseFile, Values};
 use crate::judge::Modelled;
 
 /// A published investigation with its model.

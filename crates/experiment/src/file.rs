@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use ticktax_model::case::{
+    Basis, CaseHead, CaseNotes, CaseSheet, Constant, PublishedRow, PublishedSeries, Remark,
+};
 
 /// A published investigation, as its file tells it.
 #[derive(Clone, Debug, Deserialize)]
@@ -74,19 +77,6 @@ pub struct Series {
     pub rows: Vec<Published>,
 }
 
-/// Where the figures of a series are from, which says what it means to come near them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Basis {
-    /// Measured and published: a row that does not calibrate is predicted.
-    #[default]
-    Measured,
-    /// Arithmetic on what was published, or a constant of the kernel: it is computed again.
-    Arithmetic,
-    /// Another model's: two models that agree may both be wrong.
-    OtherModel,
-}
-
 /// One published figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,16 +92,6 @@ pub struct Published {
     pub fit: bool,
     /// Where the model is known to fail, why.
     pub fails: Option<String>,
-}
-
-/// A remark with its reason.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Remark {
-    /// What.
-    pub what: String,
-    /// Why.
-    pub why: String,
 }
 
 /// Why a file is no case.
@@ -213,6 +193,60 @@ impl CaseFile {
             .iter()
             .map(|(name, it)| (name.clone(), it.value));
         Values(values.collect())
+    }
+}
+
+/// As pages have it.
+impl CaseFile {
+    /// Which case it is.
+    pub fn head(&self) -> CaseHead {
+        CaseHead {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            source: self.source.clone(),
+            mechanism: self.mechanism.clone(),
+        }
+    }
+
+    /// What there is to say beside its figures.
+    pub fn notes(&self) -> CaseNotes {
+        CaseNotes {
+            underivable: self.underivable.clone(),
+            artefacts: self.artefacts.clone(),
+        }
+    }
+
+    /// The constants of its model.
+    pub fn constants(&self) -> Vec<Constant> {
+        let constants = self.parameters.iter().map(|(name, it)| Constant {
+            name: name.clone(),
+            value: it.value,
+            unit: it.unit.clone(),
+            from: it.from.clone(),
+            fit: it.fit,
+        });
+        constants.collect()
+    }
+
+    /// All that it says.
+    pub fn sheet(&self) -> CaseSheet {
+        let row = |row: &Published| PublishedRow {
+            at: row.at.clone(),
+            middle: row.middle(),
+            range: row.range,
+            fit: row.fit,
+        };
+        let series = self.series.iter().map(|series| PublishedSeries {
+            name: series.name.clone(),
+            unit: series.unit.clone(),
+            rows: series.rows.iter().map(row).collect(),
+        });
+        CaseSheet {
+            head: self.head(),
+            constants: self.constants(),
+            series: series.collect(),
+            notes: self.notes(),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Calibration: the constants that a file wants fitted, from the rows that it names.
 
+use ticktax_model::case::FitOutcome;
+
 use crate::cases::Case;
 use crate::file::{CaseFile, Values};
 use crate::judge::misfit;
@@ -13,6 +15,24 @@ pub struct Fitted {
     pub misfit: f64,
     /// How many times the model was run.
     pub runs: u64,
+}
+
+impl Fitted {
+    /// What it came to, as pages have it: beside what the file has, and how well the model does on
+    /// rows that it was not fitted to.
+    pub fn outcome(&self, case: &dyn Case, file: &CaseFile) -> FitOutcome {
+        let constants = file.constants().into_iter();
+        let fitted = constants.filter(|it| it.fit.is_some()).map(|constant| {
+            let value = self.values.get(&constant.name);
+            (constant, value)
+        });
+        FitOutcome {
+            constants: fitted.collect(),
+            misfit: self.misfit,
+            runs: self.runs,
+            hold_out: case.hold_out(file),
+        }
+    }
 }
 
 /// Rounds of closing in, each to half of the range before.

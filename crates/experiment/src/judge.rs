@@ -2,59 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_model::case::{CaseStatement, Line, Remark};
+
 use crate::cases::Case;
-use crate::file::{Basis, CaseFile, Remark, Values};
+use crate::file::{CaseFile, Values};
 
 /// What a model gives, by series and row.
 pub type Modelled = BTreeMap<(String, String), f64>;
-
-/// A row of the comparison.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Line {
-    /// The series.
-    pub series: String,
-    /// Its unit.
-    pub unit: String,
-    /// The row.
-    pub at: String,
-    /// What was published, or the range of it.
-    pub published: (f64, f64),
-    /// What the model gives.
-    pub modelled: f64,
-    /// Whether the row calibrated the model, which then predicts nothing there.
-    pub fit: bool,
-    /// Where the figure is from.
-    pub basis: Basis,
-    /// How far off the model is.
-    pub residual: f64,
-    /// How far it may be.
-    pub allowed: f64,
-    /// Why it is known to fail there, where it is.
-    pub fails: Option<String>,
-}
-
-impl Line {
-    /// Whether the model says what was measured without having been told.
-    pub fn is_prediction(&self) -> bool {
-        !self.fit && self.basis == Basis::Measured
-    }
-
-    /// What the row is to the model, in a word.
-    pub fn role(&self) -> &'static str {
-        match (self.fit, self.basis) {
-            (true, _) => "fit",
-            (false, Basis::Measured) => "predicted",
-            (false, Basis::Arithmetic) => "computed",
-            (false, Basis::OtherModel) => "compared",
-        }
-    }
-
-    /// Whether the model comes near enough.
-    pub fn met(&self) -> bool {
-        // Half a unit of the 12th digit is the arithmetic's, and not the model's.
-        self.residual.abs() <= self.allowed + 1e-12 * self.modelled.abs()
-    }
-}
 
 /// A case's comparison.
 #[derive(Clone, Debug)]
@@ -71,6 +25,16 @@ impl Judgement {
         self.lines
             .iter()
             .all(|line| line.met() != line.fails.is_some())
+    }
+
+    /// The comparison as pages have it.
+    pub fn statement(self, file: &CaseFile) -> CaseStatement {
+        CaseStatement {
+            head: file.head(),
+            lines: self.lines,
+            remarks: self.remarks,
+            notes: file.notes(),
+        }
     }
 
     /// A row by series and place.

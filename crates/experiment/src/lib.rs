@@ -6,14 +6,15 @@
 //! says are to be found, from the rows that it names.
 #![forbid(unsafe_code)]
 
+pub mod axes;
 pub mod cases;
 pub mod file;
 pub mod fit;
 pub mod judge;
-pub mod page;
 pub mod statistics;
+pub mod sweep;
 
 pub use cases::{Case, all, find};
 pub use file::{CaseError, CaseFile};
 pub use fit::Fitted;
-pub use judge::{Judgement, Line};
+pub use judge::Judgement;

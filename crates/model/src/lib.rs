@@ -8,8 +8,10 @@
 
 pub mod accounting;
 pub mod beats;
+pub mod case;
 pub mod configured;
 pub mod cpu;
+pub mod disk;
 pub mod finding;
 pub mod histogram;
 pub mod machine;
@@ -17,6 +19,8 @@ pub mod pace;
 pub mod recording;
 pub mod span;
 pub mod statement;
+pub mod sweep;
+pub mod table;
 pub mod tick;
 pub mod time;
 pub mod victim;

@@ -1,6 +1,7 @@
 //! The statement as JSON, and the JSON Schema that describes it.
 
 use serde::Serialize;
+use ticktax_model::case::CaseStatement;
 use ticktax_model::pace::{PaceStatement, SweepStatement};
 use ticktax_model::statement::Statement;
 
@@ -21,6 +22,11 @@ pub fn sweep_json(statement: &SweepStatement) -> String {
     pretty(statement)
 }
 
+/// What was published beside what a model gives, likewise.
+pub fn case_json(statement: &CaseStatement) -> String {
+    pretty(statement)
+}
+
 fn pretty(statement: &impl Serialize) -> String {
     let mut json =
         serde_json::to_string_pretty(statement).expect("a statement has only string keys");
@@ -36,6 +42,11 @@ pub fn schema() -> serde_json::Value {
 /// The JSON Schema of what [`pace_json`] writes.
 pub fn pace_schema() -> serde_json::Value {
     schemars::schema_for!(PaceStatement).to_value()
+}
+
+/// The JSON Schema of what [`case_json`] writes.
+pub fn case_schema() -> serde_json::Value {
+    schemars::schema_for!(CaseStatement).to_value()
 }
 
 /// The JSON Schema of what [`sweep_json`] writes.

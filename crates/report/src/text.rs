@@ -6,10 +6,12 @@
 mod accounting;
 mod accounts;
 mod beats;
+mod case;
 mod cpus;
 mod findings;
 mod foot;
 mod gaps;
+mod grid;
 mod head;
 mod held;
 mod numbers;
@@ -26,6 +28,8 @@ use ticktax_model::statement::{Class, Statement};
 use page::Page;
 
 pub use beats::{beat_news, beats};
+pub use case::{case, case_fit, case_sheet, cases};
+pub use grid::grid;
 pub use pace::{pace, pace_line, sweep};
 
 /// How a page of text is to look.

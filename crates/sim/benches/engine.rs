@@ -67,6 +67,11 @@ fn main() {
             rows / passed
         );
     }
+    // It is the same for an hour as for a hundredth of one.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
+        println!("peak memory: {}", peak.trim());
+    }
 }
 
 fn time(name: &str, setup: &Setup) {
@@ -75,8 +80,8 @@ fn time(name: &str, setup: &Setup) {
     let passed = begin.elapsed().as_secs_f64();
     let millions = |count: u64| count as f64 / 1e6;
     println!(
-        "{name}: {:.0} simulated s in {passed:.2} s; {:.1} M wake-ups, {:.1} M events, {:.2} M/s; \
-         {:.1} M ticks; hash {:016x}",
+        "{name}: {:.0} simulated s in {passed:.2} s; {:.3} M wake-ups, {:.3} M events, {:.2} M/s; \
+         {:.3} M ticks; hash {:016x}",
         setup.length.as_secs_f64(),
         millions(report.tasks.iter().map(|task| task.sleeps).sum()),
         millions(report.events),

@@ -17,7 +17,7 @@ mod time;
 use std::collections::VecDeque;
 
 use ticktax_model::recording::{Header, RowSink};
-use ticktax_model::{Nanos, SourceId, SourceTable};
+use ticktax_model::{Histogram, Nanos, SourceId, SourceTable};
 
 use crate::agenda::{Agenda, Order};
 use crate::clock::Grid;
@@ -148,6 +148,9 @@ struct Task {
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
     woken_at: Option<Nanos>,
+    /// When it should have gone on.
+    due_at: Nanos,
+    lateness: Histogram,
     throttled_at: Nanos,
     signals: u64,
     /// Run time when its memory was last cold, and how much of the refill was charged since.
@@ -346,6 +349,7 @@ impl<'s> Engine<'s> {
             ticks: self.cpus.iter().map(count).sum(),
             cpus: self.cpus.iter().map(|cpu| cpu.report).collect(),
             tasks: self.tasks.iter().map(|task| task.report).collect(),
+            lateness: self.tasks.into_iter().map(|task| task.lateness).collect(),
             links: self.links.iter().map(|link| link.report).collect(),
             tick: self.jiffies.step(),
         };
@@ -431,6 +435,8 @@ impl Task {
             slept_at: spec.start,
             asleep_until: None,
             woken_at: None,
+            due_at: spec.start,
+            lateness: Histogram::default(),
             throttled_at: Nanos::ZERO,
             signals: 0,
             cold_at: Nanos::ZERO,

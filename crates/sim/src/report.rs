@@ -1,6 +1,6 @@
 //! What came of a simulation, beside its rows.
 
-use ticktax_model::Nanos;
+use ticktax_model::{Histogram, Nanos};
 
 use crate::task::TaskReport;
 
@@ -98,6 +98,9 @@ pub struct Report {
     pub cpus: Vec<CpuReport>,
     /// By task.
     pub tasks: Vec<TaskReport>,
+    /// By task: how late it ran, each time, after a sleep was to end or a wait ended. A sleep that
+    /// was short counts as 0.
+    pub lateness: Vec<Histogram>,
     /// By link.
     pub links: Vec<LinkReport>,
     /// The length of a tick on the machine's clock, rounded down.

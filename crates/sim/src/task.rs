@@ -234,6 +234,8 @@ pub struct TaskReport {
     pub latency: Nanos,
     /// The longest of those.
     pub worst_latency: Nanos,
+    /// The longest from when a sleep was to end, or a wait ended, to running.
+    pub worst_lateness: Nanos,
     /// Packets received.
     pub packets: u64,
     /// Time for which its group's quota held it back.

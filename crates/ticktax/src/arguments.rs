@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod pace;
+mod sweep;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
+pub(crate) use sweep::SweepArguments;
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -19,6 +21,7 @@ Exit codes:
   1    the audit could not be made, or its recording not saved; one line says why
   2    the arguments make no sense
   3    the books do not balance: the statement says by how much, and on which CPU
+  4    some points of a sweep could not be run; the results say which, and why
   126  COMMAND may not be run          127  COMMAND was not found
   128+N  COMMAND, or the audit of a COMMAND that goes on, was ended by signal N
   130  ended by a second Ctrl-C";
@@ -66,6 +69,9 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         question: CaseQuestion,
     },
+    /// Run the model at every point of a grid over a scenario, on all cores, into a Parquet file
+    #[command(after_help = sweep::EXAMPLES)]
+    Sweep(SweepArguments),
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement
@@ -94,6 +100,10 @@ pub(crate) enum CaseQuestion {
     Run {
         /// The case
         name: String,
+
+        /// How to print the comparison
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
     },
     /// Find the model's constants from the rows that calibrate, and how well it predicts the others
     Fit {
@@ -239,6 +249,8 @@ pub(crate) enum SchemaOf {
     Statement,
     /// What `pace` prints
     Pace,
+    /// What `case run` prints
+    Case,
     /// What `pace --sweep` prints
     Sweep,
 }

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use ticktax_experiment::{Case, CaseFile, all, find, fit, judge, page};
+use ticktax_experiment::{Case, CaseFile, all, find, fit, judge};
+use ticktax_model::case::CaseFit;
 
-use crate::arguments::CaseQuestion;
+use crate::arguments::{CaseQuestion, Format};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
@@ -15,22 +16,28 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
         CaseQuestion::List => {
             let files: Vec<CaseFile> = all().into_iter().map(read).collect::<Result<_, _>>()?;
             let names = files.iter().map(|file| (&*file.name, &*file.title));
-            page::list(&names.collect::<Vec<_>>())
+            ticktax_report::cases(&names.collect::<Vec<_>>())
         }
-        CaseQuestion::Show { name } => page::show(&read(named(name)?)?),
-        CaseQuestion::Run { name } => {
+        CaseQuestion::Show { name } => ticktax_report::case_sheet(&read(named(name)?)?.sheet()),
+        CaseQuestion::Run { name, format } => {
             let case = named(name)?;
             let file = read(case)?;
             let judgement = judge::judge(case, &file);
             if !judgement.holds() {
                 code = ExitCode::FAILURE;
             }
-            page::run(&file, &judgement)
+            let statement = judgement.statement(&file);
+            match format {
+                Format::Text => ticktax_report::case(&statement),
+                Format::Json => ticktax_report::case_json(&statement),
+            }
         }
         CaseQuestion::Fit { name } => {
             let case = named(name)?;
             let file = read(case)?;
-            page::fit(case, &file, fit::fit(case, &file).as_ref())
+            let outcome = fit::fit(case, &file).map(|fitted| fitted.outcome(case, &file));
+            let head = file.head();
+            ticktax_report::case_fit(&CaseFit { head, outcome })
         }
     };
     terminal.print(&page)?;

@@ -3,11 +3,15 @@
 use std::io;
 use std::process::ExitCode;
 
+use ticktax_experiment::sweep::SweepError;
 use ticktax_model::recording::RecordingError;
 use ticktax_probes::ProbeError;
 
 /// The books of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
+
+/// Some points of a sweep could not be run.
+pub(crate) const FAILED_POINTS: u8 = 4;
 
 /// The arguments make no sense, as the parser of arguments ends for its part.
 const SENSELESS: u8 = 2;
@@ -54,6 +58,12 @@ pub(crate) enum Failure {
     /// No such case, or its file is none.
     #[error("{0}")]
     Case(String),
+    /// A scenario cannot be read.
+    #[error("{0}")]
+    Scenario(String),
+    /// A sweep cannot begin or go on.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
     /// Nobody to ask about.
     #[error("{0}")]
     Victim(String),

@@ -36,6 +36,7 @@ pub(crate) fn schema(of: SchemaOf) -> String {
     let schema = match of {
         SchemaOf::Statement => ticktax_report::schema(),
         SchemaOf::Pace => ticktax_report::pace_schema(),
+        SchemaOf::Case => ticktax_report::case_schema(),
         SchemaOf::Sweep => ticktax_report::sweep_schema(),
     };
     serde_json::to_string_pretty(&schema).unwrap_or_default()

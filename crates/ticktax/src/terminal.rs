@@ -113,6 +113,22 @@ impl Terminal {
         drop(writeln!(io::stderr(), "{text}"));
     }
 
+    /// A bar for `all` points of which `found` are finished, on a terminal; nothing in a pipe.
+    pub(crate) fn count(&self, all: u64, found: u64) -> Count {
+        if !self.error_is_terminal {
+            return Count(ProgressBar::hidden());
+        }
+        let template = "{pos} of {len} points [{bar:30}] {elapsed}, {eta} to go";
+        let style = ProgressStyle::with_template(template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> ");
+        let target = ProgressDrawTarget::stderr_with_hz(4);
+        let bar = ProgressBar::with_draw_target(Some(all), target).with_position(found);
+        bar.set_style(style);
+        bar.reset_eta();
+        Count(bar)
+    }
+
     /// A progress bar on a terminal; nothing in a pipe, nor where there is no telling how long it
     /// will be, or where `quiet` because a command writes to the same terminal.
     pub(crate) fn progress(&self, length: Option<Nanos>, what: String, quiet: bool) -> Progress {
@@ -129,6 +145,21 @@ impl Terminal {
         bar.set_style(style);
         bar.set_message(what);
         Progress(bar)
+    }
+}
+
+/// A bar that counts.
+pub(crate) struct Count(ProgressBar);
+
+impl Count {
+    /// Shows that `done` are finished.
+    pub(crate) fn reach(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn done(&self) {
+        self.0.finish_and_clear();
     }
 }
 

@@ -8,9 +8,10 @@ use ticktax_sim::{
 };
 
 use super::{Case, millis, rate, remark};
-use crate::file::{CaseFile, Remark, Values};
+use crate::file::{CaseFile, Values};
 use crate::judge::{Modelled, lines};
 use crate::statistics::{choices, line, mean};
+use ticktax_model::case::Remark;
 
 /// The case.
 pub(super) struct FrameRate;
@@ -188,7 +189,7 @@ fn splits(file: &CaseFile) -> Score {
                 .with("phase", f64::from(phase) / 25.0)
                 .with("work", 2.9 + f64::from(work) * 0.03);
             let all = lines(file, &model(file, &values, 20));
-            let of = |series: &str, f: fn(&crate::judge::Line) -> f64| {
+            let of = |series: &str, f: fn(&ticktax_model::case::Line) -> f64| {
                 let those = all.iter().filter(|line| line.series == series);
                 those
                     .filter_map(|line| Some((rate(&line.at)?, f(line))))

@@ -7,9 +7,10 @@ use ticktax_model::Nanos;
 use ticktax_sim::{Call, Device, Law, Machine, Policy, Setup, Step, TaskSpec, TimerRule, run};
 
 use super::{Case, rate, remark};
-use crate::file::{CaseFile, Remark, Values};
+use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
 use crate::statistics::line;
+use ticktax_model::case::Remark;
 
 /// The case.
 pub(super) struct IdleCost;

@@ -5,8 +5,9 @@ use ticktax_model::Nanos;
 use ticktax_sim::{Device, Law, Stream, rtc};
 
 use super::{Case, rate, remark};
-use crate::file::{CaseFile, Remark, Values};
+use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
+use ticktax_model::case::Remark;
 
 /// The case.
 pub(super) struct Rtc;

@@ -9,9 +9,10 @@ use ticktax_sim::{
 };
 
 use super::{Case, millis, rate, remark};
-use crate::file::{CaseFile, Published, Remark, Values};
+use crate::file::{CaseFile, Published, Values};
 use crate::judge::Modelled;
 use crate::statistics::{ascending_by_chance, mann_whitney, mean, ratio_interval};
+use ticktax_model::case::Remark;
 
 /// The case.
 pub(super) struct Slices;

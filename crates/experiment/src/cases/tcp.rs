@@ -6,8 +6,9 @@ use ticktax_model::Nanos;
 use ticktax_sim::{Law, Machine, Mode, Policy, Report, Setup, Source, Then, run};
 
 use super::{Case, remark};
-use crate::file::{CaseFile, Remark, Values};
+use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
+use ticktax_model::case::Remark;
 
 /// The case.
 pub(super) struct Tcp;

@@ -7,8 +7,9 @@ use ticktax_sim::{
 };
 
 use super::{Case, millis, rate, remark};
-use crate::file::{CaseFile, Remark, Values};
+use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
+use ticktax_model::case::Remark;
 
 /// The case.
 pub(super) struct Walk;

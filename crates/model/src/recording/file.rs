@@ -12,7 +12,6 @@ mod column;
 mod error;
 mod reader;
 mod schema;
-mod temporary;
 #[cfg(test)]
 mod tests;
 mod writer;

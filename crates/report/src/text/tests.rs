@@ -3,6 +3,7 @@
 mod accounting;
 mod beats;
 mod golden;
+mod grids;
 mod pace;
 mod properties;
 mod samples;

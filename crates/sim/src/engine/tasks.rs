@@ -65,6 +65,9 @@ impl Engine<'_> {
             let latency = self.now - woken;
             notes.report.latency += latency;
             notes.report.worst_latency = notes.report.worst_latency.max(latency);
+            let late = self.now - notes.due_at;
+            notes.report.worst_lateness = notes.report.worst_lateness.max(late);
+            notes.lateness.record(late);
         }
         if is_new {
             notes.report.switches += 1;
@@ -299,7 +302,9 @@ impl Engine<'_> {
     pub(super) fn wake(&mut self, task: TaskId) {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
+        notes.due_at = now;
         if let Some(until) = notes.asleep_until.take() {
+            notes.due_at = until;
             let late = now - until;
             notes.report.sleeps += 1;
             notes.report.least_late = Some(

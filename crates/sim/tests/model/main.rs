@@ -2,6 +2,7 @@
 
 mod accounting;
 mod invariants;
+mod lateness;
 mod recording;
 mod situations;
 mod world;

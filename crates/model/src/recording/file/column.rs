@@ -1,17 +1,15 @@
 //! One column of a row group, read in batches. Any column may be stored as required or as
 //! optional: tools that rewrite Parquet files make every column optional.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parquet::basic::Repetition;
 use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::DataType;
-use parquet::errors::ParquetError;
 use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
-use super::error::parquet_words;
+use crate::disk::decode;
 
 /// Why a column cannot be used; the reader adds the name of the file.
 #[derive(Debug)]
@@ -28,15 +26,6 @@ impl Fault {
             column,
             why: why.into(),
         }
-    }
-}
-
-/// Runs a piece of the Parquet library on bytes that may be damaged. It mostly returns an error
-/// for them, and panics on a few; whatever it left half done is not used again.
-pub(super) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done.map_err(|error| parquet_words(&error)),
-        Err(_) => Err("its bytes make no sense".to_owned()),
     }
 }
 

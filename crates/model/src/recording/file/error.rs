@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parquet::errors::ParquetError;
+use crate::disk::words;
 
 /// Why a recording could not be written or read.
 ///
@@ -137,46 +137,4 @@ impl RecordingError {
             why: words(error.kind()),
         }
     }
-}
-
-/// What an I/O error means and what to do about it. The system's number for it helps nobody.
-pub(super) fn words(kind: io::ErrorKind) -> String {
-    let words = match kind {
-        io::ErrorKind::NotFound => "there is no such file or folder; check the path",
-        io::ErrorKind::PermissionDenied => {
-            "permission denied; choose a folder of your own, or run as the owner"
-        }
-        io::ErrorKind::IsADirectory => "it is a folder; name a file in it",
-        io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder",
-        io::ErrorKind::StorageFull => "the disk is full; free some space, or choose another disk",
-        io::ErrorKind::QuotaExceeded => {
-            "your disk quota is used up; free some space, or choose another disk"
-        }
-        io::ErrorKind::FileTooLarge => {
-            "it grew past the largest file allowed; raise `ulimit -f`, or record for less time"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => {
-            "the file system is read-only; choose a folder elsewhere"
-        }
-        io::ErrorKind::InvalidFilename => "the name is too long or not allowed; choose another",
-        io::ErrorKind::UnexpectedEof => "it ends too early; copy it again in full",
-        // `ErrorKind` has words of its own for the rest, without a number.
-        other => return format!("{other}; try another folder or disk"),
-    };
-    words.to_owned()
-}
-
-/// The reason behind a Parquet error, on one line and without the layers around it.
-pub(super) fn parquet_words(error: &ParquetError) -> String {
-    let text = match error {
-        ParquetError::General(text) | ParquetError::NYI(text) | ParquetError::EOF(text) => {
-            text.clone()
-        }
-        ParquetError::External(inner) => match inner.downcast_ref::<io::Error>() {
-            Some(error) => words(error.kind()),
-            None => inner.to_string(),
-        },
-        other => other.to_string(),
-    };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -10,9 +10,10 @@ use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::column::{Column, Fault, Place, decode};
+use super::column::{Column, Fault, Place};
 use super::error::RecordingError;
 use super::schema;
+use crate::disk::decode;
 use crate::recording::{Header, Row, SCHEMA_VERSION, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 

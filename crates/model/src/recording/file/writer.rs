@@ -10,9 +10,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
-use super::error::{RecordingError, parquet_words};
+use super::error::RecordingError;
 use super::schema;
-use super::temporary::Temporary;
+use crate::disk::{Temporary, parquet_words};
 use crate::recording::{Header, Row, RowSink, SCHEMA_VERSION};
 use crate::{Histogram, Source, SourceId, SourceTable, Span};
 

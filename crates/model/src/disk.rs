@@ -1,12 +1,15 @@
-//! A file that appears under its name complete, or not at all.
+//! Files: one that appears under its name complete or not at all, and what errors mean.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+
+use parquet::errors::ParquetError;
 
 /// A file under a temporary name, in the folder where it is to appear. Dropping it removes it.
 #[derive(Debug)]
-pub(super) struct Temporary {
+pub(crate) struct Temporary {
     file: File,
     here: PathBuf,
     target: PathBuf,
@@ -24,7 +27,7 @@ impl Temporary {
     /// # Errors
     /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is a folder or a
     /// device: the final rename would replace the device itself.
-    pub(super) fn beside(path: &Path) -> io::Result<Self> {
+    pub(crate) fn beside(path: &Path) -> io::Result<Self> {
         // Through a link, the file behind it is written, as with any other program.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match fs::metadata(&target) {
@@ -59,12 +62,12 @@ impl Temporary {
     }
 
     /// Another handle to write through.
-    pub(super) fn handle(&self) -> io::Result<File> {
+    pub(crate) fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
     /// Puts what was written on the disk, then under its name.
-    pub(super) fn appear(mut self) -> io::Result<()> {
+    pub(crate) fn appear(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.here, &self.target)?;
         self.armed = false;
@@ -87,5 +90,56 @@ impl Drop for Temporary {
             // Nobody is left to tell.
             let _ = fs::remove_file(&self.here);
         }
+    }
+}
+
+/// What an I/O error means and what to do about it. The system's number for it helps nobody.
+pub fn words(kind: io::ErrorKind) -> String {
+    let words = match kind {
+        io::ErrorKind::NotFound => "there is no such file or folder; check the path",
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; choose a folder of your own, or run as the owner"
+        }
+        io::ErrorKind::IsADirectory => "it is a folder; name a file in it",
+        io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder",
+        io::ErrorKind::StorageFull => "the disk is full; free some space, or choose another disk",
+        io::ErrorKind::QuotaExceeded => {
+            "your disk quota is used up; free some space, or choose another disk"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "it grew past the largest file allowed; raise `ulimit -f`, or write less"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "the file system is read-only; choose a folder elsewhere"
+        }
+        io::ErrorKind::InvalidFilename => "the name is too long or not allowed; choose another",
+        io::ErrorKind::UnexpectedEof => "it ends too early; copy it again in full",
+        // `ErrorKind` has words of its own for the rest, without a number.
+        other => return format!("{other}; try another folder or disk"),
+    };
+    words.to_owned()
+}
+
+/// The reason behind a Parquet error, on one line and without the layers around it.
+pub(crate) fn parquet_words(error: &ParquetError) -> String {
+    let text = match error {
+        ParquetError::General(text) | ParquetError::NYI(text) | ParquetError::EOF(text) => {
+            text.clone()
+        }
+        ParquetError::External(inner) => match inner.downcast_ref::<io::Error>() {
+            Some(error) => words(error.kind()),
+            None => inner.to_string(),
+        },
+        other => other.to_string(),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a piece of the Parquet library on bytes that may be damaged. It mostly returns an error
+/// for them, and panics on a few; whatever it left half done is not used again.
+pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(|error| parquet_words(&error)),
+        Err(_) => Err("its bytes make no sense".to_owned()),
     }
 }

@@ -2,16 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::cases::Case;
-use crate::file::{CaseFile, Remark};
-use crate::fit::Fitted;
-use crate::judge::{Judgement, Line};
+use ticktax_model::case::{CaseFit, CaseHead, CaseSheet, CaseStatement, Line, Remark};
 
 /// The width of a plot in characters.
 const PLOT: usize = 40;
 
 /// The names of all cases with their titles.
-pub fn list(cases: &[(&str, &str)]) -> String {
+pub fn cases(cases: &[(&str, &str)]) -> String {
     let mut page = String::new();
     for (name, title) in cases {
         line(&mut page, &format!("{name:<24}{title}"));
@@ -20,41 +17,41 @@ pub fn list(cases: &[(&str, &str)]) -> String {
 }
 
 /// What a case's file says.
-pub fn show(file: &CaseFile) -> String {
-    let mut page = head(file);
+pub fn case_sheet(sheet: &CaseSheet) -> String {
+    let mut page = head(&sheet.head);
     section(&mut page, "Constants of the model");
-    for (name, it) in &file.parameters {
+    for it in &sheet.constants {
         let from = match it.fit {
             Some([low, high]) => format!("fitted between {low} and {high}"),
             None => it.from.clone(),
         };
         line(
             &mut page,
-            &format!("  {name:<14}{:>10} {}: {from}", it.value, it.unit),
+            &format!("  {:<14}{:>10} {}: {from}", it.name, it.value, it.unit),
         );
     }
     section(&mut page, "Published");
-    for series in &file.series {
+    for series in &sheet.series {
         line(&mut page, &format!("  {} ({})", series.name, series.unit));
         for row in &series.rows {
             let value = match row.range {
                 Some([low, high]) => format!("{low} to {high}"),
-                None => format!("{}", row.middle()),
+                None => format!("{}", row.middle),
             };
             let role = if row.fit { "calibrates" } else { "" };
             line(&mut page, &format!("    {:<34}{value:>14}  {role}", row.at));
         }
     }
-    remarks(&mut page, "Not derivable", &file.underivable);
-    remarks(&mut page, "Odd about the figures", &file.artefacts);
+    remarks(&mut page, "Not derivable", &sheet.notes.underivable);
+    remarks(&mut page, "Odd about the figures", &sheet.notes.artefacts);
     page
 }
 
 /// What was published beside what the model gives.
-pub fn run(file: &CaseFile, judgement: &Judgement) -> String {
-    let mut page = head(file);
+pub fn case(statement: &CaseStatement) -> String {
+    let mut page = head(&statement.head);
     let mut series = "";
-    for row in &judgement.lines {
+    for row in &statement.lines {
         if row.series != series {
             series = &row.series;
             section(&mut page, &format!("{series} ({})", row.unit));
@@ -63,10 +60,10 @@ pub fn run(file: &CaseFile, judgement: &Judgement) -> String {
                 "  at                                 published   modelled            residual",
             );
         }
-        line(&mut page, &comparison(row, judgement));
+        line(&mut page, &comparison(row, statement));
     }
-    let met = judgement.lines.iter().filter(|line| line.met()).count();
-    let predicted = judgement.lines.iter().filter(|line| line.is_prediction());
+    let met = statement.lines.iter().filter(|line| line.met()).count();
+    let predicted = statement.lines.iter().filter(|line| line.is_prediction());
     let (right, all) = (
         predicted.clone().filter(|line| line.met()).count(),
         predicted.count(),
@@ -75,37 +72,40 @@ pub fn run(file: &CaseFile, judgement: &Judgement) -> String {
         &mut page,
         &format!(
             "{met} of {} rows are as near as they should be; of {all} that are predicted, {right}",
-            judgement.lines.len()
+            statement.lines.len()
         ),
     );
-    for row in judgement.lines.iter().filter(|line| !line.met()) {
+    for row in statement.lines.iter().filter(|line| !line.met()) {
         let why = row.fails.as_deref().unwrap_or("not known to fail");
         line(
             &mut page,
             &format!("  not met: {} at {}: {why}", row.series, row.at),
         );
     }
-    remarks(&mut page, "The model also says", &judgement.remarks);
-    remarks(&mut page, "Not derivable", &file.underivable);
-    remarks(&mut page, "Odd about the figures", &file.artefacts);
+    remarks(&mut page, "The model also says", &statement.remarks);
+    remarks(&mut page, "Not derivable", &statement.notes.underivable);
+    remarks(
+        &mut page,
+        "Odd about the figures",
+        &statement.notes.artefacts,
+    );
     page
 }
 
 /// What a fit came to, beside what the file has.
-pub fn fit(case: &dyn Case, file: &CaseFile, fitted: Option<&Fitted>) -> String {
-    let mut page = head(file);
-    let Some(fitted) = fitted else {
+pub fn case_fit(fit: &CaseFit) -> String {
+    let mut page = head(&fit.head);
+    let Some(outcome) = &fit.outcome else {
         line(&mut page, "\nNothing in this case is fitted.");
         return page;
     };
     section(&mut page, "Constants, by the rows that calibrate");
-    for (name, it) in file.parameters.iter().filter(|(_, it)| it.fit.is_some()) {
-        let value = fitted.values.get(name);
+    for (it, value) in &outcome.constants {
         line(
             &mut page,
             &format!(
-                "  {name:<14}{value:>12.4} {} (the file has {})",
-                it.unit, it.value
+                "  {:<14}{value:>12.4} {} (the file has {})",
+                it.name, it.unit, it.value
             ),
         );
     }
@@ -113,14 +113,14 @@ pub fn fit(case: &dyn Case, file: &CaseFile, fitted: Option<&Fitted>) -> String 
         &mut page,
         &format!(
             "  misfit {:.4}, {} runs of the model",
-            fitted.misfit, fitted.runs
+            outcome.misfit, outcome.runs
         ),
     );
-    remarks(&mut page, "How well it predicts", &case.hold_out(file));
+    remarks(&mut page, "How well it predicts", &outcome.hold_out);
     page
 }
 
-fn head(file: &CaseFile) -> String {
+fn head(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));
     wrapped(&mut page, &format!("Source: {}.", file.source), 2);
@@ -128,7 +128,7 @@ fn head(file: &CaseFile) -> String {
     page
 }
 
-fn comparison(row: &Line, judgement: &Judgement) -> String {
+fn comparison(row: &Line, statement: &CaseStatement) -> String {
     let (low, high) = row.published;
     let published = if (high - low).abs() > 0.0 {
         format!("{low} to {high}")
@@ -142,13 +142,13 @@ fn comparison(row: &Line, judgement: &Judgement) -> String {
         row.at,
         row.modelled,
         row.residual,
-        plot(row, judgement)
+        plot(row, statement)
     )
 }
 
 /// Published (`o`) and modelled (`x`) on the scale of their series; `8` where both are.
-fn plot(row: &Line, judgement: &Judgement) -> String {
-    let series = judgement
+fn plot(row: &Line, statement: &CaseStatement) -> String {
+    let series = statement
         .lines
         .iter()
         .filter(|line| line.series == row.series);

@@ -1,0 +1,274 @@
+//! The journal: what is finished, a line each, until the results are complete.
+//!
+//! The first line says which sweep it is of, each line after it holds a point. A line is the CRC-32
+//! of its JSON in eight hexadecimal digits, a space, the JSON. The process may be killed in the
+//! middle of a line: a line that is cut short, or does not match its checksum, is left out, and its
+//! point run again. Lines are flushed to the disk about once a second, so that a power failure
+//! costs no more than that.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use ticktax_model::disk;
+use ticktax_model::table::Cell;
+
+use super::plan::{Identity, Plan};
+use super::{SweepError, journal_of};
+
+/// A finished point.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) point: usize,
+    /// What came of it; nothing where it failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) cells: Vec<Cell>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+}
+
+/// An open journal, locked for as long as it is.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Where each point's line is, and how long.
+    places: Vec<Option<(u64, usize)>>,
+    end: u64,
+    done: usize,
+    /// Lines that were left out.
+    pub(super) damaged: u64,
+}
+
+impl Journal {
+    /// Opens the journal of these results, or begins it.
+    pub(super) fn open(results: &Path, plan: &Plan) -> Result<Self, SweepError> {
+        let path = journal_of(results);
+        let file = locked(&path, results)?;
+        let mut journal = Self {
+            path,
+            file,
+            places: vec![None; plan.grid().len()],
+            end: 0,
+            done: 0,
+            damaged: 0,
+        };
+        if !journal.read_head(plan.identity())? {
+            let head = line(plan.identity());
+            journal
+                .file
+                .set_len(0)
+                .map_err(|it| journal.error("write", &it))?;
+            journal.append(&head)?;
+            journal.sync()?;
+        }
+        journal.read_points(plan)?;
+        Ok(journal)
+    }
+
+    /// How many points are finished.
+    pub(super) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Whether this one is.
+    pub(super) fn has(&self, point: usize) -> bool {
+        self.places.get(point).is_some_and(Option::is_some)
+    }
+
+    /// Adds a finished point.
+    pub(super) fn add(&mut self, record: &Record) -> Result<(), SweepError> {
+        let line = line(record);
+        let begin = self.end;
+        self.append(&line)?;
+        self.note(record.point, begin, line.len());
+        Ok(())
+    }
+
+    /// Puts what was added on the disk.
+    pub(super) fn sync(&self) -> Result<(), SweepError> {
+        self.file
+            .sync_data()
+            .map_err(|error| self.error("write", &error))
+    }
+
+    /// A finished point; `None` where it is not.
+    pub(super) fn get(&self, point: usize) -> Result<Option<Record>, SweepError> {
+        let Some(&Some((begin, length))) = self.places.get(point) else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; length];
+        self.file
+            .read_exact_at(&mut bytes, begin)
+            .map_err(|error| self.error("read", &error))?;
+        parse(&bytes).map(Some).ok_or_else(|| SweepError::Journal {
+            verb: "read",
+            path: self.path.clone(),
+            why: "somebody else has written into it".to_owned(),
+            kept: self.done,
+        })
+    }
+
+    /// Takes it away: the results are complete, or there was nothing to do.
+    pub(super) fn remove(self) -> Result<(), SweepError> {
+        fs::remove_file(&self.path).map_err(|error| self.error("remove", &error))
+    }
+
+    fn append(&mut self, line: &[u8]) -> Result<(), SweepError> {
+        let written = self
+            .file
+            .seek(SeekFrom::Start(self.end))
+            .and_then(|_| self.file.write_all(line));
+        if let Err(error) = written {
+            // What is half written is no part of it.
+            let _ = self.file.set_len(self.end);
+            return Err(self.error("write", &error));
+        }
+        self.end += line.len() as u64;
+        Ok(())
+    }
+
+    fn note(&mut self, point: usize, begin: u64, length: usize) {
+        let place = &mut self.places[point];
+        self.done += usize::from(place.is_none());
+        *place = Some((begin, length));
+    }
+
+    /// Whether there is a first line; an error where it is of another sweep, or no such line.
+    fn read_head(&mut self, ours: &Identity) -> Result<bool, SweepError> {
+        let mut first = Vec::new();
+        BufReader::new(&self.file)
+            .read_until(b'\n', &mut first)
+            .map_err(|error| self.error("read", &error))?;
+        if !first.ends_with(b"\n") && line(ours).starts_with(&first) {
+            // Empty, or killed before anything was in it.
+            return Ok(false);
+        }
+        let other = |what: String| {
+            Err(SweepError::Other {
+                path: self.path.clone(),
+                what,
+            })
+        };
+        let Some(theirs) = parse::<Identity>(&first) else {
+            return other("is no journal of a sweep, or its first line is damaged".to_owned());
+        };
+        if let Some(what) = difference(&theirs, ours) {
+            return other(format!("belongs to a sweep {what}"));
+        }
+        self.end = first.len() as u64;
+        Ok(true)
+    }
+
+    /// Reads all points, and cuts off what is torn at the end.
+    fn read_points(&mut self, plan: &Plan) -> Result<(), SweepError> {
+        let outcomes = &plan.columns()[plan.before_outcomes()..];
+        let fits = |record: &Record| {
+            let cells = &record.cells;
+            let mut pairs = cells.iter().zip(outcomes);
+            let whole = match record.error {
+                Some(_) => cells.is_empty(),
+                None => cells.len() == outcomes.len(),
+            };
+            whole
+                && record.point < plan.grid().len()
+                && pairs.all(|(cell, column)| cell.fits(column.values))
+        };
+        let again = self
+            .file
+            .try_clone()
+            .map_err(|it| self.error("read", &it))?;
+        let mut reader = BufReader::new(again);
+        let mut end = self.end;
+        let found = reader.seek(SeekFrom::Start(end));
+        found.map_err(|error| self.error("read", &error))?;
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let read = reader.read_until(b'\n', &mut bytes);
+            let length = read.map_err(|error| self.error("read", &error))?;
+            if !bytes.ends_with(b"\n") {
+                break;
+            }
+            match parse::<Record>(&bytes).filter(&fits) {
+                Some(record) => self.note(record.point, end, length),
+                None => self.damaged += 1,
+            }
+            end += length as u64;
+        }
+        self.end = end;
+        let cut = self.file.set_len(end);
+        cut.map_err(|error| self.error("write", &error))
+    }
+
+    fn error(&self, verb: &'static str, error: &io::Error) -> SweepError {
+        SweepError::Journal {
+            verb,
+            path: self.path.clone(),
+            why: disk::words(error.kind()),
+            kept: self.done,
+        }
+    }
+}
+
+/// Opens the file at `path`, making it where there is none, and locks it. The lock is the process's:
+/// it goes with it, however that ends.
+fn locked(path: &Path, results: &Path) -> Result<File, SweepError> {
+    let error = |error: io::Error| SweepError::Create {
+        results: results.to_owned(),
+        why: disk::words(error.kind()),
+    };
+    loop {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(error)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let results = results.to_owned();
+                return Err(SweepError::Busy { results });
+            }
+            Err(TryLockError::Error(it)) => return Err(error(it)),
+        }
+        // Whoever had the lock before may have taken the file away.
+        let ours = file.metadata().map_err(error)?;
+        let there = fs::metadata(path);
+        if there.is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {
+            return Ok(file);
+        }
+    }
+}
+
+/// By what another sweep differs from ours.
+pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
+    if theirs.sweep != ours.sweep || theirs.ticktax != ours.ticktax {
+        return Some(format!(
+            "by ticktax {}, and this is {}",
+            theirs.ticktax, ours.ticktax
+        ));
+    }
+    if theirs.axes != ours.axes {
+        let axes = theirs.axes.join(" ");
+        let axes = if axes.is_empty() {
+            "no axis".to_owned()
+        } else {
+            axes
+        };
+        return Some(format!("over other axes ({axes})"));
+    }
+    (theirs.scenario != ours.scenario).then(|| "of another scenario".to_owned())
+}
+
+fn line(content: &impl Serialize) -> Vec<u8> {
+    let json = serde_json::to_string(content).expect("a record has only string keys");
+    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Option<T> {
+    let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (sum, json) = text.split_once(' ')?;
+    let right = u32::from_str_radix(sum, 16).ok()? == crc32fast::hash(json.as_bytes());
+    right.then(|| serde_json::from_str(json).ok()).flatten()
+}

@@ -1,0 +1,136 @@
+//! What a sweep is to do, and what tells it from another.
+
+use serde::{Deserialize, Serialize};
+use ticktax_model::table::{Cell, Column, Values};
+use ticktax_sim::scenario::{self, ScenarioError};
+
+use super::outcome;
+use crate::axes::{Axis, AxisError, Grid, Kind, Value};
+
+/// The version of what is in the results and in the journal.
+const FORMAT: u32 = 1;
+
+/// Why there is nothing to sweep.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The scenario is none.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// An axis is none.
+    #[error(transparent)]
+    Axis(#[from] AxisError),
+}
+
+/// What two sweeps must have in common to be one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    pub(super) sweep: u32,
+    pub(super) ticktax: String,
+    pub(super) axes: Vec<String>,
+    pub(super) scenario: String,
+}
+
+/// A grid over a scenario, with what its results are to look like.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    file: String,
+    grid: Grid,
+    identity: Identity,
+    columns: Vec<Column>,
+}
+
+impl Plan {
+    /// The sweep of the scenario in `text`, which came from `file`, over these axes, as they were
+    /// written; with `repeat`, every point with that many seeds, from the scenario's own on.
+    pub fn new(
+        file: &str,
+        text: &str,
+        over: &[String],
+        repeat: Option<u32>,
+    ) -> Result<Self, PlanError> {
+        let setup = scenario::parse(file, text)?;
+        let axes = over.iter().map(|axis| Axis::parse(axis, &setup));
+        let mut axes = axes.collect::<Result<Vec<_>, _>>()?;
+        if let Some(count) = repeat {
+            axes.push(Axis::seeds(count, &setup)?);
+        }
+        let identity = Identity {
+            sweep: FORMAT,
+            ticktax: env!("CARGO_PKG_VERSION").to_owned(),
+            axes: axes.iter().map(Axis::to_string).collect(),
+            scenario: text.to_owned(),
+        };
+        let named = |name: &str, values| Column {
+            name: name.to_owned(),
+            values,
+        };
+        let mut columns = vec![named("point", Values::Integers)];
+        columns.extend(axes.iter().map(|axis| match axis.kind() {
+            Kind::Integer(..) | Kind::Time => named(axis.name(), Values::Integers),
+            Kind::Word(_) => named(axis.name(), Values::Texts),
+        }));
+        columns.push(named("error", Values::Texts));
+        columns.extend(outcome::columns(&setup));
+        let grid = Grid::new(setup, axes)?;
+        Ok(Self {
+            file: file.to_owned(),
+            grid,
+            identity,
+            columns,
+        })
+    }
+
+    /// The scenario's file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// What is run.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// The columns of the results: the point's number, the axes, why it failed, what came of it.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// How many columns come before what came of a point.
+    pub(super) fn before_outcomes(&self) -> usize {
+        self.grid.axes().len() + 2
+    }
+
+    /// What is said about the results in their file.
+    pub(super) fn metadata(&self) -> Vec<(&'static str, String)> {
+        let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
+        vec![
+            ("ticktax.sweep", FORMAT.to_string()),
+            ("ticktax.version", self.identity.ticktax.clone()),
+            ("ticktax.axes", json(&self.identity.axes)),
+            ("ticktax.scenario", self.identity.scenario.clone()),
+        ]
+    }
+
+    /// A row of the results.
+    pub(super) fn row(&self, point: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
+        let number = i64::try_from(point).unwrap_or(i64::MAX);
+        let mut row = vec![Cell::Integer(number)];
+        row.extend(self.grid.values(point).map(|value| match value {
+            Value::Integer(number) => Cell::Integer(number),
+            Value::Time(time) => Cell::Integer(time.0),
+            Value::Word(word) => Cell::Text(word.to_owned()),
+        }));
+        match outcome {
+            Ok(cells) => {
+                row.push(Cell::Nothing);
+                row.extend(cells);
+            }
+            Err(why) => row.push(Cell::Text(why)),
+        }
+        row
+    }
+}

@@ -1,0 +1,91 @@
+//! Reading results back: what failed, and what is extreme.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ticktax_model::sweep::{PointFailure, RankedPoint, Ranking};
+use ticktax_model::table::{Cell, TableError, TableReader};
+
+use super::journal;
+use super::plan::{Identity, Plan};
+
+/// Failures that are told one by one.
+const TOLD: usize = 3;
+/// Points at either end of a ranking.
+const EXTREMES: usize = 5;
+
+/// What is in some results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// How many points failed.
+    pub failed: u64,
+    /// The first of them.
+    pub failures: Vec<PointFailure>,
+    /// The highest and lowest of a column.
+    pub ranking: Option<Ranking>,
+}
+
+/// By what results differ from those of this sweep.
+pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -> Option<String> {
+    let of = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+    let Some(Ok(sweep)) = metadata.get("ticktax.sweep").map(|text| text.parse()) else {
+        return Some("is there already, and no results of a sweep".to_owned());
+    };
+    let theirs = Identity {
+        sweep,
+        ticktax: of("ticktax.version"),
+        axes: serde_json::from_str(&of("ticktax.axes")).unwrap_or_default(),
+        scenario: of("ticktax.scenario"),
+    };
+    journal::difference(&theirs, ours).map(|what| format!("has the results of a sweep {what}"))
+}
+
+/// Reads the results of a sweep, and ranks them by `column` where one is named.
+pub fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
+    let mut found = Found::default();
+    let Some(table) = TableReader::open(results)? else {
+        return Ok(found);
+    };
+    let place = |name: &str| plan.columns().iter().position(|it| it.name == name);
+    let error = place("error").unwrap_or(0);
+    let ranked = column.and_then(place);
+    let values = |point: usize| plan.grid().values(point).map(|it| it.to_string()).collect();
+    let mut order: Vec<(f64, usize)> = Vec::new();
+    let mut point = 0;
+    table.rows(|row| {
+        if let Some(Cell::Text(why)) = row.get(error) {
+            found.failed += 1;
+            if found.failures.len() < TOLD {
+                found.failures.push(PointFailure {
+                    point: point as u64,
+                    values: values(point),
+                    why: why.clone(),
+                });
+            }
+        }
+        let value = ranked.and_then(|place| row.get(place)?.number());
+        order.extend(value.map(|value| (value, point)));
+        point += 1;
+    })?;
+    // Of equal ones, the first point comes first, at either end.
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let ranking = |column: &str| {
+        let ranked = |&(value, point): &(f64, usize)| RankedPoint {
+            point: point as u64,
+            values: values(point),
+            value,
+        };
+        let high = order.len().div_ceil(2).min(EXTREMES);
+        let highest = order[..high].iter().map(ranked).collect();
+        let mut rest = order[high..].to_vec();
+        rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        Ranking {
+            column: column.to_owned(),
+            points: order.len() as u64,
+            highest,
+            lowest: rest.iter().take(EXTREMES).map(ranked).collect(),
+        }
+    };
+    found.ranking = column.map(ranking);
+    Ok(found)
+}

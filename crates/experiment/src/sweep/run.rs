@@ -1,0 +1,268 @@
+//! Running the points on all cores, in any order.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use ticktax_model::table::{TableReader, TableWriter};
+use ticktax_sim::{Report, Setup, SetupError};
+
+use super::SweepError;
+use super::journal::{Journal, Record};
+use super::outcome;
+use super::plan::Plan;
+use super::results;
+
+/// How often whoever watches is asked, at least.
+const WATCH: Duration = Duration::from_millis(100);
+/// How long the journal may go without being flushed.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Rows of a row group: what the writer holds in memory.
+const GROUP: usize = 4096;
+
+/// What runs a point.
+pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
+
+/// Whether there is anything to run.
+pub enum Begun {
+    /// There is.
+    Ready(Box<Sweep>),
+    /// All of it is in the results already.
+    Complete,
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Points that are finished, those found in the journal among them.
+    pub done: usize,
+    /// Events that were simulated in those of this run.
+    pub events: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All points are finished.
+    Complete(Progress),
+    /// Whoever watched wanted it to end; what is finished is in the journal.
+    Stopped(Progress),
+}
+
+/// A sweep that has begun: its journal is open and locked.
+pub struct Sweep {
+    plan: Arc<Plan>,
+    results: PathBuf,
+    journal: Journal,
+}
+
+/// Begins a sweep into `results`, or goes on with it.
+///
+/// # Errors
+/// Where another process is at it, where the results or the journal are another sweep's, or where
+/// nothing can be written there. Nothing is left behind then that was not there.
+pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
+    let create = |why: &str| {
+        Err(SweepError::Create {
+            results: results.to_owned(),
+            why: why.to_owned(),
+        })
+    };
+    match std::fs::metadata(results) {
+        Ok(facts) if facts.is_dir() => return create("it is a folder; name a file in it"),
+        Ok(facts) if !facts.is_file() => {
+            return create("it is a device or a pipe, not a file; name a file");
+        }
+        _ if results.file_name().is_none() => return create("name a file"),
+        _ => {}
+    }
+    let there = TableReader::open(results)
+        .map(|table| table.map(|table| results::difference(&table.metadata(), plan.identity())));
+    let what = match there {
+        Ok(Some(Some(what))) => Some(what),
+        Err(error) => Some(format!(
+            "is there already, and no results of a sweep ({})",
+            error.why
+        )),
+        Ok(Some(None)) => {
+            // Killed between the last two steps, it left its journal, too.
+            if super::journal_of(results).exists() {
+                Journal::open(results, &plan)?.remove()?;
+            }
+            return Ok(Begun::Complete);
+        }
+        Ok(None) => None,
+    };
+    if let Some(what) = what {
+        let path = results.to_owned();
+        return Err(SweepError::Other { path, what });
+    }
+    let journal = Journal::open(results, &plan)?;
+    Ok(Begun::Ready(Box::new(Sweep {
+        plan: Arc::new(plan),
+        results: results.to_owned(),
+        journal,
+    })))
+}
+
+impl Sweep {
+    /// How many points were finished before.
+    pub fn found(&self) -> usize {
+        self.journal.done()
+    }
+
+    /// Records of the journal that were damaged; their points are run again.
+    pub fn damaged(&self) -> u64 {
+        self.journal.damaged
+    }
+
+    /// What it does.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Runs what is not finished on `jobs` threads (1 or more). `watch` is told how far it is, ten
+    /// times a second at least, and says whether to go on. A point that cannot be run, or breaks
+    /// the model, is finished with its reason.
+    pub fn run(
+        &mut self,
+        jobs: usize,
+        watch: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Ended, SweepError> {
+        self.run_by(ticktax_sim::run, jobs, watch)
+    }
+
+    pub(super) fn run_by(
+        &mut self,
+        runner: Runner,
+        jobs: usize,
+        watch: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Ended, SweepError> {
+        let todo: Vec<usize> = (0..self.plan.grid().len())
+            .filter(|&point| !self.journal.has(point))
+            .collect();
+        let jobs = jobs.clamp(1, todo.len().max(1));
+        let (sender, finished) = sync_channel(4 * jobs);
+        let todo = Arc::new(todo);
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut workers = Vec::new();
+        for _ in 0..jobs {
+            let (plan, todo, next) = (self.plan.clone(), todo.clone(), next.clone());
+            let sender = sender.clone();
+            workers.push(thread::spawn(move || {
+                work(&plan, &todo, &next, runner, &sender);
+            }));
+        }
+        drop(sender);
+        let ended = self.collect(&finished, watch);
+        next.store(todo.len(), Ordering::Relaxed);
+        drop(finished);
+        // One that is stopped has threads in the middle of a point; nobody waits for them.
+        if matches!(ended, Ok(Ended::Complete(_))) {
+            for worker in workers {
+                let _ = worker.join();
+            }
+        }
+        ended
+    }
+
+    fn collect(
+        &mut self,
+        finished: &Receiver<(Record, u64)>,
+        watch: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Ended, SweepError> {
+        let mut progress = Progress {
+            done: self.journal.done(),
+            events: 0,
+        };
+        let mut flushed = SystemTime::now();
+        loop {
+            match finished.recv_timeout(WATCH) {
+                Ok((record, events)) => {
+                    self.journal.add(&record)?;
+                    progress.done = self.journal.done();
+                    progress.events += events;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.journal.sync()?;
+                    return Ok(Ended::Complete(progress));
+                }
+            }
+            // A clock that was set back has it flushed once more.
+            if flushed.elapsed().map_or(true, |passed| passed >= FLUSH) {
+                self.journal.sync()?;
+                flushed = SystemTime::now();
+            }
+            if !watch(progress) {
+                self.journal.sync()?;
+                return Ok(Ended::Stopped(progress));
+            }
+        }
+    }
+
+    /// Writes the results in the order of the points, and takes the journal away.
+    pub fn finish(self) -> Result<(), SweepError> {
+        let plan = &self.plan;
+        let mut table = TableWriter::create(&self.results, plan.columns(), &plan.metadata())?;
+        let points = plan.grid().len();
+        for first in (0..points).step_by(GROUP) {
+            let mut rows = Vec::with_capacity(GROUP);
+            for point in first..points.min(first + GROUP) {
+                let outcome = match self.journal.get(point)? {
+                    Some(Record {
+                        error: Some(why), ..
+                    }) => Err(why),
+                    Some(record) => Ok(record.cells),
+                    None => Err("it was not run".to_owned()),
+                };
+                rows.push(plan.row(point, outcome));
+            }
+            table.group(&rows)?;
+        }
+        table.finish()?;
+        self.journal.remove()
+    }
+}
+
+/// A thread's life: the next point, until there is none or nobody listens.
+fn work(
+    plan: &Plan,
+    todo: &[usize],
+    next: &AtomicUsize,
+    runner: Runner,
+    finished: &SyncSender<(Record, u64)>,
+) {
+    while let Some(&point) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let setup = plan
+                .grid()
+                .setup(point)
+                .map_err(|error| error.to_string())?;
+            let report = runner(&setup).map_err(|error| error.to_string())?;
+            Ok((outcome::cells(&setup, &report), report.events))
+        }));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let text = text.unwrap_or("it does not say why").replace('\n', " ");
+            Err(format!("the model broke off: {text}"))
+        });
+        let (cells, error, events) = match outcome {
+            Ok((cells, events)) => (cells, None, events),
+            Err(why) => (Vec::new(), Some(why), 0),
+        };
+        let record = Record {
+            point,
+            cells,
+            error,
+        };
+        if finished.send((record, events)).is_err() {
+            return;
+        }
+    }
+}

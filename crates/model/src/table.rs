@@ -1,0 +1,382 @@
+//! A table as a Parquet file: columns that are decided at run time, and words about them in the
+//! file's key-value metadata.
+//!
+//! Any column but the first may have no value in a row. The same rows give the same bytes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::record::Field;
+use parquet::schema::types::{Type, TypePtr};
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Temporary, decode, parquet_words, words};
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Values {
+    /// Whole numbers of 64 bits; times in ns are these.
+    Integers,
+    /// Fractions.
+    Reals,
+    /// Words.
+    Texts,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name, which no other has.
+    pub name: String,
+    /// What it holds.
+    pub values: Values,
+}
+
+/// A value in a row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// A whole number.
+    Integer(i64),
+    /// A fraction, finite.
+    Real(f64),
+    /// Words.
+    Text(String),
+}
+
+impl Cell {
+    /// Whether it can stand in a column of these.
+    pub fn fits(&self, values: Values) -> bool {
+        matches!(
+            (self, values),
+            (Self::Nothing, _)
+                | (Self::Integer(_), Values::Integers)
+                | (Self::Real(_), Values::Reals)
+                | (Self::Text(_), Values::Texts)
+        )
+    }
+
+    /// The number, where it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Integer(number) => Some(*number as f64),
+            Self::Real(number) => Some(*number),
+            Self::Nothing | Self::Text(_) => None,
+        }
+    }
+}
+
+/// Why a table could not be written or read, in a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {verb} {}: {why}", path.display())]
+pub struct TableError {
+    /// What was tried: `write` or `read`.
+    pub verb: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// Why it failed, and what to do.
+    pub why: String,
+}
+
+impl TableError {
+    fn new(verb: &'static str, path: &Path, why: String) -> Self {
+        let path = path.to_owned();
+        Self { verb, path, why }
+    }
+
+    fn io(verb: &'static str, path: &Path, error: &io::Error) -> Self {
+        let why = match error.kind() {
+            io::ErrorKind::InvalidInput => "it is a device or a pipe, not a file".to_owned(),
+            kind => words(kind),
+        };
+        Self::new(verb, path, why)
+    }
+}
+
+/// Writes a table to a file that appears under its name once it is complete.
+pub struct TableWriter {
+    path: PathBuf,
+    columns: Vec<Column>,
+    // Declared before `temporary`, so that nothing is still to be flushed when the file goes.
+    file: SerializedFileWriter<File>,
+    temporary: Temporary,
+}
+
+impl TableWriter {
+    /// Begins a table that will appear as `path`, in place of what is there. The first column has a
+    /// value in every row.
+    pub fn create(
+        path: &Path,
+        columns: &[Column],
+        metadata: &[(&str, String)],
+    ) -> Result<Self, TableError> {
+        let io = |error: io::Error| TableError::io("write", path, &error);
+        let temporary = Temporary::beside(path).map_err(io)?;
+        let handle = temporary.handle().map_err(io)?;
+        let pairs = metadata
+            .iter()
+            .map(|(key, value)| KeyValue::new((*key).to_owned(), Some(value.clone())));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_created_by(concat!("ticktax ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_key_value_metadata(Some(pairs.collect()))
+            .build();
+        let file = schema(columns)
+            .and_then(|schema| SerializedFileWriter::new(handle, schema, Arc::new(properties)))
+            .map_err(|error| TableError::new("write", path, parquet_words(&error)))?;
+        Ok(Self {
+            path: path.to_owned(),
+            columns: columns.to_vec(),
+            file,
+            temporary,
+        })
+    }
+
+    /// Writes rows as one row group. A cell that does not fit its column, or is missing, is as none.
+    pub fn group(&mut self, rows: &[Vec<Cell>]) -> Result<(), TableError> {
+        let error =
+            |error: &ParquetError| TableError::new("write", &self.path, parquet_words(error));
+        let mut group = self.file.next_row_group().map_err(|it| error(&it))?;
+        for (place, column) in self.columns.iter().enumerate() {
+            let cells = rows.iter().map(|row| row.get(place));
+            let required = place == 0;
+            let written = match column.values {
+                Values::Integers => {
+                    write::<Int64Type>(&mut group, required, cells, |cell| match cell {
+                        Cell::Integer(number) => Some(*number),
+                        _ => None,
+                    })
+                }
+                Values::Reals => {
+                    write::<DoubleType>(&mut group, required, cells, |cell| match cell {
+                        Cell::Real(number) => Some(*number),
+                        _ => None,
+                    })
+                }
+                Values::Texts => {
+                    write::<ByteArrayType>(&mut group, required, cells, |cell| match cell {
+                        Cell::Text(text) => Some(ByteArray::from(text.as_str())),
+                        _ => None,
+                    })
+                }
+            };
+            written.map_err(|it| error(&it))?;
+        }
+        group.close().map(drop).map_err(|it| error(&it))
+    }
+
+    /// Puts the file on the disk and under its name.
+    pub fn finish(mut self) -> Result<(), TableError> {
+        self.file
+            .finish()
+            .map_err(|error| TableError::new("write", &self.path, parquet_words(&error)))?;
+        drop(self.file);
+        let appeared = self.temporary.appear();
+        appeared.map_err(|error| TableError::io("write", &self.path, &error))
+    }
+}
+
+fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
+    let fields = columns.iter().enumerate().map(|(place, column)| {
+        let (physical, logical) = match column.values {
+            Values::Integers => (Physical::INT64, None),
+            Values::Reals => (Physical::DOUBLE, None),
+            Values::Texts => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        };
+        let repetition = match place {
+            0 => Repetition::REQUIRED,
+            _ => Repetition::OPTIONAL,
+        };
+        Type::primitive_type_builder(&column.name, physical)
+            .with_logical_type(logical)
+            .with_repetition(repetition)
+            .build()
+            .map(Arc::new)
+    });
+    let message = Type::group_type_builder("ticktax")
+        .with_fields(fields.collect::<Result<_, _>>()?)
+        .build()?;
+    Ok(Arc::new(message))
+}
+
+fn write<'c, T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    required: bool,
+    cells: impl Iterator<Item = Option<&'c Cell>>,
+    value: impl Fn(&Cell) -> Option<T::T>,
+) -> Result<(), ParquetError> {
+    let mut values = Vec::new();
+    let mut levels = Vec::new();
+    for cell in cells {
+        let value = cell.and_then(&value);
+        levels.push(i16::from(value.is_some()));
+        values.extend(value);
+    }
+    let mut column = group
+        .next_column()?
+        .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
+    let levels = if required { None } else { Some(&levels[..]) };
+    column.typed::<T>().write_batch(&values, levels, None)?;
+    column.close()
+}
+
+/// A table's file, open for reading.
+pub struct TableReader {
+    path: PathBuf,
+    file: SerializedFileReader<File>,
+}
+
+impl TableReader {
+    /// Opens a table; `None` where there is no such file.
+    pub fn open(path: &Path) -> Result<Option<Self>, TableError> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(TableError::io("read", path, &error)),
+        };
+        if !file.metadata().is_ok_and(|facts| facts.is_file()) {
+            let why = "it is a folder or a device, not a file".to_owned();
+            return Err(TableError::new("read", path, why));
+        }
+        let file = decode(|| SerializedFileReader::new(file))
+            .map_err(|_| TableError::new("read", path, "it is no Parquet file".to_owned()))?;
+        Ok(Some(Self {
+            path: path.to_owned(),
+            file,
+        }))
+    }
+
+    /// What is said about the table.
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        let pairs = self.file.metadata().file_metadata().key_value_metadata();
+        pairs
+            .into_iter()
+            .flatten()
+            .filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?)))
+            .collect()
+    }
+
+    /// Hands all rows to `take`, in order.
+    pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
+        let all = || {
+            for row in self.file.get_row_iter(None)? {
+                take(row?.into_columns().into_iter().map(cell).collect());
+            }
+            Ok(())
+        };
+        decode(all).map_err(|why| TableError::new("read", &self.path, why))
+    }
+}
+
+fn cell((_, field): (String, Field)) -> Cell {
+    match field {
+        Field::Long(number) => Cell::Integer(number),
+        Field::Double(number) => Cell::Real(number),
+        Field::Str(text) => Cell::Text(text),
+        _ => Cell::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, Column, TableReader, TableWriter, Values};
+
+    fn columns() -> Vec<Column> {
+        [
+            ("n", Values::Integers),
+            ("x", Values::Reals),
+            ("t.x", Values::Texts),
+        ]
+        .map(|(name, values)| Column {
+            name: name.to_owned(),
+            values,
+        })
+        .to_vec()
+    }
+
+    fn rows(n: i64) -> Vec<Vec<Cell>> {
+        let row = |n: i64| {
+            let real = if n % 3 == 0 {
+                Cell::Nothing
+            } else {
+                Cell::Real(n as f64 / 7.0)
+            };
+            let text = if n % 2 == 0 {
+                Cell::Nothing
+            } else {
+                Cell::Text(format!("µ {n}"))
+            };
+            vec![Cell::Integer(n - 2), real, text]
+        };
+        (0..n).map(row).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_twice_the_same_is_the_same_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        for path in &paths {
+            let words = [("k", "v\n\"".to_owned())];
+            let mut writer = TableWriter::create(path, &columns(), &words).unwrap();
+            let rows = rows(10);
+            writer.group(&rows[..4]).unwrap();
+            writer.group(&rows[4..]).unwrap();
+            assert!(!path.exists(), "it is there before it is complete");
+            writer.finish().unwrap();
+        }
+        let [a, b] = paths.map(|path| (std::fs::read(&path).unwrap(), path));
+        assert_eq!(a.0, b.0);
+        let reader = TableReader::open(&a.1).unwrap().unwrap();
+        assert_eq!(reader.metadata()["k"], "v\n\"");
+        let mut read = Vec::new();
+        reader.rows(|row| read.push(row)).unwrap();
+        assert_eq!(read, rows(10));
+    }
+
+    #[test]
+    fn what_is_no_table_is_said_to_be_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        assert!(TableReader::open(&path).unwrap().is_none());
+        std::fs::write(&path, "PAR1 nonsense PAR1").unwrap();
+        let error = TableReader::open(&path).err().unwrap().to_string();
+        assert!(error.ends_with("x: it is no Parquet file"), "{error}");
+        let error = TableReader::open(folder.path()).err().unwrap().to_string();
+        assert!(error.contains("folder"), "{error}");
+        let missing = folder.path().join("none/x");
+        let error = TableWriter::create(&missing, &columns(), &[])
+            .err()
+            .unwrap();
+        assert!(
+            error.to_string().contains("no such file or folder"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn cells_read_from_json_as_they_were_written() {
+        let cells = [
+            Cell::Nothing,
+            Cell::Integer(-3),
+            Cell::Real(2.0),
+            Cell::Real(0.1),
+            Cell::Text("3".to_owned()),
+        ];
+        let json = serde_json::to_string(&cells).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Cell>>(&json).unwrap(), cells);
+    }
+}

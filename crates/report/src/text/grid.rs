@@ -1,0 +1,137 @@
+//! The page about a sweep: how it ended, and its extreme points.
+
+use ticktax_model::Nanos;
+use ticktax_model::sweep::{GridStatement, RankedPoint, Ranking};
+
+use super::TextStyle;
+use super::numbers::{counted, grouped};
+use super::page::{Page, Tone, clean, tied};
+
+/// How a sweep ended as text, with a line break at the end.
+pub fn grid(statement: &GridStatement, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    let points = counted(statement.points, "point");
+    let title = format!("ticktax: {points} of {}", clean(&statement.scenario));
+    page.line(Tone::Strong, &title);
+    let axes = statement.axes.iter();
+    let axes = axes.map(|(name, count)| tied(format!("{} ({})", clean(name), grouped(*count))));
+    let axes: Vec<String> = axes.collect();
+    let axes = if axes.is_empty() {
+        "none: the scenario as it is".to_owned()
+    } else {
+        axes.join(" × ")
+    };
+    page.paragraph(Tone::Plain, "Axes      ", &axes);
+    page.paragraph(Tone::Plain, "Run       ", &run(statement));
+    if statement.damaged > 0 {
+        let text = format!(
+            "{} of the journal could not be read; what was in there was run again",
+            counted(statement.damaged, "line")
+        );
+        page.paragraph(Tone::Warning, "Journal   ", &text);
+    }
+    page.paragraph(Tone::Plain, "Results   ", &clean(&statement.results));
+    if let Some(ranking) = &statement.ranking {
+        rank(&mut page, statement, ranking);
+    }
+    if statement.failed > 0 {
+        fail(&mut page, statement);
+    }
+    page.finish()
+}
+
+fn run(statement: &GridStatement) -> String {
+    let ran = statement.points.saturating_sub(statement.found);
+    let found = match (statement.found, ran) {
+        (0, _) => String::new(),
+        (_, 0) => return "all points were finished before; nothing was left to run".to_owned(),
+        (found, _) => format!("{} were finished before; ", grouped(found)),
+    };
+    let seconds = statement.took.as_secs_f64();
+    let rate = if seconds > 0.0 {
+        let rate = statement.events as f64 / 1e6 / seconds;
+        format!(", {}", tied(format!("{rate:.1} M/s")))
+    } else {
+        String::new()
+    };
+    format!(
+        "{found}{} in {}: {:.1} M events{rate}",
+        counted(ran, "point"),
+        statement.took,
+        statement.events as f64 / 1e6
+    )
+}
+
+fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
+    page.section(&format!("By {}", clean(&ranking.column)));
+    let names: Vec<&str> = statement
+        .axes
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let row = |page: &mut Page, point: &RankedPoint| {
+        let values = names.iter().zip(&point.values);
+        let values: Vec<String> = values
+            .map(|(name, value)| format!("{}={}", clean(name), clean(value)))
+            .collect();
+        let name = format!("#{} {}", point.point, values.join(" "));
+        page.row(Tone::Plain, 2, &name, &value(&ranking.column, point.value));
+    };
+    if ranking.highest.is_empty() {
+        page.line(Tone::Plain, "  no point has a value there");
+    }
+    for point in &ranking.highest {
+        row(page, point);
+    }
+    let told = (ranking.highest.len() + ranking.lowest.len()) as u64;
+    if told < ranking.points {
+        let text = format!(
+            "  {} between these",
+            counted(ranking.points - told, "point")
+        );
+        page.line(Tone::Faint, &text);
+    }
+    for point in ranking.lowest.iter().rev() {
+        row(page, point);
+    }
+}
+
+/// A value as its column's name says: a time, a share, or a number.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a time in whole ns, which came as one"
+)]
+fn value(column: &str, value: f64) -> String {
+    let text = if column.ends_with("_ns") {
+        Nanos(value as i64).to_string()
+    } else if column.ends_with("fps") || column.ends_with("share") {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.0}")
+    };
+    format!("{text:>14}")
+}
+
+fn fail(page: &mut Page, statement: &GridStatement) {
+    page.section(&format!(
+        "{} of {} could not be run",
+        grouped(statement.failed),
+        counted(statement.points, "point")
+    ));
+    for failure in &statement.failures {
+        let names = statement.axes.iter().zip(&failure.values);
+        let values: Vec<String> = names
+            .map(|((name, _), value)| format!("{}={}", clean(name), clean(value)))
+            .collect();
+        let text = format!("{}: {}", values.join(" "), clean(&failure.why));
+        page.paragraph(Tone::Warning, &format!("  #{} ", failure.point), &text);
+    }
+    let told = statement.failures.len() as u64;
+    if told < statement.failed {
+        let text = format!(
+            "  and {} more; the column `error` of the results has why",
+            grouped(statement.failed - told)
+        );
+        page.line(Tone::Faint, &text);
+    }
+}

@@ -1,0 +1,64 @@
+//! Pages about sweeps.
+
+use ticktax_model::Nanos;
+use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
+
+use crate::{TextStyle, grid};
+
+fn point(point: u64, hz: &str, value: f64) -> RankedPoint {
+    RankedPoint {
+        point,
+        values: vec![hz.to_owned(), "1.5ms".to_owned()],
+        value,
+    }
+}
+
+fn statement() -> GridStatement {
+    GridStatement {
+        scenario: "game.toml".to_owned(),
+        axes: vec![("hz".to_owned(), 4), ("task.game.work".to_owned(), 500)],
+        points: 2000,
+        found: 317,
+        damaged: 1,
+        failed: 500,
+        failures: vec![PointFailure {
+            point: 1500,
+            values: vec!["1000".to_owned(), "1.5ms".to_owned()],
+            why: "machine: a phase lies within a tick".to_owned(),
+        }],
+        events: 123_400_000,
+        took: Nanos::from_millis(14_200),
+        results: "game.parquet".to_owned(),
+        ranking: Some(Ranking {
+            column: "task.game.fps".to_owned(),
+            points: 1500,
+            highest: vec![point(3, "1000", 35.25), point(9, "1000", 35.0)],
+            lowest: vec![point(0, "100", 24.875), point(7, "250", 26.0)],
+        }),
+    }
+}
+
+#[test]
+fn a_sweep_with_extremes_and_failures() {
+    let page = grid(&statement(), &TextStyle::default());
+    insta::assert_snapshot!(page);
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+}
+
+#[test]
+fn times_are_told_as_times_and_a_sweep_that_was_done_as_such() {
+    let mut statement = statement();
+    statement.found = statement.points;
+    statement.failed = 0;
+    if let Some(ranking) = &mut statement.ranking {
+        ranking.column = "task.game.late_max_ns".to_owned();
+        ranking.highest[0].value = 12_500_000.0;
+    }
+    let page = grid(&statement, &TextStyle::default());
+    assert!(page.contains("12.5 ms"), "{page}");
+    assert!(page.contains("nothing was left to run"), "{page}");
+    assert!(!page.contains("could not be run"), "{page}");
+}

@@ -1,0 +1,45 @@
+//! What `ticktax sweep` is told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Shown below the options.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  ticktax sweep scenarios/game-server.toml --over hz=100,250,500,1000 --results game.parquet
+  ticktax sweep game.toml --over hz=100..1000/50 --over task.game.work=1ms..9ms/500us \\
+      --repeat 10 --results game.parquet --best task.game.fps
+
+An axis is NAME=VALUES; values are separated by commas, and FIRST..LAST/STEP is a range:
+  cpus, hz, policy, tick (periodic, idle, full), highres (on, off), slice, hrtick, phase, seed,
+  length, drift_ppb, tick_level, timers, costs.tick, costs.timer, costs.switch, frequency, duty,
+  device; task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
+
+A sweep that is interrupted, or killed, goes on when the same command is given again.";
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArguments {
+    /// The scenario
+    pub(crate) scenario: PathBuf,
+
+    /// What to vary, such as hz=100,250,1000 or task.game.work=1ms..5ms/500us; several are combined
+    #[arg(long = "over", value_name = "AXIS")]
+    pub(crate) over: Vec<String>,
+
+    /// The Parquet file to write, a row for each point
+    #[arg(long, value_name = "FILE")]
+    pub(crate) results: PathBuf,
+
+    /// How many points to run at once [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) jobs: Option<u16>,
+
+    /// Run each point with N seeds, from the scenario's own on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: Option<u32>,
+
+    /// Also print the points that are highest and lowest in this column, such as task.game.fps
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) best: Option<String>,
+}
