@@ -1,14 +1,19 @@
 //! How right the accounting check is, beside programs whose true time is known and that the
-//! kernel's samples see wrongly, and what reading the kernel's counters for it takes.
+//! kernel's samples see wrongly, how right its soaker is, and what reading the kernel's counters for it
+//! takes.
+//!
+//! How busy the CPU was is known a second way: the kernel measures idling by its clock where the tick
+//! may stop (`get_cpu_idle_time_us`), and that is in the idle column, in steps of 10 ms.
 
 use std::error::Error;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use ticktax_inject::{Disturbance, Plan, Schedule, Window};
-use ticktax_model::Nanos;
 use ticktax_model::accounting::ProgramCheck;
+use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::clock::now;
+use ticktax_probes::soak::SoakProbe;
 use ticktax_trace::proc::Proc;
 
 use crate::table::{Series, Table};
@@ -27,6 +32,7 @@ struct Adversary {
     process: Series,
     samples: Series,
     top: Series,
+    cpu: Series,
 }
 
 impl Adversary {
@@ -39,6 +45,7 @@ impl Adversary {
             process: Series::new(),
             samples: Series::new(),
             top: Series::new(),
+            cpu: Series::new(),
         }
     }
 }
@@ -67,6 +74,13 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
             "every 7.3 ms for 2.1 ms",
             plan(Disturbance::Fifo { priority: 10 }, paced),
         ),
+        Adversary::new(
+            "packets: softirqs",
+            plan(
+                Disturbance::Softirq { packets: 64 },
+                Schedule::every(Nanos::from_millis(1), Nanos::ZERO),
+            ),
+        ),
     ];
     for _ in 0..bench.choose(5, 2) {
         for adversary in &mut adversaries {
@@ -76,7 +90,64 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     }
     print(&adversaries, seconds);
     machine::pin(bench.other)?;
+    soaker(bench, seconds, paced)?;
     reading(bench)
+}
+
+/// A soaker beside a program that takes a part of its CPU, and alone: what it says that it got, beside
+/// what the scheduler measured of its thread.
+fn soaker(bench: &Bench, seconds: u32, schedule: Schedule) -> Outcome {
+    let proc = Proc::default();
+    let own = i32::try_from(std::process::id())?;
+    let cpus: CpuList = [bench.measured].into_iter().collect();
+    let mut table = Table::new(["soaker", "n", "true, %", "off by", "target"]);
+    for (name, beside) in [("alone", false), ("beside 2.1 ms every 7.3 ms", true)] {
+        let (mut truth, mut off) = (Series::new(), Series::new());
+        for _ in 0..bench.choose(5, 2) {
+            bench.go_on()?;
+            let plan = Plan::new(Disturbance::Fifo { priority: 10 }, bench.measured)
+                .schedule(schedule)
+                .duration(Nanos::from_secs(i64::from(seconds) + 2));
+            let running = beside.then(|| ticktax_inject::spawn(&plan)).transpose()?;
+            let soaker = SoakProbe::start(&cpus)?;
+            let (_, tid) = soaker.threads().next().ok_or("it has no thread")?;
+            let used = || {
+                let usage = proc.thread_usage(own, tid);
+                usage.map(|usage| usage.on_cpu.unwrap_or(usage.user + usage.system))
+            };
+            let (begin, before) = (now(), used().ok_or("its thread has no times")?);
+            bench.pause(Duration::from_secs(seconds.into()))?;
+            let (end, after) = (now(), used().ok_or("its thread has no times")?);
+            let reports = soaker.stop();
+            let report = reports.first().ok_or("it reports nothing")?;
+            let block = report.block_before_ns.min(report.block_after_ns);
+            let watched = (report.ended - report.started).0 as f64;
+            let told = report.blocks as f64 * block / watched * 100.0;
+            let measured = (after - before).share_of(end - begin) * 100.0;
+            truth.push(measured);
+            off.push(told - measured);
+            if let Some(running) = running {
+                running.stop()?;
+            }
+        }
+        let met = if off.median().abs() <= TARGET {
+            "met"
+        } else {
+            "not met"
+        };
+        table.row([
+            name.to_owned(),
+            truth.n().to_string(),
+            format!("{:.2}", truth.median()),
+            format!("{:+.2} ({})", off.median(), off.range(2)),
+            format!("≤ {TARGET}: {met}"),
+        ]);
+    }
+    println!(
+        "\nThe soaker, in points of the CPU's time, medians over turns of {seconds} s (least to most):"
+    );
+    table.print();
+    Ok(())
 }
 
 /// Audits an adversary while it is at work.
@@ -109,9 +180,11 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     adversary.check.push(told(|program| program.on_cpu)?);
     adversary.process.push(told(|program| program.shown)?);
     adversary.samples.push(told(|program| program.sampled)?);
-    adversary
-        .top
-        .push((line.shown_share - line.busy_share.unwrap_or_default()) * 100.0);
+    let busy = line.busy_share.ok_or("how busy the CPU was is not told")?;
+    adversary.top.push((line.shown_share - busy) * 100.0);
+    let idle = line.columns.idle + line.columns.iowait;
+    let not_idle = 1.0 - idle.share_of(line.between);
+    adversary.cpu.push((busy - not_idle) * 100.0);
     Ok(())
 }
 
@@ -133,11 +206,13 @@ fn print(adversaries: &[Adversary], seconds: u32) {
         "/proc/PID/stat",
         "by samples",
         "its CPU in top",
+        "its CPU in ticktax",
         "target",
     ]);
     for adversary in adversaries {
         let cell = |series: &Series| format!("{:+.2} ({})", series.median(), series.range(2));
-        let met = if adversary.check.median().abs() <= TARGET {
+        let medians = [adversary.check.median(), adversary.cpu.median()];
+        let met = if medians.into_iter().all(|median| median.abs() <= TARGET) {
             "met"
         } else {
             "not met"
@@ -150,6 +225,7 @@ fn print(adversaries: &[Adversary], seconds: u32) {
             cell(&adversary.process),
             cell(&adversary.samples),
             cell(&adversary.top),
+            cell(&adversary.cpu),
             format!("≤ {TARGET}: {met}"),
         ]);
     }

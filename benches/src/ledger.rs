@@ -106,7 +106,7 @@ fn live(bench: &Bench) -> Outcome {
             Ok(())
         })?);
         accounting.push(rate(count, &mut || {
-            let mut check = AccountingCheck::new();
+            let mut check = AccountingCheck::new(&recording.header.machine);
             for row in &recording.rows {
                 check.row(&recording.sources, row);
             }

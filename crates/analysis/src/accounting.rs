@@ -13,6 +13,11 @@
 //! bursts of T together the variance is at most min(n/4, T/L), so that (found − T/L) over its root
 //! bounds the number of standard deviations from below.
 //!
+//! # Ticks that do not come
+//! A hypervisor may swallow ticks. They lie on a grid (`hrtimer_forward` in `tick_nohz_handler` keeps to
+//! multiples of the period), so a tick that was due while a program ran and did not come is known.
+//! It is nobody's sample; whether a program depends on the tick is judged as if it had come.
+//!
 //! # What else differs
 //! A process' own times have been rescaled to what the scheduler measured since Linux 2.6.32
 //! (`cputime_adjust`), so that only their split into user and system is sampled; the columns of
@@ -20,26 +25,33 @@
 //! (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`). So a CPU's columns need not sum to the time
 //! that passed, and `top`, which takes them as shares of their sum, shows yet another figure.
 
+//! # Memory
+//! Some hundred bytes for each process on each CPU that it ran on, and 12 for each source.
+
+mod causes;
 mod check;
+mod counting;
+mod programs;
 mod samples;
 #[cfg(test)]
 mod tests;
 
 use ticktax_model::accounting::AccountingStatement;
+use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Level, Row, RowSink};
 use ticktax_model::statement::Statement;
-use ticktax_model::{CpuList, Kind, Owner, Source, SourceId, SourceTable};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
-use self::samples::CpuSamples;
-use crate::tick::TICK_FUNCTIONS;
-pub use check::counting;
+use self::samples::{CpuSamples, Who};
+use crate::tick::TimerRow;
+pub use counting::{counting, sampled};
 
 /// What a row means to the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     None,
     /// A thread or idling: what a tick may find.
-    Base,
+    Base(Who),
     /// The tick's function.
     Tick,
     /// The local timer's interrupt: the tick, where timers have no functions of their own.
@@ -48,21 +60,25 @@ enum Role {
 
 impl Role {
     fn of(source: &Source) -> Self {
-        match source.kind {
-            Kind::Task | Kind::Idle => Self::Base,
-            Kind::Irq if *source.name == *"local_timer" => match &*source.detail {
-                "" => Self::Frame,
-                function if TICK_FUNCTIONS.contains(&function) => Self::Tick,
-                _ => Self::None,
-            },
+        match (source.kind, TimerRow::of(source)) {
+            (_, Some(TimerRow::Frame)) => Self::Frame,
+            (_, Some(TimerRow::Tick)) => Self::Tick,
+            (Kind::Idle, _) => Self::Base(Who::Idle),
+            (Kind::Task, _) => Self::Base(match (source.owner, &source.thread) {
+                (Owner::Probe, _) => Who::Probe,
+                (Owner::Program, Some(thread)) => Who::Program(thread.pid),
+                _ => Who::Other,
+            }),
             _ => Self::None,
         }
     }
 }
 
 /// Takes a recording's rows as they come, and the samples that the kernel's ticks took.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AccountingCheck {
+    /// From one tick to the next.
+    tick: Option<Nanos>,
     roles: Vec<Role>,
     /// By CPU number.
     cpus: Vec<CpuSamples>,
@@ -71,9 +87,14 @@ pub struct AccountingCheck {
 }
 
 impl AccountingCheck {
-    /// A check that has seen nothing.
-    pub fn new() -> Self {
-        Self::default()
+    /// A check of `machine` that has seen nothing.
+    pub fn new(machine: &Machine) -> Self {
+        Self {
+            tick: counting(machine).tick,
+            roles: Vec::new(),
+            cpus: Vec::new(),
+            summed: false,
+        }
     }
 
     /// The check of the recording whose books `statement` has closed; `None` where `/proc/stat`
@@ -98,7 +119,7 @@ impl AccountingCheck {
 
     /// Whether the samples can be taken again, and by which rows.
     fn tick_rows(&self, header: &Header) -> Option<samples::By> {
-        if header.level != Level::Kernel || self.summed {
+        if !self.has_spans(header) {
             return None;
         }
         let seen = |by| self.cpus.iter().any(|cpu| cpu.ticks(by) > 0);
@@ -109,6 +130,16 @@ impl AccountingCheck {
         } else {
             None
         }
+    }
+
+    /// Whether all rows are single intervals of a traced kernel.
+    fn has_spans(&self, header: &Header) -> bool {
+        header.level == Level::Kernel && !self.summed
+    }
+
+    /// The samples of one CPU, where it had rows.
+    fn on(&self, cpu: Cpu) -> Option<&CpuSamples> {
+        self.cpus.get(cpu.index())
     }
 }
 
@@ -126,12 +157,11 @@ impl RowSink for AccountingCheck {
         if cpu >= self.cpus.len() {
             self.cpus.resize_with(cpu + 1, CpuSamples::default);
         }
+        let (cpu, tick) = (&mut self.cpus[cpu], self.tick);
         match (row, role) {
-            (Row::Span(span), Role::Base) => self.cpus[cpu].base(span),
-            (Row::Span(span), Role::Tick) => self.cpus[cpu].tick(samples::By::Function, span.start),
-            (Row::Span(span), Role::Frame) => {
-                self.cpus[cpu].tick(samples::By::Interrupt, span.start);
-            }
+            (Row::Span(span), Role::Base(who)) => cpu.base(who, span, tick),
+            (Row::Span(span), Role::Tick) => cpu.tick(samples::By::Function, span.start),
+            (Row::Span(span), Role::Frame) => cpu.tick(samples::By::Interrupt, span.start),
             (Row::Sum(_), _) => self.summed = true,
             (_, Role::None) => {}
         }

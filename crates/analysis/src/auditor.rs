@@ -1,6 +1,7 @@
 //! The auditor: every reader of rows side by side, and the statement that they make together.
 
 use ticktax_model::beats::BeatLine;
+use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Nanos, SourceTable};
@@ -9,7 +10,7 @@ use crate::findings::{self, Measured};
 use crate::{AccountingCheck, BeatFinder, Ledger, Victim};
 
 /// Takes a recording's rows, live or from a file, and makes its statement.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Auditor {
     ledger: Ledger,
     beats: BeatFinder,
@@ -18,9 +19,14 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// An auditor that has seen nothing.
-    pub fn new() -> Self {
-        Self::default()
+    /// An auditor of `machine` that has seen nothing.
+    pub fn new(machine: &Machine) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            beats: BeatFinder::default(),
+            accounting: AccountingCheck::new(machine),
+            victim: None,
+        }
     }
 
     /// From when on there is a program whose time is asked for, unless that was said before.

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::recording::{Header, Row, Sum};
 use ticktax_model::tick::TickBill;
-use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
+use ticktax_model::{CpuList, Kind, Nanos, Source, SourceId, SourceTable, Span};
 
 use self::cpu::CpuBook;
 use self::roles::{Role, Roles};
@@ -34,6 +34,31 @@ pub use bill::fleet;
 
 /// What kernels call the tick's timer function: recent ones, and earlier ones.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
+
+/// A row of the local timer's interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerRow {
+    /// The interrupt itself.
+    Frame,
+    /// The tick's function within it.
+    Tick,
+    /// Another timer's.
+    Other,
+}
+
+impl TimerRow {
+    /// What kind of row `source` has; `None` where it is not the local timer's.
+    pub(crate) fn of(source: &Source) -> Option<Self> {
+        if source.kind != Kind::Irq || *source.name != *"local_timer" {
+            return None;
+        }
+        Some(match &*source.detail {
+            "" => Self::Frame,
+            function if TICK_FUNCTIONS.contains(&function) => Self::Tick,
+            _ => Self::Other,
+        })
+    }
+}
 
 /// How soon after the end of an interrupt, or of a softirq, a softirq that it raised begins.
 pub const RETURN: Nanos = Nanos::from_micros(20);

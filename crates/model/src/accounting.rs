@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::CpuTimes;
-use crate::{Cpu, Nanos};
+use crate::{Cpu, CpuList, Nanos};
 
 /// The accounting check: `/proc/stat`, `/proc/PID/stat` and what `top` makes of them, against the
 /// books.
@@ -18,6 +18,10 @@ pub struct AccountingStatement {
     pub programs: Vec<ProgramCheck>,
     /// How many further programs there were.
     pub programs_left_out: u64,
+    /// Online CPUs that were not watched. Where there are some, [`ProgramCheck::shown`] is left out:
+    /// a program's own time is of all CPUs.
+    #[serde(default)]
+    pub unwatched: CpuList,
 }
 
 /// How a kernel counts CPU time, as far as its configuration tells.
@@ -56,8 +60,8 @@ pub struct CpuCheck {
     pub between: Nanos,
     /// What the columns grew by.
     pub columns: CpuTimes,
-    /// What they say was busy: user, system, irq and softirq, and nice where no probe of ticktax
-    /// ran (which is nice, so that its time has a column of its own).
+    /// What they say was busy: user, nice, system, irq and softirq, without what they hold of a
+    /// spinning probe or a soaker.
     pub shown_busy: Nanos,
     /// Busy as `top` shows it, a share of all columns together, 0 to 1.
     pub shown_share: f64,
@@ -78,7 +82,7 @@ pub struct CpuCheck {
     pub left: Option<Left>,
     /// Ticks that came.
     pub ticks: Option<u64>,
-    /// Why the two differ, the weightiest first.
+    /// Why the two differ, and who is shown too much or too little, the weightiest first.
     pub causes: Vec<Bias>,
 }
 
@@ -110,20 +114,21 @@ pub enum Witness {
     Soaker,
 }
 
-/// One cause of a CPU's bias.
+/// One thing that makes a CPU's columns differ from what was so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bias {
     /// What happened.
     pub kind: BiasKind,
-    /// By how much it changed what `/proc/stat` shows as busy, beside what was so.
+    /// By how much columns hold too much, or below 0 too little, because of it: of the CPU's busy
+    /// time or, for [`BiasKind::TickPhase`], of that program's, whose samples another may have got.
     pub time: Nanos,
-    /// The program, where it is one's doing.
+    /// The program, where it is one's.
     pub program: Option<String>,
     /// Its process id.
     pub pid: Option<i32>,
-    /// How long it was on the CPU.
+    /// How long what it is about was on the CPU.
     pub ran: Nanos,
-    /// What the ticks that found it there make of that.
+    /// What the columns hold of that.
     pub sampled: Nanos,
 }
 
@@ -131,11 +136,16 @@ pub struct Bias {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasKind {
+    /// The samples of all threads but a probe's, together: the CPU's net of what follows the tick
+    /// and of chance.
+    Sampling,
     /// A program's bursts keep to a phase of the tick, so that samples find it too rarely or too
     /// often; more than chance does at five standard deviations.
     TickPhase,
-    /// Interrupts are not measured: their time is in the columns of what they interrupted, or of
-    /// idling.
+    /// Ticks that were due while somebody ran did not come, so that nobody was charged.
+    TicksLost,
+    /// Interrupts are not measured: their time is in the columns of what they interrupted, or
+    /// nowhere where that was idling or a probe.
     InterruptsNotMeasured,
     /// The hypervisor had the CPU, and its clock did not say so.
     StolenSilently,
@@ -156,8 +166,10 @@ pub struct ProgramCheck {
     /// both ends.
     pub shown: Option<Nanos>,
     /// What a sample at each tick makes of it: how a CPU's columns, and on kernels that do not
-    /// scale them its own times, count it. `None` where the ticks' times are not known.
+    /// scale them its own times, count it. Where a CPU's columns are measured, what it was on
+    /// that CPU. `None` where the ticks' times are not known, or no CPU is sampled.
     pub sampled: Option<Nanos>,
-    /// How many standard deviations that is from what chance would make of it, at most.
+    /// How many standard deviations that is, at least, from what chance would make of it, with the
+    /// ticks that did not come counted as if they had.
     pub deviations: Option<f64>,
 }

@@ -82,6 +82,12 @@ pub struct ProgramTime {
     pub time: Nanos,
     /// Whether it is a thread of the kernel, or ticktax itself.
     pub own_or_kernel: bool,
+    /// Whether its nice value is above 0, so that its user time is in a column of its own.
+    #[serde(default)]
+    pub nice: bool,
+    /// The same times of its children that have ended, and that it has waited for.
+    #[serde(default)]
+    pub children: Nanos,
 }
 
 /// How far other clocks are ahead of `CLOCK_MONOTONIC`. The kernel slews all of them together, so
@@ -207,6 +213,11 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
+    /// What counts as busy: user, nice, system, irq and softirq.
+    pub fn busy(&self) -> Nanos {
+        self.user + self.nice + self.system + self.irq + self.softirq
+    }
+
     /// What passed from `before` to here, account by account.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
@@ -240,7 +251,8 @@ impl Counters {
         }
         let grew = |pid: &i32, after: &ProgramTime| {
             let time = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.time);
-            after.time > time
+            let children = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.children);
+            after.time > time || after.children > children
         };
         self.programs.retain(|pid, after| grew(pid, after));
         let after = &self.programs;

@@ -303,6 +303,13 @@ impl SoakReport {
         #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
         Nanos((self.blocks as f64 * block) as i64)
     }
+
+    /// By what share of 1 a block took longer after than before: how much the CPU's speed changed, or
+    /// a measurement of it was disturbed. `None` where either was not measured.
+    pub fn drift(&self) -> Option<f64> {
+        let measured = self.block_before_ns > 0.0 && self.block_after_ns > 0.0;
+        measured.then(|| self.block_after_ns / self.block_before_ns - 1.0)
+    }
 }
 
 /// What observing cost, measured in the same run.

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, Pressure, RunQueue};
 use crate::recording::{
-    ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, ToolCost, World,
+    ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, SoakReport, ToolCost,
+    World,
 };
 use crate::victim::VictimStatement;
 use crate::{Cpu, Nanos};
@@ -54,6 +55,9 @@ pub struct Statement {
     pub clock: Option<ClockReport>,
     /// The probes.
     pub probes: Vec<ProbeReport>,
+    /// The soakers.
+    #[serde(default)]
+    pub soakers: Vec<SoakReport>,
     /// What observing cost.
     pub cost: ToolCost,
     /// The audited command.

@@ -17,6 +17,7 @@ use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::Lives;
+use ticktax_trace::proc::Proc;
 
 use crate::arguments::AuditArguments;
 use crate::failure::{Failure, UNBALANCED};
@@ -34,14 +35,16 @@ pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode
     if let Some(output) = &output {
         terminal::require_writable(output)?;
     }
+    let machine = Proc::default().machine();
     let books = RefCell::new(Sinks {
-        auditor: Auditor::new(),
+        auditor: Auditor::new(&machine),
         file,
     });
     let begin = Cell::new(None);
     let mut sources = SourceTable::default();
     let observed = observe::observe(
         &settings,
+        machine,
         terminal,
         &begin,
         &mut sources,

@@ -7,12 +7,11 @@ mod sweep;
 use std::process::ExitCode;
 
 use nix::time::{ClockId, clock_gettime};
-use ticktax_analysis::accounting::counting;
-use ticktax_model::accounting::Method;
+use ticktax_analysis::accounting::sampled;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::Blind;
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::ProbeError;
 use ticktax_probes::pace::PaceSettings;
 
@@ -85,16 +84,8 @@ fn tick(machine: &Machine) -> (Nanos, Option<Blind>) {
 
 /// Whether this kernel's machine-wide figures are sampled at the tick.
 fn sampled_at_tick(machine: &Machine) -> Option<bool> {
-    let asked = |word: &str| word.starts_with("nohz_full=");
-    Some(match counting(machine).method? {
-        Method::Sampled => true,
-        // Measured on the CPUs that have no tick, if there are any.
-        Method::MeasuredWithoutTick => {
-            let cmdline = machine.cmdline.as_deref().unwrap_or_default();
-            !cmdline.split_ascii_whitespace().any(asked)
-        }
-        Method::Measured => false,
-    })
+    let all = |cpus: &CpuList| cpus.iter().all(|cpu| sampled(machine, cpu) == Some(true));
+    Some(sampled(machine, Cpu(0))? && all(&machine.online))
 }
 
 /// The CPU of a loop: the one that was named, or the last one that this process may run on, which

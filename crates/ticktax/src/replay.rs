@@ -12,7 +12,7 @@ use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(&typed.file)?;
-    let mut auditor = Auditor::new();
+    let mut auditor = Auditor::new(&recording.header().machine);
     if let Some(victim) = &recording.header().victim {
         auditor.victim_since(victim.begin);
     }

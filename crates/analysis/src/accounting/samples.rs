@@ -1,8 +1,11 @@
 //! The kernel's samples, taken again: whom each tick found.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use ticktax_model::{Nanos, SourceId, Span};
+
+use super::counting::Grid;
 
 /// Ticks that wait for the row that they were in: it comes when it has ended.
 const MOST_PENDING: usize = 1 << 14;
@@ -20,7 +23,20 @@ impl By {
     const BOTH: [Self; 2] = [Self::Function, Self::Interrupt];
 }
 
-/// What one source was charged on one CPU.
+/// Whom a tick may find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// A program, by its process id.
+    Program(i32),
+    /// A probe of ticktax.
+    Probe,
+    /// Nobody.
+    Idle,
+    /// The kernel's own threads, and ticktax's other work.
+    Other,
+}
+
+/// What somebody was charged on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Charge {
     /// Its own time.
@@ -31,11 +47,18 @@ pub(super) struct Charge {
     pub(super) bursts: u64,
     /// Ticks that found it, by [`By`].
     found: [u64; 2],
+    /// Ticks that were due while it was on the CPU, by [`By`].
+    due: [u64; 2],
 }
 
 impl Charge {
     pub(super) fn found(&self, by: By) -> u64 {
         self.found[by as usize]
+    }
+
+    /// Ticks that would have found it, had they come.
+    pub(super) fn lost(&self, by: By) -> u64 {
+        self.due[by as usize].saturating_sub(self.found[by as usize])
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -44,6 +67,7 @@ impl Charge {
         self.bursts += other.bursts;
         for by in By::BOTH {
             self.found[by as usize] += other.found[by as usize];
+            self.due[by as usize] += other.due[by as usize];
         }
     }
 
@@ -51,7 +75,31 @@ impl Charge {
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
-        (self.found(by) as f64 - expected) / variance.sqrt()
+        let counted = self.found(by) + self.lost(by);
+        (counted as f64 - expected) / variance.sqrt()
+    }
+}
+
+/// Spreads process ids over a table: they need no protection from whoever chooses them.
+#[derive(Debug, Default)]
+pub(super) struct PidHasher(u64);
+
+impl Hasher for PidHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_i32(byte.into());
+        }
+    }
+
+    fn write_i32(&mut self, number: i32) {
+        // Fibonacci hashing: 2^64 over the golden ratio.
+        let spread =
+            (self.0 ^ u64::from(number.cast_unsigned())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -60,8 +108,11 @@ impl Charge {
 pub(super) struct CpuSamples {
     pending: [VecDeque<Nanos>; 2],
     ticks: [u64; 2],
-    /// By [`SourceId`].
-    charges: Vec<Charge>,
+    grids: [Grid; 2],
+    programs: HashMap<i32, Charge, BuildHasherDefault<PidHasher>>,
+    probe: Charge,
+    idle: Charge,
+    other: Charge,
     /// The row before, to tell whether the next goes on with it.
     last: Option<(SourceId, Nanos)>,
 }
@@ -77,13 +128,14 @@ impl CpuSamples {
         pending.push_back(at);
     }
 
-    /// Takes a row that ticks may have found; they came before it.
-    pub(super) fn base(&mut self, span: &Span) {
-        let index = span.source.0 as usize;
-        if index >= self.charges.len() {
-            self.charges.resize(index + 1, Charge::default());
-        }
-        let charge = &mut self.charges[index];
+    /// Takes a row that ticks, which are `tick` apart, may have found; they came before it.
+    pub(super) fn base(&mut self, who: Who, span: &Span, tick: Option<Nanos>) {
+        let charge = match who {
+            Who::Program(pid) => self.programs.entry(pid).or_default(),
+            Who::Probe => &mut self.probe,
+            Who::Idle => &mut self.idle,
+            Who::Other => &mut self.other,
+        };
         charge.ran += span.self_time;
         charge.on_cpu += span.dur;
         // A page fault or a work item's border makes two rows of one burst.
@@ -91,7 +143,7 @@ impl CpuSamples {
             charge.bursts += 1;
         }
         for by in By::BOTH {
-            let pending = &mut self.pending[by as usize];
+            let (pending, grid) = (&mut self.pending[by as usize], &mut self.grids[by as usize]);
             while let Some(&at) = pending.front() {
                 if at >= span.end() {
                     break;
@@ -99,7 +151,13 @@ impl CpuSamples {
                 if at >= span.start {
                     charge.found[by as usize] += 1;
                 }
+                if let Some(tick) = tick {
+                    grid.tick(at, tick);
+                }
                 pending.pop_front();
+            }
+            if let Some(tick) = tick {
+                charge.due[by as usize] += grid.due(span.start, span.end(), tick);
             }
         }
         self.last = Some((span.source, span.end()));
@@ -115,9 +173,51 @@ impl CpuSamples {
         self.ticks[by as usize]
     }
 
-    /// What was charged, by source.
-    pub(super) fn charges(&self) -> impl Iterator<Item = (SourceId, &Charge)> {
-        let charges = (0u32..).map(SourceId).zip(&self.charges);
-        charges.filter(|(_, charge)| charge.bursts > 0)
+    /// What programs were charged, by process id.
+    pub(super) fn programs(&self) -> impl Iterator<Item = (i32, &Charge)> {
+        self.programs.iter().map(|(&pid, charge)| (pid, charge))
+    }
+
+    /// What everybody was charged together, but for idling and the probe.
+    pub(super) fn busy(&self) -> Charge {
+        let mut busy = self.other;
+        self.programs.values().for_each(|charge| busy.add(charge));
+        busy
+    }
+
+    /// What the probe was charged.
+    pub(super) fn probe(&self) -> &Charge {
+        &self.probe
+    }
+
+    /// What idling was charged.
+    pub(super) fn idle(&self) -> &Charge {
+        &self.idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::{Cpu, Nanos, SourceId, Span};
+
+    use super::{CpuSamples, Who};
+
+    #[test]
+    fn a_cpu_holds_what_ran_there_however_many_there_are() {
+        let row = |source: u32| Span {
+            cpu: Cpu(0),
+            start: Nanos(source.into()),
+            dur: Nanos(1),
+            self_time: Nanos(1),
+            source: SourceId(source),
+        };
+        let mut samples = CpuSamples::default();
+        // The last of very many threads, and many threads of one process.
+        samples.base(Who::Program(3), &row(4_000_000_000), None);
+        for thread in 0..10_000 {
+            samples.base(Who::Program(4), &row(thread), None);
+        }
+        assert_eq!(samples.programs().count(), 2);
+        assert!(samples.programs.capacity() < 16);
     }
 }

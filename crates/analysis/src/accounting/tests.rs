@@ -1,11 +1,15 @@
 //! Rows of a known truth, sampled by ticks that are in them.
 
-use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Method, Witness};
-use ticktax_model::machine::{Counters, CpuTimes, Machine, ProgramTime};
-use ticktax_model::recording::{Books, Header, Level, Row, RowSink, SoakReport, World};
+mod causes;
+mod programs;
+mod witness;
+
+use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Method};
+use ticktax_model::machine::{Counters, CpuTimes, Machine};
+use ticktax_model::recording::{Books, Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
-use super::{AccountingCheck, check::counting};
+use super::{AccountingCheck, counting, sampled};
 use crate::Ledger;
 
 const TICK: i64 = 4_000_000;
@@ -82,6 +86,47 @@ impl OneCpu {
         self.span(source, from, to - from, to - from - nested);
     }
 
+    /// The same with a probe in place of idling.
+    fn with_probe(mut self) -> Self {
+        let probe = self.sources.intern(Source {
+            owner: Owner::Probe,
+            thread: Some(Thread {
+                pid: 7,
+                tid: 8,
+                program: "ticktax".into(),
+            }),
+            ..Source::kernel(Kind::Task, "ttx-spin/0", "")
+        });
+        let idle = self.idle;
+        for row in &mut self.rows {
+            if let Row::Span(span) = row
+                && span.source == idle
+            {
+                span.source = probe;
+            }
+        }
+        self
+    }
+
+    /// The same without the ticks that `lost` names by number: whoever was on the CPU went on.
+    fn without_ticks(mut self, lost: impl Fn(i64) -> bool) -> Self {
+        let nested = [self.timer, self.function];
+        let mut given_back = Nanos::ZERO;
+        self.rows.retain_mut(|row| {
+            let Row::Span(span) = row else { return true };
+            if nested.contains(&span.source) {
+                let gone = lost(span.start.0 / TICK);
+                if gone {
+                    given_back += span.self_time;
+                }
+                return !gone;
+            }
+            span.self_time += std::mem::take(&mut given_back);
+            true
+        });
+        self
+    }
+
     fn header() -> Header {
         let end = Nanos(TICK * TICKS);
         let counters = |at: Nanos, times: CpuTimes| Counters {
@@ -113,7 +158,7 @@ impl OneCpu {
     }
 
     fn check(&self, header: &Header) -> AccountingStatement {
-        let (mut ledger, mut check) = (Ledger::new(), AccountingCheck::new());
+        let (mut ledger, mut check) = (Ledger::new(), AccountingCheck::new(&header.machine));
         for row in &self.rows {
             ledger.row(&self.sources, row);
             check.row(&self.sources, row);
@@ -233,7 +278,7 @@ fn the_ticks_interrupt_is_taken_where_its_function_has_no_name() {
 fn sums_have_no_samples() {
     let world = OneCpu::new(&aligned(20, 80));
     let header = OneCpu::header();
-    let (ledger, mut check) = (Ledger::new(), AccountingCheck::new());
+    let (ledger, mut check) = (Ledger::new(), AccountingCheck::new(&header.machine));
     let Row::Span(span) = world.rows[world.rows.len() - 1] else {
         unreachable!()
     };
@@ -261,59 +306,8 @@ fn without_counters_there_is_nothing_to_check() {
     let mut header = OneCpu::header();
     header.before.cpu_times.clear();
     let statement = Ledger::new().finish(&header, &world.sources);
-    let check = AccountingCheck::new();
+    let check = AccountingCheck::new(&header.machine);
     assert_eq!(check.finish(&header, &statement, &world.sources), None);
-}
-
-#[test]
-fn at_level_proc_the_soaker_bears_witness() {
-    let sources = SourceTable::default();
-    let second = Nanos::from_secs(1);
-    let mut header = OneCpu::header();
-    header.level = Level::Proc;
-    header.books[0].end = second;
-    header.after.at = second;
-    // It got 37 % of the second; the kernel saw it alone, at 99 %.
-    header.soakers = vec![SoakReport {
-        cpu: Cpu(0),
-        tid: 7,
-        policy: "SCHED_IDLE".to_owned(),
-        block_before_ns: 25_000.0,
-        block_after_ns: 31_000.0,
-        blocks: 14_800,
-        begin: Nanos::ZERO,
-        end: second,
-        ended_early: None,
-    }];
-    header.after.cpu_times.insert(
-        0,
-        CpuTimes {
-            nice: Nanos::from_millis(990),
-            user: Nanos::from_millis(10),
-            ..CpuTimes::default()
-        },
-    );
-    header.after.programs.insert(
-        PID,
-        ProgramTime {
-            name: "server".to_owned(),
-            time: Nanos::from_millis(600),
-            own_or_kernel: false,
-        },
-    );
-    let statement = Ledger::new().finish(&header, &sources);
-    assert!(statement.balance.balances());
-    let check = AccountingCheck::new()
-        .finish(&header, &statement, &sources)
-        .unwrap();
-    let cpu = &check.cpus[0];
-    assert!((cpu.shown_share - 0.01).abs() < 1e-9, "{cpu:?}");
-    assert!((cpu.busy_share.unwrap() - 0.63).abs() < 1e-6, "{cpu:?}");
-    assert_eq!(cpu.left.unwrap().witness, Witness::Soaker);
-    assert_eq!(cpu.interrupts, None);
-    let program = &check.programs[0];
-    assert_eq!(program.shown, Some(Nanos::from_millis(600)));
-    assert_eq!((program.ran, program.sampled), (None, None));
 }
 
 #[test]
@@ -334,4 +328,30 @@ fn how_a_kernel_counts_is_in_its_configuration() {
     assert_eq!(full.interrupts_measured, Some(false));
     assert_eq!(of(&[]).method, None);
     assert_eq!(of(&[]).interrupts_measured, None);
+}
+
+#[test]
+fn which_cpus_are_sampled_is_the_kernels_word_and_else_the_command_lines() {
+    let of = |option: &str, cmdline: &str, file: Option<&str>| {
+        let mut machine = Machine {
+            accounting: vec![option.to_owned()],
+            cmdline: Some(cmdline.to_owned()),
+            ..Machine::default()
+        };
+        if let Some(text) = file {
+            let path = "sys/devices/system/cpu/nohz_full".to_owned();
+            machine.configured.files.insert(path, text.to_owned());
+        }
+        [0, 2].map(|cpu| sampled(&machine, Cpu(cpu)))
+    };
+    let (yes, no) = (Some(true), Some(false));
+    let full = "VIRT_CPU_ACCOUNTING_GEN";
+    assert_eq!(of("TICK_CPU_ACCOUNTING", "nohz_full=2", None), [yes, yes]);
+    assert_eq!(of(full, "quiet", None), [yes, yes]);
+    assert_eq!(of(full, "quiet nohz_full=2-3", None), [yes, no]);
+    // Not built in, or refused.
+    assert_eq!(of(full, "nohz_full=2-3", Some(" (null)\n")), [yes, yes]);
+    assert_eq!(of(full, "", Some("2-3\n")), [yes, no]);
+    assert_eq!(of("VIRT_CPU_ACCOUNTING_NATIVE", "", None), [no, no]);
+    assert_eq!(sampled(&Machine::default(), Cpu(0)), None);
 }

@@ -47,7 +47,14 @@ pub(super) fn class_times(
         let passed = after.since(before);
         // The probe's loop is a nice program to the kernel. It is known exactly and they are
         // sampled, so what the samples miss of it is no program's debt.
-        let nice = (passed.nice - probe).max(Nanos::ZERO);
+        // One that did not say what it got leaves nobody's time in that column known.
+        let mut soakers = header.soakers.iter();
+        let unknown = soakers.any(|s| s.cpu == cpu && s.ended_early.is_some());
+        let nice = if unknown {
+            Nanos::ZERO
+        } else {
+            (passed.nice - probe).max(Nanos::ZERO)
+        };
         classes.add(Class::Program, passed.user + nice);
         classes.add(Class::KernelThread, passed.system);
         classes.add(Class::Irq, passed.irq);
@@ -65,7 +72,9 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     let probes = header.probes.iter();
     let spinning = probes.filter(|report| report.cpu == cpu && report.probe == ProbeKind::Spin);
     let watched: Nanos = spinning.map(|report| report.end - report.begin).sum();
-    let soakers = header.soakers.iter().filter(|soaker| soaker.cpu == cpu);
+    // One that was moved did its work elsewhere.
+    let soakers = header.soakers.iter();
+    let soakers = soakers.filter(|soaker| soaker.cpu == cpu && soaker.ended_early.is_none());
     let soaked: Nanos = soakers.map(SoakReport::time).sum();
     soaked + (watched - gaps.map_or(Nanos::ZERO, GapBook::time)).max(Nanos::ZERO)
 }

@@ -61,6 +61,7 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         coverage: coverage(header, &closings),
         clock: header.clock.clone(),
         probes: header.probes.clone(),
+        soakers: header.soakers.clone(),
         cost: header.cost,
         command: header.command.clone(),
         victim: None,

@@ -2,7 +2,7 @@
 
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
 
-use super::TICK_FUNCTIONS;
+use super::TimerRow;
 
 /// What held a CPU, as far as the tick asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +37,17 @@ pub(super) enum Role {
 impl Role {
     fn of(source: &Source) -> Self {
         let inner = !source.detail.is_empty();
+        if let Some(row) = TimerRow::of(source) {
+            return match row {
+                TimerRow::Frame => Self::Frame,
+                TimerRow::Tick => Self::Tick,
+                TimerRow::Other => Self::OtherFunction,
+            };
+        }
         match source.kind {
             Kind::Idle => Self::Base(Occupation::Idle),
             Kind::Task if source.owner == Owner::Probe => Self::Base(Occupation::Probe),
             Kind::Task => Self::Base(Occupation::Busy),
-            Kind::Irq if *source.name == *"local_timer" => {
-                if !inner {
-                    Self::Frame
-                } else if TICK_FUNCTIONS.contains(&&*source.detail) {
-                    Self::Tick
-                } else {
-                    Self::OtherFunction
-                }
-            }
             Kind::Softirq if inner => Self::SoftirqFunction,
             Kind::Softirq => Self::Softirq,
             Kind::Irq | Kind::Nmi | Kind::Steal | Kind::Gap | Kind::Wait => Self::None,

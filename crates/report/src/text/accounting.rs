@@ -13,8 +13,8 @@ use super::page::{Page, Tone, tied};
 const CPUS: usize = 8;
 /// Programs that get a line of their own.
 const PROGRAMS: usize = 5;
-/// Causes that a CPU's line is followed by.
-const CAUSES: usize = 3;
+/// Causes that a CPU's line is followed by: the net, and whose it is.
+const CAUSES: usize = 4;
 
 /// Writes the section, where `/proc/stat` was read.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
@@ -142,28 +142,44 @@ fn signed(share: f64) -> String {
 fn because(cause: &Bias, cpu: &CpuCheck) -> String {
     let effect = points(cause.time.share_of(cpu.elapsed));
     match cause.kind {
+        BiasKind::Sampling => format!(
+            "{effect} by sampling: programs and kernel threads ran for {}, and the ticks that found \
+             them make {}",
+            tied(cause.ran),
+            tied(cause.sampled)
+        ),
+        BiasKind::TicksLost => format!(
+            "ticks that were due while it was busy did not come: {} that no column has",
+            tied(cause.ran)
+        ),
         BiasKind::TickPhase => {
             let name = cause.program.as_deref().unwrap_or("a program");
             let pid = cause
                 .pid
                 .map_or_else(String::new, |pid| format!(" ({pid})"));
             let way = if cause.time < Nanos::ZERO {
-                "runs between ticks"
+                "is there between ticks"
             } else {
-                "runs when the tick comes"
+                "is there when ticks come"
             };
             format!(
-                "{effect} because {name}{pid} {way}: it was there for {}, and the ticks that found \
-                 it make {}",
+                "{name}{pid} {way}: it ran for {}, and the ticks that found it make {}",
                 tied(cause.ran),
                 tied(cause.sampled)
             )
         }
-        BiasKind::InterruptsNotMeasured => format!(
-            "{effect} at most because interrupts took {}, and their columns show {}",
-            tied(cause.ran),
-            tied(cause.sampled)
-        ),
+        BiasKind::InterruptsNotMeasured => {
+            let all = format!(
+                "interrupts are not measured: they took {}, and their columns show {}",
+                tied(cause.ran),
+                tied(cause.sampled)
+            );
+            if effect == points(0.0) {
+                return all;
+            }
+            let missing = tied(-cause.time);
+            format!("{effect} because {all}; {missing} of them came while nobody ran")
+        }
         BiasKind::StolenSilently => format!(
             "{} was outside the kernel, of which the steal column shows {}: the rest is taken for \
              time of whoever had the CPU",
@@ -199,9 +215,22 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
     page.paragraph(
         Tone::Faint,
         "",
-        "ran: without the interrupts that came meanwhile. /proc/PID: user and system time of \
-         /proc/PID/stat, which top shows for a process. by samples: the ticks that found it, each \
-         taken for a whole one, as the columns of /proc/stat count it.",
+        &format!(
+            "ran: without the interrupts that came meanwhile. /proc/PID: {}. by samples: the ticks \
+             that found it, each taken for a whole one, as the columns of /proc/stat count it.",
+            if check.unwatched.is_empty() {
+                "user and system time of /proc/PID/stat, which top shows for a process".to_owned()
+            } else {
+                format!(
+                    "left out, as it is of all CPUs, and {} not watched",
+                    if check.unwatched.len() == 1 {
+                        format!("CPU {} was", check.unwatched)
+                    } else {
+                        format!("CPUs {} were", check.unwatched)
+                    }
+                )
+            }
+        ),
     );
 }
 

@@ -1,7 +1,7 @@
 //! The foot of the page: what could not be seen, what seeing cost, and whether it all adds up.
 
 use ticktax_model::Nanos;
-use ticktax_model::recording::{ClockReport, Level, ToolCost};
+use ticktax_model::recording::{ClockReport, Level, SoakReport, ToolCost};
 use ticktax_model::statement::{Balance, Statement};
 
 use super::numbers::{bytes, counted, exact, percent};
@@ -9,6 +9,8 @@ use super::page::{Page, Tone, clean, tied};
 
 /// CPUs whose imbalance is told one by one.
 const OFF_SHOWN: usize = 4;
+/// A change of a soaker's blocks, as a share of 1, from which its figure is doubtful.
+const MUCH_DRIFT: f64 = 0.02;
 
 /// Writes all of it.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
@@ -17,6 +19,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if let Some(report) = &statement.clock {
         clock(page, report);
     }
+    soakers(page, &statement.soakers);
     page.paragraph(
         Tone::Plain,
         "Cost      ",
@@ -79,6 +82,14 @@ fn unseen(page: &mut Page, statement: &Statement) {
             ));
         }
     }
+    for soaker in &statement.soakers {
+        if let Some(why) = &soaker.ended_early {
+            items.push(format!(
+                "what was left on CPU {}: its soaker is no witness: {why}",
+                soaker.cpu
+            ));
+        }
+    }
     if items.is_empty() {
         page.paragraph(
             Tone::Good,
@@ -117,6 +128,36 @@ fn clock(page: &mut Page, clock: &ClockReport) {
         tied(format!("±{}", clock.uncertainty)),
     );
     page.paragraph(tone, "Clock     ", &text);
+}
+
+/// How long the soakers' blocks of work took, and by how much that changed at most.
+fn soakers(page: &mut Page, soakers: &[SoakReport]) {
+    let changed = soakers
+        .iter()
+        .filter_map(|soaker| Some((soaker, soaker.drift()?)));
+    let Some((soaker, drift)) = changed.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) else {
+        return;
+    };
+    let tone = if drift.abs() > MUCH_DRIFT {
+        Tone::Warning
+    } else {
+        Tone::Plain
+    };
+    let micros = |ns: f64| tied(format!("{:.2} µs", ns / 1e3));
+    let where_most = if soakers.len() > 1 {
+        ", which of all CPUs is where it changed most"
+    } else {
+        ""
+    };
+    let text = format!(
+        "a block of work took CPU {} {} before and {} after ({}){where_most}: by as much its share \
+         may be wrong; the shorter time counts",
+        soaker.cpu,
+        micros(soaker.block_before_ns),
+        micros(soaker.block_after_ns),
+        tied(format!("{:+.1} %", drift * 100.0)),
+    );
+    page.paragraph(tone, "Soaker    ", &text);
 }
 
 fn cost(cost: &ToolCost, elapsed: Nanos) -> String {

@@ -182,13 +182,18 @@ impl End<'_> {
                 why: refused.clone(),
             });
         }
-        if self.settings.probe == ProbeChoice::None {
+        let why = match self.settings.probe {
+            ProbeChoice::Spin | ProbeChoice::Sleep => None,
+            ProbeChoice::None => Some("no probe ran"),
+            ProbeChoice::Soak => Some("a soaker reads no clock"),
+        };
+        if let Some(why) = why {
             blind.push(Blind {
                 what: "the hypervisor's time, and getting into and out of the kernel".to_owned(),
-                why:
-                    "no probe ran, so both are inside the programs' time; --probe spin tells them \
-                      apart"
-                        .to_owned(),
+                why: format!(
+                    "{why}, so both are inside the time of whoever had the CPU; --probe spin tells \
+                     them apart"
+                ),
             });
         }
         if self.settings.unwatched {
@@ -324,6 +329,38 @@ mod tests {
         let told: Vec<&str> = blind.iter().map(|blind| &*blind.what).collect();
         assert_eq!(told, ["the end of CPU 2", "the beginning of CPU 1"]);
         assert!(blind[0].why.contains("offline"));
+    }
+
+    #[test]
+    fn what_only_a_spinning_probe_sees_is_named_without_one() {
+        let blind = |probe| {
+            let settings = Settings {
+                probe,
+                ..settings("0")
+            };
+            let end = End {
+                proc: &Proc::at(Path::new("/nonexistent")),
+                settings: &settings,
+                machine: Machine::default(),
+                before: Counters::default(),
+                after: Counters::default(),
+                late: CpuList::default(),
+                unprobed: CpuList::default(),
+                victim: None,
+                results: ProbeResults::default(),
+            };
+            let blind = end.blind_spots(&"0".parse().unwrap());
+            let mut why = blind.into_iter().map(|blind| blind.why);
+            why.find(|why| why.contains("--probe spin"))
+        };
+        assert_eq!(blind(ProbeChoice::Spin), None);
+        assert!(
+            blind(ProbeChoice::None)
+                .unwrap()
+                .starts_with("no probe ran")
+        );
+        let soaked = blind(ProbeChoice::Soak).unwrap();
+        assert!(soaked.starts_with("a soaker reads no clock"), "{soaked}");
     }
 
     #[test]

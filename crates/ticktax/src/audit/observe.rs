@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use ticktax_model::machine::RunQueue;
+use ticktax_model::machine::{Machine, RunQueue};
 use ticktax_model::recording::{Header, Row, ToolCost};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::ProbeError;
@@ -42,11 +42,12 @@ pub(crate) struct Observed {
     pub(crate) signal: Option<i32>,
 }
 
-/// Watches as `settings` say; every row goes to `sink`, and on a terminal `news` is asked now and
+/// Watches `machine` as `settings` say; every row goes to `sink`, and on a terminal `news` is asked now and
 /// then. Returns everything else there is to know.
 /// Before the first row, `victim_since` says from when on there is a victim, where there is one.
 pub(crate) fn observe(
     settings: &Settings,
+    machine: Machine,
     terminal: &Terminal,
     victim_since: &Cell<Option<Nanos>>,
     sources: &mut SourceTable,
@@ -55,7 +56,6 @@ pub(crate) fn observe(
 ) -> Result<Observed, Failure> {
     let interrupt = Interrupt::listen()?;
     let proc = Proc::default();
-    let machine = proc.machine();
     let (mut tracer, load) = load_tracer(settings, &proc, terminal);
     let mut victim = Watched::find(settings, &proc, tracer.as_mut().ok());
     let began_unix = unix_time();

@@ -250,7 +250,7 @@ impl Snapshot {
             add(CpuClock::Stat, used.user + used.system);
         }
         if let (Some(after), Some(before)) = (&self.cpu, &before.cpu) {
-            add(CpuClock::Machine, busy(&after.since(before)));
+            add(CpuClock::Machine, after.since(before).busy());
         }
         readings
     }
@@ -268,9 +268,4 @@ impl Snapshot {
             }),
         })
     }
-}
-
-/// Time in which a CPU did something for somebody here.
-pub(super) fn busy(times: &CpuTimes) -> Nanos {
-    times.user + times.nice + times.system + times.irq + times.softirq
 }

@@ -16,7 +16,6 @@ use ticktax_probes::clock::now;
 use ticktax_trace::proc::Proc;
 use ticktax_trace::{Closing, FollowedThread, TraceSettings, Tracer};
 
-use super::own::busy;
 use super::{LIVE, sampled_at_tick, tick, unix_time};
 use crate::arguments::PaceArguments;
 use crate::audit::interrupt::Interrupt;
@@ -296,7 +295,7 @@ fn readings(followed: &Followed, watched: &Watched) -> Vec<CpuReading> {
             before.cpu_times.get(&number)?,
             after.cpu_times.get(&number)?,
         );
-        Some(busy(&to.since(from)))
+        Some(to.since(from).busy())
     };
     let times: Option<Vec<Nanos>> = watched.cpus.iter().map(|cpu| cpu_time(cpu.0)).collect();
     if let Some(times) = times.filter(|times| !times.is_empty()) {

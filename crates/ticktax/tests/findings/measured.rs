@@ -1,10 +1,10 @@
 //! Rules that put what was measured beside what was asked for.
 
-use ticktax_model::accounting::{AccountingStatement, Counting, CpuCheck};
+use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Counting, CpuCheck};
 use ticktax_model::machine::{CpuTimes, InterruptRow};
 use ticktax_model::recording::{Blind, Header, ProbeKind, ProbeReport};
 use ticktax_model::tick::{Basis, CpuTicks, Frequency, TickBill, Ticks};
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::tree::Expected::{self, Found, Silence};
 use super::tree::{CONFIG, Case, case};
@@ -48,7 +48,23 @@ fn shown(share: f64) -> Option<AccountingStatement> {
         }],
         programs: Vec::new(),
         programs_left_out: 0,
+        unwatched: CpuList::default(),
     })
+}
+
+/// A CPU that looks idle because of one program, which another has the samples of.
+fn dodged() -> Option<AccountingStatement> {
+    let mut check = shown(0.08)?;
+    let phase = |program: &str, ms: i64| Bias {
+        kind: BiasKind::TickPhase,
+        time: Nanos::from_millis(ms),
+        program: Some(program.to_owned()),
+        pid: Some(1),
+        ran: Nanos::from_millis(500),
+        sampled: Nanos::from_millis(500 + ms),
+    };
+    check.cpus[0].causes = vec![phase("bystander", 450), phase("dodger", -400)];
+    Some(check)
 }
 
 /// A case about the accounting check.
@@ -156,6 +172,11 @@ pub(crate) fn cases() -> Vec<Case> {
             "a CPU that looks busier than it is",
             || shown(0.9),
             Found("less busy"),
+        ),
+        accounted(
+            "a CPU that looks idle by one program's doing",
+            dodged,
+            Found("judge dodger by its own times"),
         ),
         accounted("a CPU that is off by two points", || shown(0.58), Silence),
         with(

@@ -77,16 +77,8 @@ const ROOT: &[(&str, Test)] = &[
         beats::a_thread_at_random_has_none,
     ),
     (
-        "accounting::a_program_between_ticks_is_found",
-        accounting::a_program_between_ticks_is_found,
-    ),
-    (
-        "accounting::a_program_around_ticks_is_found",
-        accounting::a_program_around_ticks_is_found,
-    ),
-    (
-        "accounting::the_soaker_gets_what_is_left",
-        accounting::the_soaker_gets_what_is_left,
+        "accounting::a_nice_program_is_shown_as_busy",
+        accounting::a_nice_program_is_shown_as_busy,
     ),
     (
         "accounting::interrupts_that_are_not_measured_are_named",
@@ -136,6 +128,22 @@ const ROOT: &[(&str, Test)] = &[
     ("pace::ends_with_the_process", paces::ends_with_the_process),
 ];
 
+/// Those that need a CPU whose columns are sampled at the tick as well.
+const SAMPLED: &[(&str, Test)] = &[
+    (
+        "accounting::a_program_between_ticks_is_found",
+        accounting::a_program_between_ticks_is_found,
+    ),
+    (
+        "accounting::a_program_around_ticks_is_found",
+        accounting::a_program_around_ticks_is_found,
+    ),
+    (
+        "accounting::the_soaker_gets_what_is_left",
+        accounting::the_soaker_gets_what_is_left,
+    ),
+];
+
 fn main() -> ExitCode {
     // The same binary makes the disturbances, as the command that is audited.
     if let Some(exit) = world::as_injector() {
@@ -144,9 +152,14 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let allowed = world::may_trace();
-    let trials = ROOT
-        .iter()
-        .map(|&(name, test)| Trial::test(format!("root::{name}"), test).with_ignored_flag(!allowed))
-        .collect();
+    let trial = |&(name, test): &(&str, Test)| Trial::test(format!("root::{name}"), test);
+    let unsampled = accounting::unsampled();
+    let sampled = SAMPLED.iter().map(|named| match unsampled {
+        Some(why) => trial(named).with_kind(why).with_ignored_flag(true),
+        None => trial(named).with_ignored_flag(!allowed),
+    });
+    let root = ROOT.iter();
+    let root = root.map(|named| trial(named).with_ignored_flag(!allowed));
+    let trials = root.chain(sampled).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

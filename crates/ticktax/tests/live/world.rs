@@ -7,14 +7,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::Failed;
+use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
-use ticktax_inject::{Plan, Truth};
+use ticktax_inject::{Measured, Plan, Truth};
 use ticktax_model::recording::{Header, RecordingReader, Row};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Nanos, Source, Span};
 
 /// How this binary is told to be the audited command.
 const AS_INJECTOR: &str = "--as-injector";
+
+/// The truth's method that is of all threads of the injecting process, from its beginning to its end.
+pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
+
+fn own_cpu_time() -> Nanos {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap();
+    Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+}
 
 /// Whether this process may trace the kernel.
 pub(crate) fn may_trace() -> bool {
@@ -33,7 +42,11 @@ pub(crate) fn as_injector() -> Option<ExitCode> {
     }
     let plan: Plan = serde_json::from_slice(&fs::read(plan).unwrap()).unwrap();
     Some(match ticktax_inject::run(&plan) {
-        Ok(done) => {
+        Ok(mut done) => {
+            done.measured.push(Measured {
+                time: own_cpu_time(),
+                method: WHOLE_PROCESS.to_owned(),
+            });
             fs::write(truth, serde_json::to_vec(&done).unwrap()).unwrap();
             ExitCode::SUCCESS
         }

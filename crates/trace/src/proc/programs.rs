@@ -81,6 +81,8 @@ impl Proc {
                 name: name(&stat)?.to_owned(),
                 time: user + system,
                 own_or_kernel: pid == own || is_kernel_thread(&stat),
+                nice: nice(&stat).is_some_and(|nice| nice > 0),
+                children: children_time(&stat, user_hz()).unwrap_or_default(),
             };
             Some((pid, time))
         };
@@ -170,7 +172,18 @@ fn state(stat: &str) -> Option<char> {
 
 /// Time in the program and in the kernel: the 14th and the 15th word of the whole line.
 fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
-    let mut words = words(stat)?.skip(11);
+    times_from(stat, 11, hz)
+}
+
+/// The same of its children that it has waited for, together: the 16th and the 17th word.
+fn children_time(stat: &str, hz: i64) -> Option<Nanos> {
+    let (user, system) = times_from(stat, 13, hz)?;
+    Some(user + system)
+}
+
+/// Two words in a row that are times, the first of which is so many after the state.
+fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
+    let mut words = words(stat)?.skip(place);
     let mut next = || {
         let ticks: i64 = words.next()?.parse().ok()?;
         Some(Nanos(ticks.saturating_mul(1_000_000_000 / hz)))
@@ -178,11 +191,16 @@ fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
     Some((next()?, next()?))
 }
 
+/// The nice value: the 19th word of the whole line.
+fn nice(stat: &str) -> Option<i32> {
+    words(stat)?.nth(16)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{cpu_time, is_kernel_thread, name, state};
+    use super::{children_time, cpu_time, is_kernel_thread, name, nice, state};
 
     #[test]
     fn a_name_may_hold_anything() {
@@ -197,5 +215,12 @@ mod tests {
             Some((Nanos::from_millis(120), Nanos::from_millis(340)))
         );
         assert_eq!(state("7 (a"), None);
+    }
+
+    #[test]
+    fn nice_values_and_childrens_times_are_read() {
+        let stat = "7 (make -j) S 1 7 7 0 -1 4194560 1 0 0 0 12 34 50 6 25 5 1 0";
+        assert_eq!(nice(stat), Some(5));
+        assert_eq!(children_time(stat, 100), Some(Nanos::from_millis(560)));
     }
 }

@@ -36,10 +36,11 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         ),
         (false, _) => "what a thread of the lowest priority got to use".to_owned(),
     };
-    let phase = cpu
-        .causes
-        .iter()
-        .find(|cause| cause.kind == BiasKind::TickPhase);
+    // Whom ticks find too rarely where the CPU looks idle, too often where it looks busy: whoever
+    // shares the CPU with it has samples that are wrong the other way.
+    let phase = cpu.causes.iter().find(|cause| {
+        cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
+    });
     let culprit = phase.and_then(|cause| cause.program.as_deref());
     let remedy = match culprit {
         Some(name) => format!(

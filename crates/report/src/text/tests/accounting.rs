@@ -4,8 +4,9 @@ use ticktax_model::accounting::{
     AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Left, Method, ProgramCheck, Witness,
 };
 use ticktax_model::machine::CpuTimes;
+use ticktax_model::recording::SoakReport;
 use ticktax_model::statement::Statement;
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::samples::empty;
 use crate::{TextStyle, text};
@@ -67,6 +68,21 @@ fn program(name: &str, pid: i32, ran: i64, shown: Option<i64>, sampled: i64) -> 
     }
 }
 
+/// A soaker whose block took 25 µs before, and so long after.
+fn soaker(cpu: u32, after: f64, ended_early: Option<&str>) -> SoakReport {
+    SoakReport {
+        cpu: Cpu(cpu),
+        tid: 70,
+        policy: "SCHED_IDLE".to_owned(),
+        block_before_ns: 25_000.0,
+        block_after_ns: after,
+        blocks: 1,
+        begin: Nanos::ZERO,
+        end: ELAPSED,
+        ended_early: ended_early.map(str::to_owned),
+    }
+}
+
 fn checked() -> Statement {
     let interrupts = Bias {
         kind: BiasKind::InterruptsNotMeasured,
@@ -80,6 +96,20 @@ fn checked() -> Statement {
         kind: BiasKind::StolenSilently,
         time: ms(300),
         ran: ms(320),
+        ..interrupts.clone()
+    };
+    let sampling = Bias {
+        kind: BiasKind::Sampling,
+        time: ms(-11_990),
+        ran: ms(12_030),
+        sampled: ms(40),
+        ..interrupts.clone()
+    };
+    let lost = Bias {
+        kind: BiasKind::TicksLost,
+        time: ms(-1_200),
+        ran: ms(1_200),
+        sampled: ms(0),
         ..interrupts.clone()
     };
     let accounting = AccountingStatement {
@@ -100,9 +130,9 @@ fn checked() -> Statement {
                 1,
                 0,
                 12_040,
-                vec![phase("game-server", 811, 12_000, 0), interrupts],
+                vec![phase("game-server", 811, 12_000, 0), sampling, interrupts],
             ),
-            cpu(2, 400, 410, vec![outside]),
+            cpu(2, 400, 410, vec![lost, outside]),
         ],
         programs: vec![
             program("metronome", 812, 2_000, Some(2_010), 19_600),
@@ -110,9 +140,14 @@ fn checked() -> Statement {
             program("short-lived", 900, 40, None, 48),
         ],
         programs_left_out: 7,
+        unwatched: CpuList::default(),
     };
     Statement {
         accounting: Some(accounting),
+        soakers: vec![
+            soaker(1, 25_400.0, None),
+            soaker(2, 25_000.0, Some("it was moved")),
+        ],
         ..empty()
     }
 }
@@ -120,4 +155,35 @@ fn checked() -> Statement {
 #[test]
 fn what_top_says_and_what_was_so() {
     insta::assert_snapshot!(text(&checked(), &TextStyle::default()));
+}
+
+#[test]
+fn a_soaker_that_failed_and_one_whose_speed_changed_are_told() {
+    let page = text(&checked(), &TextStyle::default());
+    let told = |words: &str| {
+        page.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains(words)
+    };
+    assert!(
+        told("what was left on CPU 2: its soaker is no witness: it was moved"),
+        "{page}"
+    );
+    assert!(
+        told("took CPU 1 25.00 µs before and 25.40 µs after (+1.6 %)"),
+        "{page}"
+    );
+}
+
+#[test]
+fn times_of_all_cpus_are_left_out_beside_some() {
+    let mut statement = checked();
+    statement.accounting.as_mut().unwrap().unwatched = "2-3".parse().unwrap();
+    let page = text(&statement, &TextStyle::default());
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        page.contains("left out, as it is of all CPUs, and CPUs 2-3 were not watched"),
+        "{page}"
+    );
 }

@@ -36,6 +36,7 @@ pub(super) fn empty() -> Statement {
         },
         clock: None,
         probes: Vec::new(),
+        soakers: Vec::new(),
         cost: ToolCost::default(),
         command: None,
         victim: None,

@@ -1,0 +1,121 @@
+//! Why a CPU's columns are not what was so.
+
+use std::cmp::Reverse;
+
+use ticktax_model::Nanos;
+use ticktax_model::accounting::{Bias, BiasKind, CpuCheck};
+
+use super::check::{Case, Samples, scaled};
+
+/// Standard deviations from which a program is said to depend on the tick.
+const SIGNIFICANT: f64 = 5.0;
+/// The least share of a CPU's time that is worth naming.
+const WORTH_NAMING: f64 = 0.001;
+/// The share of ticks from which their loss is worth naming. One that is so late that somebody else is
+/// on the CPU when it comes looks like a lost one.
+const LOST_FROM: f64 = 0.01;
+
+pub(super) fn causes(case: &Case<'_>, cpu: &CpuCheck, samples: Option<Samples<'_>>) -> Vec<Bias> {
+    let mut causes = Vec::new();
+    if let Some(samples) = samples {
+        causes.push(sampling(&samples));
+        causes.extend(phases(case, &samples));
+        causes.extend(lost(&samples));
+    }
+    causes.extend(interrupts(case, cpu));
+    causes.extend(stolen(cpu));
+    let worth = |time: Nanos| size(time).share_of(cpu.elapsed) >= WORTH_NAMING;
+    causes.retain(|cause| {
+        let hidden = cause.kind == BiasKind::InterruptsNotMeasured;
+        worth(cause.time) || hidden && worth(cause.sampled - cause.ran)
+    });
+    causes.sort_by_key(|cause| Reverse(size(cause.time)));
+    causes
+}
+
+fn size(time: Nanos) -> Nanos {
+    time.max(-time)
+}
+
+fn plain(kind: BiasKind, time: Nanos, ran: Nanos, sampled: Nanos) -> Bias {
+    Bias {
+        kind,
+        time,
+        program: None,
+        pid: None,
+        ran,
+        sampled,
+    }
+}
+
+/// What sampling makes of all that ran, ticks that did not come left aside.
+fn sampling(samples: &Samples<'_>) -> Bias {
+    let busy = samples.cpu.busy();
+    let found = samples.charged(busy.found(samples.by));
+    let lost = samples.charged(busy.lost(samples.by));
+    let time = found + lost - busy.on_cpu;
+    plain(BiasKind::Sampling, time, busy.on_cpu, found)
+}
+
+/// Programs that depend on the tick.
+fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
+    let Samples { by, tick, cpu } = *samples;
+    let mut phases: Vec<Bias> = cpu
+        .programs()
+        .filter(|(_, charge)| charge.deviations(by, tick).abs() >= SIGNIFICANT)
+        .map(|(pid, charge)| {
+            let found = samples.charged(charge.found(by));
+            Bias {
+                program: case.names.get(&pid).cloned(),
+                pid: Some(pid),
+                ..plain(
+                    BiasKind::TickPhase,
+                    found + samples.charged(charge.lost(by)) - charge.on_cpu,
+                    charge.on_cpu,
+                    found,
+                )
+            }
+        })
+        .collect();
+    phases.sort_by_key(|phase| phase.pid);
+    phases
+}
+
+/// Ticks that were due while somebody ran, and did not come.
+fn lost(samples: &Samples<'_>) -> Option<Bias> {
+    let busy = samples.cpu.busy();
+    let (found, lost) = (busy.found(samples.by), busy.lost(samples.by));
+    let share = lost as f64 / (found + lost).max(1) as f64;
+    let time = samples.charged(lost);
+    (share >= LOST_FROM).then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
+}
+
+/// Interrupts, where the kernel does not measure them.
+fn interrupts(case: &Case<'_>, cpu: &CpuCheck) -> Option<Bias> {
+    let ran = cpu.interrupts?;
+    if case.counting.interrupts_measured? {
+        return None;
+    }
+    let shown = cpu.columns.irq + cpu.columns.softirq;
+    // What interrupted a program is in its time. What interrupted idling or a probe is in no busy
+    // column, but for what ticks found of it: softirqs, wherever they ran.
+    let samples = case.check.on(cpu.cpu);
+    let samples = samples.filter(|_| case.check.has_spans(case.header));
+    let missing = samples.map_or(Nanos::ZERO, |samples| {
+        let (idle, probe) = (samples.idle(), samples.probe());
+        (idle.on_cpu - idle.ran) + (probe.on_cpu - probe.ran)
+    });
+    let unseen = 1.0 - shown.share_of(ran).min(1.0);
+    Some(plain(
+        BiasKind::InterruptsNotMeasured,
+        -scaled(missing, unseen),
+        ran,
+        shown,
+    ))
+}
+
+/// The hypervisor's time, where its clock does not say so.
+fn stolen(cpu: &CpuCheck) -> Option<Bias> {
+    let (outside, steal) = (cpu.outside?, cpu.columns.steal);
+    (outside > steal).then(|| plain(BiasKind::StolenSilently, outside - steal, outside, steal))
+}

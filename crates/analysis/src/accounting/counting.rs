@@ -1,0 +1,102 @@
+//! How a kernel counts, and when it does.
+
+use ticktax_model::accounting::{Counting, Method};
+use ticktax_model::machine::Machine;
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+/// How the machine's kernel counts, by its configuration.
+pub fn counting(machine: &Machine) -> Counting {
+    let has = |option: &str| machine.accounting.iter().any(|name| name == option);
+    let known = !machine.accounting.is_empty();
+    let method = if has("VIRT_CPU_ACCOUNTING_NATIVE") {
+        Some(Method::Measured)
+    } else if has("VIRT_CPU_ACCOUNTING_GEN") {
+        Some(Method::MeasuredWithoutTick)
+    } else {
+        known.then_some(Method::Sampled)
+    };
+    let hz = machine.hz_configured.filter(|&hz| hz > 0);
+    Counting {
+        options: machine.accounting.clone(),
+        method,
+        tick: hz.map(|hz| Nanos(1_000_000_000 / i64::from(hz))),
+        interrupts_measured: known.then(|| has("IRQ_TIME_ACCOUNTING")),
+    }
+}
+
+/// Whether the columns of `cpu` are sampled at its tick; `None` where the kernel's configuration is
+/// not known. `VIRT_CPU_ACCOUNTING_GEN` measures where context tracking is on, which is on
+/// `nohz_full` CPUs (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`), and samples elsewhere.
+pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
+    Some(match counting(machine).method? {
+        Method::Sampled => true,
+        Method::MeasuredWithoutTick => !nohz_full(machine).contains(cpu),
+        Method::Measured => false,
+    })
+}
+
+/// The CPUs whose tick stops while they are busy: by the kernel where it says so, else by its command
+/// line.
+fn nohz_full(machine: &Machine) -> CpuList {
+    let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
+    let cmdline = machine.cmdline.as_deref().unwrap_or_default();
+    let mut words = cmdline.split_ascii_whitespace();
+    let list = in_force.or_else(|| words.find_map(|word| word.strip_prefix("nohz_full=")));
+    // Where there are none, the file holds `(null)`.
+    list.and_then(|list| list.parse().ok()).unwrap_or_default()
+}
+
+/// The times at which one CPU's ticks are due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Grid(Option<Nanos>);
+
+impl Grid {
+    /// By which part of a tick's length one may be early: more is another grid.
+    const EARLY: i64 = 20;
+    /// Over how many ticks the grid follows a device that is slower than its nominal frequency.
+    const FOLLOW: i64 = 64;
+
+    /// Takes note of a tick that came. It is late by the interrupt's delay, and never early.
+    pub(super) fn tick(&mut self, at: Nanos, tick: Nanos) {
+        let slack = tick.0 / Self::EARLY;
+        let due = self.0.map(|due| {
+            let periods = ((at - due).0 + slack).div_euclid(tick.0);
+            due + Nanos(periods * tick.0)
+        });
+        self.0 = Some(match (self.0, due) {
+            (Some(before), Some(due)) if due > before && at >= due => {
+                due + Nanos((at - due).0.min(slack) / Self::FOLLOW)
+            }
+            _ => at,
+        });
+    }
+
+    /// How many are due from `from` until just before `to`; none before the first has come.
+    pub(super) fn due(&self, from: Nanos, to: Nanos, tick: Nanos) -> u64 {
+        let Some(due) = self.0 else { return 0 };
+        let before = |time: Nanos| (time - due).0.saturating_sub(1).div_euclid(tick.0);
+        u64::try_from(before(to) - before(from)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Grid, Nanos};
+
+    const TICK: Nanos = Nanos::from_millis(4);
+
+    #[test]
+    fn a_late_tick_moves_no_grid_and_a_lost_one_is_missed() {
+        let ms = Nanos::from_millis;
+        let mut grid = Grid::default();
+        assert_eq!(grid.due(ms(0), ms(100), TICK), 0);
+        // The first is late, the one at 12 ms too, and the one at 16 ms does not come.
+        for at in [5, 8, 15, 20, 24] {
+            grid.tick(ms(at), TICK);
+        }
+        assert_eq!(grid.due(ms(7), ms(9), TICK), 1);
+        assert_eq!(grid.due(ms(9), ms(11), TICK), 0);
+        assert_eq!(grid.due(ms(16), ms(20), TICK), 1);
+        assert_eq!(grid.due(ms(6), ms(26), TICK), 5);
+    }
+}

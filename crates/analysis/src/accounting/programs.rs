@@ -1,0 +1,114 @@
+//! Putting the two sides of each program beside each other.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ticktax_model::accounting::ProgramCheck;
+use ticktax_model::recording::Level;
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use super::check::{Case, ticks};
+use super::sampled;
+use super::samples::Charge;
+
+/// Both sides of each program, the longest first. A program is known by its process id: it may take
+/// other names, and what `/proc` says of it is of all of them.
+pub(super) fn programs(
+    case: &Case<'_>,
+    statement: &Statement,
+    unwatched: &CpuList,
+) -> Vec<ProgramCheck> {
+    let mut found = Found {
+        names: &case.names,
+        programs: BTreeMap::new(),
+    };
+    if case.header.level == Level::Kernel {
+        let accounts = statement.accounts.iter();
+        for account in accounts.filter(|account| account.class == Class::Program) {
+            if let Some(pid) = account.pid {
+                let check = found.of(pid, &account.name);
+                *check.ran.get_or_insert_default() += account.time;
+            }
+        }
+    }
+    if case.check.has_spans(case.header) {
+        charges(case, &mut found);
+    }
+    if unwatched.is_empty() {
+        shown(case, statement, &mut found);
+    }
+    let weight = |check: &ProgramCheck| {
+        let times = [check.on_cpu, check.ran, check.shown, check.sampled];
+        times.into_iter().flatten().max().unwrap_or_default()
+    };
+    let mut programs: Vec<ProgramCheck> = found.programs.into_values().collect();
+    programs.retain(|check| weight(check) > Nanos::ZERO);
+    programs.sort_by_key(|check| Reverse(weight(check)));
+    programs
+}
+
+/// The programs so far.
+struct Found<'a> {
+    names: &'a BTreeMap<i32, String>,
+    programs: BTreeMap<i32, ProgramCheck>,
+}
+
+impl Found<'_> {
+    /// The one with that process id, which is called `name` where its last name is not known.
+    fn of(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
+        self.programs.entry(pid).or_insert_with(|| ProgramCheck {
+            name: self.names.get(&pid).map_or(name, String::as_str).to_owned(),
+            pid,
+            ran: None,
+            on_cpu: None,
+            shown: None,
+            sampled: None,
+            deviations: None,
+        })
+    }
+}
+
+/// What programs were charged, on all CPUs.
+fn charges(case: &Case<'_>, found: &mut Found<'_>) {
+    // Those of CPUs that are sampled, by process id.
+    let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();
+    let mut any = false;
+    for (number, cpu) in (0u32..).zip(&case.check.cpus) {
+        let is_sampled = sampled(&case.header.machine, Cpu(number)) == Some(true);
+        any |= is_sampled;
+        for (pid, charge) in cpu.programs() {
+            *found.of(pid, "?").on_cpu.get_or_insert_default() += charge.on_cpu;
+            if is_sampled {
+                sampled_there.entry(pid).or_default().add(charge);
+            }
+        }
+    }
+    let Some((by, tick)) = case.samples.filter(|_| any) else {
+        return;
+    };
+    for check in found.programs.values_mut() {
+        let charge = sampled_there.get(&check.pid).copied().unwrap_or_default();
+        let on_cpu = check.on_cpu.unwrap_or_default();
+        // On the others it is shown as it was.
+        check.sampled = Some(ticks(charge.found(by), tick) + (on_cpu - charge.on_cpu));
+        check.deviations = Some(charge.deviations(by, tick));
+    }
+}
+
+/// What `/proc/PID/stat` says of programs, but not of ticktax and the kernel.
+fn shown(case: &Case<'_>, statement: &Statement, found: &mut Found<'_>) {
+    let own = |pid: i32| {
+        statement.accounts.iter().any(|account| {
+            let ours = [Class::Tool, Class::Probe, Class::KernelThread].contains(&account.class);
+            ours && account.pid == Some(pid)
+        })
+    };
+    for (&pid, after) in &case.header.after.programs {
+        let before = case.header.before.programs.get(&pid);
+        let time = after.time - before.map_or(Nanos::ZERO, |before| before.time);
+        if !after.own_or_kernel && !own(pid) {
+            found.of(pid, &after.name).shown = Some(time);
+        }
+    }
+}

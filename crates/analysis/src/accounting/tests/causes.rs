@@ -1,0 +1,143 @@
+//! What makes a CPU's columns differ, and what does not.
+
+use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
+use ticktax_model::recording::Header;
+use ticktax_model::{Kind, Nanos, Owner, Source, Thread};
+
+use super::{HANDLER, OneCpu, PID, TICK, TICKS, aligned, phase};
+
+fn cause(check: &AccountingStatement, kind: BiasKind) -> Option<&Bias> {
+    check.cpus[0].causes.iter().find(|cause| cause.kind == kind)
+}
+
+#[test]
+fn ticks_that_do_not_come_are_no_programs_doing() {
+    // Half of the time on the CPU in 100 bursts; every fifth tick is swallowed.
+    let burst = |i: i64| {
+        let begin = i * 25 * TICK + (i * 37 % 100) * TICK / 100 + 2 * HANDLER;
+        (begin, begin + 50_000_000)
+    };
+    let bursts: Vec<(i64, i64)> = (0..99).map(burst).collect();
+    let check = OneCpu::new(&bursts).check(&OneCpu::header());
+    assert_eq!(cause(&check, BiasKind::TicksLost), None);
+    let swallowed = |tick: i64| tick % 5 == 2;
+    let world = OneCpu::new(&bursts).without_ticks(swallowed);
+    let check = world.check(&OneCpu::header());
+    assert_eq!(phase(&check), None);
+    let found = check.programs[0].sampled.unwrap();
+    let due = |at: i64| {
+        bursts
+            .iter()
+            .any(|&(begin, end)| (begin..end).contains(&at))
+    };
+    let missed = (0..TICKS).filter(|&tick| swallowed(tick) && due(tick * TICK));
+    let missed = Nanos(TICK * i64::try_from(missed.count()).unwrap());
+    let lost = cause(&check, BiasKind::TicksLost).unwrap();
+    assert_eq!((lost.ran, lost.time), (missed, -missed));
+    let off = (found + missed).0 as f64 / (99.0 * 50e6) - 1.0;
+    assert!(off.abs() < 0.01, "{found} {missed}");
+}
+
+#[test]
+fn a_program_between_ticks_is_found_where_ticks_are_lost_too() {
+    let world = OneCpu::new(&aligned(20, 80)).without_ticks(|tick| tick % 5 == 2);
+    let cause = world.check(&OneCpu::header());
+    assert_eq!(phase(&cause).unwrap().pid, Some(PID));
+}
+
+#[test]
+fn where_the_cpu_is_always_busy_a_phase_is_a_programs_and_not_the_cpus() {
+    // What is left by the one that runs between ticks, another has.
+    let mut world = OneCpu::new(&aligned(20, 80));
+    let bystander = world.sources.intern(Source {
+        owner: Owner::Program,
+        thread: Some(Thread {
+            pid: 43,
+            tid: 43,
+            program: "compiler".into(),
+        }),
+        ..Source::kernel(Kind::Task, "compiler", "")
+    });
+    let idle = world.idle;
+    for row in &mut world.rows {
+        if let ticktax_model::recording::Row::Span(span) = row
+            && span.source == idle
+        {
+            span.source = bystander;
+        }
+    }
+    let check = world.check(&OneCpu::header());
+    assert_eq!(cause(&check, BiasKind::Sampling), None);
+    let cpu = &check.cpus[0];
+    let phases: Vec<_> = cpu
+        .causes
+        .iter()
+        .map(|cause| (cause.kind, cause.pid))
+        .collect();
+    let named = |pid| phases.contains(&(BiasKind::TickPhase, Some(pid)));
+    assert!(named(PID) && named(43), "{phases:?}");
+    let time: Nanos = cpu
+        .causes
+        .iter()
+        .filter(|cause| cause.kind == BiasKind::TickPhase)
+        .map(|cause| cause.time)
+        .sum();
+    assert_eq!(time, Nanos::ZERO);
+}
+
+#[test]
+fn what_sampling_and_idle_interrupts_make_is_what_a_cpu_is_off_by() {
+    let check = OneCpu::new(&aligned(20, 80)).check(&OneCpu::header());
+    let sampling = cause(&check, BiasKind::Sampling).unwrap();
+    assert_eq!(
+        (sampling.sampled, sampling.time),
+        (Nanos::ZERO, -sampling.ran)
+    );
+    let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
+    assert_eq!(interrupts.time, -Nanos(HANDLER * TICKS));
+    let cpu = &check.cpus[0];
+    let explained = (sampling.time + interrupts.time).0 as f64 / cpu.elapsed.0 as f64;
+    assert!((cpu.off().unwrap() - explained).abs() < 1e-9, "{cpu:?}");
+}
+
+#[test]
+fn interrupts_within_programs_are_not_missing_from_busy() {
+    // On the CPU from just before each tick: all interrupts are in its time.
+    let check = OneCpu::new(&aligned(97, 103)).check(&OneCpu::header());
+    let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
+    assert_eq!(interrupts.ran, Nanos(HANDLER * TICKS));
+    // But for the very first, which came before it.
+    assert_eq!(interrupts.time, -Nanos(HANDLER));
+}
+
+#[test]
+fn a_phase_is_told_wherever_a_cpu_is_sampled() {
+    let of = |change: &dyn Fn(&mut Header)| {
+        let mut header = OneCpu::header();
+        change(&mut header);
+        let check = OneCpu::new(&aligned(20, 80)).check(&header);
+        (phase(&check).is_some(), check.programs[0].sampled.is_some())
+    };
+    let full = |header: &mut Header| {
+        header.machine.accounting = vec!["VIRT_CPU_ACCOUNTING_GEN".to_owned()];
+    };
+    assert_eq!(of(&full), (true, true));
+    let without_tick = |header: &mut Header| {
+        full(header);
+        header.machine.cmdline = Some("nohz_full=0".to_owned());
+    };
+    assert_eq!(of(&without_tick), (false, false));
+    let measured = |header: &mut Header| {
+        header.machine.accounting = vec!["VIRT_CPU_ACCOUNTING_NATIVE".to_owned()];
+    };
+    assert_eq!(of(&measured), (false, false));
+}
+
+#[test]
+fn a_steal_column_that_shows_more_than_was_outside_is_not_silent() {
+    let mut header = OneCpu::header();
+    let columns = header.after.cpu_times.get_mut(&0).unwrap();
+    columns.steal = Nanos::from_millis(100);
+    let check = OneCpu::new(&aligned(20, 80)).check(&header);
+    assert_eq!(cause(&check, BiasKind::StolenSilently), None);
+}

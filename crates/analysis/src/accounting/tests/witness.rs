@@ -1,0 +1,162 @@
+//! What a witness got, and what the kernel's columns hold of it and of others that are nice.
+
+use ticktax_model::accounting::{CpuCheck, Witness};
+use ticktax_model::machine::{CpuTimes, ProgramTime};
+use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, SoakReport};
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::{Cpu, Nanos, SourceTable};
+
+use super::{HANDLER, OneCpu, PID, TICK, TICKS, aligned, scattered};
+use crate::{AccountingCheck, Ledger};
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// A spinning probe on the only CPU, and a kernel that counted this time as nice.
+fn spun(nice: Nanos) -> Header {
+    let mut header = OneCpu::header();
+    let end = header.after.at;
+    header.probes = vec![ProbeReport {
+        probe: ProbeKind::Spin,
+        cpu: Cpu(0),
+        tid: 8,
+        policy: "SCHED_OTHER".to_owned(),
+        period: Nanos(10),
+        threshold: Nanos(100),
+        turns: 1,
+        begin: Nanos::ZERO,
+        end,
+        ended_early: None,
+    }];
+    let columns = CpuTimes {
+        nice,
+        ..CpuTimes::default()
+    };
+    header.after.cpu_times.insert(0, columns);
+    header
+}
+
+/// All ticks found somebody nice: a program, or the probe.
+const ALL: Nanos = Nanos(TICK * TICKS);
+
+#[test]
+fn a_nice_program_beside_a_probe_is_shown_as_busy() {
+    let bursts = scattered(9_000_000, 7_000_000, 1);
+    let truth: i64 = bursts.iter().map(|(begin, end)| end - begin).sum();
+    let check = OneCpu::new(&bursts).with_probe().check(&spun(ALL));
+    let cpu = &check.cpus[0];
+    assert_eq!(Some(cpu.shown_busy), check.programs[0].sampled);
+    let shown = cpu.shown_busy.0 as f64 / truth as f64;
+    assert!((shown - 1.0).abs() < 0.08, "{cpu:?}");
+    assert!(cpu.off().unwrap().abs() < 0.05, "{cpu:?}");
+}
+
+#[test]
+fn what_a_probe_got_before_it_measured_is_a_part_of_the_whole() {
+    // Others kept it from beginning until just before the end.
+    let mut header = spun(ALL);
+    header.probes[0].begin = header.probes[0].end - Nanos::from_millis(1);
+    let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&header);
+    let left = check.cpus[0].left.unwrap();
+    let share = left.time.share_of(left.watched);
+    assert!((share - 0.4).abs() < 0.003, "{left:?}");
+}
+
+#[test]
+fn samples_that_a_probe_has_in_place_of_a_program_are_no_programs() {
+    // The probe had 40 % of the time and all of the samples.
+    let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&spun(ALL));
+    let cpu = &check.cpus[0];
+    assert_eq!(cpu.shown_busy, Nanos::ZERO);
+    assert!((cpu.off().unwrap() + 0.6).abs() < 0.003, "{cpu:?}");
+    // The ticks' interrupts were all within the probe's time.
+    assert_eq!(cpu.interrupts, Some(Nanos(HANDLER * TICKS)));
+}
+
+/// A CPU without a tracer, soaked for a second: it got 37 % of it, and the kernel saw it, or somebody
+/// nice, for 99 %.
+fn soaked() -> Header {
+    let mut header = OneCpu::header();
+    header.level = Level::Proc;
+    header.books[0].end = SECOND;
+    header.after.at = SECOND;
+    header.soakers = vec![SoakReport {
+        cpu: Cpu(0),
+        tid: 7,
+        policy: "SCHED_IDLE".to_owned(),
+        block_before_ns: 25_000.0,
+        block_after_ns: 31_000.0,
+        blocks: 14_800,
+        begin: Nanos::ZERO,
+        end: SECOND,
+        ended_early: None,
+    }];
+    let columns = CpuTimes {
+        nice: Nanos::from_millis(990),
+        user: Nanos::from_millis(10),
+        ..CpuTimes::default()
+    };
+    header.after.cpu_times.insert(0, columns);
+    let server = ProgramTime {
+        name: "server".to_owned(),
+        time: Nanos::from_millis(600),
+        ..ProgramTime::default()
+    };
+    header.after.programs.insert(PID, server);
+    header
+}
+
+fn close(header: &Header) -> (Statement, CpuCheck) {
+    let sources = SourceTable::default();
+    let mut statement = Ledger::new().finish(header, &sources);
+    assert!(statement.balance.balances());
+    let check = AccountingCheck::new(&header.machine);
+    statement.accounting = check.finish(header, &statement, &sources);
+    let cpu = statement.accounting.as_ref().unwrap().cpus[0].clone();
+    (statement, cpu)
+}
+
+#[test]
+fn at_level_proc_the_soaker_bears_witness() {
+    let (statement, cpu) = close(&soaked());
+    assert!((cpu.shown_share - 0.01).abs() < 1e-9, "{cpu:?}");
+    assert!((cpu.busy_share.unwrap() - 0.63).abs() < 1e-6, "{cpu:?}");
+    assert_eq!(cpu.left.unwrap().witness, Witness::Soaker);
+    assert_eq!(cpu.interrupts, None);
+    let program = &statement.accounting.as_ref().unwrap().programs[0];
+    assert_eq!(program.shown, Some(Nanos::from_millis(600)));
+    assert_eq!((program.ran, program.sampled), (None, None));
+    assert_eq!(statement.soakers.len(), 1);
+}
+
+#[test]
+fn at_level_proc_nice_programs_have_what_they_can_have() {
+    let shown = |change: &dyn Fn(&mut ProgramTime)| {
+        let mut header = soaked();
+        change(header.after.programs.get_mut(&PID).unwrap());
+        close(&header).1.shown_busy
+    };
+    let ms = Nanos::from_millis;
+    assert_eq!(shown(&|_| ()), ms(10));
+    assert_eq!(shown(&|program| program.nice = true), ms(610));
+    // Its children's time is nice as well; more than the soaker left it cannot be.
+    assert_eq!(
+        shown(&|program| {
+            program.nice = true;
+            program.children = ms(300);
+        }),
+        ms(630)
+    );
+}
+
+#[test]
+fn a_soaker_that_failed_is_no_witness() {
+    let mut header = soaked();
+    header.soakers[0].ended_early = Some("it was moved to CPU 1".to_owned());
+    let (statement, cpu) = close(&header);
+    assert_eq!((cpu.left, cpu.busy), (None, None));
+    assert_eq!(cpu.shown_busy, Nanos::from_millis(10));
+    // The nice column is the soaker's, or somebody's: nobody knows.
+    let of = |class| statement.cpus[0].of(class);
+    assert_eq!(of(Class::Program), Nanos::from_millis(10));
+    assert_eq!(of(Class::Unexplained), Nanos::from_millis(990));
+}
