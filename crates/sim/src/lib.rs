@@ -42,7 +42,7 @@ mod task;
 mod timer;
 
 pub use clock::{Device, Grid};
-pub use engine::{record, run};
+pub use engine::{Followed, follow, record, run};
 pub use random::{Law, Stream};
 pub use report::{CpuReport, LinkReport, Mode, Report};
 pub use scheduler::Policy;

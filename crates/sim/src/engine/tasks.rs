@@ -1,6 +1,8 @@
 //! Tasks: their programs, step by step, and who has the CPU.
 
 use ticktax_model::Nanos;
+use ticktax_model::pace::{Frame, PaceRule};
+use ticktax_model::victim::Absence;
 
 use super::{Engine, Event};
 use crate::fixed::{ONE, exp_neg, narrow};
@@ -42,6 +44,9 @@ impl Engine<'_> {
         }
         if next != prev {
             self.emit_base(cpu);
+            if let Some(prev) = prev {
+                self.leaves(cpu, prev, back.is_some());
+            }
         }
         let state = &mut self.cpus[cpu];
         state.current = next;
@@ -67,6 +72,8 @@ impl Engine<'_> {
             notes.report.worst_latency = notes.report.worst_latency.max(latency);
         }
         if is_new {
+            self.is_off(cpu, task, None);
+            let notes = &mut self.tasks[task.index()];
             notes.report.switches += 1;
             // A task that has no work yet pays with its first.
             notes.left += self.setup.machine.costs.switch;
@@ -157,6 +164,7 @@ impl Engine<'_> {
             Step::SleepRest { call, time, unit } => {
                 let passed = now - notes.frame_at;
                 let rest = time - Nanos(passed.0 / unit.0 * unit.0);
+                notes.due = notes.frame_at + time;
                 if rest > Nanos::ZERO {
                     self.sleep(cpu, task, call, rest)
                 } else {
@@ -166,6 +174,20 @@ impl Engine<'_> {
             Step::SleepUntil(call, period) => {
                 let rest = Nanos(period.0 - now.0 % period.0);
                 self.sleep(cpu, task, call, rest)
+            }
+            Step::Pace { rule, period, unit } => self.pace(cpu, task, rule, period, unit),
+            Step::Late(law) => {
+                notes.late = notes.chance.draw(&law);
+                Next::Step
+            }
+            Step::Arrive(law) => {
+                let time = notes.chance.draw(&law).max(Nanos(1));
+                self.end_frame(task);
+                let next = self.block(task);
+                self.tasks[task.index()].due = self.now + time;
+                let at = self.now + time;
+                self.cpus[cpu].agenda.push(at.0, Event::Start(task));
+                next
             }
             Step::Every { period, work } => {
                 let due = &mut notes.every[place];
@@ -182,7 +204,12 @@ impl Engine<'_> {
             }
             Step::Frame => {
                 notes.report.frames += 1;
+                if notes.due <= notes.frame_at {
+                    // Nothing said when it was due.
+                    notes.due = now;
+                }
                 notes.frame_at = now;
+                self.begin_frame(task);
                 Next::Step
             }
             Step::Yield => Next::Switch(Some(Arrival::Yielded)),
@@ -235,11 +262,59 @@ impl Engine<'_> {
         Next::Switch(None)
     }
 
+    /// Sleeps until the next frame is due; a frame that is due already begins at once.
+    fn pace(
+        &mut self,
+        cpu: usize,
+        task: TaskId,
+        rule: PaceRule,
+        period: Nanos,
+        unit: Nanos,
+    ) -> Next {
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        let frame = Frame {
+            due: notes.due,
+            began: notes.frame_at,
+            ended: now,
+            cpu: Nanos::ZERO,
+        };
+        let due = period
+            + match rule {
+                PaceRule::Fixed => frame.ended,
+                PaceRule::Remaining => frame.began,
+                PaceRule::Deadline => frame.slot(period),
+            };
+        let rest = due - now;
+        if rest <= Nanos::ZERO {
+            notes.due = due;
+            self.end_frame(task);
+            return Next::Step;
+        }
+        let units = (rest.0 + unit.0 - 1) / unit.0;
+        let next = self.sleep(cpu, task, Call::Nanosleep, Nanos(units * unit.0));
+        self.tasks[task.index()].due = due;
+        next
+    }
+
+    /// The timer of `task` has gone off.
+    pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId) {
+        let late = std::mem::take(&mut self.tasks[task.index()].late);
+        if late > Nanos::ZERO {
+            let at = self.now + late;
+            self.cpus[cpu].agenda.push(at.0, Event::Start(task));
+        } else {
+            self.wake(task);
+        }
+    }
+
     fn sleep(&mut self, cpu: usize, task: TaskId, call: Call, time: Nanos) -> Next {
+        self.end_frame(task);
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Sleeping;
         notes.slept_at = self.now;
         notes.asleep_until = Some(self.now + time);
+        notes.due = self.now + time;
         let state = &mut self.cpus[cpu];
         let grids = Grids {
             jiffies: &self.jiffies,
@@ -319,6 +394,7 @@ impl Engine<'_> {
             self.advance(cpu);
         }
         self.scheduler.wake(cpu, task, slept);
+        self.is_off(cpu, task, Some(Absence::Woken));
         self.hash.note(now, Deed::Wake, cpu, task.0);
         let state = &mut self.cpus[cpu];
         match state.current {
