@@ -6,6 +6,7 @@
 //! says are to be found, from the rows that it names.
 #![forbid(unsafe_code)]
 
+pub mod axes;
 pub mod cases;
 pub mod file;
 pub mod fit;

@@ -60,6 +60,12 @@ pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     Ok(setup)
 }
 
+/// Reads a time of 0 or more as a scenario has it, with its unit: `3ms`, `27.5us`, `10s`. Digits
+/// below a ns are left out. `None` where it is none, or too long for whole ns in 63 bits.
+pub fn time(text: &str) -> Option<Nanos> {
+    words::time(text)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Scenario {

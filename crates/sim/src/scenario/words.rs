@@ -22,7 +22,7 @@ const UNITS: [(&str, i64); 5] = [
 ];
 
 /// Reads a time of 0 or more.
-fn time(text: &str) -> Option<Nanos> {
+pub(super) fn time(text: &str) -> Option<Nanos> {
     let text = text.trim();
     let (number, scale) = UNITS
         .iter()
@@ -34,7 +34,7 @@ fn time(text: &str) -> Option<Nanos> {
     let mut place = scale;
     for digit in part.chars() {
         place /= 10;
-        value += i64::from(digit.to_digit(10)?) * place;
+        value = value.checked_add(i64::from(digit.to_digit(10)?) * place)?;
     }
     Some(Nanos(value))
 }
@@ -81,6 +81,8 @@ fn times_and_laws_read_as_written() {
     assert_eq!(time("-1ms"), None);
     assert_eq!(time("ms"), None);
     assert_eq!(time("99999999999s"), None);
+    assert_eq!(time("9223372036.854775807s"), Some(Nanos::MAX));
+    assert_eq!(time("9223372036.854775808s"), None);
     assert_eq!(law("exp 3ms"), Some(Law::Exponential(Nanos(3_000_000))));
     assert_eq!(
         law("3ms ± 100us"),

@@ -1,0 +1,226 @@
+//! A grid over a scenario: what is varied, and the setup at each of its points.
+//!
+//! An axis is written `hz=100,250,1000`, as a range with its step, `hz=100..1000/100`, or both
+//! mixed. The last value of a range is in it where the step reaches it. What can be varied is in
+//! [`names`]; times are written with their unit, as in a scenario.
+//!
+//! ```
+//! use ticktax_experiment::axes::{Axis, Grid};
+//!
+//! let setup = ticktax_sim::scenario::parse("game.toml", r#"
+//!     length = "1s"
+//!     [machine]
+//!     hz = 100
+//!     policy = "o1"
+//!     [[task]]
+//!     name = "game"
+//!     program = [{ work = "3ms" }, { sleep = "27ms" }]
+//! "#)?;
+//! let axes = vec![
+//!     Axis::parse("hz=100..1000/300", &setup)?,
+//!     Axis::parse("task.game.work=1ms,2.5ms", &setup)?,
+//! ];
+//! let grid = Grid::new(setup, axes)?;
+//! assert_eq!(grid.len(), 8);
+//! // The last axis changes first.
+//! assert_eq!(grid.values(3).map(|value| value.to_string()).collect::<Vec<_>>(), ["400", "2.5ms"]);
+//! assert_eq!(grid.setup(3)?.machine.hz, 400);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod field;
+mod task;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::collections::BTreeSet;
+
+use ticktax_sim::Setup;
+
+use self::field::Field;
+pub use self::field::names;
+use self::values::Item;
+pub use self::values::{Kind, Value};
+
+/// The most points that a grid may have.
+pub const MOST_POINTS: u64 = 1_000_000;
+
+/// Why there is no such axis or grid, in a line that names the axis and what was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("axis {axis}: {why}")]
+pub struct AxisError {
+    /// The axis, as it was written.
+    pub axis: String,
+    /// What is wrong with it, and what to write.
+    pub why: String,
+}
+
+/// Why there is no setup at a point of a grid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PointError(pub String);
+
+/// Something of a scenario that is varied, and its values.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    name: String,
+    field: Field,
+    items: Vec<Item>,
+}
+
+impl Axis {
+    /// Reads `name=values`, for this scenario.
+    pub fn parse(text: &str, setup: &Setup) -> Result<Self, AxisError> {
+        let (name, values) = text
+            .split_once('=')
+            .map(|(name, values)| (name.trim(), values.trim()))
+            .ok_or_else(|| {
+                error(
+                    text,
+                    "write it as hz=100,250 or hz=100..1000/100".to_owned(),
+                )
+            })?;
+        let field = Field::find(name, setup).map_err(|why| error(name, why))?;
+        let items = values::items(values, field.kind()).map_err(|why| error(name, why))?;
+        let axis = Self {
+            name: name.to_owned(),
+            field,
+            items,
+        };
+        if axis.len() <= u128::from(MOST_POINTS) {
+            let mut seen = BTreeSet::new();
+            for value in axis.values() {
+                if !seen.insert(value) {
+                    return Err(error(name, format!("{value} is there twice")));
+                }
+            }
+        }
+        Ok(axis)
+    }
+
+    /// `count` seeds from the scenario's own on, 1 at least.
+    pub fn seeds(count: u32, setup: &Setup) -> Result<Self, AxisError> {
+        let first = setup.seed;
+        let last = first.saturating_add(u64::from(count.max(1)) - 1);
+        Self::parse(&format!("seed={first}..{last}/1"), setup)
+    }
+
+    /// Its name, as it was written.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its values are.
+    pub fn kind(&self) -> Kind {
+        self.field.kind()
+    }
+
+    /// How many values it has.
+    pub fn len(&self) -> u128 {
+        self.items.iter().map(Item::len).sum()
+    }
+
+    /// Whether it has no value; never so of one that was read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its values, in the order in which they were written.
+    pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
+        self.items.iter().flat_map(Item::values)
+    }
+}
+
+/// All combinations of the values of some axes.
+///
+/// Points are numbered from 0, the last axis changing first. The order depends on nothing else.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    base: Setup,
+    axes: Vec<Axis>,
+    values: Vec<Vec<Value>>,
+    len: usize,
+}
+
+impl Grid {
+    /// The grid of these axes over a scenario; of none, the scenario itself is its only point.
+    pub fn new(base: Setup, axes: Vec<Axis>) -> Result<Self, AxisError> {
+        for (place, axis) in axes.iter().enumerate() {
+            for other in &axes[..place] {
+                if axis.field.what() == other.field.what() {
+                    let why = format!("it sets the same as the axis {}", other.name);
+                    return Err(error(&axis.name, why));
+                }
+            }
+        }
+        let count = axes
+            .iter()
+            .fold(1_u128, |count, axis| count.saturating_mul(axis.len()));
+        let names = || {
+            let names: Vec<&str> = axes.iter().map(Axis::name).collect();
+            names.join(" × ")
+        };
+        if count > u128::from(MOST_POINTS) {
+            let why = format!("{count} points are more than {MOST_POINTS}; leave out values");
+            return Err(error(&names(), why));
+        }
+        let len = usize::try_from(count).map_err(|_| error(&names(), "too many".to_owned()))?;
+        Ok(Self {
+            base,
+            values: axes.iter().map(|axis| axis.values().collect()).collect(),
+            axes,
+            len,
+        })
+    }
+
+    /// How many points it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none; it always has one.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The scenario that it is over.
+    pub fn base(&self) -> &Setup {
+        &self.base
+    }
+
+    /// Its axes, as they were given.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    /// The values at a point, an axis each. `point` is below [`len`](Self::len).
+    pub fn values(&self, point: usize) -> impl Iterator<Item = Value> + '_ {
+        let mut span = self.len;
+        self.values.iter().map(move |values| {
+            span /= values.len();
+            values[point / span % values.len()]
+        })
+    }
+
+    /// The setup at a point, checked. The machine's CPUs and its policy are set before what they
+    /// have a say in; the order of the axes changes nothing.
+    pub fn setup(&self, point: usize) -> Result<Setup, PointError> {
+        let mut setup = self.base.clone();
+        let mut settings: Vec<(&Axis, Value)> = self.axes.iter().zip(self.values(point)).collect();
+        settings.sort_by_key(|(axis, _)| axis.field.rank());
+        for (axis, value) in settings {
+            let set = axis.field.set(&mut setup, value);
+            set.map_err(|why| PointError(format!("{}={value}: {why}", axis.name)))?;
+        }
+        setup.check().map_err(|why| PointError(why.to_string()))?;
+        Ok(setup)
+    }
+}
+
+fn error(axis: &str, why: String) -> AxisError {
+    AxisError {
+        axis: axis.to_owned(),
+        why,
+    }
+}

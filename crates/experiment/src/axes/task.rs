@@ -1,0 +1,293 @@
+//! What of a task can be varied: its attributes, the steps of its program, and how many there are.
+
+use ticktax_model::Nanos;
+use ticktax_sim::{Class, Law, Setup, Step, TaskId, TaskSpec, Then};
+
+use super::field::{COUNT, Row, find, row};
+use super::values::{Kind, Value};
+
+/// What an axis is about, in a task.
+#[derive(Clone, Debug)]
+pub(super) enum TaskField {
+    /// How many tasks of this name there are.
+    Count,
+    Own(&'static Row<TaskSpec>),
+    /// A step of its program, by place.
+    Step(usize, &'static Row<Step>),
+}
+
+static OWN: [Row<TaskSpec>; 9] = [
+    row("nice", Kind::Integer(-20, 19), |task, value| {
+        task.attributes.nice = i8::try_from(value.integer()).unwrap_or(0);
+        Ok(())
+    }),
+    row("cpu", COUNT, |task, value| {
+        task.attributes.cpu = Some(value.count());
+        Ok(())
+    }),
+    row("fifo", Kind::Integer(1, 99), |task, value| {
+        task.attributes.class = Class::Fifo(value.small());
+        Ok(())
+    }),
+    row("round_robin", Kind::Integer(1, 99), |task, value| {
+        task.attributes.class = Class::RoundRobin(value.small());
+        Ok(())
+    }),
+    row("slice", Kind::Time, |task, value| {
+        task.attributes.slice = Some(value.time());
+        Ok(())
+    }),
+    row("start", Kind::Time, |task, value| {
+        task.start = value.time();
+        Ok(())
+    }),
+    row("group", COUNT, |task, value| {
+        task.group = Some(value.count());
+        Ok(())
+    }),
+    row(
+        "footprint.refill",
+        Kind::Time,
+        |task, value| match &mut task.footprint {
+            Some(footprint) => {
+                footprint.refill = value.time();
+                Ok(())
+            }
+            None => Err("the task has no footprint in the scenario".to_owned()),
+        },
+    ),
+    row("footprint.tau", Kind::Time, |task, value| {
+        match &mut task.footprint {
+            Some(footprint) => {
+                footprint.tau = value.time();
+                Ok(())
+            }
+            None => Err("the task has no footprint in the scenario".to_owned()),
+        }
+    }),
+];
+
+/// Steps that have a time, by the word that a scenario has for them.
+static STEPS: [Row<Step>; 12] = [
+    row("work", Kind::Time, set_law),
+    row("kernel", Kind::Time, set_law),
+    row("masked", Kind::Time, set_law),
+    row("sleep", Kind::Time, set_law),
+    row("select", Kind::Time, set_law),
+    row("poll", Kind::Time, set_law),
+    row("sleep-rest.time", Kind::Time, |step, value| {
+        if let Step::SleepRest { time, .. } = step {
+            *time = value.time();
+        }
+        Ok(())
+    }),
+    row("sleep-rest.unit", Kind::Time, |step, value| {
+        if let Step::SleepRest { unit, .. } = step {
+            *unit = value.time();
+        }
+        Ok(())
+    }),
+    row("sleep-until", Kind::Time, |step, value| {
+        if let Step::SleepUntil(_, period) = step {
+            *period = value.time();
+        }
+        Ok(())
+    }),
+    row("every.period", Kind::Time, |step, value| {
+        if let Step::Every { period, .. } = step {
+            *period = value.time();
+        }
+        Ok(())
+    }),
+    row("every.work", Kind::Time, set_law),
+    row("receive.work", Kind::Time, set_law),
+];
+
+fn set_law(step: &mut Step, value: Value) -> Result<(), String> {
+    match step {
+        Step::Work(law)
+        | Step::Kernel(law)
+        | Step::Masked(law)
+        | Step::Sleep(_, law)
+        | Step::Every { work: law, .. }
+        | Step::Receive(_, law) => move_mean(law, value),
+        _ => Ok(()),
+    }
+}
+
+/// The word that a scenario has for a step that can be varied.
+fn word(step: &Step) -> Option<&'static str> {
+    use ticktax_sim::Call;
+    Some(match step {
+        Step::Work(_) => "work",
+        Step::Kernel(_) => "kernel",
+        Step::Masked(_) => "masked",
+        Step::Sleep(Call::Nanosleep, _) => "sleep",
+        Step::Sleep(Call::Select, _) => "select",
+        Step::Sleep(Call::Poll, _) => "poll",
+        Step::SleepRest { .. } => "sleep-rest",
+        Step::SleepUntil(..) => "sleep-until",
+        Step::Every { .. } => "every",
+        Step::Receive(..) => "receive",
+        _ => return None,
+    })
+}
+
+/// The names of all fields.
+pub(super) fn names() -> Vec<&'static str> {
+    let own = OWN.iter().map(|row| row.name);
+    let steps = STEPS.iter().map(|row| row.name);
+    std::iter::once("count").chain(own).chain(steps).collect()
+}
+
+impl TaskField {
+    /// What `field` is of the task `name`: `work`, or `work.2` for the second of several.
+    pub(super) fn find(name: &str, field: &str, setup: &Setup) -> Result<Self, String> {
+        if field == "count" {
+            return Ok(Self::Count);
+        }
+        let (path, wanted) = match field.rsplit_once('.') {
+            Some((path, number)) if number.parse::<usize>().is_ok() => {
+                (path, number.parse::<usize>().ok())
+            }
+            _ => (field, None),
+        };
+        let Some(row) = STEPS.iter().find(|row| row.name == path) else {
+            return find(&OWN, field, "a task")
+                .map(Self::Own)
+                .map_err(|_| format!("a task has no `{field}`; it has {}", names().join(", ")));
+        };
+        let task = setup.tasks.iter().find(|task| task.name == name);
+        let program = task.map_or(&[][..], |task| &task.program);
+        let step = path.split('.').next();
+        let places: Vec<usize> = (0..program.len())
+            .filter(|&place| word(&program[place]) == step)
+            .collect();
+        let step = step.unwrap_or("");
+        match (places.as_slice(), wanted) {
+            ([], _) => Err(format!("the program of {name} has no step `{step}`")),
+            (&[place], None) => Ok(Self::Step(place, row)),
+            (several, None) => Err(format!(
+                "the program of {name} has {} steps `{step}`; say which: {path}.1 to {path}.{}",
+                several.len(),
+                several.len()
+            )),
+            (several, Some(number)) => {
+                let place = number.checked_sub(1).and_then(|place| several.get(place));
+                let place = place.ok_or_else(|| {
+                    let count = several.len();
+                    format!("the program of {name} has no step `{step}` {number}; it has {count}")
+                })?;
+                Ok(Self::Step(*place, row))
+            }
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            // More than that many tasks is a slip of the keyboard, and a wait for ever.
+            Self::Count => Kind::Integer(1, 1_000_000),
+            Self::Own(row) => row.kind,
+            Self::Step(_, row) => row.kind,
+        }
+    }
+
+    /// What it sets: a class is one thing, however it is called.
+    pub(super) fn what(&self) -> String {
+        match self {
+            Self::Count => "count".to_owned(),
+            Self::Own(row) if matches!(row.name, "fifo" | "round_robin") => "class".to_owned(),
+            Self::Own(row) => row.name.to_owned(),
+            Self::Step(place, row) => format!("{place}.{}", row.name),
+        }
+    }
+
+    /// Its turn: tasks are copied when they are what they shall be.
+    pub(super) fn rank(&self) -> usize {
+        usize::from(matches!(self, Self::Count))
+    }
+
+    /// Sets it for all tasks of this name.
+    pub(super) fn set(&self, setup: &mut Setup, name: &str, value: Value) -> Result<(), String> {
+        let mut tasks = setup.tasks.iter_mut().filter(|task| task.name == name);
+        match self {
+            Self::Count => {
+                recount(setup, name, value.count());
+                Ok(())
+            }
+            Self::Own(row) => tasks.try_for_each(|task| (row.set)(task, value)),
+            Self::Step(place, row) => {
+                tasks.try_for_each(|task| match task.program.get_mut(*place) {
+                    Some(step) => (row.set)(step, value),
+                    None => Err("tasks of this name have different programs".to_owned()),
+                })
+            }
+        }
+    }
+}
+
+/// Moves a law's mean; how far it scatters stays, save for an exponential one, whose mean is all
+/// that it has.
+pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
+    let mean = value.time();
+    *law = match *law {
+        Law::Fixed(_) => Law::Fixed(mean),
+        Law::Normal(_, deviation) => Law::Normal(mean, deviation),
+        Law::Exponential(_) => Law::Exponential(mean),
+        Law::Uniform(low, high) => {
+            let width = high - low;
+            let low = mean - Nanos(width.0 / 2);
+            if low < Nanos::ZERO {
+                return Err("a range of that width around it begins below 0".to_owned());
+            }
+            Law::Uniform(low, low + width)
+        }
+    };
+    Ok(())
+}
+
+/// Makes the tasks of this name `count` (1 or more): the last ones are left out, or the last one
+/// is copied. Whoever signals one that is left out signals the first.
+fn recount(setup: &mut Setup, name: &str, count: usize) {
+    let Some(first) = setup.tasks.iter().position(|task| task.name == name) else {
+        return;
+    };
+    let last = setup.tasks.iter().rposition(|task| task.name == name);
+    let there = setup.tasks.iter().filter(|task| task.name == name).count();
+    let (mut tasks, mut moved, mut seen) = (Vec::new(), Vec::new(), 0);
+    for (place, task) in setup.tasks.iter().enumerate() {
+        let named = task.name == name;
+        seen += usize::from(named);
+        if named && seen > count {
+            // The first of them comes before.
+            moved.push(moved[first]);
+            continue;
+        }
+        moved.push(TaskId(u32::try_from(tasks.len()).unwrap_or(u32::MAX)));
+        tasks.push(task.clone());
+        if Some(place) == last {
+            tasks.extend(std::iter::repeat_n(
+                task.clone(),
+                count.saturating_sub(there),
+            ));
+        }
+    }
+    let steps = tasks.iter_mut().flat_map(|task| &mut task.program);
+    let signals = steps.filter_map(|step| match step {
+        Step::Signal(task) => Some(task),
+        _ => None,
+    });
+    let leads = setup
+        .sources
+        .iter_mut()
+        .filter_map(|source| match &mut source.then {
+            Then::Signal(task) => Some(task),
+            _ => None,
+        });
+    for task in signals.chain(leads) {
+        if let Some(&place) = moved.get(task.index()) {
+            *task = place;
+        }
+    }
+    setup.tasks = tasks;
+}

@@ -1,0 +1,491 @@
+//! Whatever an axis sets must come out as if it had been written into the scenario.
+
+use std::collections::BTreeSet;
+
+use ticktax_sim::{Setup, Step, TaskId, Then, scenario};
+
+use super::{Axis, Grid, names};
+
+const SCENARIO: &str = r#"
+length = "1s"
+seed = 7
+[machine]
+cpus = 2
+hz = 100
+tick_level = 1
+drift_ppb = 0
+device = "tsc-deadline"
+tick = "periodic"
+timers = "first-tick"
+policy = { eevdf = { slice = "3ms", hrtick = false } }
+phases = []
+frequency = 1000
+duty = 8
+costs = { tick = "2us", timer = "1us", switch = "1us" }
+[[task]]
+name = "a.b"
+count = 1
+nice = 0
+fifo = 10
+cpu = 0
+group = 0
+start = "0s"
+slice = "2ms"
+footprint = { refill = "1ms", tau = "1s" }
+program = [{ work = "1ms" }, { kernel = "1ms ± 50us" }, { masked = "exp 1ms" }, { sleep = "10ms..20ms" }, { work = "4ms" }, { select = "3ms" }, { poll = "5ms" }, { sleep-rest = { time = "30ms", unit = "1ms" } }, { sleep-until = "8ms" }, { every = { period = "9ms", work = "2ms" } }, { receive = { link = 0, work = "6ms" } }]
+[[task]]
+name = "rr"
+round_robin = 5
+program = [{ work = "1ms" }, { signal = "a.b" }]
+[[interrupt]]
+name = "nic"
+cpu = 1
+level = 1
+start = "0s"
+interval = "exp 2ms"
+cost = "7us"
+softirq = "11us"
+[[link]]
+ring = 64
+protocol = 300
+socket = 16
+cost = "3us"
+[[group]]
+quota = "10ms"
+period = "100ms"
+[[group]]
+quota = "20ms"
+period = "100ms"
+"#;
+
+/// An axis with one value, what of the scenario stands for it, and what it would be instead.
+const WRITTEN: &[(&str, &str, &str)] = &[
+    ("cpus=4", "cpus = 2", "cpus = 4"),
+    (
+        "policy=goodness",
+        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"goodness\"",
+    ),
+    (
+        "policy=goodness-slices",
+        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"goodness-slices\"",
+    ),
+    (
+        "policy=goodness-per-cpu",
+        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"goodness-per-cpu\"",
+    ),
+    (
+        "policy=o1",
+        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"o1\"",
+    ),
+    (
+        "policy=fair",
+        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"fair\"",
+    ),
+    ("policy=eevdf", "hz = 100", "hz = 100"),
+    ("hz=250", "hz = 100", "hz = 250"),
+    ("tick=idle", "tick = \"periodic\"", "tick = \"nohz-idle\""),
+    ("tick=full", "tick = \"periodic\"", "tick = \"nohz-full\""),
+    (
+        "highres=on",
+        "timers = \"first-tick\"",
+        "timers = \"high-resolution\"",
+    ),
+    (
+        "highres=off",
+        "timers = \"first-tick\"",
+        "timers = \"first-tick\"",
+    ),
+    (
+        "timers=jiffies-2.4",
+        "timers = \"first-tick\"",
+        "timers = \"jiffies-2.4\"",
+    ),
+    (
+        "timers=jiffies-2.6",
+        "timers = \"first-tick\"",
+        "timers = \"jiffies-2.6\"",
+    ),
+    ("slice=5ms", "slice = \"3ms\"", "slice = \"5ms\""),
+    ("hrtick=on", "hrtick = false", "hrtick = true"),
+    (
+        "phase=1.5ms",
+        "phases = []",
+        "phases = [\"1.5ms\", \"1.5ms\"]",
+    ),
+    ("seed=9", "seed = 7", "seed = 9"),
+    ("length=2s", "length = \"1s\"", "length = \"2s\""),
+    ("drift_ppb=-300", "drift_ppb = 0", "drift_ppb = -300"),
+    ("tick_level=2", "tick_level = 1", "tick_level = 2"),
+    ("costs.tick=9us", "tick = \"2us\"", "tick = \"9us\""),
+    ("costs.timer=9us", "timer = \"1us\"", "timer = \"9us\""),
+    ("costs.switch=9us", "switch = \"1us\"", "switch = \"9us\""),
+    ("frequency=500", "frequency = 1000", "frequency = 500"),
+    ("duty=3", "duty = 8", "duty = 3"),
+    (
+        "device=pit",
+        "device = \"tsc-deadline\"",
+        "device = \"pit\"",
+    ),
+    ("task.a.b.count=3", "count = 1", "count = 3"),
+    ("task.a.b.nice=-5", "nice = 0", "nice = -5"),
+    ("task.a.b.cpu=1", "cpu = 0", "cpu = 1"),
+    ("task.a.b.fifo=20", "fifo = 10", "fifo = 20"),
+    ("task.a.b.round_robin=20", "fifo = 10", "round_robin = 20"),
+    (
+        "task.rr.round_robin=20",
+        "round_robin = 5",
+        "round_robin = 20",
+    ),
+    ("task.a.b.slice=9ms", "slice = \"2ms\"", "slice = \"9ms\""),
+    (
+        "task.a.b.start=9ms",
+        "start = \"0s\"\nslice",
+        "start = \"9ms\"\nslice",
+    ),
+    ("task.a.b.group=1", "group = 0", "group = 1"),
+    (
+        "task.a.b.footprint.refill=9ms",
+        "refill = \"1ms\"",
+        "refill = \"9ms\"",
+    ),
+    (
+        "task.a.b.footprint.tau=9ms",
+        "tau = \"1s\"",
+        "tau = \"9ms\"",
+    ),
+    (
+        "task.a.b.work.1=9ms",
+        "[{ work = \"1ms\" }, { kernel",
+        "[{ work = \"9ms\" }, { kernel",
+    ),
+    ("task.a.b.work.2=9ms", "work = \"4ms\"", "work = \"9ms\""),
+    ("task.a.b.kernel=9ms", "1ms ± 50us", "9ms ± 50us"),
+    ("task.a.b.masked=9ms", "exp 1ms", "exp 9ms"),
+    ("task.a.b.sleep=9ms", "10ms..20ms", "4ms..14ms"),
+    (
+        "task.a.b.select=9ms",
+        "select = \"3ms\"",
+        "select = \"9ms\"",
+    ),
+    ("task.a.b.poll=9ms", "poll = \"5ms\"", "poll = \"9ms\""),
+    (
+        "task.a.b.sleep-rest.time=9ms",
+        "time = \"30ms\"",
+        "time = \"9ms\"",
+    ),
+    (
+        "task.a.b.sleep-rest.unit=9ms",
+        "unit = \"1ms\"",
+        "unit = \"9ms\"",
+    ),
+    (
+        "task.a.b.sleep-until=9ms",
+        "sleep-until = \"8ms\"",
+        "sleep-until = \"9ms\"",
+    ),
+    (
+        "task.a.b.every.period=7ms",
+        "period = \"9ms\"",
+        "period = \"7ms\"",
+    ),
+    (
+        "task.a.b.every.work=9ms",
+        "work = \"2ms\"",
+        "work = \"9ms\"",
+    ),
+    (
+        "task.a.b.receive.work=9ms",
+        "work = \"6ms\"",
+        "work = \"9ms\"",
+    ),
+    ("interrupt.nic.cpu=0", "cpu = 1\nlevel", "cpu = 0\nlevel"),
+    (
+        "interrupt.nic.level=3",
+        "cpu = 1\nlevel = 1",
+        "cpu = 1\nlevel = 3",
+    ),
+    (
+        "interrupt.nic.start=9ms",
+        "start = \"0s\"\ninterval",
+        "start = \"9ms\"\ninterval",
+    ),
+    ("interrupt.nic.interval=9ms", "exp 2ms", "exp 9ms"),
+    ("interrupt.nic.cost=9us", "cost = \"7us\"", "cost = \"9us\""),
+    (
+        "interrupt.nic.softirq=9us",
+        "softirq = \"11us\"",
+        "softirq = \"9us\"",
+    ),
+    ("link.0.ring=9", "ring = 64", "ring = 9"),
+    ("link.0.protocol=9", "protocol = 300", "protocol = 9"),
+    ("link.0.socket=9", "socket = 16", "socket = 9"),
+    ("link.0.cost=9us", "cost = \"3us\"", "cost = \"9us\""),
+    ("group.1.quota=9ms", "quota = \"20ms\"", "quota = \"9ms\""),
+    (
+        "group.0.period=50ms",
+        "quota = \"10ms\"\nperiod = \"100ms\"",
+        "quota = \"10ms\"\nperiod = \"50ms\"",
+    ),
+];
+
+fn setup() -> Setup {
+    scenario::parse("scenario.toml", SCENARIO).unwrap()
+}
+
+fn grid(axes: &[&str]) -> Grid {
+    let setup = setup();
+    let axes = axes.iter().map(|axis| Axis::parse(axis, &setup).unwrap());
+    let axes = axes.collect();
+    Grid::new(setup, axes).unwrap()
+}
+
+#[test]
+fn an_axis_sets_what_writing_it_into_the_scenario_would() {
+    for (axis, now, instead) in WRITTEN {
+        assert_eq!(SCENARIO.matches(now).count(), 1, "{now} stands for {axis}");
+        let written = SCENARIO.replace(now, instead);
+        let written = scenario::parse("written.toml", &written).unwrap();
+        assert_eq!(grid(&[axis]).setup(0), Ok(written), "{axis}");
+    }
+}
+
+#[test]
+fn every_axis_that_there_is_has_been_tried() {
+    let tried: BTreeSet<String> = WRITTEN
+        .iter()
+        .map(|(axis, ..)| axis.split('=').next().unwrap())
+        .map(|name| {
+            name.replace("a.b", "NAME")
+                .replace("rr.", "NAME.")
+                .replace("interrupt.nic.", "interrupt.NAME.")
+        })
+        .map(|name| {
+            name.trim_end_matches(".1")
+                .trim_end_matches(".2")
+                .to_owned()
+        })
+        .map(|name| {
+            name.replace("link.0", "link.N")
+                .replace("group.0", "group.N")
+        })
+        .map(|name| name.replace("group.1", "group.N"))
+        .collect();
+    for line in names().lines() {
+        let (prefix, fields) = line.split_once(": ").unwrap_or(("", line));
+        for field in fields.split(", ") {
+            let name = format!("{prefix}{field}");
+            assert!(tried.contains(&name), "{name} is not tried");
+        }
+    }
+}
+
+#[test]
+fn the_order_of_points_is_that_of_the_axes_and_the_last_one_changes_first() {
+    let grid = grid(&["hz=100,1000", "task.a.b.work.2=1ms..3ms/1ms", "seed=5,4"]);
+    let points: Vec<String> = (0..grid.len())
+        .map(|point| {
+            grid.values(point)
+                .map(|it| it.to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect();
+    assert_eq!(points.len(), 12);
+    assert_eq!(points[..3], ["100 1ms 5", "100 1ms 4", "100 2ms 5"]);
+    assert_eq!(points[11], "1000 3ms 4");
+    assert_eq!(points.iter().collect::<BTreeSet<_>>().len(), 12);
+}
+
+#[test]
+fn the_order_of_the_axes_changes_no_setup() {
+    let setup = |axes: &[&str]| grid(axes).setup(0).unwrap();
+    // Each of these has a say in the next.
+    let one = ["cpus=8", "policy=eevdf", "slice=1ms", "phase=1ms"];
+    let other = ["phase=1ms", "slice=1ms", "policy=eevdf", "cpus=8"];
+    assert_eq!(setup(&one), setup(&other));
+    assert_eq!(setup(&one).machine.phases.len(), 8);
+}
+
+#[test]
+fn a_policy_of_another_scenario_gets_the_slice_of_its_kernel() {
+    let fair = SCENARIO.replace(
+        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"fair\"",
+    );
+    let setup = scenario::parse("fair.toml", &fair).unwrap();
+    for (cpus, us) in [(2, 1_500), (4, 2_250), (7, 2_250), (8, 3_000), (64, 3_000)] {
+        let axes = [format!("cpus={cpus}"), "policy=eevdf".to_owned()];
+        let axes = axes
+            .map(|axis| Axis::parse(&axis, &setup).unwrap())
+            .to_vec();
+        let policy = Grid::new(setup.clone(), axes)
+            .unwrap()
+            .setup(0)
+            .unwrap()
+            .machine
+            .policy;
+        let slice = ticktax_model::Nanos(us * 1_000);
+        assert_eq!(
+            policy,
+            ticktax_sim::Policy::Eevdf {
+                slice,
+                hrtick: false
+            },
+            "{cpus} CPUs"
+        );
+    }
+}
+
+#[test]
+fn counting_tasks_again_leaves_signals_where_they_were() {
+    let text = "length = \"1s\"\n[machine]\nhz = 100\npolicy = \"fair\"\n\
+        [[task]]\nname = \"w\"\ncount = 3\nprogram = [{ work = \"1ms\" }]\n\
+        [[task]]\nname = \"x\"\nprogram = [\"wait\", { work = \"1ms\" }]\n\
+        [[task]]\nname = \"y\"\nprogram = [{ work = \"1ms\" }, { signal = \"x\" }, { signal = \"w\" }]\n\
+        [[interrupt]]\nname = \"i\"\ninterval = \"1ms\"\nsignal = \"x\"\n";
+    let setup = scenario::parse("s.toml", text).unwrap();
+    for count in [1, 2, 3, 7] {
+        let axis = Axis::parse(&format!("task.w.count={count}"), &setup).unwrap();
+        let setup = Grid::new(setup.clone(), vec![axis])
+            .unwrap()
+            .setup(0)
+            .unwrap();
+        let written = text.replace("count = 3", &format!("count = {count}"));
+        assert_eq!(
+            setup,
+            scenario::parse("w.toml", &written).unwrap(),
+            "{count}"
+        );
+        let x = TaskId(count);
+        assert_eq!(setup.tasks[x.index()].name, "x");
+        assert_eq!(setup.tasks[x.index() + 1].program[1], Step::Signal(x));
+        assert_eq!(setup.sources[0].then, Then::Signal(x));
+    }
+}
+
+#[test]
+fn what_makes_no_axis_is_told_with_its_name() {
+    let setup = setup();
+    for (axis, why) in [
+        ("hz", "axis hz: write it as hz=100,250"),
+        (
+            "colour=1",
+            "axis colour: there is no such axis; there are cpus, policy",
+        ),
+        ("hz=", "axis hz: it has no values"),
+        ("hz=100,100", "axis hz: 100 is there twice"),
+        ("hz=100..300/100,200", "axis hz: 200 is there twice"),
+        (
+            "hz=300..100/100",
+            "axis hz: the range `300..100/100` is empty",
+        ),
+        ("cpus=0", "axis cpus: 0 is not from 1 to 8192"),
+        ("policy=cfs", "axis policy: `cfs` is none of goodness"),
+        (
+            "task.c.work=1ms",
+            "it names no task of the scenario; write task.NAME.FIELD; there are: a.b, rr",
+        ),
+        (
+            "task.rr.sleep=1ms",
+            "axis task.rr.sleep: the program of rr has no step `sleep`",
+        ),
+        (
+            "task.rr.colour=1",
+            "axis task.rr.colour: a task has no `colour`; it has count, nice",
+        ),
+        (
+            "task.a.b.work=1ms",
+            "the program of a.b has 2 steps `work`; say which: work.1 to work.2",
+        ),
+        ("task.a.b.work.3=1ms", "has no step `work` 3; it has 2"),
+        ("task.a.b.work.0=1ms", "has no step `work` 0; it has 2"),
+        (
+            "interrupt.disk.cost=1ms",
+            "it names no interrupt of the scenario",
+        ),
+        (
+            "interrupt.nic.colour=1",
+            "an interrupt has no `colour`; it has cpu",
+        ),
+        ("link.1.ring=1", "it names no link of the scenario"),
+        ("group.x.quota=1ms", "it names no group of the scenario"),
+    ] {
+        let told = Axis::parse(axis, &setup).unwrap_err().to_string();
+        assert!(told.contains(why), "{axis}: {told}");
+        assert!(!told.contains('\n'), "{axis}: {told}");
+    }
+}
+
+#[test]
+fn axes_that_set_the_same_and_grids_that_are_too_large_are_refused() {
+    let setup = setup();
+    for (axes, why) in [
+        (["hz=1", "hz=2"], "axis hz: it sets the same as the axis hz"),
+        (
+            ["highres=on", "timers=first-tick"],
+            "axis timers: it sets the same as the axis highres",
+        ),
+        (
+            ["task.a.b.fifo=1", "task.a.b.round_robin=1"],
+            "sets the same as the axis task.a.b.fifo",
+        ),
+        (
+            ["seed=1..1000000/1", "hz=1..1000/1"],
+            "axis seed × hz: 1000000000 points are more than 1000000",
+        ),
+        (["seed=1..1000000000/1", "hz=1"], "1000000000 points"),
+        (
+            ["seed=0..9223372036854775807/1", "drift_ppb=-9999..9999/1"],
+            "184458217365058661384192 points",
+        ),
+    ] {
+        let axes = axes.map(|axis| Axis::parse(axis, &setup).unwrap()).to_vec();
+        let told = Grid::new(setup.clone(), axes).unwrap_err().to_string();
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn a_point_that_cannot_be_names_the_value() {
+    let setup = setup();
+    for (axes, why) in [
+        (
+            ["policy=fair", "slice=1ms"],
+            "slice=1ms: only the policy eevdf",
+        ),
+        (["cpus=1", "seed=1"], "interrupt nic: its CPU is not there"),
+        (
+            ["hz=1000", "phase=2ms"],
+            "machine: a phase lies within a tick",
+        ),
+        (
+            ["task.a.b.sleep=1ms", "seed=1"],
+            "task.a.b.sleep=1ms: a range of that width",
+        ),
+    ] {
+        let axes = axes.map(|axis| Axis::parse(axis, &setup).unwrap()).to_vec();
+        let told = Grid::new(setup.clone(), axes)
+            .unwrap()
+            .setup(0)
+            .unwrap_err();
+        assert!(told.to_string().contains(why), "{told}");
+    }
+}
+
+#[test]
+fn no_axes_make_one_point_and_repetitions_are_seeds() {
+    let base = setup();
+    let none = Grid::new(base.clone(), Vec::new()).unwrap();
+    assert_eq!((none.len(), none.setup(0)), (1, Ok(base.clone())));
+    let seeds = Axis::seeds(3, &base).unwrap();
+    let grid = Grid::new(base, vec![seeds]).unwrap();
+    let seeds: Vec<u64> = (0..3)
+        .map(|point| grid.setup(point).unwrap().seed)
+        .collect();
+    assert_eq!(seeds, [7, 8, 9]);
+}

@@ -1,0 +1,250 @@
+//! The values of an axis: single ones and ranges, as they are written.
+
+use std::fmt;
+
+use ticktax_model::Nanos;
+use ticktax_sim::scenario;
+
+/// What the values of an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole numbers, from and to.
+    Integer(i64, i64),
+    /// Times of 0 or more.
+    Time,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// A value of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// A whole number.
+    Integer(i64),
+    /// A time.
+    Time(Nanos),
+    /// A word.
+    Word(&'static str),
+}
+
+/// As it can be written on an axis; no time is rounded.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, i64); 4] = [
+            ("s", 1_000_000_000),
+            ("ms", 1_000_000),
+            ("us", 1_000),
+            ("ns", 1),
+        ];
+        match *self {
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Word(word) => f.write_str(word),
+            Self::Time(Nanos(0)) => f.write_str("0s"),
+            Self::Time(Nanos(ns)) => {
+                let fits = |&&(_, scale): &&(&str, i64)| ns >= scale;
+                let (unit, scale) = UNITS.iter().find(fits).unwrap_or(&UNITS[3]);
+                let (whole, rest) = (ns / scale, ns % scale);
+                write!(f, "{whole}")?;
+                if rest > 0 {
+                    let digits = scale.ilog10() as usize;
+                    let part = format!("{rest:0digits$}");
+                    write!(f, ".{}", part.trim_end_matches('0'))?;
+                }
+                f.write_str(unit)
+            }
+        }
+    }
+}
+
+/// A value, or a range of them that is not spelled out: it may be long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    One(Value),
+    /// The first, the step, how many, and whether these are times.
+    Range {
+        first: i64,
+        step: i64,
+        len: u128,
+        time: bool,
+    },
+}
+
+impl Item {
+    pub(super) fn len(&self) -> u128 {
+        match self {
+            Self::One(_) => 1,
+            Self::Range { len, .. } => *len,
+        }
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = Value> + use<> {
+        let (one, first, step, len, time) = match *self {
+            Self::One(value) => (Some(value), 0, 0, 0, false),
+            Self::Range {
+                first,
+                step,
+                len,
+                time,
+            } => (None, first, step, len, time),
+        };
+        let mut next = first;
+        let range = (0..len).map(move |_| {
+            let value = next;
+            next = next.saturating_add(step);
+            if time {
+                Value::Time(Nanos(value))
+            } else {
+                Value::Integer(value)
+            }
+        });
+        one.into_iter().chain(range)
+    }
+}
+
+/// Reads values and ranges with commas between them.
+pub(super) fn items(text: &str, kind: Kind) -> Result<Vec<Item>, String> {
+    if text.is_empty() {
+        return Err("it has no values".to_owned());
+    }
+    text.split(',')
+        .map(|part| item(part.trim(), kind))
+        .collect()
+}
+
+fn item(text: &str, kind: Kind) -> Result<Item, String> {
+    if matches!(kind, Kind::Word(_)) {
+        return value(text, kind).map(Item::One);
+    }
+    let Some((first, rest)) = text.split_once("..") else {
+        return value(text, kind).map(Item::One);
+    };
+    let Some((last, step)) = rest.split_once('/') else {
+        return Err(format!(
+            "the range `{text}` has no step; write it as {}",
+            example(kind)
+        ));
+    };
+    let read = |text: &str, kind| {
+        value(text.trim(), kind).map(|value| match value {
+            Value::Time(time) => time.0,
+            Value::Integer(number) => number,
+            Value::Word(_) => 0,
+        })
+    };
+    let any = match kind {
+        Kind::Integer(..) => Kind::Integer(i64::MIN, i64::MAX),
+        other => other,
+    };
+    let (first, last, step) = (read(first, kind)?, read(last, kind)?, read(step, any)?);
+    if step <= 0 {
+        return Err(format!("the range `{text}` has a step of 0 or less"));
+    }
+    if last < first {
+        return Err(format!(
+            "the range `{text}` is empty: it ends before it begins"
+        ));
+    }
+    Ok(Item::Range {
+        first,
+        step,
+        len: u128::from(last.abs_diff(first) / step.unsigned_abs()) + 1,
+        time: kind == Kind::Time,
+    })
+}
+
+fn example(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Time => "1ms..5ms/1ms",
+        _ => "1..8/1",
+    }
+}
+
+fn value(text: &str, kind: Kind) -> Result<Value, String> {
+    match kind {
+        Kind::Integer(low, high) => {
+            let number: i64 = text
+                .parse()
+                .map_err(|_| format!("`{text}` is no whole number"))?;
+            if (low..=high).contains(&number) {
+                Ok(Value::Integer(number))
+            } else if high == i64::MAX {
+                Err(format!("{number} is less than {low}"))
+            } else {
+                Err(format!("{number} is not from {low} to {high}"))
+            }
+        }
+        Kind::Time => scenario::time(text)
+            .map(Value::Time)
+            .ok_or_else(|| format!("`{text}` is no time: write 3ms, 27.5us or 10s")),
+        Kind::Word(words) => words
+            .iter()
+            .find(|&&word| word == text)
+            .map(|&word| Value::Word(word))
+            .ok_or_else(|| format!("`{text}` is none of {}", words.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ticktax_model::Nanos;
+
+    use super::{Kind, Value, items, value};
+
+    const HZ: Kind = Kind::Integer(1, 1_000_000);
+
+    fn read(text: &str, kind: Kind) -> Result<Vec<String>, String> {
+        let items = items(text, kind)?;
+        let values = items.iter().flat_map(super::Item::values);
+        Ok(values.map(|value| value.to_string()).collect())
+    }
+
+    #[test]
+    fn values_and_ranges_are_read_in_the_order_in_which_they_are_written() {
+        let read = |text, kind| read(text, kind).unwrap().join(" ");
+        assert_eq!(read("1000,100", HZ), "1000 100");
+        assert_eq!(read("100..1000/300", HZ), "100 400 700 1000");
+        assert_eq!(read("100..1000/400, 7", HZ), "100 500 900 7");
+        assert_eq!(read("5..5/1", HZ), "5");
+        assert_eq!(read("1ms..2ms/500us,0s", Kind::Time), "1ms 1.5ms 2ms 0s");
+        assert_eq!(read("-2..2/2", Kind::Integer(-20, 19)), "-2 0 2");
+        assert_eq!(read("b,a", Kind::Word(&["a", "b"])), "b a");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, kind, why) in [
+            ("", HZ, "no values"),
+            ("100,", HZ, "`` is no whole number"),
+            ("9x", HZ, "`9x` is no whole number"),
+            ("0", HZ, "0 is not from 1 to 1000000"),
+            ("1..9", HZ, "no step; write it as 1..8/1"),
+            ("1ms..9ms", Kind::Time, "1ms..5ms/1ms"),
+            ("9..1/1", HZ, "`9..1/1` is empty"),
+            ("1..9/0", HZ, "step of 0 or less"),
+            ("1ms..2ms/0s", Kind::Time, "step of 0 or less"),
+            ("3", Kind::Time, "`3` is no time"),
+            ("-3ms", Kind::Time, "`-3ms` is no time"),
+            ("c", Kind::Word(&["a", "b"]), "`c` is none of a, b"),
+        ] {
+            let told = read(text, kind).unwrap_err();
+            assert!(told.contains(why), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_long_range_is_counted_and_not_spelled_out() {
+        let whole = Kind::Integer(0, i64::MAX);
+        let count = |text| super::Item::len(&items(text, whole).unwrap()[0]);
+        assert_eq!(count("1..1000000000/1"), 1_000_000_000);
+        assert_eq!(count("0..9223372036854775807/1"), 1 << 63);
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_reads_as_it_is_printed(ns in 0_i64..=i64::MAX) {
+            let time = Value::Time(Nanos(ns));
+            prop_assert_eq!(value(&time.to_string(), Kind::Time), Ok(time));
+        }
+    }
+}
