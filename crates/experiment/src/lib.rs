@@ -13,6 +13,7 @@ pub mod fit;
 pub mod judge;
 pub mod page;
 pub mod statistics;
+pub mod whatif;
 
 pub use cases::{Case, all, find};
 pub use file::{CaseError, CaseFile};

@@ -66,6 +66,8 @@ impl PredictionRow {
 pub enum Origin {
     /// A machine was watched.
     Measured,
+    /// The recording is of the model's own making.
+    Simulated,
     /// A model ran.
     Predicted,
 }
@@ -75,6 +77,7 @@ impl Origin {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
+            Self::Simulated => "simulated",
             Self::Predicted => "predicted",
         }
     }

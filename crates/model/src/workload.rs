@@ -60,7 +60,8 @@ pub struct PacedLoad {
 pub struct PacedFrame {
     /// CPU time of its work.
     pub work: Nanos,
-    /// How much later than due it was woken; none where it did not sleep.
+    /// How much later than due it came on its CPU, without the interrupt of its timer and without
+    /// waiting for others to leave the CPU; none where it did not sleep.
     pub late: Option<Nanos>,
 }
 

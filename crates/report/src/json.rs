@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use ticktax_model::pace::{PaceStatement, SweepStatement};
+use ticktax_model::prediction::PredictionStatement;
 use ticktax_model::statement::Statement;
 
 /// The statement as indented JSON, all times in nanoseconds. It ends with a line break.
@@ -18,6 +19,11 @@ pub fn pace_json(statement: &PaceStatement) -> String {
 
 /// The comparison of paced loops, likewise.
 pub fn sweep_json(statement: &SweepStatement) -> String {
+    pretty(statement)
+}
+
+/// A prediction, likewise.
+pub fn prediction_json(statement: &PredictionStatement) -> String {
     pretty(statement)
 }
 
@@ -41,4 +47,9 @@ pub fn pace_schema() -> serde_json::Value {
 /// The JSON Schema of what [`sweep_json`] writes.
 pub fn sweep_schema() -> serde_json::Value {
     schemars::schema_for!(SweepStatement).to_value()
+}
+
+/// The JSON Schema of what [`prediction_json`] writes.
+pub fn prediction_schema() -> serde_json::Value {
+    schemars::schema_for!(PredictionStatement).to_value()
 }

@@ -9,5 +9,8 @@
 mod json;
 mod text;
 
-pub use json::{json, pace_json, pace_schema, schema, sweep_json, sweep_schema};
-pub use text::{TextStyle, beat_news, beats, pace, pace_line, sweep, text};
+pub use json::{
+    json, pace_json, pace_schema, prediction_json, prediction_schema, schema, sweep_json,
+    sweep_schema,
+};
+pub use text::{TextStyle, beat_news, beats, pace, pace_line, prediction, sweep, text};

@@ -15,6 +15,7 @@ mod held;
 mod numbers;
 mod pace;
 mod page;
+mod prediction;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -27,6 +28,7 @@ use page::Page;
 
 pub use beats::{beat_news, beats};
 pub use pace::{pace, pace_line, sweep};
+pub use prediction::prediction;
 
 /// How a page of text is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,6 +54,9 @@ pub(crate) enum Failure {
     /// No such case, or its file is none.
     #[error("{0}")]
     Case(String),
+    /// Nothing can be predicted.
+    #[error("{0}")]
+    Prediction(String),
     /// Nobody to ask about.
     #[error("{0}")]
     Victim(String),

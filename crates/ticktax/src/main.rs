@@ -12,6 +12,7 @@ mod failure;
 mod manual;
 mod pace;
 mod replay;
+mod sim;
 mod terminal;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Verb::Case { question } => case::run(&question, &terminal),
         Verb::Report(typed) => replay::run(&typed, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
+        Verb::Sim(typed) => sim::run(&typed, &terminal),
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),

@@ -37,6 +37,7 @@ pub(crate) fn schema(of: SchemaOf) -> String {
         SchemaOf::Statement => ticktax_report::schema(),
         SchemaOf::Pace => ticktax_report::pace_schema(),
         SchemaOf::Sweep => ticktax_report::sweep_schema(),
+        SchemaOf::Prediction => ticktax_report::prediction_schema(),
     };
     serde_json::to_string_pretty(&schema).unwrap_or_default()
 }
