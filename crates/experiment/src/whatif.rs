@@ -210,14 +210,12 @@ impl Plan {
 
 /// The time from frame to frame that a task aims at.
 fn period(setup: &Setup, task: TaskId) -> Option<Nanos> {
-    let steps = setup.tasks.get(task.index())?.program.iter();
-    steps
-        .filter_map(|step| match step {
-            Step::Pace { period, .. } | Step::SleepUntil(_, period) => Some(*period),
-            Step::SleepRest { time, .. } => Some(*time),
-            _ => None,
-        })
-        .next()
+    let mut steps = setup.tasks.get(task.index())?.program.iter();
+    steps.find_map(|step| match step {
+        Step::Pace { period, .. } | Step::SleepUntil(_, period) => Some(*period),
+        Step::SleepRest { time, .. } => Some(*time),
+        _ => None,
+    })
 }
 
 /// The task of a scenario that is asked about: the one of this name, or the first that has frames.

@@ -1,4 +1,5 @@
 //! `ticktax sim` as its users run it: predictions whose truth is known, and what it refuses.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use std::fs;
 use std::path::Path;
@@ -106,10 +107,11 @@ fn other_settings_are_predicted_as_the_true_work_would_do() {
             // Lateness is told from the earliest wakeups on, so that it lacks what all share.
             let of_model = measure == Measure::LateMedian && value(truth, measure) < 1e6;
             let (a, b) = (value(row, measure), value(truth, measure));
-            let near = if of_model {
-                (a - b).abs() < 60e3
-            } else {
-                meet(row, truth, measure)
+            let near = match measure {
+                _ if of_model => (a - b).abs() < 60e3,
+                // A softirq of the disk's that happens to follow a tick counts as the tick's.
+                Measure::TickCost => (a / b - 1.0).abs() < 0.05,
+                _ => meet(row, truth, measure),
             };
             assert!(near, "{:?} {measure:?}: {row:#?} {truth:#?}", row.settings);
         }

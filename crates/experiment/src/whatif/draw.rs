@@ -52,7 +52,7 @@ pub fn replicate(
 
 /// The places of `n` things drawn in blocks until `enough` says so.
 fn blocks(n: usize, stream: &mut Stream, mut enough: impl FnMut(usize) -> bool) -> Vec<usize> {
-    let block = (1_usize..).find(|b| b.pow(3) >= n).unwrap_or(1);
+    let block = (1_usize..=1 << 20).find(|b| b.pow(3) >= n).unwrap_or(1);
     let law = Law::Uniform(Nanos::ZERO, Nanos(i64::try_from(n).unwrap_or(i64::MAX)));
     let mut places = Vec::new();
     while places.len() < MOST_DRAWN {

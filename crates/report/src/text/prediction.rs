@@ -148,14 +148,12 @@ fn of(
     columns: &[Column],
     value: impl Fn(&PredictionRow, Measure) -> Option<f64>,
 ) -> String {
-    columns
-        .iter()
-        .map(|&(_, measure)| {
-            let text =
-                value(row, measure).map_or_else(String::new, |value| in_words(measure, value));
-            format!("{text:>WIDE$}")
-        })
-        .collect()
+    let cell = |&(_, measure): &Column| {
+        value(row, measure).map_or_else(String::new, |value| in_words(measure, value))
+    };
+    let cells: Vec<String> = columns.iter().map(cell).collect();
+    let padded = cells.iter().map(|text| format!("{text:>WIDE$}"));
+    padded.collect::<Vec<_>>().concat()
 }
 
 /// A figure with its unit.
@@ -163,7 +161,7 @@ fn in_words(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Fps => format!("{value:.2}"),
         Measure::Dropped | Measure::Overshot => match value {
-            v if v == 0.0 => "0".to_owned(),
+            0.0 => "0".to_owned(),
             v if v < 99.95 => format!("{v:.1}"),
             v => format!("{v:.0}"),
         },

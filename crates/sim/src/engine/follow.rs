@@ -84,6 +84,14 @@ impl Engine<'_> {
     /// `task` begins a frame now.
     pub(super) fn begin_frame(&mut self, task: TaskId) {
         self.end_frame(task);
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        notes.report.frames += 1;
+        if notes.due <= notes.frame_at {
+            // Nothing said when it was due.
+            notes.due = now;
+        }
+        notes.frame_at = now;
         let notes = &self.tasks[task.index()];
         if let Some(follower) = self.follower.as_mut().filter(|it| it.task == task) {
             let frame = Frame {

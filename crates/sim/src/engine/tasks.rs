@@ -7,6 +7,7 @@ use ticktax_model::victim::Absence;
 use super::{Engine, Event};
 use crate::fixed::{ONE, exp_neg, narrow};
 use crate::hash::Deed;
+use crate::random::Law;
 use crate::report::Mode;
 use crate::scheduler::Arrival;
 use crate::task::{State, Step, TaskId};
@@ -182,33 +183,10 @@ impl Engine<'_> {
             }
             Step::Arrive(law) => {
                 let time = notes.chance.draw(&law).max(Nanos(1));
-                self.end_frame(task);
-                let next = self.block(task);
-                self.tasks[task.index()].due = self.now + time;
-                let at = self.now + time;
-                self.cpus[cpu].agenda.push(at.0, Event::Start(task));
-                next
+                self.await_arrival(cpu, task, time)
             }
-            Step::Every { period, work } => {
-                let due = &mut notes.every[place];
-                if *due > now {
-                    return Next::Step;
-                }
-                // From the first on, steps are due on a grid.
-                let first = if *due == Nanos::ZERO { now } else { *due };
-                let late = (now - first).0 / period.0;
-                notes.report.overshot += late.unsigned_abs();
-                *due = first + Nanos((late + 1) * period.0);
-                let time = notes.chance.draw(&work);
-                self.work(task, time)
-            }
+            Step::Every { period, work } => self.every(task, place, period, &work),
             Step::Frame => {
-                notes.report.frames += 1;
-                if notes.due <= notes.frame_at {
-                    // Nothing said when it was due.
-                    notes.due = now;
-                }
-                notes.frame_at = now;
                 self.begin_frame(task);
                 Next::Step
             }
@@ -260,6 +238,33 @@ impl Engine<'_> {
         notes.state = State::Blocked;
         notes.slept_at = self.now;
         Next::Switch(None)
+    }
+
+    /// Waits for what comes from outside after `time`.
+    fn await_arrival(&mut self, cpu: usize, task: TaskId, time: Nanos) -> Next {
+        self.end_frame(task);
+        let next = self.block(task);
+        let at = self.now + time;
+        self.tasks[task.index()].due = at;
+        self.cpus[cpu].agenda.push(at.0, Event::Start(task));
+        next
+    }
+
+    /// Works on the step at `place`, if a period has begun since it last did.
+    fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        let due = &mut notes.every[place];
+        if *due > now {
+            return Next::Step;
+        }
+        // From the first on, steps are due on a grid.
+        let first = if *due == Nanos::ZERO { now } else { *due };
+        let late = (now - first).0 / period.0;
+        notes.report.overshot += late.unsigned_abs();
+        *due = first + Nanos((late + 1) * period.0);
+        let time = notes.chance.draw(work);
+        self.work(task, time)
     }
 
     /// Sleeps until the next frame is due; a frame that is due already begins at once.

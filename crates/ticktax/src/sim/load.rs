@@ -9,11 +9,11 @@ use ticktax_experiment::whatif::{self, Load};
 use ticktax_model::machine::Machine;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
 use ticktax_model::recording::{Header, RecordingReader, RowSink, World};
-use ticktax_model::workload::Workload;
+use ticktax_model::workload::{InterruptLoad, ThreadLoad, Workload};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::scenario;
 
-use crate::arguments::SimArguments;
+use crate::arguments::{Rate, SimArguments};
 use crate::failure::Failure;
 
 /// Threads and interrupts that are named.
@@ -109,7 +109,7 @@ fn recording(typed: &SimArguments) -> Result<Loaded, Failure> {
     let hz = machine.hz_configured.filter(|&hz| hz > 0).unwrap_or(100);
     let asked = Asked {
         program: typed.program.clone(),
-        period: typed.asked.map(|rate| rate.period()),
+        period: typed.asked.map(Rate::period),
     };
     let tick = Nanos(1_000_000_000 / i64::from(hz));
     let recorded = both.1.finish(header, &sources, &asked, tick);
@@ -182,11 +182,7 @@ fn taken(work: &Workload) -> Vec<String> {
             lates.get(lates.len() / 2).copied().unwrap_or_default(),
         ));
     }
-    let ran: Nanos = work
-        .threads
-        .iter()
-        .map(ticktax_model::workload::ThreadLoad::work)
-        .sum();
+    let ran: Nanos = work.threads.iter().map(ThreadLoad::work).sum();
     let names: Vec<&str> = work
         .threads
         .iter()
@@ -202,7 +198,7 @@ fn taken(work: &Workload) -> Vec<String> {
         SMALL * 100.0,
     ));
     let count: usize = work.interrupts.iter().map(|load| load.costs.len()).sum();
-    let time: Nanos = work.interrupts.iter().map(|load| load.time()).sum();
+    let time: Nanos = work.interrupts.iter().map(InterruptLoad::time).sum();
     let mut names: Vec<&str> = Vec::new();
     for load in &work.interrupts {
         if !names.contains(&&*load.name) && names.len() < NAMED {
