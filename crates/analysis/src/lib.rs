@@ -10,12 +10,16 @@ mod auditor;
 pub mod beats;
 pub mod findings;
 pub mod ledger;
+mod meter;
 pub mod pace;
 pub mod tick;
 pub mod victim;
+pub mod workload;
 
 pub use accounting::AccountingCheck;
 pub use auditor::Auditor;
 pub use beats::BeatFinder;
 pub use ledger::Ledger;
+pub use meter::{Meter, of_frames};
 pub use victim::Victim;
+pub use workload::WorkloadReader;

@@ -9,10 +9,10 @@
 mod alias;
 mod book;
 mod choice;
-mod frames;
-mod rhythm;
+pub(crate) mod frames;
+pub(crate) mod rhythm;
 mod times;
-mod watch;
+pub(crate) mod watch;
 
 pub use alias::tick_alias;
 pub use book::{Accounts, FrameBook, Terms};

@@ -13,6 +13,7 @@ pub mod fit;
 pub mod judge;
 pub mod statistics;
 pub mod sweep;
+pub mod whatif;
 
 pub use cases::{Case, all, find};
 pub use file::{CaseError, CaseFile};

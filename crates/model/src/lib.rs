@@ -16,6 +16,7 @@ pub mod finding;
 pub mod histogram;
 pub mod machine;
 pub mod pace;
+pub mod prediction;
 pub mod recording;
 pub mod span;
 pub mod statement;
@@ -24,6 +25,7 @@ pub mod table;
 pub mod tick;
 pub mod time;
 pub mod victim;
+pub mod workload;
 
 pub use cpu::{Cpu, CpuList};
 pub use histogram::Histogram;

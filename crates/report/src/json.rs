@@ -3,6 +3,7 @@
 use serde::Serialize;
 use ticktax_model::case::CaseStatement;
 use ticktax_model::pace::{PaceStatement, SweepStatement};
+use ticktax_model::prediction::PredictionStatement;
 use ticktax_model::statement::Statement;
 
 /// The statement as indented JSON, all times in nanoseconds. It ends with a line break.
@@ -24,6 +25,11 @@ pub fn sweep_json(statement: &SweepStatement) -> String {
 
 /// What was published beside what a model gives, likewise.
 pub fn case_json(statement: &CaseStatement) -> String {
+    pretty(statement)
+}
+
+/// A prediction, likewise.
+pub fn prediction_json(statement: &PredictionStatement) -> String {
     pretty(statement)
 }
 
@@ -52,4 +58,9 @@ pub fn case_schema() -> serde_json::Value {
 /// The JSON Schema of what [`sweep_json`] writes.
 pub fn sweep_schema() -> serde_json::Value {
     schemars::schema_for!(SweepStatement).to_value()
+}
+
+/// The JSON Schema of what [`prediction_json`] writes.
+pub fn prediction_schema() -> serde_json::Value {
+    schemars::schema_for!(PredictionStatement).to_value()
 }

@@ -17,6 +17,7 @@ mod held;
 mod numbers;
 mod pace;
 mod page;
+mod prediction;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -31,6 +32,7 @@ pub use beats::{beat_news, beats};
 pub use case::{case, case_fit, case_sheet, cases};
 pub use grid::grid;
 pub use pace::{pace, pace_line, sweep};
+pub use prediction::prediction;
 
 /// How a page of text is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

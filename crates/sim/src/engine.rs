@@ -9,6 +9,7 @@
 //! tick has that tick's number, and the scheduler says how many ticks it will not act upon. So the
 //! next tick that matters is known, and those before it are counted, charged and emitted together.
 
+mod follow;
 mod interrupts;
 mod packets;
 mod tasks;
@@ -21,6 +22,7 @@ use ticktax_model::{Histogram, Nanos, SourceId, SourceTable};
 
 use crate::agenda::{Agenda, Order};
 use crate::clock::Grid;
+use crate::engine::follow::Follower;
 use crate::hash::TraceHash;
 use crate::random::Stream;
 use crate::record::{Recorder, header};
@@ -42,16 +44,18 @@ pub fn record(
     sink: &mut dyn RowSink,
 ) -> Result<(Report, Header, SourceTable), SetupError> {
     setup.check()?;
-    let recorder = Recorder::new(setup, sink);
+    let recorder = Recorder::new(setup, sink, None);
     let (report, sources) = Engine::new(setup, Some(recorder)).run();
-    let header = header(setup, &report);
+    let header = header(setup, &report, None);
     Ok((report, header, sources.unwrap_or_default()))
 }
+
+pub use follow::{Followed, follow};
 
 /// An event in a CPU's agenda.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A task is made.
+    /// A task is made, or what it waits for comes from outside.
     Start(TaskId),
     /// A high-resolution timer goes off.
     Timer(TaskId),
@@ -142,6 +146,10 @@ struct Task {
     asked: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
+    /// When the frame that begins next is due.
+    due: Nanos,
+    /// How much later than its timer the next sleep ends.
+    late: Nanos,
     /// When the next step of each [`Step::Every`](crate::Step) is due, by its place.
     every: Vec<Nanos>,
     /// When it fell asleep, and until when it asked to sleep.
@@ -197,6 +205,7 @@ struct Engine<'s> {
     hash: TraceHash,
     events: u64,
     recorder: Option<Recorder<'s>>,
+    follower: Option<Follower>,
 }
 
 impl<'s> Engine<'s> {
@@ -243,6 +252,7 @@ impl<'s> Engine<'s> {
             hash: TraceHash::new(setup.seed),
             events: 0,
             recorder,
+            follower: None,
         };
         engine.enter_all();
         engine
@@ -269,6 +279,11 @@ impl<'s> Engine<'s> {
     }
 
     fn run(mut self) -> (Report, Option<SourceTable>) {
+        self.go();
+        self.close()
+    }
+
+    fn go(&mut self) {
         let end = self.setup.length;
         loop {
             let (at, cpu) = self.order.first();
@@ -285,7 +300,6 @@ impl<'s> Engine<'s> {
             self.step(cpu);
         }
         self.now = end;
-        self.close()
     }
 
     /// What happens next on `cpu`, and what comes of it at once, there and elsewhere.
@@ -341,6 +355,7 @@ impl<'s> Engine<'s> {
         for task in 0..self.tasks.len() {
             self.end_throttling(TaskId(u32::try_from(task).unwrap_or(u32::MAX)));
         }
+        self.end_waits();
         let count = |cpu: &CpuState| cpu.report.sampled() + cpu.report.stopped + cpu.report.lost;
         let report = Report {
             elapsed: self.now,
@@ -431,6 +446,8 @@ impl Task {
             asked: None,
             last_cpu: spec.attributes.cpu.unwrap_or(place % setup.machine.cpus),
             frame_at: spec.start,
+            due: spec.start,
+            late: Nanos::ZERO,
             every: vec![Nanos::ZERO; spec.program.len()],
             slept_at: spec.start,
             asleep_until: None,

@@ -42,8 +42,9 @@ mod task;
 mod timer;
 
 pub use clock::{Device, Grid};
-pub use engine::{record, run};
+pub use engine::{Followed, follow, record, run};
 pub use random::{Law, Stream};
+pub use record::facts;
 pub use report::{CpuReport, LinkReport, Mode, Report};
 pub use scheduler::Policy;
 pub use setup::{Costs, Group, Link, Machine, Setup, SetupError, Source, Then, TickMode};

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use ticktax_model::machine::{Counters, CpuTimes, InterruptRow, Machine as Facts};
+use ticktax_model::machine::{Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime};
 use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
-use ticktax_model::victim::Absence;
+use ticktax_model::victim::{Absence, Target, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 use crate::report::{CpuReport, Mode, Report};
+use crate::scheduler::Policy;
 use crate::setup::{Setup, TickMode};
+use crate::task::{TaskId, TaskReport};
 use crate::timer::TimerRule;
 
 /// Turns what happens into rows, and hands them on.
@@ -16,6 +18,15 @@ pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
     pub(crate) ids: Ids,
+    /// The thread whose waits are rows, too.
+    followed: Option<Followed>,
+}
+
+/// A task whose waits are handed on.
+struct Followed {
+    name: Arc<str>,
+    owner: Owner,
+    thread: Thread,
 }
 
 /// The sources of a simulation.
@@ -32,8 +43,9 @@ pub(crate) struct Ids {
 }
 
 impl<'s> Recorder<'s> {
-    /// A recorder of this setup, which hands its rows to `sink`.
-    pub(crate) fn new(setup: &Setup, sink: &'s mut dyn RowSink) -> Self {
+    /// A recorder of this setup, which hands its rows to `sink`, the waits of a followed task among
+    /// them.
+    pub(crate) fn new(setup: &Setup, sink: &'s mut dyn RowSink, followed: Option<TaskId>) -> Self {
         let mut sources = SourceTable::default();
         let named = |sources: &mut SourceTable, kind| {
             let names = setup.sources.iter();
@@ -82,7 +94,20 @@ impl<'s> Recorder<'s> {
             tasks: threads(&mut sources, Kind::Task, ""),
             throttled: threads(&mut sources, Kind::Wait, Absence::Throttled.name()),
         };
-        Self { sources, sink, ids }
+        let followed = followed.and_then(|task| {
+            let source = sources.get(*ids.tasks.get(task.index())?);
+            Some(Followed {
+                name: source.name.clone(),
+                owner: source.owner,
+                thread: source.thread.clone()?,
+            })
+        });
+        Self {
+            sources,
+            sink,
+            ids,
+            followed,
+        }
     }
 
     /// Hands on a span; `nested` is the time of what interrupted it.
@@ -115,14 +140,29 @@ impl<'s> Recorder<'s> {
         }
     }
 
+    /// Hands on why the followed task was off its CPU.
+    pub(crate) fn wait(&mut self, cpu: usize, why: Absence, start: Nanos, end: Nanos) {
+        let Some(followed) = &self.followed else {
+            return;
+        };
+        let source = self.sources.intern(Source {
+            kind: Kind::Wait,
+            owner: followed.owner,
+            name: followed.name.clone(),
+            detail: why.name().into(),
+            thread: Some(followed.thread.clone()),
+        });
+        self.span(cpu, source, start, end, Nanos::ZERO);
+    }
+
     /// The sources that the rows pointed into.
     pub(crate) fn into_sources(self) -> SourceTable {
         self.sources
     }
 }
 
-/// The header of the recording of a simulation.
-pub(crate) fn header(setup: &Setup, report: &Report) -> Header {
+/// The header of the recording of a simulation, in which a task may have been followed.
+pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -> Header {
     let cpus = || (0_u32..).map(Cpu).take(setup.machine.cpus);
     Header {
         machine: facts(setup),
@@ -142,13 +182,25 @@ pub(crate) fn header(setup: &Setup, report: &Report) -> Header {
             setup,
             Nanos::ZERO,
             &vec![CpuReport::default(); setup.machine.cpus],
+            &[],
         ),
-        after: counters(setup, report.elapsed, &report.cpus),
+        after: counters(setup, report.elapsed, &report.cpus, &report.tasks),
+        victim: followed.map(|task| VictimHeader {
+            target: Target::Process,
+            name: setup.tasks[task.index()].name.clone(),
+            pid: i32::try_from(task.0).ok().map(|place| place + 1),
+            begin: Nanos::ZERO,
+            followed: true,
+            incomplete: None,
+            before: None,
+            after: None,
+        }),
         ..Header::new(World::Simulated, Level::Kernel, env!("CARGO_PKG_VERSION"))
     }
 }
 
-fn facts(setup: &Setup) -> Facts {
+/// What the header of a recording of `setup` says of its machine.
+pub fn facts(setup: &Setup) -> Facts {
     let machine = &setup.machine;
     let accounting = match machine.tick {
         TickMode::StopsFull => "VIRT_CPU_ACCOUNTING_GEN",
@@ -176,7 +228,7 @@ fn facts(setup: &Setup) -> Facts {
 }
 
 /// What `/proc/stat` and `/proc/interrupts` of such a machine say: the accounting by ticks.
-fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport]) -> Counters {
+fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) -> Counters {
     let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
     let time = |ticks: u64| {
         let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
@@ -203,6 +255,38 @@ fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport]) -> Counters {
         at,
         cpu_times: lines.collect(),
         interrupts: [("LOC".to_owned(), ticks)].into(),
+        programs: programs(setup, tasks),
         ..Counters::default()
     }
+}
+
+/// What `/proc/PID/stat` of such a kernel says, in whole steps of `USER_HZ`, 10 ms.
+///
+/// Up to 2.6.22 it is the ticks that found the task running. From then on a task's user and system
+/// time are scaled so that they sum to the scheduler's own sum (`task_utime`, `fs/proc/array.c`;
+/// `cputime_adjust` later), however they were sampled.
+fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i32, ProgramTime> {
+    const STEP: Nanos = Nanos::from_millis(10);
+    let is_scaled = matches!(setup.machine.policy, Policy::Fair | Policy::Eevdf { .. });
+    let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
+    let of = |report: &TaskReport| {
+        if is_scaled {
+            return report.ran;
+        }
+        let ticks = i64::try_from(report.sampled).unwrap_or(i64::MAX);
+        Nanos(crate::fixed::scale(ticks, 1_000_000_000, hz))
+    };
+    (1..)
+        .zip(setup.tasks.iter().zip(tasks))
+        .map(|(pid, (task, report))| {
+            let time = ProgramTime {
+                name: task.name.clone(),
+                time: Nanos(of(report).0 / STEP.0 * STEP.0),
+                own_or_kernel: task.kernel,
+                nice: task.attributes.nice > 0,
+                children: Nanos::ZERO,
+            };
+            (pid, time)
+        })
+        .collect()
 }

@@ -21,6 +21,7 @@ mod words;
 
 use serde::Deserialize;
 use ticktax_model::Nanos;
+use ticktax_model::pace::PaceRule;
 
 use self::words::{LawText, Time};
 use crate::clock::Device;
@@ -210,17 +211,43 @@ enum StepText {
     Sleep(LawText),
     Select(LawText),
     Poll(LawText),
-    SleepRest { time: Time, unit: Time },
+    SleepRest {
+        time: Time,
+        unit: Time,
+    },
     SleepUntil(Time),
-    Every { period: Time, work: LawText },
+    Pace {
+        period: Time,
+        #[serde(default = "deadline")]
+        rule: PaceRule,
+        #[serde(default = "nanosecond")]
+        unit: Time,
+    },
+    Late(LawText),
+    Arrive(LawText),
+    Every {
+        period: Time,
+        work: LawText,
+    },
     Frame,
     Yield,
     Lock(usize),
     Unlock(usize),
     Signal(toml::Spanned<String>),
     Wait,
-    Receive { link: usize, work: LawText },
+    Receive {
+        link: usize,
+        work: LawText,
+    },
     Exit,
+}
+
+fn deadline() -> PaceRule {
+    PaceRule::Deadline
+}
+
+fn nanosecond() -> Time {
+    Time(Nanos(1))
 }
 
 #[derive(Deserialize)]
@@ -402,6 +429,13 @@ impl StepText {
                 unit: unit.0,
             },
             Self::SleepUntil(period) => Step::SleepUntil(Call::Nanosleep, period.0),
+            Self::Pace { period, rule, unit } => Step::Pace {
+                rule: *rule,
+                period: period.0,
+                unit: unit.0,
+            },
+            Self::Late(law) => Step::Late(law.0),
+            Self::Arrive(law) => Step::Arrive(law.0),
             Self::Every { period, work } => Step::Every {
                 period: period.0,
                 work: work.0,

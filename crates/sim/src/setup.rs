@@ -279,6 +279,7 @@ impl Setup {
         let positive = match *step {
             Step::SleepRest { time, unit, .. } => time > Nanos::ZERO && unit > Nanos::ZERO,
             Step::SleepUntil(_, period) | Step::Every { period, .. } => period > Nanos::ZERO,
+            Step::Pace { period, unit, .. } => period > Nanos::ZERO && unit > Nanos::ZERO,
             _ => true,
         };
         if !positive {

@@ -1,6 +1,7 @@
 //! Tasks: programs of steps, and what happened to them.
 
 use ticktax_model::Nanos;
+use ticktax_model::pace::PaceRule;
 
 use crate::random::Law;
 use crate::timer::Call;
@@ -66,6 +67,21 @@ pub enum Step {
     },
     /// Sleeps until the next multiple of this time.
     SleepUntil(Call, Nanos),
+    /// Sleeps until the next frame is due by a rule, as [`PaceRule`] defines it; where that is past
+    /// already, it goes on at once. A [`Step::Frame`] comes next.
+    Pace {
+        /// From which moment the next frame's time counts.
+        rule: PaceRule,
+        /// The time from one frame to the next.
+        period: Nanos,
+        /// What the call counts in: a request is rounded up to whole ones.
+        unit: Nanos,
+    },
+    /// The next sleep ends this much later than its timer goes off: what is late about a wakeup and
+    /// none of the kernel's doing that is modelled, such as a hypervisor's.
+    Late(Law),
+    /// Waits for this long, for something from outside that no timer of this kernel has to do with.
+    Arrive(Law),
     /// Works when a period has begun since it last did: a simulation of fixed steps in a loop that
     /// is to be faster than they. Steps that came too late to be done are counted, and left out.
     Every {
@@ -103,6 +119,7 @@ impl Step {
                 | Self::Masked(_)
                 | Self::Sleep(..)
                 | Self::SleepUntil(..)
+                | Self::Arrive(_)
                 | Self::Receive(..)
                 | Self::Exit
         )
@@ -115,6 +132,8 @@ impl Step {
             | Self::Kernel(law)
             | Self::Masked(law)
             | Self::Sleep(_, law)
+            | Self::Late(law)
+            | Self::Arrive(law)
             | Self::Every { work: law, .. }
             | Self::Receive(_, law) => Some(law),
             _ => None,

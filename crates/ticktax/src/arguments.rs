@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod pace;
+mod sim;
 mod sweep;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
+pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
 
 /// What the exit codes mean; shown in the long help and in the man page.
@@ -36,6 +38,8 @@ Examples:
   ticktax report lag.parquet              the same statement again, from the file
   ticktax beats lag.parquet               what in it repeats, how often, and because of whom
   ticktax pace --rate 60                  how well this kernel keeps a loop of 60 frames a second
+  ticktax sim --load lag.parquet --hz 100,1000
+                                          what another tick would make of it: a prediction
 
 How to read the statement, from the top: who had the CPUs; what was taken from programs, and by
 whom; what the probe lost in a loop that never waits, and to what; what could not be seen.";
@@ -64,6 +68,9 @@ pub(crate) enum Verb {
     Report(ReportArguments),
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
     Beats(BeatsArguments),
+    /// Predict what a recorded machine, or a scenario, would do under other settings
+    #[command(after_help = sim::EXAMPLES)]
+    Sim(SimArguments),
     /// Published investigations of time that a kernel took, beside what a model of it gives
     Case {
         #[command(subcommand)]
@@ -253,6 +260,8 @@ pub(crate) enum SchemaOf {
     Case,
     /// What `pace --sweep` prints
     Sweep,
+    /// What `sim` prints
+    Prediction,
 }
 
 /// A length of time as people write it.

@@ -64,6 +64,9 @@ pub(crate) enum Failure {
     /// A sweep cannot begin or go on.
     #[error(transparent)]
     Sweep(#[from] SweepError),
+    /// Nothing can be predicted.
+    #[error("{0}")]
+    Prediction(String),
     /// Nobody to ask about.
     #[error("{0}")]
     Victim(String),

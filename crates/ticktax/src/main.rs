@@ -12,6 +12,7 @@ mod failure;
 mod manual;
 mod pace;
 mod replay;
+mod sim;
 mod sweep;
 mod terminal;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Verb::Report(typed) => replay::run(&typed, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Sweep(typed) => sweep::run(&typed, &terminal),
+        Verb::Sim(typed) => sim::run(&typed, &terminal),
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),

@@ -21,7 +21,7 @@ const NEIGHBOURS: usize = 16;
 const EARLY: f64 = 0.25;
 
 /// The frames among `runs`, and the period that they are counted by.
-pub(super) fn frames(runs: &[Run], beat: &Beat) -> (Nanos, Vec<Frame>) {
+pub(crate) fn frames(runs: &[Run], beat: &Beat) -> (Nanos, Vec<Frame>) {
     if delays_add_up(runs, beat.period.value) {
         rearmed(runs, beat.period.value)
     } else {
@@ -39,7 +39,7 @@ const MANY: usize = 16;
 /// Here it matters whether all of a delay stays. If it does, the spread over 16 intervals is √16
 /// times that over one; on a grid it is the same. The border is in between, at 2. The spread is the
 /// middle one of the deviations, which stalls do not move.
-pub(super) fn delays_add_up(runs: &[Run], period: f64) -> bool {
+pub(crate) fn delays_add_up(runs: &[Run], period: f64) -> bool {
     let mut residuals: Vec<f64> = Vec::with_capacity(runs.len());
     let mut last: Option<Nanos> = None;
     let mut off = 0.0;
@@ -173,7 +173,7 @@ fn rounded(value: f64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::Nanos;
+    use ticktax_model::{Cpu, Nanos};
 
     use super::super::watch::Run;
     use super::delays_add_up;
@@ -184,6 +184,7 @@ mod tests {
             began: Nanos(woken),
             ended: Nanos(woken + 1_000),
             cpu: Nanos(1_000),
+            on: Cpu(0),
             ended_idle: true,
         };
         woken.map(run).collect()

@@ -17,15 +17,15 @@ const CERTAIN: f64 = 1e-9;
 
 /// What was found in one thread.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// The strongest first.
-    pub(super) beats: Vec<(FrameMark, Beat)>,
+    pub(crate) beats: Vec<(FrameMark, Beat)>,
     long_from: Nanos,
     why: Option<String>,
 }
 
 impl Found {
-    pub(super) fn reports(&self, runs: &[Run]) -> Vec<RhythmReport> {
+    pub(crate) fn reports(&self, runs: &[Run]) -> Vec<RhythmReport> {
         let report = |(mark, beat): &(FrameMark, Beat)| RhythmReport {
             mark: *mark,
             period: beat.period.value,
@@ -42,12 +42,12 @@ impl Found {
         self.beats.iter().map(report).collect()
     }
 
-    pub(super) fn why_none(&self) -> Option<String> {
+    pub(crate) fn why_none(&self) -> Option<String> {
         self.why.clone()
     }
 
     /// The runs that may be frames.
-    pub(super) fn marked(&self, mark: FrameMark, runs: &[Run]) -> Vec<Run> {
+    pub(crate) fn marked(&self, mark: FrameMark, runs: &[Run]) -> Vec<Run> {
         match mark {
             FrameMark::Wakeups => runs.to_vec(),
             FrameMark::LongRuns => long(runs, self.long_from),
@@ -64,7 +64,7 @@ fn long(runs: &[Run], from: Nanos) -> Vec<Run> {
 /// A loop that naps and looks at the clock until it is time for a frame is woken far more often
 /// than it has frames. There the runs that do the work are the frames: those that take eight times
 /// the CPU time of the usual run, where together they take most of it.
-pub(super) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: bool) -> Found {
+pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: bool) -> Found {
     let mut cpu: Vec<Nanos> = runs.iter().map(|run| run.cpu).collect();
     cpu.sort_unstable();
     let usual = cpu.get(cpu.len() / 2).copied().unwrap_or_default();
@@ -122,7 +122,7 @@ impl Found {
 
 /// The surest rhythm first; of those beyond doubt, the one that has the most of the time: a thread
 /// that only looks after something beats as surely as the one that has the work.
-pub(super) fn by_strength(a: &Found, b: &Found) -> Ordering {
+pub(crate) fn by_strength(a: &Found, b: &Found) -> Ordering {
     let (a, b) = (a.strength(), b.strength());
     a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1))
 }

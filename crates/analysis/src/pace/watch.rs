@@ -45,27 +45,30 @@ struct Rows {
 
 /// A time on a CPU without a break.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    start: Nanos,
-    end: Nanos,
+pub(crate) struct Piece {
+    pub(crate) cpu: Cpu,
+    pub(crate) start: Nanos,
+    pub(crate) end: Nanos,
     /// Without what interrupted it.
-    own: Nanos,
-    after_idle: bool,
+    pub(crate) own: Nanos,
+    pub(crate) after_idle: bool,
 }
 
 /// What a thread did from a wakeup until it slept again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// When it was woken.
-    pub(super) woken: Nanos,
+    pub(crate) woken: Nanos,
     /// When it first was on a CPU then.
-    pub(super) began: Nanos,
+    pub(crate) began: Nanos,
     /// When it slept again.
-    pub(super) ended: Nanos,
+    pub(crate) ended: Nanos,
     /// CPU time meanwhile.
-    pub(super) cpu: Nanos,
+    pub(crate) cpu: Nanos,
+    /// Where it began.
+    pub(crate) on: Cpu,
     /// Whether its CPU had idled until then.
-    pub(super) ended_idle: bool,
+    pub(crate) ended_idle: bool,
 }
 
 /// What was found in a process.
@@ -194,6 +197,7 @@ impl PaceWatch {
             return;
         }
         let piece = Piece {
+            cpu: span.cpu,
             start: span.start,
             end: span.end(),
             own: span.self_time,
@@ -216,18 +220,9 @@ impl RowSink for PaceWatch {
         match source.kind {
             Kind::Idle | Kind::Task => self.base(source, span),
             Kind::Wait => {
-                let cause = Absence::from_detail(&source.detail).map(|(cause, _)| cause);
-                let is_off = matches!(
-                    cause,
-                    Some(
-                        Absence::Sleeping
-                            | Absence::Disk
-                            | Absence::Lock
-                            | Absence::Stopped
-                            | Absence::Throttled
-                    )
-                );
-                if is_off && let Some(rows) = self.rows_of(source, span) {
+                if is_off(source)
+                    && let Some(rows) = self.rows_of(source, span)
+                {
                     rows.off.push((span.start, span.end()));
                 }
             }
@@ -248,24 +243,37 @@ impl Rows {
         off.sort_unstable();
         let mut on = self.on_cpu.clone();
         on.sort_by_key(|piece| piece.start);
-        let mut runs = Vec::with_capacity(off.len());
-        let mut at = 0;
-        for pair in off.windows(2) {
-            let (woken, asleep) = (pair[0].1, pair[1].0);
-            at += on[at..].partition_point(|piece| piece.start < woken);
-            let count = on[at..].partition_point(|piece| piece.start < asleep);
-            let pieces = &on[at..at + count];
-            at += count;
-            if let (Some(first), Some(last)) = (pieces.first(), pieces.last()) {
-                runs.push(Run {
-                    woken,
-                    began: first.start,
-                    ended: last.end,
-                    cpu: pieces.iter().map(|piece| piece.own).sum(),
-                    ended_idle: first.after_idle,
-                });
-            }
-        }
-        runs
+        runs_between(&on, &off)
     }
+}
+
+/// Whether a wait is one in which the thread had nothing to do, or was not allowed to.
+pub(crate) fn is_off(source: &Source) -> bool {
+    use Absence::{Disk, Lock, Sleeping, Stopped, Throttled};
+    let cause = Absence::from_detail(&source.detail).map(|(cause, _)| cause);
+    matches!(cause, Some(Sleeping | Disk | Lock | Stopped | Throttled))
+}
+
+/// What a thread did between each two of the times that it was off for: both in order.
+pub(crate) fn runs_between(on: &[Piece], off: &[(Nanos, Nanos)]) -> Vec<Run> {
+    let mut runs = Vec::with_capacity(off.len());
+    let mut at = 0;
+    for pair in off.windows(2) {
+        let (woken, asleep) = (pair[0].1, pair[1].0);
+        at += on[at..].partition_point(|piece| piece.start < woken);
+        let count = on[at..].partition_point(|piece| piece.start < asleep);
+        let pieces = &on[at..at + count];
+        at += count;
+        if let (Some(first), Some(last)) = (pieces.first(), pieces.last()) {
+            runs.push(Run {
+                woken,
+                began: first.start,
+                ended: last.end,
+                cpu: pieces.iter().map(|piece| piece.own).sum(),
+                on: first.cpu,
+                ended_idle: first.after_idle,
+            });
+        }
+    }
+    runs
 }

@@ -187,7 +187,7 @@ impl Engine<'_> {
             Work::Tick => self.complete_tick(cpu),
             Work::Timers => {
                 for task in std::mem::take(&mut self.cpus[cpu].expired) {
-                    self.wake(task);
+                    self.timer_ended(cpu, task);
                 }
             }
             Work::Irq(source) => match self.setup.sources[source].then {
@@ -217,7 +217,7 @@ impl Engine<'_> {
         }
         let last = self.cpus[cpu].next_tick - 1;
         while let Some(task) = self.cpus[cpu].wheel.pop(last) {
-            self.wake(task);
+            self.timer_ended(cpu, task);
         }
     }
 
@@ -252,6 +252,7 @@ impl Engine<'_> {
         if let Some(group) = self.setup.tasks[task.index()].group {
             self.quotas[group].throttled.push(task);
         }
+        self.is_off(cpu, task, None);
         true
     }
 

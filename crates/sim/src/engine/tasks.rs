@@ -1,10 +1,13 @@
 //! Tasks: their programs, step by step, and who has the CPU.
 
 use ticktax_model::Nanos;
+use ticktax_model::pace::{Frame, PaceRule};
+use ticktax_model::victim::Absence;
 
 use super::{Engine, Event};
 use crate::fixed::{ONE, exp_neg, narrow};
 use crate::hash::Deed;
+use crate::random::Law;
 use crate::report::Mode;
 use crate::scheduler::Arrival;
 use crate::task::{State, Step, TaskId};
@@ -42,6 +45,9 @@ impl Engine<'_> {
         }
         if next != prev {
             self.emit_base(cpu);
+            if let Some(prev) = prev {
+                self.leaves(cpu, prev, back.is_some());
+            }
         }
         let state = &mut self.cpus[cpu];
         state.current = next;
@@ -70,6 +76,8 @@ impl Engine<'_> {
             notes.lateness.record(late);
         }
         if is_new {
+            self.is_off(cpu, task, None);
+            let notes = &mut self.tasks[task.index()];
             notes.report.switches += 1;
             // A task that has no work yet pays with its first.
             notes.left += self.setup.machine.costs.switch;
@@ -160,6 +168,7 @@ impl Engine<'_> {
             Step::SleepRest { call, time, unit } => {
                 let passed = now - notes.frame_at;
                 let rest = time - Nanos(passed.0 / unit.0 * unit.0);
+                notes.due = notes.frame_at + time;
                 if rest > Nanos::ZERO {
                     self.sleep(cpu, task, call, rest)
                 } else {
@@ -170,22 +179,18 @@ impl Engine<'_> {
                 let rest = Nanos(period.0 - now.0 % period.0);
                 self.sleep(cpu, task, call, rest)
             }
-            Step::Every { period, work } => {
-                let due = &mut notes.every[place];
-                if *due > now {
-                    return Next::Step;
-                }
-                // From the first on, steps are due on a grid.
-                let first = if *due == Nanos::ZERO { now } else { *due };
-                let late = (now - first).0 / period.0;
-                notes.report.overshot += late.unsigned_abs();
-                *due = first + Nanos((late + 1) * period.0);
-                let time = notes.chance.draw(&work);
-                self.work(task, time)
+            Step::Pace { rule, period, unit } => self.pace(cpu, task, rule, period, unit),
+            Step::Late(law) => {
+                notes.late = notes.chance.draw(&law);
+                Next::Step
             }
+            Step::Arrive(law) => {
+                let time = notes.chance.draw(&law).max(Nanos(1));
+                self.await_arrival(cpu, task, time)
+            }
+            Step::Every { period, work } => self.every(task, place, period, &work),
             Step::Frame => {
-                notes.report.frames += 1;
-                notes.frame_at = now;
+                self.begin_frame(task);
                 Next::Step
             }
             Step::Yield => Next::Switch(Some(Arrival::Yielded)),
@@ -238,11 +243,86 @@ impl Engine<'_> {
         Next::Switch(None)
     }
 
+    /// Waits for what comes from outside after `time`.
+    fn await_arrival(&mut self, cpu: usize, task: TaskId, time: Nanos) -> Next {
+        self.end_frame(task);
+        let next = self.block(task);
+        let at = self.now + time;
+        self.tasks[task.index()].due = at;
+        self.cpus[cpu].agenda.push(at.0, Event::Start(task));
+        next
+    }
+
+    /// Works on the step at `place`, if a period has begun since it last did.
+    fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        let due = &mut notes.every[place];
+        if *due > now {
+            return Next::Step;
+        }
+        // From the first on, steps are due on a grid.
+        let first = if *due == Nanos::ZERO { now } else { *due };
+        let late = (now - first).0 / period.0;
+        notes.report.overshot += late.unsigned_abs();
+        *due = first + Nanos((late + 1) * period.0);
+        let time = notes.chance.draw(work);
+        self.work(task, time)
+    }
+
+    /// Sleeps until the next frame is due; a frame that is due already begins at once.
+    fn pace(
+        &mut self,
+        cpu: usize,
+        task: TaskId,
+        rule: PaceRule,
+        period: Nanos,
+        unit: Nanos,
+    ) -> Next {
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        let frame = Frame {
+            due: notes.due,
+            began: notes.frame_at,
+            ended: now,
+            cpu: Nanos::ZERO,
+        };
+        let due = period
+            + match rule {
+                PaceRule::Fixed => frame.ended,
+                PaceRule::Remaining => frame.began,
+                PaceRule::Deadline => frame.slot(period),
+            };
+        let rest = due - now;
+        if rest <= Nanos::ZERO {
+            notes.due = due;
+            self.end_frame(task);
+            return Next::Step;
+        }
+        let units = (rest.0 + unit.0 - 1) / unit.0;
+        let next = self.sleep(cpu, task, Call::Nanosleep, Nanos(units * unit.0));
+        self.tasks[task.index()].due = due;
+        next
+    }
+
+    /// The timer of `task` has gone off.
+    pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId) {
+        let late = std::mem::take(&mut self.tasks[task.index()].late);
+        if late > Nanos::ZERO {
+            let at = self.now + late;
+            self.cpus[cpu].agenda.push(at.0, Event::Start(task));
+        } else {
+            self.wake(task);
+        }
+    }
+
     fn sleep(&mut self, cpu: usize, task: TaskId, call: Call, time: Nanos) -> Next {
+        self.end_frame(task);
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Sleeping;
         notes.slept_at = self.now;
         notes.asleep_until = Some(self.now + time);
+        notes.due = self.now + time;
         let state = &mut self.cpus[cpu];
         let grids = Grids {
             jiffies: &self.jiffies,
@@ -324,6 +404,7 @@ impl Engine<'_> {
             self.advance(cpu);
         }
         self.scheduler.wake(cpu, task, slept);
+        self.is_off(cpu, task, Some(Absence::Woken));
         self.hash.note(now, Deed::Wake, cpu, task.0);
         let state = &mut self.cpus[cpu];
         match state.current {

@@ -1,7 +1,7 @@
 //! EEVDF, nearly: of the tasks that have had no more than their share, the one whose deadline is
 //! first (`kernel/sched/fair.c`, 6.6 on; Stoica and Abdel-Wahab, 1995). A deadline is a slice after
-//! the request, in virtual time. A running task keeps its CPU until its slice is used up
-//! (`RUN_TO_PARITY`), except against one that asked for a shorter slice (`PREEMPT_SHORT`). Groups,
+//! the request, in virtual time. A running task keeps its CPU until its slice is used up and a tick
+//! or a waking task finds it so (`RUN_TO_PARITY`), except against one that asked for a shorter slice (`PREEMPT_SHORT`). Groups,
 //! delayed dequeueing and the decay of lag asleep are left out.
 
 use ticktax_model::Nanos;
@@ -87,8 +87,11 @@ impl RunQueue for Eevdf {
     fn put(&mut self, tasks: &mut [Request], task: TaskId, why: Arrival) {
         if self.running == Some(task) {
             self.running = None;
+            let notes = &mut tasks[task.index()];
+            if notes.vruntime >= notes.deadline {
+                notes.deadline = notes.vruntime + notes.virtual_slice();
+            }
             if why == Arrival::Yielded {
-                let notes = &mut tasks[task.index()];
                 notes.deadline += notes.virtual_slice();
             }
         } else {
@@ -158,7 +161,10 @@ impl RunQueue for Eevdf {
     fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
         let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
         let eligible = b.vruntime <= self.average(tasks);
-        eligible && b.slice < a.slice && b.deadline < a.deadline
+        // Putting a task in a queue looks at the slice of whoever runs, as a tick does
+        // (`update_curr` in `enqueue_entity`).
+        let used_up = a.vruntime >= a.deadline;
+        eligible && (used_up || b.slice < a.slice && b.deadline < a.deadline)
     }
 
     fn alarm(&self, tasks: &[Request], task: TaskId) -> Option<Nanos> {

@@ -1,6 +1,7 @@
 //! The model against what must hold of every machine, and against single situations by hand.
 
 mod accounting;
+mod followed;
 mod invariants;
 mod lateness;
 mod recording;

@@ -1,6 +1,7 @@
 //! Machines at random, and what is asked of them all.
 
 use proptest::prelude::*;
+use ticktax_model::pace::PaceRule;
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{
@@ -69,6 +70,13 @@ fn step(tasks: u32, links: bool) -> impl Strategy<Value = Step> {
             unit: Nanos::from_millis(1),
         }),
         1 => law(3_000).prop_map(|work| Step::Every { period: Nanos::from_millis(5), work }),
+        1 => prop::sample::select(&PaceRule::ALL[..]).prop_map(|rule| Step::Pace {
+            rule,
+            period: Nanos::from_millis(6),
+            unit: Nanos::from_millis(1),
+        }),
+        1 => law(300).prop_map(Step::Late),
+        1 => law(9_000).prop_map(Step::Arrive),
         1 => Just(Step::Frame),
         1 => Just(Step::Yield),
         1 => (0_usize..2).prop_map(Step::Lock),

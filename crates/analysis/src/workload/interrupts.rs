@@ -1,0 +1,190 @@
+//! Interrupts: what came together, what it cost, and which of it was the tick.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::workload::{InterruptLoad, TickLoad};
+use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId, SourceTable, Span};
+
+use crate::tick::{RETURN, TICK_FUNCTIONS};
+
+/// How much later than a timer's function a thread may run that it woke.
+const WOKEN: Nanos = Nanos::from_micros(100);
+
+/// An interrupt's row.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: Nanos,
+    end: Nanos,
+    own: Nanos,
+    source: SourceId,
+}
+
+/// An interrupt, what ran in it, and the softirqs that it raised.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    first: SourceId,
+    end: Nanos,
+    interrupt: Nanos,
+    softirqs: Nanos,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// The local timer's, and in it the tick's function.
+    Tick,
+    /// The local timer's, with other functions only.
+    Timer,
+    /// Anything else.
+    Other,
+}
+
+/// The interrupts of one CPU.
+#[derive(Debug, Default)]
+pub(super) struct Interrupts {
+    pieces: Vec<Piece>,
+    groups: Vec<Group>,
+    /// When timers that wake threads went off.
+    wakes: Vec<(Nanos, Nanos)>,
+    names: BTreeMap<SourceId, String>,
+}
+
+impl Interrupts {
+    pub(super) fn push(&mut self, span: &Span) {
+        self.pieces.push(Piece {
+            start: span.start,
+            end: span.end(),
+            own: span.self_time,
+            source: span.source,
+        });
+    }
+
+    /// When timers went off, in order.
+    pub(super) fn wakes(&self) -> &[(Nanos, Nanos)] {
+        &self.wakes
+    }
+
+    /// Puts together what came together.
+    pub(super) fn group(&mut self, sources: &SourceTable) {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        // What is around others begins no later, and ends no sooner.
+        pieces.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end)));
+        let functions = pieces.iter().any(|piece| {
+            let source = sources.get(piece.source);
+            is_local_timer(source) && !source.detail.is_empty()
+        });
+        for piece in pieces {
+            let source = sources.get(piece.source);
+            let softirq = source.kind == Kind::Softirq;
+            let what = what(source, functions);
+            if wakes(source, functions) {
+                self.wakes.push((piece.start, piece.end));
+            }
+            let goes_on = self.groups.last().is_some_and(|group| {
+                piece.start < group.end || softirq && piece.start - group.end <= RETURN
+            });
+            if !goes_on {
+                self.names
+                    .entry(piece.source)
+                    .or_insert_with(|| source.name.to_string());
+                self.groups.push(Group {
+                    first: piece.source,
+                    end: piece.end,
+                    interrupt: Nanos::ZERO,
+                    softirqs: Nanos::ZERO,
+                    what,
+                });
+            }
+            if let Some(group) = self.groups.last_mut() {
+                group.end = group.end.max(piece.end);
+                if what == What::Tick {
+                    group.what = What::Tick;
+                }
+                if softirq {
+                    group.softirqs += piece.own;
+                } else {
+                    group.interrupt += piece.own;
+                }
+            }
+        }
+    }
+
+    /// What came, by name, but for the local timer.
+    pub(super) fn loads(&self, cpu: Cpu) -> Vec<InterruptLoad> {
+        let mut loads: BTreeMap<&str, InterruptLoad> = BTreeMap::new();
+        for group in self.groups.iter().filter(|group| group.what == What::Other) {
+            let Some(name) = self.names.get(&group.first) else {
+                continue;
+            };
+            let load = loads.entry(name).or_insert_with(|| InterruptLoad {
+                name: name.clone(),
+                cpu,
+                costs: Vec::new(),
+            });
+            load.costs.push((group.interrupt, group.softirqs));
+        }
+        loads.into_values().collect()
+    }
+}
+
+fn is_local_timer(source: &Source) -> bool {
+    source.kind == Kind::Irq && *source.name == *"local_timer"
+}
+
+/// What a row is; `functions` where the functions of the local timer's interrupt were seen, which
+/// is where there are high-resolution timers. Without, each of its interrupts is a tick.
+fn what(source: &Source, functions: bool) -> What {
+    if !is_local_timer(source) {
+        What::Other
+    } else if !functions || TICK_FUNCTIONS.contains(&&*source.detail) {
+        What::Tick
+    } else {
+        What::Timer
+    }
+}
+
+/// Whether a row is of a timer that may wake a thread.
+fn wakes(source: &Source, functions: bool) -> bool {
+    match source.kind {
+        Kind::Irq if functions => {
+            is_local_timer(source)
+                && !source.detail.is_empty()
+                && !TICK_FUNCTIONS.contains(&&*source.detail)
+        }
+        Kind::Irq => is_local_timer(source),
+        Kind::Softirq => &*source.name == "TIMER" && !source.detail.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether a timer went off just before `woken`; `wakes` are in order.
+pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
+    let before = wakes.partition_point(|wake| wake.0 <= woken);
+    wakes[..before]
+        .last()
+        .is_some_and(|wake| woken - wake.1 <= WOKEN)
+}
+
+/// What ticks cost on all CPUs, and the mean of the local timer's other interrupts.
+pub(super) fn timers<'a>(cpus: impl Iterator<Item = &'a Interrupts>) -> (TickLoad, Nanos) {
+    let (mut tick, mut timers) = (TickLoad::default(), (0_i64, Nanos::ZERO));
+    let (mut interrupt, mut softirqs) = (Nanos::ZERO, Nanos::ZERO);
+    for group in cpus.flat_map(|cpu| &cpu.groups) {
+        match group.what {
+            What::Tick => {
+                tick.count += 1;
+                interrupt += group.interrupt;
+                softirqs += group.softirqs;
+            }
+            What::Timer => {
+                timers.0 += 1;
+                timers.1 += group.interrupt + group.softirqs;
+            }
+            What::Other => {}
+        }
+    }
+    let count = i64::try_from(tick.count).unwrap_or(i64::MAX).max(1);
+    tick.interrupt = Nanos(interrupt.0 / count);
+    tick.softirqs = Nanos(softirqs.0 / count);
+    (tick, Nanos(timers.1.0 / timers.0.max(1)))
+}

@@ -1,0 +1,251 @@
+//! Recorded work drawn again, in blocks, as the programs of a modelled machine.
+//!
+//! Blocks of the cube root of n in a row are drawn with equal chance and put one after another,
+//! the end joined to the begin (circular block bootstrap), so that a disturbance that lasted for
+//! several frames comes as a whole or not at all.
+
+use ticktax_model::workload::{Burst, InterruptLoad, PacedLoad, ThreadLoad, Workload};
+use ticktax_model::{Cpu, Nanos};
+use ticktax_sim::{Call, Law, Machine, Setup, Source, Step, Stream, TaskId, TaskSpec, Then};
+
+use super::Pacing;
+
+/// Steps of one program at most; a longer run repeats them.
+const MOST_DRAWN: usize = 1 << 17;
+/// Sources of interrupts that a setup may have.
+const SOURCES: usize = 64;
+/// Interrupts of one name by their cost: the shares up to which the classes reach.
+const CLASSES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
+
+/// A machine with this work, drawn anew by `seed`, and the place of the paced program on it.
+pub fn replicate(
+    work: &Workload,
+    machine: &Machine,
+    pacing: &Pacing,
+    length: Nanos,
+    seed: u64,
+) -> (Setup, Option<TaskId>) {
+    let mut setup = Setup::new(machine.clone(), length);
+    setup.seed = seed;
+    // Streams that the engine does not use: it counts tasks and sources from 0.
+    let mut streams = (0_u64..).map(|number| Stream::new(seed, u64::MAX - number));
+    let mut stream = || streams.next().unwrap_or_else(|| Stream::new(seed, 0));
+    let place = |cpu: Option<Cpu>| {
+        let cpu = cpu?;
+        work.cpus.iter().position(|&other| other == cpu)
+    };
+    let mut task = None;
+    if let Some(paced) = work.paced.as_ref().filter(|paced| !paced.frames.is_empty()) {
+        let mut spec = self::paced(paced, pacing, length, &mut stream());
+        spec.attributes.cpu = place(paced.cpu);
+        setup.tasks.push(spec);
+        task = Some(TaskId(0));
+    }
+    for thread in work.threads.iter().filter(|it| !it.bursts.is_empty()) {
+        let mut spec = self::thread(thread, length, &mut stream());
+        spec.attributes.cpu = place(thread.cpu);
+        setup.tasks.push(spec);
+    }
+    setup.sources = sources(work);
+    (setup, task)
+}
+
+/// The places of `n` things drawn in blocks until `enough` says so.
+fn blocks(n: usize, stream: &mut Stream, mut enough: impl FnMut(usize) -> bool) -> Vec<usize> {
+    let block = (1_usize..=1 << 20).find(|b| b.pow(3) >= n).unwrap_or(1);
+    let law = Law::Uniform(Nanos::ZERO, Nanos(i64::try_from(n).unwrap_or(i64::MAX)));
+    let mut places = Vec::new();
+    while places.len() < MOST_DRAWN {
+        let first = usize::try_from(stream.draw(&law).0).unwrap_or(0);
+        for place in (first..first + block).map(|place| place % n) {
+            places.push(place);
+            if enough(place) {
+                return places;
+            }
+        }
+    }
+    places
+}
+
+fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) -> TaskSpec {
+    let rule = pacing.rule.unwrap_or(load.rule);
+    let period = pacing.rate.map_or(load.period, |rate| {
+        #[expect(clippy::cast_possible_truncation, reason = "rates are checked")]
+        let period = (1e9 / rate).round() as i64;
+        Nanos(period.max(1))
+    });
+    let unit = pacing.sleep.and_then(Pacing::unit).unwrap_or(Nanos(1));
+    // A frame that did not sleep does not tell how late it would have been: as the last one did.
+    let mut last = load.frames.iter().find_map(|frame| frame.late);
+    let lates: Vec<Nanos> = load
+        .frames
+        .iter()
+        .map(|frame| {
+            last = frame.late.or(last);
+            last.unwrap_or_default()
+        })
+        .collect();
+    let mut left = length.0 / period.0 + 2;
+    let drawn = blocks(load.frames.len(), stream, |_| {
+        left -= 1;
+        left <= 0
+    });
+    let program = drawn.into_iter().flat_map(|place| {
+        [
+            Step::Late(Law::Fixed(lates[place])),
+            Step::Pace { rule, period, unit },
+            Step::Frame,
+            Step::Work(Law::Fixed(load.frames[place].work)),
+        ]
+    });
+    let mut spec = TaskSpec::new(&load.program, program.collect());
+    // Where in a tick its frames begin is anybody's guess.
+    spec.start = stream.draw(&Law::Uniform(Nanos::ZERO, period.max(Nanos(2))));
+    spec
+}
+
+fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
+    let mut left = length;
+    let bursts = &load.bursts;
+    let drawn = blocks(bursts.len(), stream, |place| {
+        left -= bursts[place].away + bursts[place].work;
+        left <= Nanos::ZERO
+    });
+    let program = drawn.into_iter().flat_map(|place| {
+        let Burst {
+            away,
+            by_timer,
+            work,
+        } = bursts[place];
+        let away = Law::Fixed(away.max(Nanos(1)));
+        let wait = if by_timer {
+            Step::Sleep(Call::Nanosleep, away)
+        } else {
+            Step::Arrive(away)
+        };
+        [wait, Step::Work(Law::Fixed(work))]
+    });
+    let mut spec = TaskSpec::new(&load.name, program.collect());
+    spec.kernel = load.kernel;
+    spec
+}
+
+/// Interrupts that come at any time, at the recorded rate. Those of one name are several sources
+/// by their cost, which is what one source with that distribution of costs would be.
+fn sources(work: &Workload) -> Vec<Source> {
+    let cpus = work.cpus.len();
+    // One for the rest of each CPU.
+    let room = SOURCES.saturating_sub(cpus.min(SOURCES / 2)) / CLASSES.len();
+    let mut sources = Vec::new();
+    let mut rest: Vec<Vec<(Nanos, Nanos)>> = vec![Vec::new(); cpus];
+    for (number, load) in work.interrupts.iter().enumerate() {
+        let Some(cpu) = work.cpus.iter().position(|&cpu| cpu == load.cpu) else {
+            continue;
+        };
+        if number < room {
+            sources.extend(by_cost(load, cpu, &CLASSES, work.elapsed));
+        } else {
+            rest[cpu].extend(&load.costs);
+        }
+    }
+    for (cpu, costs) in rest.into_iter().enumerate() {
+        let load = InterruptLoad {
+            name: "other interrupts".to_owned(),
+            cpu: work.cpus[cpu],
+            costs,
+        };
+        if sources.len() < SOURCES {
+            sources.extend(by_cost(&load, cpu, &[1.0], work.elapsed));
+        }
+    }
+    sources
+}
+
+fn by_cost(load: &InterruptLoad, cpu: usize, classes: &[f64], elapsed: Nanos) -> Vec<Source> {
+    let mut costs = load.costs.clone();
+    costs.sort_by_key(|(irq, soft)| *irq + *soft);
+    let mut sources = Vec::new();
+    let mut from = 0;
+    for share in classes {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a count"
+        )]
+        let to = ((costs.len() as f64 * share).round() as usize).min(costs.len());
+        let Some(class) = costs.get(from..to).filter(|class| !class.is_empty()) else {
+            continue;
+        };
+        from = to;
+        let count = i64::try_from(class.len()).unwrap_or(i64::MAX);
+        let mean = |times: Nanos| Law::Fixed(Nanos(times.0 / count));
+        let softirqs: Nanos = class.iter().map(|cost| cost.1).sum();
+        let interval = Nanos((elapsed.0 / count).max(1));
+        sources.push(Source {
+            name: load.name.clone(),
+            cpu,
+            level: 1,
+            // The first one comes when another would.
+            start: Nanos(interval.0 / 2),
+            interval: Law::Exponential(interval),
+            cost: mean(class.iter().map(|cost| cost.0).sum()),
+            then: if softirqs > Nanos::ZERO {
+                Then::Softirq(mean(softirqs))
+            } else {
+                Then::Nothing
+            },
+        });
+    }
+    sources
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::workload::InterruptLoad;
+    use ticktax_model::{Cpu, Nanos};
+    use ticktax_sim::{Law, Stream};
+
+    use super::{CLASSES, blocks, by_cost};
+
+    #[test]
+    fn blocks_keep_neighbours_together() {
+        let mut count = 0;
+        let drawn = blocks(1000, &mut Stream::new(1, 1), |_| {
+            count += 1;
+            count == 5000
+        });
+        assert_eq!(drawn.len(), 5000);
+        // Of ten in a row nine follow the one before.
+        let follow = drawn
+            .windows(2)
+            .filter(|pair| pair[1] == (pair[0] + 1) % 1000);
+        let follow = follow.count();
+        assert!((4495..=4510).contains(&follow), "{follow}");
+        let mut seen = drawn;
+        seen.sort_unstable();
+        seen.dedup();
+        // Each is left out by 500 blocks of 10 with (1 - 1/100)^500 < 1 %.
+        assert!(seen.len() > 970, "{}", seen.len());
+    }
+
+    #[test]
+    fn classes_keep_rate_and_time() {
+        let costs: Vec<_> = (1..=1000).map(|ns| (Nanos(ns), Nanos(2 * ns))).collect();
+        let load = InterruptLoad {
+            name: "disk".to_owned(),
+            cpu: Cpu(0),
+            costs,
+        };
+        let second = Nanos::from_secs(1);
+        let sources = by_cost(&load, 0, &CLASSES, second);
+        assert_eq!(sources.len(), 4);
+        let rate = |law: Law| 1e9 / law.mean().0 as f64;
+        let all: f64 = sources.iter().map(|source| rate(source.interval)).sum();
+        assert!((all - 1000.0).abs() < 1.0, "{all}");
+        let busy = sources
+            .iter()
+            .map(|source| rate(source.interval) * source.cost.mean().0 as f64);
+        let busy: f64 = busy.sum();
+        assert!((busy - 500_500.0).abs() < 1_000.0, "{busy}");
+    }
+}

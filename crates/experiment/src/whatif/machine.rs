@@ -1,0 +1,169 @@
+//! The modelled machine that is most like a recorded one.
+
+use ticktax_model::Nanos;
+use ticktax_model::machine::Machine as Facts;
+use ticktax_model::workload::Workload;
+use ticktax_sim::{Costs, Machine, Policy, TickMode, TimerRule};
+
+/// The slice of an EEVDF kernel with one CPU (`sysctl_sched_base_slice`, `kernel/sched/fair.c`,
+/// 6.18); a kernel has it times 1 + log2 of its CPUs, of which 8 count at most
+/// (`get_update_sysctl_factor`).
+const BASE_SLICE: Nanos = Nanos(700_000);
+/// The tick that is assumed where none is known.
+const COMMON_HZ: u32 = 250;
+
+/// The machine, and what had to be assumed of it.
+pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
+    let mut assumed = Vec::new();
+    let cpus = work.cpus.len().max(1);
+    let hz = facts.hz_configured.filter(|&hz| hz > 0);
+    if hz.is_none() {
+        assumed.push(format!(
+            "a tick of {COMMON_HZ} Hz: the recording does not say which"
+        ));
+    }
+    let policy = policy(facts, cpus, &mut assumed);
+    let mut machine = Machine::new(cpus, u64::from(hz.unwrap_or(COMMON_HZ)), policy);
+    let mode = facts.tick_mode.as_deref();
+    machine.tick = match mode {
+        Some(mode) if mode.contains("full") => TickMode::StopsFull,
+        Some(mode) if mode.contains("idle") => TickMode::StopsIdle,
+        Some(_) => TickMode::Periodic,
+        None => {
+            assumed.push("a tick that stops while a CPU idles".to_owned());
+            TickMode::StopsIdle
+        }
+    };
+    if mode.is_some_and(|mode| mode.contains("full")) {
+        assumed.push("nohz_full on every CPU, whichever it was for".to_owned());
+    }
+    machine.timers = if facts.high_resolution == Some(false) {
+        TimerRule::FirstTick
+    } else {
+        TimerRule::HighResolution
+    };
+    let half = 1_000_000_000 / i64::try_from(machine.hz).unwrap_or(i64::MAX) / 2;
+    machine.costs = Costs {
+        tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
+        timer: work.timer,
+        // Switching is in the work of whoever was switched to.
+        switch: Nanos::ZERO,
+    };
+    (machine, assumed)
+}
+
+/// What a modelled machine is, for people.
+pub fn in_words(machine: &Machine) -> String {
+    let policy = match machine.policy {
+        Policy::Goodness => "that of 2.4".to_owned(),
+        Policy::GoodnessSlices => "that of 2.4 with timer_ticks".to_owned(),
+        Policy::GoodnessPerCpu => "that of 2.4 with a queue a CPU".to_owned(),
+        Policy::O1 => "O(1)".to_owned(),
+        Policy::Fair => "fair, as up to 6.5".to_owned(),
+        Policy::Eevdf { slice, .. } => format!("EEVDF with slices of {slice}"),
+    };
+    let tick = match machine.tick {
+        TickMode::Periodic => "never stops",
+        TickMode::StopsIdle => "stops while a CPU idles",
+        TickMode::StopsFull => "stops while a CPU idles or has a single task",
+    };
+    let timers = match machine.timers {
+        TimerRule::HighResolution => "of high resolution",
+        TimerRule::FirstTick | TimerRule::Jiffies | TimerRule::NominalJiffies => "that wait for it",
+    };
+    format!(
+        "a machine of {} CPUs with a tick of {} Hz that {tick}, timers {timers}, and the scheduler \
+         {policy}",
+        machine.cpus, machine.hz
+    )
+}
+
+/// The scheduler of a kernel, by its release.
+fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
+    let scale = 1 + i64::from(cpus.min(8).ilog2());
+    let eevdf = Policy::Eevdf {
+        slice: Nanos(BASE_SLICE.0 * scale),
+        hrtick: false,
+    };
+    if let Some(policy) = simulated(&facts.kernel, eevdf) {
+        return policy;
+    }
+    let mut numbers = facts.kernel.split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    match (next(), next(), next()) {
+        (Some(2), Some(4), _) => Policy::Goodness,
+        (Some(2), Some(6), Some(patch)) if patch < 23 => Policy::O1,
+        (Some(major), Some(minor), _) if (major, minor) < (6, 6) => Policy::Fair,
+        (Some(_), Some(_), _) => {
+            let Policy::Eevdf { slice, .. } = eevdf else {
+                return eevdf;
+            };
+            assumed.push(format!(
+                "a slice of {slice}, the kernel's own for so many CPUs, and the scheduler of \
+                 mainline"
+            ));
+            eevdf
+        }
+        _ => {
+            assumed.push("the scheduler of Linux 6.6 and later: the release is not known".into());
+            eevdf
+        }
+    }
+}
+
+/// The policy that the model itself says it had.
+fn simulated(kernel: &str, eevdf: Policy) -> Option<Policy> {
+    let name = kernel.split_once(" timers").map(|(name, _)| name)?;
+    [
+        ("GoodnessSlices", Policy::GoodnessSlices),
+        ("GoodnessPerCpu", Policy::GoodnessPerCpu),
+        ("Goodness", Policy::Goodness),
+        ("O1", Policy::O1),
+        ("Fair", Policy::Fair),
+        ("Eevdf", eevdf),
+    ]
+    .into_iter()
+    .find_map(|(word, policy)| name.starts_with(word).then_some(policy))
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::machine::Machine as Facts;
+    use ticktax_sim::Policy;
+
+    use super::policy;
+
+    #[test]
+    fn the_scheduler_is_the_releases() {
+        let of = |kernel: &str, cpus| {
+            let facts = Facts {
+                kernel: kernel.to_owned(),
+                ..Facts::default()
+            };
+            policy(&facts, cpus, &mut Vec::new())
+        };
+        let eevdf = |us| Policy::Eevdf {
+            slice: Nanos::from_micros(us),
+            hrtick: false,
+        };
+        for (kernel, cpus, policy) in [
+            ("Linux 2.4.20", 1, None),
+            ("2.4.20", 1, Some(Policy::Goodness)),
+            ("2.6.22-14", 1, Some(Policy::O1)),
+            ("2.6.32-754.el6", 1, Some(Policy::Fair)),
+            ("6.1.0-18-amd64", 4, Some(Policy::Fair)),
+            ("6.6.0", 1, Some(eevdf(700))),
+            ("6.18.44-fc", 2, Some(eevdf(1_400))),
+            ("7.0.1", 64, Some(eevdf(2_800))),
+            ("Fair, FirstTick timers", 2, Some(Policy::Fair)),
+            (
+                "GoodnessPerCpu, Jiffies timers",
+                2,
+                Some(Policy::GoodnessPerCpu),
+            ),
+        ] {
+            assert_eq!(of(kernel, cpus), policy.unwrap_or(eevdf(700)), "{kernel}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a model predicts under other settings, beside what was measured.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Nanos;
+use crate::machine::Machine;
+
+/// The version of a prediction's JSON.
+pub const PREDICTION_VERSION: u32 = 1;
+
+/// What was measured, and what is predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionStatement {
+    /// [`PREDICTION_VERSION`] of the program that wrote it.
+    pub prediction_version: u32,
+    /// Version of that program.
+    pub tool_version: String,
+    /// The file that the work was taken from.
+    pub load: String,
+    /// Whether that is a recording; otherwise it is a scenario.
+    pub recorded: bool,
+    /// The machine of the recording.
+    pub machine: Option<Machine>,
+    /// The program that the figures are about.
+    pub program: Option<String>,
+    /// How long each predicted run is.
+    pub length: Nanos,
+    /// How many runs there are of each setting, each with the work drawn again.
+    pub runs: u32,
+    /// The probability with which one more such run lies within an interval.
+    pub coverage: f64,
+    /// The first seed.
+    pub seed: u64,
+    /// A row a setting; what was measured comes first.
+    pub rows: Vec<PredictionRow>,
+    /// What was taken from the file.
+    pub taken: Vec<String>,
+    /// What was assumed.
+    pub assumed: Vec<String>,
+    /// What the model leaves out.
+    pub left_out: Vec<String>,
+}
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionRow {
+    /// Whether it was measured or predicted.
+    pub origin: Origin,
+    /// What was set, such as `hz=100`; nothing for the settings of the file itself.
+    pub settings: Vec<String>,
+    /// What is known of it.
+    pub figures: Vec<Figure>,
+}
+
+impl PredictionRow {
+    /// What it says of `measure`.
+    pub fn figure(&self, measure: Measure) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.measure == measure)
+    }
+}
+
+/// Where numbers are from. They are never shown without saying so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A machine was watched.
+    Measured,
+    /// The recording is of the model's own making.
+    Simulated,
+    /// A model ran.
+    Predicted,
+}
+
+impl Origin {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Simulated => "simulated",
+            Self::Predicted => "predicted",
+        }
+    }
+}
+
+/// A number of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    /// Of what.
+    pub measure: Measure,
+    /// The value; of several runs, the median.
+    pub value: f64,
+    /// The least and the most that one more run is to be expected between; `None` where there was
+    /// one run.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// What is measured and predicted.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Frames a second.
+    Fps,
+    /// Slots without a frame, a minute.
+    Dropped,
+    /// Frames that began more than a tick after they were due, a minute.
+    Overshot,
+    /// From when a frame was due to its begin, the median, ns.
+    LateMedian,
+    /// The same, the time that 99 of 100 stay below, ns.
+    LateP99,
+    /// The same, the longest, ns.
+    LateMost,
+    /// CPU time of the program, s/s.
+    Cpu,
+    /// The same as `/proc/PID/stat` has it, which `top` shows, s/s.
+    Top,
+    /// The same as samples at the tick make it, s/s.
+    Sampled,
+    /// Wakeups of the program's thread, a second.
+    Wakeups,
+    /// The share of all CPUs' time that was not idle, 0 to 1.
+    Busy,
+    /// The same as `/proc/stat` has it, 0 to 1.
+    ShownBusy,
+    /// Ticks a second, on all CPUs.
+    Ticks,
+    /// Time in ticks and in the softirqs that they raise, s/s, on all CPUs.
+    TickCost,
+    /// The same as a share of all CPUs' time, 0 to 1.
+    TickShare,
+}
+
+impl Measure {
+    /// Every measure.
+    pub const ALL: [Self; 15] = [
+        Self::Fps,
+        Self::Dropped,
+        Self::Overshot,
+        Self::LateMedian,
+        Self::LateP99,
+        Self::LateMost,
+        Self::Cpu,
+        Self::Top,
+        Self::Sampled,
+        Self::Wakeups,
+        Self::Busy,
+        Self::ShownBusy,
+        Self::Ticks,
+        Self::TickCost,
+        Self::TickShare,
+    ];
+}

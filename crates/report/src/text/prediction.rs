@@ -1,0 +1,244 @@
+//! The page of a prediction: what was measured, and below it what the model gives.
+
+use ticktax_model::Nanos;
+use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
+
+use super::TextStyle;
+use super::head;
+use super::numbers::{counted, percent};
+use super::page::{Page, Tone, tied};
+
+/// A column: its heading, and what is in it.
+type Column = (&'static str, Measure);
+
+const FRAMES: [Column; 6] = [
+    ("FPS", Measure::Fps),
+    ("dropped", Measure::Dropped),
+    ("overshot", Measure::Overshot),
+    ("late", Measure::LateMedian),
+    ("p99", Measure::LateP99),
+    ("longest", Measure::LateMost),
+];
+const PROGRAM: [Column; 4] = [
+    ("CPU", Measure::Cpu),
+    ("as top", Measure::Top),
+    ("sampled", Measure::Sampled),
+    ("wakeups", Measure::Wakeups),
+];
+const MACHINE: [Column; 5] = [
+    ("busy", Measure::Busy),
+    ("as shown", Measure::ShownBusy),
+    ("ticks", Measure::Ticks),
+    ("cost", Measure::TickCost),
+    ("share", Measure::TickShare),
+];
+/// The width of a column.
+const WIDE: usize = 9;
+
+/// A prediction as text, with a line break at the end.
+pub fn prediction(statement: &PredictionStatement, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    page.line(
+        Tone::Strong,
+        &format!("ticktax: a prediction, from {}", statement.load),
+    );
+    if let Some(machine) = &statement.machine {
+        page.paragraph(Tone::Plain, "Machine   ", &head::machine(machine));
+        page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(machine));
+    }
+    let runs = format!(
+        "{} of {} for each setting, seeds from {}; from and to: between the two lies one more \
+         such run with a probability of {}",
+        counted(statement.runs.into(), "run"),
+        tied(statement.length),
+        statement.seed,
+        percent(statement.coverage)
+    );
+    page.paragraph(Tone::Plain, "Runs      ", &runs);
+    let whose = statement.program.as_deref();
+    if let Some(whose) = whose {
+        let frames = statement
+            .rows
+            .iter()
+            .any(|row| row.figure(Measure::Fps).is_some());
+        if frames {
+            table(&mut page, &format!("Frames of {whose}"), statement, &FRAMES);
+        }
+        table(
+            &mut page,
+            &format!("CPU time of {whose}"),
+            statement,
+            &PROGRAM,
+        );
+    }
+    table(&mut page, "The machine", statement, &MACHINE);
+    list(&mut page, "What was taken from the file", &statement.taken);
+    list(&mut page, "What was assumed", &statement.assumed);
+    list(&mut page, "What the model leaves out", &statement.left_out);
+    page.section("What the words mean");
+    page.paragraph(
+        Tone::Faint,
+        "",
+        "predicted: by a model, never measured. dropped: slots without a frame, a minute. \
+         overshot: frames that began more than a tick after they were due, a minute; the tick is \
+         the setting's. late, p99, longest: from when a frame was due to its begin, median, 99 of \
+         100, and at most. CPU: of one CPU, by what ran. as top: by /proc/PID/stat. sampled: by \
+         whom each tick finds. wakeups: of the thread, a second. busy: of all CPUs' time. as shown: \
+         the same by /proc/stat. ticks: a second, all CPUs. cost: time in ticks and in the \
+         softirqs behind them, a second; share: of all CPUs' time.",
+    );
+    page.finish()
+}
+
+fn list(page: &mut Page, title: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    page.section(title);
+    for line in lines {
+        page.paragraph(Tone::Plain, "  - ", line);
+    }
+}
+
+fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns: &[Column]) {
+    page.section(title);
+    let cell = |text: &str| format!("{text:>WIDE$}");
+    let heading: String = columns.iter().map(|(name, _)| cell(name)).collect();
+    page.row(Tone::Faint, 0, "", &heading);
+    for row in &statement.rows {
+        let tone = match row.origin {
+            Origin::Measured | Origin::Simulated => Tone::Strong,
+            Origin::Predicted => Tone::Plain,
+        };
+        // Values line up, so a long name has a line of its own.
+        let name = name(row);
+        let room = 80 - WIDE * columns.len() - 2;
+        let values = of(row, columns, |row, measure| {
+            row.figure(measure).map(|figure| figure.value)
+        });
+        if name.chars().count() > room {
+            page.line(tone, &name);
+            page.row(tone, 2, "", &values);
+        } else {
+            page.row(tone, 0, &name, &values);
+        }
+        for (word, end) in [("from", 0), ("to", 1)] {
+            let ends = of(row, columns, |row, measure| {
+                let (low, high) = row.figure(measure)?.interval?;
+                Some(if end == 0 { low } else { high })
+            });
+            if !ends.trim().is_empty() {
+                page.row(Tone::Faint, 4, word, &ends);
+            }
+        }
+    }
+}
+
+fn name(row: &PredictionRow) -> String {
+    let settings = if row.settings.is_empty() {
+        "as it was".to_owned()
+    } else {
+        row.settings.join(" ")
+    };
+    format!("{} {settings}", row.origin.name())
+}
+
+fn of(
+    row: &PredictionRow,
+    columns: &[Column],
+    value: impl Fn(&PredictionRow, Measure) -> Option<f64>,
+) -> String {
+    let cell = |&(_, measure): &Column| {
+        value(row, measure).map_or_else(String::new, |value| in_words(measure, value))
+    };
+    let cells: Vec<String> = columns.iter().map(cell).collect();
+    let padded = cells.iter().map(|text| format!("{text:>WIDE$}"));
+    padded.collect::<Vec<_>>().concat()
+}
+
+/// A figure with its unit.
+fn in_words(measure: Measure, value: f64) -> String {
+    match measure {
+        Measure::Fps => format!("{value:.2}"),
+        Measure::Dropped | Measure::Overshot => match value {
+            0.0 => "0".to_owned(),
+            v if v < 99.95 => format!("{v:.1}"),
+            v => format!("{v:.0}"),
+        },
+        Measure::Wakeups | Measure::Ticks => format!("{value:.1}"),
+        Measure::LateMedian | Measure::LateP99 | Measure::LateMost => time(value),
+        Measure::TickCost => time(value * 1e9),
+        Measure::Cpu
+        | Measure::Top
+        | Measure::Sampled
+        | Measure::Busy
+        | Measure::ShownBusy
+        | Measure::TickShare => percent(value),
+    }
+}
+
+fn time(ns: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
+    let time = Nanos(ns.round() as i64);
+    time.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::prediction::{
+        Figure, Measure, Origin, PREDICTION_VERSION, PredictionRow, PredictionStatement,
+    };
+
+    use super::prediction;
+    use crate::TextStyle;
+
+    #[test]
+    fn every_predicted_number_stands_beside_the_word() {
+        let figure = |value, interval| Figure {
+            measure: Measure::Fps,
+            value,
+            interval,
+        };
+        let row = |origin, settings: &[&str], figure| PredictionRow {
+            origin,
+            settings: settings.iter().map(ToString::to_string).collect(),
+            figures: vec![figure],
+        };
+        let long = ["hz=1000", "tick=periodic", "highres=off"];
+        let statement = PredictionStatement {
+            prediction_version: PREDICTION_VERSION,
+            tool_version: "0".to_owned(),
+            load: "a.parquet".to_owned(),
+            recorded: true,
+            machine: None,
+            program: Some("game".to_owned()),
+            length: Nanos::from_secs(10),
+            runs: 39,
+            coverage: 0.95,
+            seed: 1,
+            rows: vec![
+                row(Origin::Measured, &[], figure(34.9, None)),
+                row(Origin::Predicted, &[], figure(34.8, Some((34.7, 35.0)))),
+                row(Origin::Predicted, &long, figure(33.3, Some((33.2, 33.4)))),
+            ],
+            taken: Vec::new(),
+            assumed: Vec::new(),
+            left_out: vec!["much".to_owned()],
+        };
+        let text = prediction(&statement, &TextStyle::default());
+        assert!(text.contains("measured as it was"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        let at = |what: &str| lines.iter().position(|line| line.contains(what)).unwrap();
+        assert_eq!(at("34.80"), at("predicted as it was"));
+        assert_eq!(
+            at("33.30"),
+            at("predicted hz=1000 tick=periodic highres=off") + 1
+        );
+        assert!(lines[at("34.70")].contains("from") && lines[at("35.00")].contains("to"));
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! One task followed: its frames, and why it was off its CPU, as a tracer follows a program.
+
+use ticktax_model::Nanos;
+use ticktax_model::SourceTable;
+use ticktax_model::pace::Frame;
+use ticktax_model::recording::{Header, RowSink};
+use ticktax_model::victim::Absence;
+
+use super::Engine;
+use crate::record::{Recorder, header};
+use crate::report::Report;
+use crate::setup::{Setup, SetupError};
+use crate::task::{State, TaskId};
+
+/// What came of a simulation in which a task was followed.
+#[derive(Clone, Debug)]
+pub struct Followed {
+    /// What came of it as a whole.
+    pub report: Report,
+    /// The header of its recording; the task is its victim.
+    pub header: Header,
+    /// What the rows point into.
+    pub sources: SourceTable,
+    /// The task's frames that were done: a [`Step::Frame`](crate::Step::Frame) begins one, and the
+    /// next step that sleeps ends it. A frame was due when the sleep before it was to end.
+    pub frames: Vec<Frame>,
+}
+
+/// Runs a simulation, hands the rows of its recording to `sink`, and follows `task`: its waits are
+/// among the rows, as in a live recording of a program that was asked for.
+pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Followed, SetupError> {
+    setup.check()?;
+    if task.index() >= setup.tasks.len() {
+        return Err(SetupError {
+            what: format!("task {}", task.0),
+            why: "it is to be followed, and is not there".to_owned(),
+        });
+    }
+    let mut engine = Engine::new(setup, Some(Recorder::new(setup, sink, Some(task))));
+    engine.follower = Some(Follower::new(task));
+    engine.go();
+    let frames = std::mem::take(&mut engine.follower).map_or_else(Vec::new, |follower| {
+        let (frames, follower) = follower.into_frames();
+        engine.follower = Some(follower);
+        frames
+    });
+    let (report, sources) = engine.close();
+    let header = header(setup, &report, Some(task));
+    Ok(Followed {
+        report,
+        header,
+        sources: sources.unwrap_or_default(),
+        frames,
+    })
+}
+
+/// What is kept of a task that is followed.
+#[derive(Debug)]
+pub(super) struct Follower {
+    task: TaskId,
+    frames: Vec<Frame>,
+    /// The frame that is under way, and how much the task had run when it began.
+    open: Option<(Frame, Nanos)>,
+    /// Why the task is off its CPU, and since when.
+    off: Option<(Absence, Nanos)>,
+}
+
+impl Follower {
+    fn new(task: TaskId) -> Self {
+        Self {
+            task,
+            frames: Vec::new(),
+            open: None,
+            off: None,
+        }
+    }
+
+    fn into_frames(mut self) -> (Vec<Frame>, Self) {
+        (std::mem::take(&mut self.frames), self)
+    }
+}
+
+impl Engine<'_> {
+    /// `task` begins a frame now.
+    pub(super) fn begin_frame(&mut self, task: TaskId) {
+        self.end_frame(task);
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        notes.report.frames += 1;
+        if notes.due <= notes.frame_at {
+            // Nothing said when it was due.
+            notes.due = now;
+        }
+        notes.frame_at = now;
+        let notes = &self.tasks[task.index()];
+        if let Some(follower) = self.follower.as_mut().filter(|it| it.task == task) {
+            let frame = Frame {
+                due: notes.due.min(self.now),
+                began: self.now,
+                ended: self.now,
+                cpu: Nanos::ZERO,
+            };
+            follower.open = Some((frame, notes.report.ran));
+        }
+    }
+
+    /// The frame of `task`, if one is under way, has done its work.
+    pub(super) fn end_frame(&mut self, task: TaskId) {
+        let ran = self.tasks[task.index()].report.ran;
+        if let Some(follower) = self.follower.as_mut().filter(|it| it.task == task)
+            && let Some((frame, ran_before)) = follower.open.take()
+        {
+            follower.frames.push(Frame {
+                ended: self.now,
+                cpu: ran - ran_before,
+                ..frame
+            });
+        }
+    }
+
+    /// `task` is off its CPU from now on, or for another reason; a wait before that is handed on,
+    /// as told by `cpu`.
+    pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<Absence>) {
+        let now = self.now;
+        let Some(follower) = self.follower.as_mut().filter(|it| it.task == task) else {
+            return;
+        };
+        let before = std::mem::replace(&mut follower.off, why.map(|why| (why, now)));
+        if let (Some((why, since)), Some(recorder)) = (before, &mut self.recorder)
+            && since < now
+        {
+            recorder.wait(cpu, why, since, now);
+        }
+    }
+
+    /// `task` leaves its CPU; `goes_on` where it could have run on.
+    pub(super) fn leaves(&mut self, cpu: usize, task: TaskId, goes_on: bool) {
+        let why = match self.tasks[task.index()].state {
+            // Told when its quota is filled up.
+            State::Throttled => None,
+            _ if goes_on => Some(Absence::Preempted),
+            State::Sleeping | State::Blocked => Some(Absence::Sleeping),
+            _ => None,
+        };
+        self.is_off(cpu, task, why);
+    }
+
+    /// Hands on the wait that is still under way.
+    pub(super) fn end_waits(&mut self) {
+        if let Some(task) = self.follower.as_ref().map(|follower| follower.task) {
+            let cpu = self.tasks[task.index()].last_cpu;
+            self.is_off(cpu, task, None);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A task that is followed: its frames and its waits, and the whole audit of such a recording.
+
+use proptest::prelude::*;
+use ticktax_analysis::Auditor;
+use ticktax_model::Nanos;
+use ticktax_model::accounting::BiasKind;
+use ticktax_model::pace::PaceRule;
+use ticktax_model::victim::Fate;
+use ticktax_sim::{
+    Costs, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
+};
+
+use crate::world::{Rows, setup};
+
+const MS: i64 = 1_000_000;
+
+fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
+    let mut machine = Machine::new(1, 100, Policy::Fair);
+    machine.timers = TimerRule::HighResolution;
+    let mut setup = Setup::new(machine, Nanos::from_secs(1));
+    let pace = Step::Pace {
+        rule,
+        period: Nanos(10 * MS),
+        unit: Nanos(unit),
+    };
+    let frame = |work| [pace, Step::Frame, Step::Work(Law::Fixed(Nanos(work)))];
+    let program = work.into_iter().flat_map(frame).collect();
+    setup.tasks.push(TaskSpec::new("game", program));
+    setup
+}
+
+/// The first frames as (due, began), in µs.
+fn frames(setup: &Setup) -> Vec<(i64, i64)> {
+    let Ok(followed) = follow(setup, TaskId(0), &mut Rows::default()) else {
+        panic!("{setup:?}")
+    };
+    let frames = followed.frames.iter().take(4);
+    frames
+        .map(|frame| (frame.due.0 / 1000, frame.began.0 / 1000))
+        .collect()
+}
+
+#[test]
+fn the_rules_are_those_of_a_real_loop() {
+    // 3 ms, then 23 ms of which 13 run into the next slots, and so on.
+    let works = || vec![3 * MS, 23 * MS];
+    assert_eq!(
+        frames(&paced(PaceRule::Deadline, works(), 1)),
+        [
+            (10_000, 10_000),
+            (20_000, 20_000),
+            (30_000, 43_000),
+            (50_000, 50_000)
+        ]
+    );
+    assert_eq!(
+        frames(&paced(PaceRule::Remaining, works(), 1)),
+        [
+            (10_000, 10_000),
+            (20_000, 20_000),
+            (30_000, 43_000),
+            (53_000, 53_000)
+        ]
+    );
+    assert_eq!(
+        frames(&paced(PaceRule::Fixed, works(), 1)),
+        [
+            (10_000, 10_000),
+            (23_000, 23_000),
+            (56_000, 56_000),
+            (69_000, 69_000)
+        ]
+    );
+    // What is left, 7 ms and a µs, is asked for as 8 ms.
+    let coarse = paced(PaceRule::Remaining, vec![3 * MS - 1000], MS);
+    assert_eq!(frames(&coarse)[1], (20_000, 20_999));
+}
+
+#[test]
+fn a_late_wakeup_delays_by_its_rule() {
+    let mut setup = paced(PaceRule::Remaining, vec![MS], 1);
+    let late = Step::Late(Law::Fixed(Nanos(200_000)));
+    setup.tasks[0].program.insert(0, late);
+    let by_rule = |setup: &Setup| {
+        follow(setup, TaskId(0), &mut Rows::default())
+            .unwrap()
+            .frames
+    };
+    let frames = by_rule(&setup);
+    assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
+    assert_eq!(frames[9].cpu, Nanos(MS));
+    // A timer that has to wait for a tick is late by both.
+    setup.machine.timers = TimerRule::FirstTick;
+    assert_eq!(by_rule(&setup)[0].began, Nanos(10_200_000));
+    assert_eq!(by_rule(&setup)[1].began, Nanos(30_200_000));
+}
+
+#[test]
+fn what_comes_from_outside_waits_for_no_tick() {
+    let mut setup = Setup::new(Machine::new(1, 100, Policy::Fair), Nanos::from_secs(1));
+    let arrive = Step::Arrive(Law::Fixed(Nanos(2_500_000)));
+    let work = Step::Work(Law::Fixed(Nanos(500_000)));
+    setup
+        .tasks
+        .push(TaskSpec::new("server", vec![arrive, work]));
+    let report = run(&setup).unwrap();
+    assert_eq!(report.tasks[0].ran, Nanos(333 * 500_000));
+}
+
+#[test]
+fn a_task_that_is_not_there_cannot_be_followed() {
+    let setup = paced(PaceRule::Fixed, vec![MS], 1);
+    assert!(follow(&setup, TaskId(1), &mut Rows::default()).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Following changes nothing, and every moment of the task's life is told.
+    #[test]
+    fn a_life_is_told_without_a_gap(setup in setup(), which in any::<prop::sample::Index>()) {
+        prop_assume!(!setup.tasks.is_empty());
+        let task = which.index(setup.tasks.len());
+        let mut auditor = Auditor::new(&ticktax_sim::facts(&setup));
+        auditor.victim_since(Nanos::ZERO);
+        let id = TaskId(u32::try_from(task).unwrap());
+        let followed = follow(&setup, id, &mut auditor).unwrap();
+        prop_assert_eq!(followed.report.hash, run(&setup).unwrap().hash);
+        let statement = auditor.finish(&followed.header, &followed.sources, 1);
+        prop_assert!(statement.balance.balances());
+        let ran = followed.report.tasks[task].ran;
+        if let Some(lives) = statement.victim.and_then(|victim| victim.lives) {
+            prop_assert!(lives.balances(), "{lives:#?}");
+            let of = |fate| lives.accounts.iter().filter(|a| a.fate == fate).map(|a| a.time).sum();
+            prop_assert_eq!(ran, of(Fate::Running));
+            let waited: Nanos = of(Fate::Throttled);
+            prop_assert_eq!(waited, followed.report.tasks[task].throttled);
+        } else {
+            prop_assert_eq!(ran, Nanos::ZERO);
+        }
+        prop_assert!(followed.frames.iter().all(|f| f.due <= f.began && f.began <= f.ended));
+    }
+
+    /// The accounting check and the bill of the tick find in the rows what the model counted.
+    #[test]
+    fn the_audit_finds_both_accountings(
+        setup in setup(), hz in prop::sample::select(&[100_u64, 250, 1000][..]), cost in 1_i64..9_000
+    ) {
+        let mut setup = setup;
+        // What interrupts a task besides the tick hides it from ticks, or holds them up.
+        setup.sources.clear();
+        setup.machine.hz = hz;
+        setup.machine.phases.clear();
+        setup.machine.tick = TickMode::Periodic;
+        setup.machine.timers = TimerRule::FirstTick;
+        setup.machine.costs = Costs { tick: Nanos(cost), ..Costs::default() };
+        for (number, task) in setup.tasks.iter_mut().enumerate() {
+            task.name = format!("task-{number}");
+            task.program.retain(|step| !matches!(step, Step::Masked(_)));
+        }
+        prop_assume!(setup.check().is_ok());
+        let mut auditor = Auditor::new(&ticktax_sim::facts(&setup));
+        let (report, header, sources) = ticktax_sim::record(&setup, &mut auditor).unwrap();
+        let statement = auditor.finish(&header, &sources, 1);
+        let accounting = statement.accounting.unwrap();
+        let tick = accounting.counting.tick.unwrap();
+        for (check, cpu) in accounting.cpus.iter().zip(&report.cpus) {
+            prop_assert_eq!(check.busy, Some(report.elapsed - cpu.time(ticktax_sim::Mode::Idle)));
+            prop_assert_eq!(check.ticks, Some(cpu.sampled()));
+        }
+        for check in &accounting.programs {
+            let task = usize::try_from(check.pid - 1).unwrap();
+            prop_assert_eq!(check.ran.unwrap_or_default(), report.tasks[task].ran);
+            let sampled = i64::try_from(report.tasks[task].sampled).unwrap() * tick.0;
+            prop_assert_eq!(check.sampled.unwrap_or_default(), Nanos(sampled), "{}", check.name);
+        }
+        let bill = statement.tick.unwrap();
+        let ticks: u64 = report.cpus.iter().map(ticktax_sim::CpuReport::sampled).sum();
+        prop_assert_eq!(bill.all().count, ticks);
+        let billed = bill.cost.map_or(Nanos::ZERO, |cost| cost.time);
+        let cost: Nanos = report.cpus.iter().map(|cpu| cpu.time(ticktax_sim::Mode::Irq)).sum();
+        prop_assert_eq!(billed, cost);
+    }
+}
+
+/// A loop on the tick is not seen by samples, and the accounting check says because of whom.
+#[test]
+fn the_accounting_check_names_a_loop_that_hides_from_the_tick() {
+    let mut machine = Machine::new(1, 250, Policy::O1);
+    machine.costs.tick = Nanos(3_000);
+    let mut setup = Setup::new(machine, Nanos::from_secs(30));
+    setup.tasks.push(TaskSpec::new(
+        "game",
+        vec![
+            Step::SleepUntil(ticktax_sim::Call::Select, Nanos(20 * MS)),
+            Step::Work(Law::Fixed(Nanos(3 * MS))),
+        ],
+    ));
+    let mut auditor = Auditor::new(&ticktax_sim::facts(&setup));
+    let (report, header, sources) = ticktax_sim::record(&setup, &mut auditor).unwrap();
+    assert_eq!(report.tasks[0].sampled, 0);
+    let statement = auditor.finish(&header, &sources, 1);
+    let accounting = statement.accounting.unwrap();
+    let causes = &accounting.cpus[0].causes;
+    let phase = causes
+        .iter()
+        .find(|cause| cause.kind == BiasKind::TickPhase);
+    let cause = phase.unwrap_or_else(|| panic!("{causes:#?}"));
+    assert_eq!(cause.program.as_deref(), Some("game"));
+    assert_eq!(cause.sampled, Nanos::ZERO);
+    assert_eq!(accounting.programs[0].shown, Some(Nanos::ZERO));
+    let beats = statement.beats.unwrap();
+    let game = beats.beats.iter().find(|beat| beat.name.contains("game"));
+    let period = game.unwrap_or_else(|| panic!("{:#?}", beats.beats)).period;
+    assert!((period / 20e6 - 1.0).abs() < 1e-3, "{period}");
+}

@@ -1,0 +1,232 @@
+//! How good a prediction is: loops of several settings are recorded on this machine, each is
+//! predicted from the recording of another, and what was predicted stands beside what was measured.
+//!
+//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax --example
+//! predict_live [ROUNDS [SECONDS]]`; as root, because only then are recordings traced.
+#![allow(
+    clippy::print_stdout,
+    reason = "what it finds goes to the terminal, as a table for a document"
+)]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use ticktax_model::pace::{CpuClock, PaceStatement};
+use ticktax_model::prediction::{Measure, PredictionRow, PredictionStatement};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// A way to pace a loop: the call, the rule, the rate.
+type Way = (&'static str, &'static str, &'static str);
+
+const WAYS: [Way; 5] = [
+    ("nanosleep", "remaining", "35"),
+    ("clock_nanosleep-abs", "deadline", "35"),
+    ("poll", "remaining", "35"),
+    ("nanosleep", "remaining", "100"),
+    ("clock_nanosleep-abs", "deadline", "100"),
+];
+
+/// Which is predicted (the second) from which (the first).
+const PAIRS: [(usize, usize); 9] = [
+    (0, 0),
+    (1, 1),
+    (0, 1),
+    (1, 0),
+    (0, 2),
+    (0, 3),
+    (3, 0),
+    (1, 4),
+    (4, 1),
+];
+
+/// What is compared: its heading, a factor, and digits.
+const TOLD: [(&str, Measure, f64, usize); 4] = [
+    ("FPS", Measure::Fps, 1.0, 2),
+    ("CPU, %", Measure::Cpu, 100.0, 2),
+    ("CPU as top has it, %", Measure::Top, 100.0, 1),
+    ("late, median, µs", Measure::LateMedian, 1e-3, 0),
+];
+
+/// What a loop said of itself, in the order of [`TOLD`].
+type Measured = [f64; 4];
+
+fn main() -> Outcome<()> {
+    let mut arguments = env::args().skip(1);
+    let mut number = |default: u32| -> Outcome<u32> {
+        Ok(match arguments.next() {
+            Some(text) => text.parse()?,
+            None => default,
+        })
+    };
+    let (rounds, seconds) = (number(3)?, number(8)?);
+    let tool = tool()?;
+    let folder = env::temp_dir().join(format!("ticktax-predict-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let result = compare(&tool, &folder, rounds.max(1), seconds.max(5));
+    fs::remove_dir_all(&folder)?;
+    result
+}
+
+/// The command, beside the folder of the examples.
+fn tool() -> Outcome<PathBuf> {
+    let own = env::current_exe()?;
+    let tool = own
+        .parent()
+        .and_then(Path::parent)
+        .map(|it| it.join("ticktax"));
+    tool.filter(|tool| tool.is_file())
+        .ok_or_else(|| "build it first: cargo build --release -p ticktax".into())
+}
+
+fn compare(tool: &Path, folder: &Path, rounds: u32, seconds: u32) -> Outcome<()> {
+    let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); WAYS.len()];
+    // In turns, so that a machine that slows down slows all of them.
+    for round in 0..rounds {
+        for (place, way) in WAYS.iter().enumerate() {
+            let file = saved(folder, round, place);
+            measured[place].push(record(tool, &file, way, seconds)?);
+        }
+    }
+    println!(
+        "{rounds} rounds of {seconds} s each. measured: the middle one of the rounds, the least and \
+         the most. predicted: the same of the predictions from each round's recording; in: how many \
+         of the measured values lie in the 95 % intervals of all predictions. A recording in which the loop's rhythm is not \
+         found predicts nothing.\n"
+    );
+    println!(
+        "| from | to | what | measured | predicted | off | in |\n|---|---|---|---|---|---|---|"
+    );
+    for (from, to) in PAIRS {
+        let mut rows = Vec::new();
+        for round in 0..rounds {
+            let file = saved(folder, round, from);
+            rows.extend(predict(tool, &file, &WAYS[from], &WAYS[to])?);
+        }
+        if rows.is_empty() {
+            println!(
+                "| {} | {} | no rhythm was found in it | | | | |",
+                words(&WAYS[from]),
+                words(&WAYS[to])
+            );
+            continue;
+        }
+        for (place, told) in TOLD.iter().enumerate() {
+            let was: Vec<f64> = measured[to].iter().map(|it| it[place]).collect();
+            println!(
+                "| {} | {} | {} |",
+                words(&WAYS[from]),
+                words(&WAYS[to]),
+                line(told, was, &rows)
+            );
+        }
+    }
+    Ok(())
+}
+
+fn saved(folder: &Path, round: u32, place: usize) -> PathBuf {
+    folder.join(format!("{round}-{place}.parquet"))
+}
+
+fn words((sleep, rule, rate): &Way) -> String {
+    format!("{sleep} {rule} {rate}/s")
+}
+
+fn run(command: &mut Command) -> Outcome<Vec<u8>> {
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    Ok(output.stdout)
+}
+
+/// Records a loop, and tells what it said of itself.
+fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured> {
+    let (sleep, rule, rate) = way;
+    let mut audit = Command::new(tool);
+    audit.args(["audit", "--output", "/dev/null", "--save"]);
+    audit.arg(file).arg("--").arg(tool);
+    audit.args(["pace", "--sleep", sleep, "--rule", rule, "--rate", rate]);
+    audit.args(["--for", &format!("{seconds}s"), "--format", "json"]);
+    let told: PaceStatement = serde_json::from_slice(&run(&mut audit)?)?;
+    let figures = told.figures.ok_or("it had no frames")?;
+    let clock = |clock| {
+        let reading = told
+            .cpu
+            .readings
+            .iter()
+            .find(|reading| reading.clock == clock);
+        reading.map(|reading| reading.time.share_of(reading.elapsed))
+    };
+    let late = figures.wait.and_then(|wait| wait.quantile(0.5));
+    Ok([
+        figures.average_fps.ok_or("it had a single frame")?,
+        clock(CpuClock::Thread).ok_or("no CPU time")?,
+        clock(CpuClock::Stat).ok_or("no CPU time in /proc")?,
+        late.ok_or("too few frames")?.0 as f64,
+    ])
+}
+
+/// Predicts `to` from the recording of `from`; nothing where its loop is not found in it.
+fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<PredictionRow>> {
+    let mut sim = Command::new(tool);
+    sim.args(["sim", "--format", "json", "--asked", from.2, "--load"]);
+    sim.arg(file);
+    sim.args(["--sleep", to.0, "--rule", to.1, "--rate", to.2]);
+    let output = sim.output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && told.contains("rhythm") {
+        return Ok(None);
+    }
+    if !output.status.success() {
+        return Err(told.into_owned().into());
+    }
+    let told: PredictionStatement = serde_json::from_slice(&output.stdout)?;
+    Ok(told.rows.into_iter().last())
+}
+
+fn line(
+    (name, measure, factor, digits): &(&str, Measure, f64, usize),
+    mut was: Vec<f64>,
+    rows: &[PredictionRow],
+) -> String {
+    let figures: Vec<_> = rows.iter().filter_map(|row| row.figure(*measure)).collect();
+    let mut predicted: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+    let intervals = figures.iter().filter_map(|figure| figure.interval);
+    let (low, high) = intervals.fold((f64::MAX, f64::MIN), |(low, high), (a, b)| {
+        (low.min(a), high.max(b))
+    });
+    // A value that is printed the same is the same.
+    let room = 0.5 * 10_f64.powi(-i32::try_from(*digits).unwrap_or(0)) / factor;
+    let inside = was
+        .iter()
+        .filter(|&&it| low - room <= it && it <= high + room)
+        .count();
+    let all = was.len();
+    let middle = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    let (is, said) = (middle(&mut was), middle(&mut predicted));
+    let spread = |values: &[f64]| {
+        let ends = (values.first(), values.last());
+        let (Some(first), Some(last)) = ends else {
+            return String::new();
+        };
+        format!(
+            "({:.digits$} to {:.digits$})",
+            first * factor,
+            last * factor
+        )
+    };
+    format!(
+        "{name} | {:.digits$} {} | {:.digits$} {} | {:+.1} % | {inside} of {all}",
+        is * factor,
+        spread(&was),
+        said * factor,
+        spread(&predicted),
+        (said / is - 1.0) * 100.0,
+    )
+}

@@ -1,0 +1,312 @@
+//! `ticktax sim` as its users run it: predictions whose truth is known, and what it refuses.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_model::recording::{Header, Level, RecordingWriter, Row, RowSink, Sum, World};
+use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
+
+/// A loop that a daemon and a disk disturb, and whose wakeups are late. Its frames wander through the
+/// tick: where they keep to a phase of it, all depends on which.
+const GAME: &str = r#"
+length = "30s"
+seed = 7
+[machine]
+cpus = 1
+hz = 250
+policy = "fair"
+timers = "high-resolution"
+tick = "nohz-idle"
+costs = { tick = "6us", timer = "4us" }
+[[task]]
+name = "game"
+cpu = 0
+program = [{ late = "60us ± 20us" }, { pace = { period = "25.3ms" } }, "frame", { work = "3ms ± 200us" }]
+[[task]]
+name = "daemon"
+cpu = 0
+program = [{ arrive = "exp 30ms" }, { work = "exp 2ms" }]
+[[task]]
+name = "poller"
+cpu = 0
+program = [{ sleep = "11ms" }, { work = "100us" }]
+[[interrupt]]
+name = "disk"
+interval = "exp 5ms"
+cost = "12us"
+softirq = "20us"
+"#;
+
+fn ticktax(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
+    let load = load.to_str().unwrap();
+    let all = [&["sim", "--load", load, "--format", "json"], arguments].concat();
+    let output = ticktax(&all);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn value(row: &PredictionRow, measure: Measure) -> f64 {
+    row.figure(measure)
+        .unwrap_or_else(|| panic!("no {measure:?} in {row:#?}"))
+        .value
+}
+
+/// Whether both intervals have anything in common.
+fn meet(a: &PredictionRow, b: &PredictionRow, measure: Measure) -> bool {
+    let of = |row: &PredictionRow| row.figure(measure).unwrap().interval.unwrap();
+    let ((a, b), (c, d)) = (of(a), of(b));
+    a <= d && c <= b
+}
+
+/// What of a prediction must come out of a recording as out of the scenario that was recorded.
+const TOLD: [Measure; 8] = [
+    Measure::Fps,
+    Measure::LateMedian,
+    Measure::Cpu,
+    Measure::Top,
+    Measure::Busy,
+    Measure::Ticks,
+    Measure::TickCost,
+    Measure::Wakeups,
+];
+
+/// The scenario is recorded at 250 Hz; from the recording other settings are predicted, and the
+/// truth about these is the scenario itself under them.
+#[test]
+fn other_settings_are_predicted_as_the_true_work_would_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    fs::write(&scenario, GAME).unwrap();
+    let save = recording.to_str().unwrap();
+    predict(&scenario, &["--resample", "1", "--save", save]);
+    let settings = ["--hz", "100,1000", "--highres", "on,off"];
+    let predicted = predict(&recording, &settings);
+    let truth = predict(&scenario, &settings);
+    assert_eq!(predicted.rows[0].origin, Origin::Simulated);
+    assert_eq!(predicted.program.as_deref(), Some("game"));
+    assert_eq!(predicted.rows.len(), truth.rows.len() + 1);
+    for (row, truth) in predicted.rows[1..].iter().zip(&truth.rows) {
+        assert_eq!(row.settings, truth.settings);
+        assert_eq!(row.origin, Origin::Predicted);
+        for measure in TOLD {
+            // Lateness is told from the earliest wakeups on, so that it lacks what all share.
+            let of_model = measure == Measure::LateMedian && value(truth, measure) < 1e6;
+            let (a, b) = (value(row, measure), value(truth, measure));
+            let near = match measure {
+                _ if of_model => (a - b).abs() < 60e3,
+                // A softirq of the disk's that happens to follow a tick counts as the tick's.
+                Measure::TickCost => (a / b - 1.0).abs() < 0.05,
+                _ => meet(row, truth, measure),
+            };
+            assert!(near, "{:?} {measure:?}: {row:#?} {truth:#?}", row.settings);
+        }
+    }
+    // Waiting for ticks of 10 ms costs the loop on its grid no frames, and makes them late.
+    let coarse = predicted
+        .rows
+        .iter()
+        .find(|row| row.settings == ["hz=100", "highres=off"]);
+    assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
+}
+
+/// What was recorded comes out again, where nothing is changed.
+#[test]
+fn the_same_setting_gives_what_was_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    fs::write(&scenario, GAME).unwrap();
+    predict(
+        &scenario,
+        &["--resample", "1", "--save", recording.to_str().unwrap()],
+    );
+    let told = predict(&recording, &[]);
+    let [was, again] = &told.rows[..] else {
+        panic!("{:#?}", told.rows);
+    };
+    for measure in TOLD
+        .into_iter()
+        .chain([Measure::Sampled, Measure::ShownBusy])
+    {
+        let (low, high) = again.figure(measure).unwrap().interval.unwrap();
+        let (value, wide) = (value(was, measure), 0.1 * high.abs());
+        assert!(
+            low - wide <= value && value <= high + wide,
+            "{measure:?}: {was:#?} {again:#?}"
+        );
+    }
+    // The same seed gives the same prediction.
+    assert_eq!(
+        predict(&recording, &["--resample", "3"]).rows,
+        predict(&recording, &["--resample", "3"]).rows
+    );
+}
+
+#[test]
+fn another_rate_and_rule_are_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    fs::write(&scenario, GAME).unwrap();
+    predict(
+        &scenario,
+        &["--resample", "1", "--save", recording.to_str().unwrap()],
+    );
+    let settings = [
+        "--rate",
+        "40,100",
+        "--rule",
+        "deadline,remaining",
+        "--resample",
+        "5",
+    ];
+    let told = predict(&recording, &settings);
+    let fps = |settings: &[&str]| {
+        let row = told.rows.iter().find(|row| row.settings == settings);
+        value(row.unwrap(), Measure::Fps)
+    };
+    assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
+    // What each frame is late by is lost.
+    assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
+    assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
+}
+
+/// Fails unless the command ends with this code and one line that has the hint in it.
+fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
+    let output = ticktax(&[&["sim", "--load", load], arguments].concat());
+    let told = text(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{load} {arguments:?}: {told}"
+    );
+    assert_eq!(told.lines().count(), 1, "{load} {arguments:?}: {told}");
+    assert!(told.contains(hint), "{load} {arguments:?}: {told}");
+    assert!(output.stdout.is_empty());
+}
+
+/// A recording with this row, or none.
+fn write(path: &Path, level: Level, row: Option<Sum>) -> String {
+    let mut sources = SourceTable::default();
+    sources.intern(Source::idle());
+    let mut writer = RecordingWriter::create(path).unwrap();
+    if let Some(sum) = row {
+        writer.row(&sources, &Row::Sum(sum));
+    }
+    let header = Header::new(World::Live, level, "0");
+    writer.finish(&header).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_file_without_work_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let game = put("game.toml", GAME.as_bytes());
+    let recording = folder.path().join("game.parquet");
+    let save = recording.to_str().unwrap();
+    let short = ["--resample", "1", "--for", "2s", "--save", save];
+    predict(Path::new(&game), &short);
+    let bytes = fs::read(&recording).unwrap();
+    let sum = Sum {
+        span: Span {
+            cpu: Cpu(0),
+            start: Nanos(0),
+            dur: Nanos(10),
+            self_time: Nanos(10),
+            source: SourceId(0),
+        },
+        count: 1,
+        max: Nanos(10),
+        histogram: Histogram::default(),
+    };
+    let at = |name: &str| folder.path().join(name);
+    let proc = write(&at("proc.parquet"), Level::Proc, None);
+    let empty = write(&at("empty.parquet"), Level::Kernel, None);
+    let sums = write(&at("sums.parquet"), Level::Kernel, Some(sum));
+    let cut = put("cut.parquet", &bytes[..bytes.len() / 2]);
+    let words = put(
+        "text.parquet",
+        b"once upon a time there was no recording here",
+    );
+    let wrong = put("wrong.toml", b"length = \"1s\"\ncolour = 1\n");
+    let far = put("far.toml", GAME.replace("cpu = 0", "cpu = 9").as_bytes());
+    for (load, hint) in [
+        (&*proc, "level proc"),
+        (&empty, "nothing ran in it"),
+        (&sums, "--keep spans"),
+        (&cut, "cut short"),
+        (&words, "not a recording"),
+        ("missing.toml", "no such file"),
+        ("missing.parquet", "missing.parquet"),
+        (&wrong, "wrong.toml:2: "),
+        (&far, "pinned to a CPU that is not there"),
+    ] {
+        is_refused(load, &[], 1, hint);
+    }
+    is_refused(save, &["--program", "doom"], 1, "game");
+    is_refused(&game, &["--program", "doom"], 1, "there is no task `doom`");
+}
+
+#[test]
+fn settings_without_sense_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let game = folder.path().join("game.toml");
+    fs::write(&game, GAME).unwrap();
+    let game = game.to_str().unwrap();
+    for (arguments, code, hint) in [
+        (&["--hz", "0"][..], 2, "hz"),
+        (&["--hz", "100,,250"], 2, "hz"),
+        (&["--policy", "cfs2"], 2, "eevdf"),
+        (&["--tick", "never"], 2, "periodic"),
+        (&["--slice", "1ms"], 2, "eevdf"),
+        (&["--vary", "phase_of_the_moon=1"], 2, "phase_of_the_moon"),
+        (&["--rate", "60"], 2, "--rate"),
+        (&["--asked", "60"], 2, "--asked"),
+        (
+            &["--save", "/nonexistent/x.parquet"],
+            1,
+            "/nonexistent/x.parquet",
+        ),
+        (&["--output", "/nonexistent/x"], 1, "/nonexistent/x"),
+    ] {
+        is_refused(game, arguments, code, hint);
+    }
+    // What the parser of arguments refuses has its usage behind it.
+    for (arguments, hint) in [
+        (&["sim"][..], "--load"),
+        (&["sim", "--load", game, "--resample", "0"], "1..=10000"),
+        (&["sim", "--load", game, "--sleep", "spin"], "nanosleep"),
+        (&["sim", "--load", game, "--for", "0s"], "10ms"),
+    ] {
+        let output = ticktax(arguments);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(told.contains(hint), "{told}");
+    }
+}
+
+#[test]
+fn the_schema_describes_a_prediction() {
+    let output = ticktax(&["schema", "prediction"]);
+    assert!(text(&output.stdout).contains("PredictionStatement"));
+}
