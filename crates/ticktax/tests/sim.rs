@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
 use ticktax_model::recording::{Header, Level, RecordingWriter, Row, RowSink, Sum, World};
-use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceTable, Span};
+use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
 
 /// A loop that a daemon and a disk disturb, and whose wakeups are late. Its frames wander through the
 /// tick: where they keep to a phase of it, all depends on which.
@@ -186,8 +186,35 @@ fn another_rate_and_rule_are_what_they_say() {
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
 
+/// Fails unless the command ends with this code and one line that has the hint in it.
+fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
+    let output = ticktax(&[&["sim", "--load", load], arguments].concat());
+    let told = text(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{load} {arguments:?}: {told}"
+    );
+    assert_eq!(told.lines().count(), 1, "{load} {arguments:?}: {told}");
+    assert!(told.contains(hint), "{load} {arguments:?}: {told}");
+    assert!(output.stdout.is_empty());
+}
+
+/// A recording with this row, or none.
+fn write(path: &Path, level: Level, row: Option<Sum>) -> String {
+    let mut sources = SourceTable::default();
+    sources.intern(Source::idle());
+    let mut writer = RecordingWriter::create(path).unwrap();
+    if let Some(sum) = row {
+        writer.row(&sources, &Row::Sum(sum));
+    }
+    let header = Header::new(World::Live, level, "0");
+    writer.finish(&header).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 #[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
+fn a_file_without_work_is_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -195,128 +222,86 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         path.to_str().unwrap().to_owned()
     };
     let game = put("game.toml", GAME.as_bytes());
-    let recording = folder
-        .path()
-        .join("game.parquet")
-        .to_str()
-        .unwrap()
-        .to_owned();
-    predict(
-        Path::new(&game),
-        &["--resample", "1", "--for", "2s", "--save", &recording],
-    );
+    let recording = folder.path().join("game.parquet");
+    let save = recording.to_str().unwrap();
+    let short = ["--resample", "1", "--for", "2s", "--save", save];
+    predict(Path::new(&game), &short);
     let bytes = fs::read(&recording).unwrap();
-    let cut = put("cut.parquet", &bytes[..bytes.len() / 2]);
-    let wrong = put("wrong.toml", b"length = \"1s\"\ncolour = 1\n");
-    let many = put("many.toml", GAME.replace("cpu = 0", "cpu = 9").as_bytes());
-    let text_file = put(
-        "text.parquet",
-        b"once upon a time there was no recording here",
-    );
-    let write = |name: &str, level, rows: &dyn Fn(&mut RecordingWriter)| {
-        let path = folder.path().join(name);
-        let mut writer = RecordingWriter::create(&path).unwrap();
-        rows(&mut writer);
-        writer
-            .finish(&Header::new(World::Live, level, "0"))
-            .unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let proc = write("proc.parquet", Level::Proc, &|_| {});
-    let empty = write("empty.parquet", Level::Kernel, &|_| {});
-    let sums = write("sums.parquet", Level::Kernel, &|writer| {
-        let mut sources = SourceTable::default();
-        let span = Span {
+    let sum = Sum {
+        span: Span {
             cpu: Cpu(0),
             start: Nanos(0),
             dur: Nanos(10),
             self_time: Nanos(10),
-            source: sources.intern(Source::idle()),
-        };
-        let sum = Sum {
-            span,
-            count: 1,
-            max: Nanos(10),
-            histogram: Histogram::default(),
-        };
-        writer.row(&sources, &Row::Sum(sum));
-    });
+            source: SourceId(0),
+        },
+        count: 1,
+        max: Nanos(10),
+        histogram: Histogram::default(),
+    };
+    let at = |name: &str| folder.path().join(name);
+    let proc = write(&at("proc.parquet"), Level::Proc, None);
+    let empty = write(&at("empty.parquet"), Level::Kernel, None);
+    let sums = write(&at("sums.parquet"), Level::Kernel, Some(sum));
+    let cut = put("cut.parquet", &bytes[..bytes.len() / 2]);
+    let words = put(
+        "text.parquet",
+        b"once upon a time there was no recording here",
+    );
+    let wrong = put("wrong.toml", b"length = \"1s\"\ncolour = 1\n");
+    let far = put("far.toml", GAME.replace("cpu = 0", "cpu = 9").as_bytes());
+    for (load, hint) in [
+        (&*proc, "level proc"),
+        (&empty, "nothing ran in it"),
+        (&sums, "--keep spans"),
+        (&cut, "cut short"),
+        (&words, "not a recording"),
+        ("missing.toml", "no such file"),
+        ("missing.parquet", "missing.parquet"),
+        (&wrong, "wrong.toml:2: "),
+        (&far, "pinned to a CPU that is not there"),
+    ] {
+        is_refused(load, &[], 1, hint);
+    }
+    is_refused(save, &["--program", "doom"], 1, "game");
+    is_refused(&game, &["--program", "doom"], 1, "there is no task `doom`");
+}
+
+#[test]
+fn settings_without_sense_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let game = folder.path().join("game.toml");
+    fs::write(&game, GAME).unwrap();
+    let game = game.to_str().unwrap();
     for (arguments, code, hint) in [
-        (&["sim", "--load", &proc][..], 1, "level proc"),
-        (&["sim", "--load", &empty], 1, "nothing ran in it"),
-        (&["sim", "--load", &sums], 1, "--keep spans"),
-        (&["sim", "--load", &cut], 1, "cut short"),
-        (&["sim", "--load", &text_file], 1, "not a recording"),
-        (&["sim", "--load", "missing.toml"], 1, "no such file"),
-        (&["sim", "--load", "missing.parquet"], 1, "missing.parquet"),
-        (&["sim", "--load", &wrong], 1, "wrong.toml:2: "),
+        (&["--hz", "0"][..], 2, "hz"),
+        (&["--hz", "100,,250"], 2, "hz"),
+        (&["--policy", "cfs2"], 2, "eevdf"),
+        (&["--tick", "never"], 2, "periodic"),
+        (&["--slice", "1ms"], 2, "eevdf"),
+        (&["--vary", "phase_of_the_moon=1"], 2, "phase_of_the_moon"),
+        (&["--rate", "60"], 2, "--rate"),
+        (&["--asked", "60"], 2, "--asked"),
         (
-            &["sim", "--load", &many],
-            1,
-            "pinned to a CPU that is not there",
-        ),
-        (
-            &["sim", "--load", &recording, "--program", "doom"],
-            1,
-            "game",
-        ),
-        (
-            &["sim", "--load", &game, "--program", "doom"],
-            1,
-            "there is no task `doom`",
-        ),
-        (&["sim", "--load", &recording, "--hz", "0"], 2, "hz"),
-        (&["sim", "--load", &recording, "--hz", "100,,250"], 2, "hz"),
-        (
-            &["sim", "--load", &recording, "--policy", "cfs2"],
-            2,
-            "eevdf",
-        ),
-        (
-            &["sim", "--load", &recording, "--tick", "never"],
-            2,
-            "periodic",
-        ),
-        (&["sim", "--load", &recording, "--slice", "1ms"], 2, "eevdf"),
-        (
-            &["sim", "--load", &recording, "--vary", "phase_of_the_moon=1"],
-            2,
-            "phase_of_the_moon",
-        ),
-        (&["sim", "--load", &game, "--rate", "60"], 2, "--rate"),
-        (&["sim", "--load", &game, "--asked", "60"], 2, "--asked"),
-        (
-            &["sim", "--load", &game, "--save", "/nonexistent/x.parquet"],
+            &["--save", "/nonexistent/x.parquet"],
             1,
             "/nonexistent/x.parquet",
         ),
-        (
-            &["sim", "--load", &game, "--output", "/nonexistent/x"],
-            1,
-            "/nonexistent/x",
-        ),
+        (&["--output", "/nonexistent/x"], 1, "/nonexistent/x"),
     ] {
-        let output = ticktax(arguments);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-        assert_eq!(told.lines().count(), 1, "{arguments:?}: {told}");
-        assert!(told.contains(hint), "{arguments:?}: {told}");
-        assert!(output.stdout.is_empty());
+        is_refused(game, arguments, code, hint);
     }
     // What the parser of arguments refuses has its usage behind it.
     for (arguments, hint) in [
         (&["sim"][..], "--load"),
-        (&["sim", "--load", &game, "--resample", "0"], "1..=10000"),
-        (&["sim", "--load", &game, "--sleep", "spin"], "nanosleep"),
-        (&["sim", "--load", &game, "--for", "0s"], "10ms"),
+        (&["sim", "--load", game, "--resample", "0"], "1..=10000"),
+        (&["sim", "--load", game, "--sleep", "spin"], "nanosleep"),
+        (&["sim", "--load", game, "--for", "0s"], "10ms"),
     ] {
         let output = ticktax(arguments);
+        let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            text(&output.stderr).contains(hint),
-            "{}",
-            text(&output.stderr)
-        );
+        assert!(told.contains(hint), "{told}");
     }
 }
 
