@@ -30,7 +30,7 @@ fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
 
 /// The first frames as (due, began), in µs.
 fn frames(setup: &Setup) -> Vec<(i64, i64)> {
-    let followed = follow(setup, TaskId(0), &mut Rows::default()).unwrap();
+    let followed = follow(setup, TaskId(0), &mut Rows::default()).expect("a setup that can be run");
     let frames = followed.frames.iter().take(4);
     frames
         .map(|frame| (frame.due.0 / 1000, frame.began.0 / 1000))
