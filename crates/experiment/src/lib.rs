@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod cases;
+pub mod conformance;
 pub mod file;
 pub mod fit;
 pub mod judge;
+pub mod matrix;
 pub mod page;
 pub mod statistics;
 

@@ -32,6 +32,19 @@ pub enum Call {
     Poll,
 }
 
+impl Call {
+    /// A time as a program has to ask for it that does not want to be woken early: `poll` takes
+    /// whole ms, `select` whole µs. With high-resolution timers this is all the rounding there is.
+    fn in_its_unit(self, time: Nanos) -> Nanos {
+        let unit = match self {
+            Self::Nanosleep => return time,
+            Self::Select => 1_000,
+            Self::Poll => 1_000_000,
+        };
+        Nanos((time.0 + unit - 1).div_euclid(unit) * unit)
+    }
+}
+
 /// When a timer goes off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -66,8 +79,8 @@ impl TimerRule {
                 let expires = jiffies.last_at(now) + ticks + more;
                 Due::Tick(local.first_from(jiffies.at(expires)))
             }
-            Self::FirstTick => Due::Tick(local.first_from(now + time)),
-            Self::HighResolution => Due::Exactly(now + time),
+            Self::FirstTick => Due::Tick(local.first_from(now + call.in_its_unit(time))),
+            Self::HighResolution => Due::Exactly(now + call.in_its_unit(time)),
         }
     }
 }
@@ -136,6 +149,35 @@ mod tests {
         };
         assert_eq!(at_1000(TimerRule::NominalJiffies), 2);
         assert_eq!(at_1000(TimerRule::Jiffies), 3);
+    }
+
+    #[test]
+    fn a_coarse_call_asks_for_whole_units() {
+        let of = |rule, call| {
+            let grid = Device::TscDeadline.grid(250, Nanos::ZERO, 0).unwrap();
+            let (jiffies, local) = (&grid, &grid);
+            let grids = Grids {
+                jiffies,
+                local,
+                hz: 250,
+            };
+            rule_end(rule, call, Nanos(500), Nanos(3_200_100), &grids)
+        };
+        let fine = |call| of(TimerRule::HighResolution, call);
+        assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
+        assert_eq!(fine(Call::Select), Nanos(3_201_500));
+        assert_eq!(fine(Call::Poll), Nanos(4_000_500));
+        // The same ms more is a tick more where it goes past one.
+        let coarse = |call| of(TimerRule::FirstTick, call);
+        assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
+        assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
+    }
+
+    fn rule_end(rule: TimerRule, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Nanos {
+        match rule.due(call, now, time, grids) {
+            Due::Tick(n) => grids.local.at(n),
+            Due::Exactly(at) => at,
+        }
     }
 
     fn rules() -> impl Strategy<Value = TimerRule> {

@@ -1,5 +1,6 @@
 //! What was typed.
 
+mod lab;
 mod pace;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
+pub(crate) use lab::{BuildArguments, CompareArguments, GuestArguments, LabTask, RunArguments};
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
 
 /// What the exit codes mean; shown in the long help and in the man page.
@@ -66,6 +68,15 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         question: CaseQuestion,
     },
+    /// Real kernels in QEMU that differ in their tick: list, build and run them, and compare
+    #[command(after_help = lab::EXAMPLES)]
+    Lab {
+        #[command(subcommand)]
+        task: LabTask,
+    },
+    /// What PID 1 of a lab's guest does
+    #[command(hide = true, name = ticktax_lab::guest::WORD)]
+    LabGuest,
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement

@@ -9,6 +9,7 @@ mod audit;
 mod beats;
 mod case;
 mod failure;
+mod lab;
 mod manual;
 mod pace;
 mod replay;
@@ -31,6 +32,8 @@ fn main() -> ExitCode {
         Verb::Case { question } => case::run(&question, &terminal),
         Verb::Report(typed) => replay::run(&typed, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
+        Verb::Lab { task } => lab::run(&task, &terminal),
+        Verb::LabGuest => lab::guest(),
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),

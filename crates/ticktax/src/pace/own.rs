@@ -79,7 +79,9 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
         .as_ref()
         .map(ToString::to_string)
         .or_else(|| interrupt.signal().map(|_| "it was interrupted".to_owned()));
+    let (world, hidden) = crate::lab::world::of(machine.cmdline.as_deref());
     Ok(PaceStatement {
+        world,
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         began_unix,
@@ -92,7 +94,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
             alias: alias(&settings, &machine, frames),
         },
         wakeups: ran.wakeups,
-        blind: unknown_tick.into_iter().collect(),
+        blind: unknown_tick.into_iter().chain(hidden).collect(),
         ended_early,
         machine,
         subject: Subject::Loop(LoopReport {
@@ -113,6 +115,10 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
 /// What the loop's rhythm makes of samples: only frames on a grid keep to phases of the tick.
 fn alias(settings: &PaceSettings, machine: &Machine, frames: u64) -> Option<TickAlias> {
     if settings.rule != PaceRule::Deadline || sampled_at_tick(machine) != Some(true) {
+        return None;
+    }
+    // Where sleeps end on the tick, so does every frame's wait: there is one phase.
+    if machine.high_resolution == Some(false) {
         return None;
     }
     let tick = counting(machine).tick?;
