@@ -18,8 +18,8 @@ pub const PHASES: i64 = 16;
 const SHARE: f64 = 0.01;
 /// By how much a sampled share of a CPU may differ, in points.
 const POINTS: f64 = 0.5;
-/// Simulated time for each phase.
-const LENGTH: Nanos = Nanos::from_secs(20);
+/// By how much Linux lets a timer of a task be late, so as to join it with others.
+const SLACK: Nanos = Nanos::from_micros(50);
 
 /// A kernel, as far as the model of a paced loop depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub struct Loop {
     pub sleep: SleepMethod,
     /// When frames are due.
     pub rule: PaceRule,
+    /// For how long it is watched: over a short time samples are few, and depend on where in the
+    /// tick its frames lay.
+    pub length: Nanos,
 }
 
 /// What became of a loop.
@@ -143,6 +146,7 @@ pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
             work: figures.busy.as_ref().map_or(row.work, |busy| busy.mean),
             sleep: row.sleep,
             rule: row.rule,
+            length: Nanos(row.elapsed.0 / i64::try_from(row.turns.max(1)).unwrap_or(1)),
         },
         Figures {
             rate: figures.average_fps?,
@@ -205,12 +209,18 @@ fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
     } else {
         TimerRule::FirstTick
     };
+    // A timerfd has none (docs/pace.md).
+    machine.slack = if it.sleep == SleepMethod::Timerfd {
+        Nanos::ZERO
+    } else {
+        SLACK
+    };
     machine.tick = if kernel.periodic {
         TickMode::Periodic
     } else {
         TickMode::StopsIdle
     };
-    let mut setup = Setup::new(machine, LENGTH);
+    let mut setup = Setup::new(machine, it.length);
     let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
     let sleep = match it.rule {
         PaceRule::Deadline => Step::SleepUntil(call, it.period),
@@ -227,7 +237,7 @@ fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
     let mut runs = Runs::default();
     let recorded = record(&setup, &mut runs);
     let (report, ..) = recorded.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
-    let seconds = LENGTH.as_secs_f64();
+    let seconds = it.length.as_secs_f64();
     let waits = runs.waits(it);
     let count = waits.len().max(1) as f64;
     let late = waits.iter().filter(|&&wait| wait > tick);
@@ -290,6 +300,7 @@ mod tests {
         work: Nanos::from_millis(1),
         sleep: SleepMethod::Nanosleep,
         rule: PaceRule::Deadline,
+        length: Nanos::from_secs(20),
     };
 
     fn kernel(hz: u32, high_resolution: bool) -> Kernel {
@@ -304,7 +315,8 @@ mod tests {
     fn high_resolution_knows_no_tick() {
         let made = predict(kernel(100, true), &LOOP).unwrap();
         assert!((made.rate.least - 1000.0 / 30.0).abs() < 1e-6);
-        assert!(made.wait.most < 1.0, "{:?}", made.wait);
+        // The slack of a task's timers.
+        assert!((made.wait.most - 50_000.0).abs() < 1.0, "{:?}", made.wait);
         // Three ticks a period, one phase: a frame of 1 ms is found by one of them or none.
         assert!(made.sampled.least.abs() < 1e-9);
         assert!(
@@ -338,7 +350,7 @@ mod tests {
         let made = predict(kernel(100, true), &LOOP).unwrap();
         let same = Figures {
             rate: 1000.0 / 30.0,
-            wait: 60_000.0,
+            wait: 110_000.0,
             overshot: 0.0,
             used: 3.3,
             sampled: Some(10.0),

@@ -222,7 +222,7 @@ fn range(it: Range, scale: f64, digits: usize) -> String {
 
 /// What a game server's operators published of the same rates.
 fn published(page: &mut String, cells: &[Cell]) {
-    let Some(Ok(file)) = cases::find(PUBLISHED).map(|case| case.file()) else {
+    let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return;
     };
     let mut rates: Vec<u32> = cells.iter().filter_map(|cell| cell.hz).collect();
@@ -287,6 +287,7 @@ mod tests {
                 work: Nanos::from_millis(1),
                 sleep: SleepMethod::Poll,
                 rule: PaceRule::Remaining,
+                length: Nanos::from_secs(20),
             },
             measured: Figures {
                 rate,

@@ -43,6 +43,18 @@ impl Call {
         };
         Nanos((time.0 + unit - 1).div_euclid(unit) * unit)
     }
+
+    /// The slack of this call where its task's is `slack`: `select` and `poll` take 0.1 % of the
+    /// time, 100 ms at most, where that is more (`select_estimate_accuracy`, `fs/select.c`).
+    fn slack(self, time: Nanos, slack: Nanos) -> Nanos {
+        match self {
+            Self::Nanosleep => slack,
+            Self::Select | Self::Poll if slack == Nanos::ZERO => slack,
+            Self::Select | Self::Poll => {
+                slack.max(Nanos(time.0 / 1_000).min(Nanos::from_millis(100)))
+            }
+        }
+    }
 }
 
 /// When a timer goes off.
@@ -63,12 +75,17 @@ pub struct Grids<'a> {
     pub local: &'a Grid,
     /// The configured tick rate, in Hz.
     pub hz: i64,
+    /// By how much a high-resolution timer of a task may be late, so as to go off with others
+    /// (`PR_SET_TIMERSLACK`). Timers that end on ticks know none.
+    pub slack: Nanos,
 }
 
 impl TimerRule {
     /// When a sleep of `time` (0 or more) that begins at `now` ends on a CPU with these grids.
     pub fn due(self, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Due {
-        let Grids { jiffies, local, hz } = *grids;
+        let Grids {
+            jiffies, local, hz, ..
+        } = *grids;
         match self {
             Self::NominalJiffies | Self::Jiffies => {
                 let ticks = match (self, call) {
@@ -80,7 +97,10 @@ impl TimerRule {
                 Due::Tick(local.first_from(jiffies.at(expires)))
             }
             Self::FirstTick => Due::Tick(local.first_from(now + call.in_its_unit(time))),
-            Self::HighResolution => Due::Exactly(now + call.in_its_unit(time)),
+            Self::HighResolution => {
+                let time = call.in_its_unit(time);
+                Due::Exactly(now + time + call.slack(time, grids.slack))
+            }
         }
     }
 }
@@ -110,6 +130,7 @@ mod tests {
             jiffies: &jiffies,
             local: &local,
             hz: i64::try_from(hz).unwrap(),
+            slack: Nanos::ZERO,
         };
         match rule.due(call, now, time, &grids) {
             Due::Tick(n) => local.at(n),
@@ -153,16 +174,17 @@ mod tests {
 
     #[test]
     fn a_coarse_call_asks_for_whole_units() {
-        let of = |rule, call| {
-            let grid = Device::TscDeadline.grid(250, Nanos::ZERO, 0).unwrap();
-            let (jiffies, local) = (&grid, &grid);
+        let grid = Device::TscDeadline.grid(250, Nanos::ZERO, 0).unwrap();
+        let with_slack = |rule, call, time, slack| {
             let grids = Grids {
-                jiffies,
-                local,
+                jiffies: &grid,
+                local: &grid,
                 hz: 250,
+                slack,
             };
-            rule_end(rule, call, Nanos(500), Nanos(3_200_100), &grids)
+            rule_end(rule, call, Nanos(500), time, &grids)
         };
+        let of = |rule, call| with_slack(rule, call, Nanos(3_200_100), Nanos::ZERO);
         let fine = |call| of(TimerRule::HighResolution, call);
         assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
         assert_eq!(fine(Call::Select), Nanos(3_201_500));
@@ -171,6 +193,13 @@ mod tests {
         let coarse = |call| of(TimerRule::FirstTick, call);
         assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
         assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
+        // 0.1 % of a second is more than the 50 µs of a task, and no tick knows of either.
+        let late = |rule, call| with_slack(rule, call, Nanos::from_secs(1), Nanos(50_000));
+        let fine = |call| late(TimerRule::HighResolution, call) - Nanos(1_000_000_500);
+        assert_eq!(fine(Call::Nanosleep), Nanos(50_000));
+        assert_eq!(fine(Call::Poll), Nanos(1_000_000));
+        let coarse = late(TimerRule::FirstTick, Call::Nanosleep);
+        assert_eq!(coarse, Nanos(1_004_000_000));
     }
 
     fn rule_end(rule: TimerRule, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Nanos {

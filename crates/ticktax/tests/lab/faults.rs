@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -15,7 +14,7 @@ fn one_line(complaint: &str, words: &str) {
     assert!(complaint.contains(words), "{complaint}");
 }
 
-pub(crate) fn without_qemu_one_line_says_so() -> Result<(), Failed> {
+pub(crate) fn without_qemu_one_line_says_so() {
     let mut command = lab_run("/proc/self/exe");
     let output = command
         .env("PATH", "/nonexistent")
@@ -24,10 +23,9 @@ pub(crate) fn without_qemu_one_line_says_so() -> Result<(), Failed> {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     one_line(&complaint(&output), "apt-get install qemu-system-x86");
-    Ok(())
 }
 
-pub(crate) fn a_kernel_that_is_not_there_is_named() -> Result<(), Failed> {
+pub(crate) fn a_kernel_that_is_not_there_is_named() {
     let cache = tempfile::tempdir().unwrap();
     for (kernel, words) in [
         ("hz77", "ticktax lab build --hz 77"),
@@ -48,10 +46,9 @@ pub(crate) fn a_kernel_that_is_not_there_is_named() -> Result<(), Failed> {
         .output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     assert!(listed.starts_with("There is no kernel"), "{listed}");
-    Ok(())
 }
 
-pub(crate) fn what_no_guest_can_run_is_refused() -> Result<(), Failed> {
+pub(crate) fn what_no_guest_can_run_is_refused() {
     for (verb, words) in [
         (&["dance"][..], "unrecognized subcommand"),
         (&["schema"], "audit and pace"),
@@ -63,17 +60,15 @@ pub(crate) fn what_no_guest_can_run_is_refused() -> Result<(), Failed> {
         assert_eq!(output.status.code(), Some(2), "{verb:?}");
         one_line(&complaint(&output), words);
     }
-    Ok(())
 }
 
-pub(crate) fn the_guests_verb_is_nobody_elses() -> Result<(), Failed> {
+pub(crate) fn the_guests_verb_is_nobody_elses() {
     let output = ticktax().arg("lab-guest").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     one_line(&complaint(&output), "PID 1");
-    Ok(())
 }
 
-pub(crate) fn a_panic_is_one_line() -> Result<(), Failed> {
+pub(crate) fn a_panic_is_one_line() {
     let mut command = lab_run(CLOUD);
     // Without an init the kernel looks for a disk, which there is not.
     let output = command
@@ -82,10 +77,9 @@ pub(crate) fn a_panic_is_one_line() -> Result<(), Failed> {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     one_line(&complaint(&output), "panicked: ");
-    Ok(())
 }
 
-pub(crate) fn a_guest_that_hangs_is_ended() -> Result<(), Failed> {
+pub(crate) fn a_guest_that_hangs_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = lab_run(CLOUD);
     let output = command
@@ -97,7 +91,6 @@ pub(crate) fn a_guest_that_hangs_is_ended() -> Result<(), Failed> {
     one_line(&complaint(&output), "did not end within 2 s");
     assert_eq!(running_in(folder.path()), [""; 0]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    Ok(())
 }
 
 /// A lab whose guest is running.
@@ -120,19 +113,18 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap())
 }
 
-pub(crate) fn ctrl_c_leaves_nothing_behind() -> Result<(), Failed> {
+pub(crate) fn ctrl_c_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let child = running(folder.path());
-    kill(pid(&child), Signal::SIGINT)?;
+    kill(pid(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     one_line(&complaint(&output), "nothing is left running");
     assert_eq!(running_in(folder.path()), [""; 0]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    Ok(())
 }
 
-pub(crate) fn a_killed_lab_leaves_no_qemu_behind() -> Result<(), Failed> {
+pub(crate) fn a_killed_lab_leaves_no_qemu_behind() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = running(folder.path());
     child.kill().unwrap();
@@ -141,5 +133,4 @@ pub(crate) fn a_killed_lab_leaves_no_qemu_behind() -> Result<(), Failed> {
         eventually(|| running_in(folder.path()).is_empty()),
         "QEMU goes on"
     );
-    Ok(())
 }

@@ -15,11 +15,31 @@ mod world;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 
 use world::{CLOUD, why_not};
 
-type Test = fn() -> Result<(), Failed>;
+type Test = fn();
+
+/// Tests that boot nothing.
+const ANYWHERE: &[(&str, Test)] = &[
+    (
+        "without_qemu_one_line_says_so",
+        faults::without_qemu_one_line_says_so,
+    ),
+    (
+        "what_no_guest_can_run_is_refused",
+        faults::what_no_guest_can_run_is_refused,
+    ),
+    (
+        "a_kernel_that_is_not_there_is_named",
+        faults::a_kernel_that_is_not_there_is_named,
+    ),
+    (
+        "the_guests_verb_is_nobody_elses",
+        faults::the_guests_verb_is_nobody_elses,
+    ),
+];
 
 /// Tests in a guest with Debian's kernel for clouds.
 const ON_CLOUD: &[(&str, Test)] = &[
@@ -66,34 +86,28 @@ const KERNELS: &[&str] = &[
     "linux-image-6.12-rt-amd64",
 ];
 
+/// A test that fails by panicking.
+fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Each takes a CPU, and some look at who is left running.
     arguments.test_threads = Some(1);
-    let mut trials = vec![
-        Trial::test(
-            "without_qemu_one_line_says_so",
-            faults::without_qemu_one_line_says_so,
-        ),
-        Trial::test(
-            "what_no_guest_can_run_is_refused",
-            faults::what_no_guest_can_run_is_refused,
-        ),
-        Trial::test(
-            "a_kernel_that_is_not_there_is_named",
-            faults::a_kernel_that_is_not_there_is_named,
-        ),
-        Trial::test(
-            "the_guests_verb_is_nobody_elses",
-            faults::the_guests_verb_is_nobody_elses,
-        ),
-    ];
+    let mut trials: Vec<Trial> = ANYWHERE
+        .iter()
+        .map(|&(name, test)| trial(name, test))
+        .collect();
     let cloud = why_not(CLOUD);
     if let Some(why) = &cloud {
         eprintln!("vm:: tests are ignored: {why}");
     }
     for &(name, test) in ON_CLOUD {
-        trials.push(Trial::test(format!("vm::{name}"), test).with_ignored_flag(cloud.is_some()));
+        trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(cloud.is_some()));
     }
     for &kernel in KERNELS {
         let why = why_not(kernel);
@@ -102,7 +116,7 @@ fn main() -> ExitCode {
         }
         let test = move || guests::the_tracer_loads_on(kernel);
         let name = format!("vm::the_tracer_loads_on::{kernel}");
-        trials.push(Trial::test(name, test).with_ignored_flag(why.is_some()));
+        trials.push(trial(&name, test).with_ignored_flag(why.is_some()));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
