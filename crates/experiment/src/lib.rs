@@ -8,9 +8,11 @@
 
 pub mod axes;
 pub mod cases;
+pub mod conformance;
 pub mod file;
 pub mod fit;
 pub mod judge;
+pub mod matrix;
 pub mod statistics;
 pub mod sweep;
 pub mod whatif;

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::recording::Blind;
+use crate::recording::{Blind, World};
 use crate::{Cpu, CpuList, Nanos};
 
 mod sweep;
@@ -206,6 +206,9 @@ pub struct PaceStatement {
     pub pace_version: u32,
     /// Version of that program.
     pub tool_version: String,
+    /// Which world it is of.
+    #[serde(default)]
+    pub world: World,
     /// The machine.
     pub machine: Machine,
     /// Start, as seconds since 1970 on the wall clock.

@@ -38,10 +38,11 @@ pub struct Sum {
 }
 
 /// Which of the three worlds a recording is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
     /// A machine in use.
+    #[default]
     Live,
     /// A kernel booted in a virtual machine of the lab.
     Lab,

@@ -104,6 +104,8 @@ struct MachineText {
     tick_level: Option<u8>,
     #[serde(default)]
     timers: TimersText,
+    #[serde(default)]
+    slack: Time,
     policy: PolicyText,
     #[serde(default)]
     costs: CostsText,
@@ -376,6 +378,7 @@ impl MachineText {
             TimersText::FirstTick => TimerRule::FirstTick,
             TimersText::HighResolution => TimerRule::HighResolution,
         };
+        machine.slack = self.slack.0;
         machine.costs.tick = self.costs.tick.0;
         machine.costs.timer = self.costs.timer.0;
         machine.costs.switch = self.costs.switch.0;

@@ -50,6 +50,8 @@ pub struct Machine {
     pub tick_level: u8,
     /// How sleeps are rounded.
     pub timers: TimerRule,
+    /// By how much high-resolution timers of tasks may be late: 50 µs in Linux.
+    pub slack: Nanos,
     /// Who runs next.
     pub policy: Policy,
     /// What that costs.
@@ -70,6 +72,7 @@ impl Machine {
             tick: TickMode::Periodic,
             tick_level: 1,
             timers: TimerRule::FirstTick,
+            slack: Nanos::ZERO,
             policy,
             costs: Costs::default(),
             speed: Speed::FULL,
@@ -204,6 +207,7 @@ impl Setup {
             device,
             drift_ppb,
             phases,
+            slack,
             costs,
             speed,
             ..
@@ -229,6 +233,9 @@ impl Setup {
         }
         if costs.tick.0 >= grid.step().0 / 2 {
             return fail("a tick costs half of its period, or more");
+        }
+        if *slack < Nanos::ZERO {
+            return fail("its timers cannot be early");
         }
         if !speed.is_sound() {
             return fail("its speed is not a share of full speed");

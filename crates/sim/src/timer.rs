@@ -32,6 +32,31 @@ pub enum Call {
     Poll,
 }
 
+impl Call {
+    /// A time as a program has to ask for it that does not want to be woken early: `poll` takes
+    /// whole ms, `select` whole µs. With high-resolution timers this is all the rounding there is.
+    fn in_its_unit(self, time: Nanos) -> Nanos {
+        let unit = match self {
+            Self::Nanosleep => return time,
+            Self::Select => 1_000,
+            Self::Poll => 1_000_000,
+        };
+        Nanos((time.0 + unit - 1).div_euclid(unit) * unit)
+    }
+
+    /// The slack of this call where its task's is `slack`: `select` and `poll` take 0.1 % of the
+    /// time, 100 ms at most, where that is more (`select_estimate_accuracy`, `fs/select.c`).
+    fn slack(self, time: Nanos, slack: Nanos) -> Nanos {
+        match self {
+            Self::Nanosleep => slack,
+            Self::Select | Self::Poll if slack == Nanos::ZERO => slack,
+            Self::Select | Self::Poll => {
+                slack.max(Nanos(time.0 / 1_000).min(Nanos::from_millis(100)))
+            }
+        }
+    }
+}
+
 /// When a timer goes off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -50,12 +75,17 @@ pub struct Grids<'a> {
     pub local: &'a Grid,
     /// The configured tick rate, in Hz.
     pub hz: i64,
+    /// By how much a high-resolution timer of a task may be late, so as to go off with others
+    /// (`PR_SET_TIMERSLACK`). Timers that end on ticks know none.
+    pub slack: Nanos,
 }
 
 impl TimerRule {
     /// When a sleep of `time` (0 or more) that begins at `now` ends on a CPU with these grids.
     pub fn due(self, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Due {
-        let Grids { jiffies, local, hz } = *grids;
+        let Grids {
+            jiffies, local, hz, ..
+        } = *grids;
         match self {
             Self::NominalJiffies | Self::Jiffies => {
                 let ticks = match (self, call) {
@@ -66,8 +96,11 @@ impl TimerRule {
                 let expires = jiffies.last_at(now) + ticks + more;
                 Due::Tick(local.first_from(jiffies.at(expires)))
             }
-            Self::FirstTick => Due::Tick(local.first_from(now + time)),
-            Self::HighResolution => Due::Exactly(now + time),
+            Self::FirstTick => Due::Tick(local.first_from(now + call.in_its_unit(time))),
+            Self::HighResolution => {
+                let time = call.in_its_unit(time);
+                Due::Exactly(now + time + call.slack(time, grids.slack))
+            }
         }
     }
 }
@@ -97,6 +130,7 @@ mod tests {
             jiffies: &jiffies,
             local: &local,
             hz: i64::try_from(hz).unwrap(),
+            slack: Nanos::ZERO,
         };
         match rule.due(call, now, time, &grids) {
             Due::Tick(n) => local.at(n),
@@ -136,6 +170,43 @@ mod tests {
         };
         assert_eq!(at_1000(TimerRule::NominalJiffies), 2);
         assert_eq!(at_1000(TimerRule::Jiffies), 3);
+    }
+
+    #[test]
+    fn a_coarse_call_asks_for_whole_units() {
+        let grid = Device::TscDeadline.grid(250, Nanos::ZERO, 0).unwrap();
+        let with_slack = |rule, call, time, slack| {
+            let grids = Grids {
+                jiffies: &grid,
+                local: &grid,
+                hz: 250,
+                slack,
+            };
+            rule_end(rule, call, Nanos(500), time, &grids)
+        };
+        let of = |rule, call| with_slack(rule, call, Nanos(3_200_100), Nanos::ZERO);
+        let fine = |call| of(TimerRule::HighResolution, call);
+        assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
+        assert_eq!(fine(Call::Select), Nanos(3_201_500));
+        assert_eq!(fine(Call::Poll), Nanos(4_000_500));
+        // The same ms more is a tick more where it goes past one.
+        let coarse = |call| of(TimerRule::FirstTick, call);
+        assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
+        assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
+        // 0.1 % of a second is more than the 50 µs of a task, and no tick knows of either.
+        let late = |rule, call| with_slack(rule, call, Nanos::from_secs(1), Nanos(50_000));
+        let fine = |call| late(TimerRule::HighResolution, call) - Nanos(1_000_000_500);
+        assert_eq!(fine(Call::Nanosleep), Nanos(50_000));
+        assert_eq!(fine(Call::Poll), Nanos(1_000_000));
+        let coarse = late(TimerRule::FirstTick, Call::Nanosleep);
+        assert_eq!(coarse, Nanos(1_004_000_000));
+    }
+
+    fn rule_end(rule: TimerRule, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Nanos {
+        match rule.due(call, now, time, grids) {
+            Due::Tick(n) => grids.local.at(n),
+            Due::Exactly(at) => at,
+        }
     }
 
     fn rules() -> impl Strategy<Value = TimerRule> {

@@ -1,5 +1,6 @@
 //! What was typed.
 
+mod lab;
 mod pace;
 mod sim;
 mod sweep;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
+pub(crate) use lab::{BuildArguments, CompareArguments, GuestArguments, LabTask, RunArguments};
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
@@ -79,6 +81,15 @@ pub(crate) enum Verb {
     /// Run the model at every point of a grid over a scenario, on all cores, into a Parquet file
     #[command(after_help = sweep::EXAMPLES)]
     Sweep(SweepArguments),
+    /// Real kernels in QEMU that differ in their tick: list, build and run them, and compare
+    #[command(after_help = lab::EXAMPLES)]
+    Lab {
+        #[command(subcommand)]
+        task: LabTask,
+    },
+    /// What PID 1 of a lab's guest does
+    #[command(hide = true, name = ticktax_lab::guest::WORD)]
+    LabGuest,
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement

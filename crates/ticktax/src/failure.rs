@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use ticktax_experiment::sweep::SweepError;
+use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
 use ticktax_probes::ProbeError;
 
@@ -15,6 +16,9 @@ pub(crate) const FAILED_POINTS: u8 = 4;
 
 /// The arguments make no sense, as the parser of arguments ends for its part.
 const SENSELESS: u8 = 2;
+
+/// Ctrl-C ended it, as a shell would say it.
+const INTERRUPTED: u8 = 130;
 
 /// Everything that ends the command early. Each is one line for a person.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +71,9 @@ pub(crate) enum Failure {
     /// Nothing can be predicted.
     #[error("{0}")]
     Prediction(String),
+    /// The lab cannot do it.
+    #[error(transparent)]
+    Lab(#[from] LabError),
     /// Nobody to ask about.
     #[error("{0}")]
     Victim(String),
@@ -77,7 +84,8 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Command { code, .. } => ExitCode::from(*code),
-            Self::Arguments(_) => ExitCode::from(SENSELESS),
+            Self::Arguments(_) | Self::Lab(LabError::Senseless(_)) => ExitCode::from(SENSELESS),
+            Self::Lab(LabError::Interrupted) => ExitCode::from(INTERRUPTED),
             _ => ExitCode::FAILURE,
         }
     }

@@ -9,6 +9,7 @@ mod audit;
 mod beats;
 mod case;
 mod failure;
+mod lab;
 mod manual;
 mod pace;
 mod replay;
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Sweep(typed) => sweep::run(&typed, &terminal),
         Verb::Sim(typed) => sim::run(&typed, &terminal),
+        Verb::Lab { task } => lab::run(&task, &terminal),
+        Verb::LabGuest => lab::guest(),
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),

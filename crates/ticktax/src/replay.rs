@@ -1,25 +1,52 @@
 //! `ticktax report`: the statement of a saved recording.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
 use ticktax_model::recording::{RecordingReader, RowSink};
 
-use crate::arguments::ReportArguments;
+use crate::arguments::{Format, ReportArguments};
 use crate::audit::{balances, extrapolate};
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    let mut recording = RecordingReader::open(&typed.file)?;
+    show(
+        &typed.file,
+        &Showing {
+            fleet_of: typed.fleet_of,
+            format: typed.format,
+            output: None,
+        },
+        terminal,
+    )
+}
+
+/// How to show the statement of a recording.
+pub(crate) struct Showing<'a> {
+    /// How many such machines a host is to have.
+    pub(crate) fleet_of: Option<u32>,
+    pub(crate) format: Format,
+    /// In place of standard output.
+    pub(crate) output: Option<&'a Path>,
+}
+
+/// Prints the statement of the recording in `file`.
+pub(crate) fn show(
+    file: &Path,
+    showing: &Showing<'_>,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
+    let mut recording = RecordingReader::open(file)?;
     let mut auditor = Auditor::new(&recording.header().machine);
     if let Some(victim) = &recording.header().victim {
         auditor.victim_since(victim.begin);
     }
     let sources = recording.replay(&mut |sources, row| auditor.row(sources, row))?;
     let mut statement = auditor.finish(recording.header(), &sources, crate::beats::threads());
-    extrapolate(&mut statement, typed.fleet_of, terminal);
-    terminal.statement(&statement, typed.format, None)?;
+    extrapolate(&mut statement, showing.fleet_of, terminal);
+    terminal.statement(&statement, showing.format, showing.output)?;
     Ok(if balances(&statement) {
         ExitCode::SUCCESS
     } else {

@@ -163,6 +163,21 @@ impl Count {
     }
 }
 
+impl Terminal {
+    /// What goes on for nobody knows how long; nothing in a pipe.
+    pub(crate) fn task(&self, what: String) -> Progress {
+        if !self.error_is_terminal {
+            return Progress(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
+        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_message(what);
+        bar.enable_steady_tick(std::time::Duration::from_millis(250));
+        Progress(bar)
+    }
+}
+
 /// Fails, saying why, unless `file` can be written.
 pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
     let opened = fs::OpenOptions::new().append(true).create(true).open(file);

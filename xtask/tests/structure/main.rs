@@ -26,6 +26,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
     ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
     ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-lab", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-experiment",
         Arrows::Only(&["ticktax-model", "ticktax-sim"]),

@@ -149,6 +149,7 @@ mod tests {
             });
         }
         SweepRow {
+            readings: Vec::new(),
             rate: 50.0,
             work: Nanos::from_millis(1),
             sleep,

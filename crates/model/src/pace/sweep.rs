@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Figures, PaceRule, SleepMethod};
+use super::{CpuReading, Figures, PaceRule, SleepMethod};
 use crate::machine::Machine;
+use crate::recording::{Blind, World};
 use crate::{Cpu, Nanos};
 
 /// Loops of several settings, each run several times in turns, and which to choose.
@@ -14,6 +15,12 @@ pub struct SweepStatement {
     pub pace_version: u32,
     /// Version of that program.
     pub tool_version: String,
+    /// Which world it is of.
+    #[serde(default)]
+    pub world: World,
+    /// What could not be seen, and why.
+    #[serde(default)]
+    pub blind: Vec<Blind>,
     /// The machine.
     pub machine: Machine,
     /// Start, as seconds since 1970 on the wall clock.
@@ -56,6 +63,9 @@ pub struct SweepRow {
     pub cpu_time: Nanos,
     /// How long all turns took.
     pub elapsed: Nanos,
+    /// What each clock said of all turns.
+    #[serde(default)]
+    pub readings: Vec<CpuReading>,
 }
 
 impl SweepRow {

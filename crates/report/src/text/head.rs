@@ -8,6 +8,15 @@ use super::numbers::{counted, date};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
+/// Of which world something is, for titles with little room.
+pub(super) fn in_world(world: World) -> &'static str {
+    match world {
+        World::Live => "",
+        World::Lab => " (lab)",
+        World::Simulated => " (SIMULATED)",
+    }
+}
+
 /// Writes the head.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let what = match statement.world {

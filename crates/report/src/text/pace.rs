@@ -8,6 +8,7 @@ use ticktax_model::pace::{
     Bucket, Distribution, Figures, LoopReport, PaceRule, PaceStatement, ProcessReport,
     RhythmReport, SleepMethod, Subject, ThreadReport,
 };
+use ticktax_model::recording::Blind;
 
 use super::TextStyle;
 use super::beats::with_interval;
@@ -40,18 +41,24 @@ pub fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
         None => nothing(&mut page, statement),
     }
     cost::write(&mut page, statement);
-    if !statement.blind.is_empty() {
-        page.section("What could not be seen");
-        for blind in &statement.blind {
-            let text = format!("{}: {}", blind.what, blind.why);
-            page.paragraph(Tone::Warning, "  - ", &clean(&text));
-        }
-    }
+    blind_spots(&mut page, &statement.blind);
     if let Some(figures) = &statement.figures {
         page.section("What the words mean");
         page.paragraph(Tone::Faint, "", &legend(figures, &statement.subject));
     }
     page.finish()
+}
+
+/// What could not be seen, where there is anything.
+fn blind_spots(page: &mut Page, blind: &[Blind]) {
+    if blind.is_empty() {
+        return;
+    }
+    page.section("What could not be seen");
+    for blind in blind {
+        let text = format!("{}: {}", blind.what, blind.why);
+        page.paragraph(Tone::Warning, "  - ", &clean(&text));
+    }
 }
 
 /// What a game server's console shows: frames in the last second, and since the beginning the
@@ -67,7 +74,8 @@ fn title(page: &mut Page, statement: &PaceStatement) {
         Subject::Process(report) => format!("{} ({})", report.name, report.pid),
     };
     let title = format!(
-        "ticktax: the pace of {whose} over {}, from {}",
+        "ticktax: the pace of {whose}{} over {}, from {}",
+        head::in_world(statement.world),
         statement.elapsed,
         date(statement.began_unix)
     );

@@ -328,6 +328,7 @@ impl Engine<'_> {
             jiffies: &self.jiffies,
             local: &state.grid,
             hz: self.hz,
+            slack: self.setup.machine.slack,
         };
         // A timer that is due at once goes off at the next tick. Where ticks stand still, the first
         // that has not been counted may be long past.

@@ -1,7 +1,7 @@
 //! The header of a live recording: what is known besides the rows, and what is not.
 
 use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{Blind, Books, Coverage, Header, Level, Row, ToolCost, World};
+use ticktax_model::recording::{Blind, Books, Coverage, Header, Level, Row, ToolCost};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::proc::{Proc, untraced_interrupts};
@@ -115,6 +115,8 @@ impl End<'_> {
         coverage.blind.extend(self.blind_spots(&online));
         coverage.lost.extend(self.results.lost.iter().copied());
         let unseen = self.unseen(closing);
+        let (world, hidden) = crate::lab::world::of(self.machine.cmdline.as_deref());
+        coverage.blind.extend(hidden);
         Header {
             machine: self.machine,
             coverage,
@@ -125,7 +127,7 @@ impl End<'_> {
             cost,
             victim: self.victim.map(|victim| victim.header(unseen)),
             soakers: self.results.soakers,
-            ..Header::new(World::Live, level, env!("CARGO_PKG_VERSION"))
+            ..Header::new(world, level, env!("CARGO_PKG_VERSION"))
         }
     }
 

@@ -82,7 +82,9 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
         .map(ToString::to_string)
         .or_else(|| interrupt.signal().map(|_| "it was interrupted".to_owned()));
     let alias = alias(&settings, report.margin, &machine, figures.as_ref());
+    let (world, hidden) = crate::lab::world::of(machine.cmdline.as_deref());
     Ok(PaceStatement {
+        world,
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         began_unix,
@@ -95,7 +97,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
             alias,
         },
         wakeups: ran.wakeups,
-        blind: unknown_tick.into_iter().collect(),
+        blind: unknown_tick.into_iter().chain(hidden).collect(),
         ended_early,
         machine,
         subject: Subject::Loop(LoopReport {
@@ -123,6 +125,10 @@ fn alias(
 ) -> Option<TickAlias> {
     let grid = settings.rule == PaceRule::Deadline && settings.sleep != SleepMethod::Spin;
     if !grid || sampled_at_tick(machine) != Some(true) {
+        return None;
+    }
+    // Where sleeps end on the tick, so does every frame's wait: there is one phase.
+    if machine.high_resolution == Some(false) {
         return None;
     }
     let tick = counting(machine).tick?;

@@ -98,6 +98,7 @@ pub(super) fn watch(
     let readings = readings(&followed, &watched);
     blind.extend(followed.blind);
     Ok(PaceStatement {
+        world: crate::lab::world::of(machine.cmdline.as_deref()).0,
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         began_unix,

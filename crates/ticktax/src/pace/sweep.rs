@@ -2,7 +2,9 @@
 
 use ticktax_analysis::pace::{Accounts, choices, common_quantile};
 use ticktax_model::Nanos;
-use ticktax_model::pace::{PACE_VERSION, PaceRule, SleepMethod, SweepRow, SweepStatement};
+use ticktax_model::pace::{
+    CpuReading, PACE_VERSION, PaceRule, SleepMethod, SweepRow, SweepStatement,
+};
 use ticktax_probes::pace::PaceSettings;
 use ticktax_trace::proc::Proc;
 
@@ -26,6 +28,7 @@ struct Contender {
     accounts: Option<Accounts>,
     cpu_time: Nanos,
     elapsed: Nanos,
+    readings: Vec<CpuReading>,
 }
 
 /// Runs every combination of the lists in turns.
@@ -87,7 +90,10 @@ pub(super) fn compare(
     progress.done();
     let cpu = contenders.first().map(|contender| contender.settings.cpu);
     let rows: Vec<SweepRow> = contenders.into_iter().map(Contender::row).collect();
+    let (world, hidden) = crate::lab::world::of(machine.cmdline.as_deref());
     Ok(SweepStatement {
+        world,
+        blind: hidden.into_iter().collect(),
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine,
@@ -155,6 +161,7 @@ impl Contender {
             accounts: None,
             cpu_time: Nanos::ZERO,
             elapsed: Nanos::ZERO,
+            readings: Vec::new(),
         }
     }
 
@@ -168,6 +175,16 @@ impl Contender {
         self.turns += 1;
         self.cpu_time += ran.report.cpu_time;
         self.elapsed += ran.report.elapsed;
+        for reading in &ran.readings {
+            let known = self.readings.iter_mut();
+            match known.into_iter().find(|sum| sum.clock == reading.clock) {
+                Some(sum) => {
+                    sum.time += reading.time;
+                    sum.elapsed += reading.elapsed;
+                }
+                None => self.readings.push(*reading),
+            }
+        }
         match &mut self.accounts {
             Some(accounts) => accounts.merge(&ran.accounts),
             None => self.accounts = Some(ran.accounts),
@@ -184,6 +201,7 @@ impl Contender {
             figures: self.accounts.as_ref().and_then(Accounts::figures),
             cpu_time: self.cpu_time,
             elapsed: self.elapsed,
+            readings: self.readings,
         }
     }
 }

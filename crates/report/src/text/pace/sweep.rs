@@ -6,14 +6,15 @@ use super::super::TextStyle;
 use super::super::head;
 use super::super::numbers::{counted, date, percent, time_or_blank};
 use super::super::page::{Page, Tone, tied};
-use super::number;
+use super::{blind_spots, number};
 
 /// The comparison of paced loops as text, with a line break at the end.
 pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     let title = format!(
-        "ticktax: {} to pace a loop, from {}",
+        "ticktax: {} to pace a loop{}, from {}",
         counted(statement.rows.len() as u64, "way"),
+        head::in_world(statement.world),
         date(statement.began_unix),
     );
     page.line(Tone::Strong, &title);
@@ -74,6 +75,7 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
          what chance may have made (two standard deviations), and CPU time that differs by less \
          than a tenth, is taken for equal.",
     );
+    blind_spots(&mut page, &statement.blind);
     page.finish()
 }
 

@@ -7,7 +7,7 @@ use ticktax_model::pace::{
     ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement,
     ThreadReport, TickAlias, Wakeups,
 };
-use ticktax_model::recording::Blind;
+use ticktax_model::recording::{Blind, World};
 use ticktax_model::{Cpu, Nanos};
 
 use super::samples::kernel_level;
@@ -95,6 +95,7 @@ fn readings(first: CpuClock) -> CpuStatement {
 
 fn a_loop() -> PaceStatement {
     PaceStatement {
+        world: World::Live,
         pace_version: PACE_VERSION,
         tool_version: "0.1.0".to_owned(),
         machine: machine(),
@@ -252,6 +253,7 @@ fn a_process_without_a_rhythm() {
 #[test]
 fn ways_side_by_side() {
     let row = |rate: f64, sleep, dropped| SweepRow {
+        readings: Vec::new(),
         rate,
         work: Nanos::from_millis(3),
         sleep,
@@ -272,6 +274,8 @@ fn ways_side_by_side() {
         by,
     };
     let statement = SweepStatement {
+        world: World::Live,
+        blind: Vec::new(),
         pace_version: PACE_VERSION,
         tool_version: "0.1.0".to_owned(),
         machine: machine(),

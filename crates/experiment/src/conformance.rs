@@ -1,0 +1,368 @@
+//! Whether the model does what a real kernel did: a paced loop's frames, waits and sampled CPU time,
+//! measured in the lab, beside the same loop in the simulator.
+//!
+//! The model is given what is not its to know: how long the work of a frame really took. It is not
+//! given the moment at which the loop was started. A loop whose period is a multiple of a part of
+//! the tick keeps to a few phases of it for ever, so its waits and samples depend on that moment;
+//! the model is run from [`PHASES`] of them and says between what.
+
+use ticktax_model::machine::Machine as Facts;
+use ticktax_model::pace::{CpuClock, PaceRule, SleepMethod, SweepRow};
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::{Kind, Nanos, SourceTable};
+use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule, record};
+
+/// Moments within a tick at which the loop is started.
+pub const PHASES: i64 = 16;
+/// By how much a rate or a sleep may differ, as a share.
+const SHARE: f64 = 0.01;
+/// By how much a sampled share of a CPU may differ, in points.
+const POINTS: f64 = 0.5;
+/// By how much Linux lets a timer of a task be late, so as to join it with others.
+const SLACK: Nanos = Nanos::from_micros(50);
+
+/// A kernel, as far as the model of a paced loop depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its tick rate, in Hz.
+    pub hz: u32,
+    /// Whether timers end between ticks.
+    pub high_resolution: bool,
+    /// Whether the tick goes on while nothing runs.
+    pub periodic: bool,
+}
+
+impl Kernel {
+    /// What a machine says of its kernel; `None` where it does not say enough.
+    pub fn of(machine: &Facts) -> Option<Self> {
+        Some(Self {
+            hz: machine.hz_configured?,
+            high_resolution: machine.high_resolution?,
+            periodic: machine.tick_mode.as_deref()? == "periodic",
+        })
+    }
+}
+
+/// A paced loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// From one frame to the next, as asked for.
+    pub period: Nanos,
+    /// The CPU time of a frame.
+    pub work: Nanos,
+    /// How it sleeps.
+    pub sleep: SleepMethod,
+    /// When frames are due.
+    pub rule: PaceRule,
+    /// For how long it is watched: over a short time samples are few, and depend on where in the
+    /// tick its frames lay.
+    pub length: Nanos,
+}
+
+/// What became of a loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Frames a second.
+    pub rate: f64,
+    /// The mean wait of a frame from when it was due, in ns.
+    pub wait: f64,
+    /// Frames that began more than a tick late, or not at all, a second.
+    pub overshot: f64,
+    /// The share of a CPU that it used, in %.
+    pub used: f64,
+    /// The share that sampling at ticks found, in %; `None` where the kernel did not tell.
+    pub sampled: Option<f64>,
+}
+
+/// The least and the most of a figure over all phases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Range {
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        Self {
+            least: values.clone().fold(f64::INFINITY, f64::min),
+            most: values.fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// How far outside a value lies; 0 within.
+    pub fn off(&self, value: f64) -> f64 {
+        (self.least - value).max(value - self.most).max(0.0)
+    }
+}
+
+/// What the model makes of a loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// Frames a second.
+    pub rate: Range,
+    /// The mean wait, in ns.
+    pub wait: Range,
+    /// Frames that begin more than a tick late, or not at all, a second.
+    pub overshot: Range,
+    /// The share of a CPU that sampling finds, in %.
+    pub sampled: Range,
+}
+
+/// Where the model and the kernel differ by more than they may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// In the rate of frames: by more than 1 %.
+    Rate,
+    /// In the length of sleeps: by more than 1 % of the period.
+    Wait,
+    /// In the sampled CPU time: by more than 0.5 points.
+    Sampled,
+}
+
+impl Difference {
+    /// A word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Wait => "wait",
+            Self::Sampled => "sampled",
+        }
+    }
+}
+
+/// What was measured of a loop; `None` where no frame was.
+pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
+    let figures = row.figures.as_ref()?;
+    let seconds = row.elapsed.as_secs_f64();
+    let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;
+    let machine = row.readings.iter().find(|it| it.clock == CpuClock::Machine);
+    let share = |time: Nanos, of: Nanos| time.as_secs_f64() / of.as_secs_f64() * 100.0;
+    let late = figures.overshot + figures.dropped;
+    Some((
+        Loop {
+            period: figures.period,
+            work: figures.busy.as_ref().map_or(row.work, |busy| busy.mean),
+            sleep: row.sleep,
+            rule: row.rule,
+            length: Nanos(row.elapsed.0 / i64::try_from(row.turns.max(1)).unwrap_or(1)),
+        },
+        Figures {
+            rate: figures.average_fps?,
+            wait: wait.mean.0 as f64,
+            overshot: late as f64 / seconds,
+            used: share(row.cpu_time, row.elapsed),
+            sampled: machine.map(|it| share(it.time, it.elapsed)),
+        },
+    ))
+}
+
+/// What the model makes of `it` on `kernel`; `None` for loops that do not sleep, or not only, which
+/// it has no step for.
+pub fn predict(kernel: Kernel, it: &Loop) -> Option<Predicted> {
+    let call = match it.sleep {
+        SleepMethod::Nanosleep
+        | SleepMethod::Usleep
+        | SleepMethod::ClockNanosleepAbs
+        | SleepMethod::Timerfd => Call::Nanosleep,
+        SleepMethod::Select => Call::Select,
+        SleepMethod::Poll | SleepMethod::Epoll => Call::Poll,
+        SleepMethod::Spin | SleepMethod::Hybrid => return None,
+    };
+    let runs: Vec<Figures> = (0..PHASES)
+        .map(|phase| simulate(kernel, it, call, phase))
+        .collect();
+    let of = |figure: fn(&Figures) -> f64| Range::of(runs.iter().map(figure));
+    Some(Predicted {
+        rate: of(|run| run.rate),
+        wait: of(|run| run.wait),
+        overshot: of(|run| run.overshot),
+        sampled: of(|run| run.sampled.unwrap_or(0.0)),
+    })
+}
+
+/// Where they differ.
+pub fn differences(it: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Difference> {
+    let mut all = Vec::new();
+    if predicted.rate.off(measured.rate) > SHARE * measured.rate {
+        all.push(Difference::Rate);
+    }
+    if predicted.wait.off(measured.wait) > SHARE * it.period.0 as f64 {
+        all.push(Difference::Wait);
+    }
+    let sampled = measured.sampled.map(|it| predicted.sampled.off(it));
+    if sampled.is_some_and(|off| off > POINTS) {
+        all.push(Difference::Sampled);
+    }
+    all
+}
+
+/// Runs the loop from one phase of the tick.
+fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
+    let hz = u64::from(kernel.hz);
+    let tick = Nanos(1_000_000_000 / i64::from(kernel.hz.max(1)));
+    let mut machine = Machine::new(1, hz, Policy::Fair);
+    machine.phases = vec![Nanos(tick.0 * phase / PHASES)];
+    machine.timers = if kernel.high_resolution {
+        TimerRule::HighResolution
+    } else {
+        TimerRule::FirstTick
+    };
+    // A timerfd has none (docs/pace.md).
+    machine.slack = if it.sleep == SleepMethod::Timerfd {
+        Nanos::ZERO
+    } else {
+        SLACK
+    };
+    machine.tick = if kernel.periodic {
+        TickMode::Periodic
+    } else {
+        TickMode::StopsIdle
+    };
+    let mut setup = Setup::new(machine, it.length);
+    let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
+    let sleep = match it.rule {
+        PaceRule::Deadline => Step::SleepUntil(call, it.period),
+        PaceRule::Remaining => Step::SleepRest {
+            call,
+            time: it.period,
+            unit: Nanos(1),
+        },
+        PaceRule::Fixed => Step::Sleep(call, Law::Fixed(it.period)),
+    };
+    setup
+        .tasks
+        .push(TaskSpec::new("loop", vec![sleep, Step::Frame, work]));
+    let mut runs = Runs::default();
+    let recorded = record(&setup, &mut runs);
+    let (report, ..) = recorded.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
+    let seconds = it.length.as_secs_f64();
+    let waits = runs.waits(it);
+    let count = waits.len().max(1) as f64;
+    let late = waits.iter().filter(|&&wait| wait > tick);
+    let sum: Nanos = waits.iter().sum();
+    let sampled = report.tasks[0].sampled as f64 / hz as f64;
+    Figures {
+        rate: runs.rate(),
+        wait: sum.0 as f64 / count,
+        overshot: late.count() as f64 / seconds,
+        used: report.tasks[0].ran.as_secs_f64() / seconds * 100.0,
+        sampled: Some(sampled / seconds * 100.0),
+    }
+}
+
+/// When a loop's frames ran.
+#[derive(Debug, Default)]
+struct Runs(Vec<(Nanos, Nanos)>);
+
+impl RowSink for Runs {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let span = row.span();
+        if sources.get(span.source).kind == Kind::Task {
+            self.0.push((span.start, span.end()));
+        }
+    }
+}
+
+impl Runs {
+    /// Frames a second, from the first to the last.
+    fn rate(&self) -> f64 {
+        match (self.0.first(), self.0.last()) {
+            (Some(first), Some(last)) if last.0 > first.0 => {
+                (self.0.len() - 1) as f64 / (last.0 - first.0).as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// From when each frame was due to when it began, but for the first.
+    fn waits(&self, it: &Loop) -> Vec<Nanos> {
+        let pairs = self.0.windows(2);
+        let wait = |pair: &[(Nanos, Nanos)]| match it.rule {
+            PaceRule::Deadline => Nanos(pair[1].0.0 % it.period.0),
+            PaceRule::Remaining => pair[1].0 - pair[0].0 - it.period,
+            PaceRule::Fixed => pair[1].0 - pair[0].1 - it.period,
+        };
+        pairs.map(wait).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::{PaceRule, SleepMethod};
+
+    use super::{Difference, Figures, Kernel, Loop, differences, predict};
+
+    const LOOP: Loop = Loop {
+        period: Nanos::from_millis(30),
+        work: Nanos::from_millis(1),
+        sleep: SleepMethod::Nanosleep,
+        rule: PaceRule::Deadline,
+        length: Nanos::from_secs(20),
+    };
+
+    fn kernel(hz: u32, high_resolution: bool) -> Kernel {
+        Kernel {
+            hz,
+            high_resolution,
+            periodic: true,
+        }
+    }
+
+    #[test]
+    fn high_resolution_knows_no_tick() {
+        let made = predict(kernel(100, true), &LOOP).unwrap();
+        assert!((made.rate.least - 1000.0 / 30.0).abs() < 1e-6);
+        // The slack of a task's timers.
+        assert!((made.wait.most - 50_000.0).abs() < 1.0, "{:?}", made.wait);
+        // Three ticks a period, one phase: a frame of 1 ms is found by one of them or none.
+        assert!(made.sampled.least.abs() < 1e-9);
+        assert!(
+            (made.sampled.most - 100.0 / 3.0).abs() < 0.2,
+            "{:?}",
+            made.sampled
+        );
+    }
+
+    #[test]
+    fn without_it_sleeps_end_on_ticks_and_samples_miss_them() {
+        let made = predict(kernel(100, false), &LOOP).unwrap();
+        // By the phase at which it starts, anything up to a tick late.
+        assert!(
+            made.wait.most < 10e6 && made.wait.most > 9e6,
+            "{:?}",
+            made.wait
+        );
+        assert!(made.sampled.most < 1e-9);
+        // A relative sleep of 30 ms after 1 ms of work is 40 ms.
+        let fixed = Loop {
+            rule: PaceRule::Fixed,
+            ..LOOP
+        };
+        let made = predict(kernel(100, false), &fixed).unwrap();
+        assert!((made.rate.least - 25.0).abs() < 0.01, "{:?}", made.rate);
+    }
+
+    #[test]
+    fn differences_are_told_by_what_they_are_in() {
+        let made = predict(kernel(100, true), &LOOP).unwrap();
+        let same = Figures {
+            rate: 1000.0 / 30.0,
+            wait: 110_000.0,
+            overshot: 0.0,
+            used: 3.3,
+            sampled: Some(10.0),
+        };
+        assert_eq!(differences(&LOOP, &same, &made), []);
+        let other = Figures {
+            rate: 33.0,
+            wait: 400_000.0,
+            sampled: Some(34.2),
+            ..same
+        };
+        let all = [Difference::Rate, Difference::Wait, Difference::Sampled];
+        assert_eq!(differences(&LOOP, &other, &made), all);
+    }
+}

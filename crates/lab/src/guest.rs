@@ -1,0 +1,157 @@
+//! The other side: what ticktax does as PID 1 of a guest.
+//!
+//! It mounts what its verbs read, waits until the kernel has settled, runs one verb as a process of
+//! its own, sends everything that the verb wrote over the second serial line, and restarts the
+//! machine, which QEMU takes for the end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::mount::{MsFlags, mount};
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+use nix::time::{ClockId, clock_gettime};
+
+use crate::wire::Frame;
+
+/// The word by which ticktax knows that it is PID 1 of a guest.
+pub const WORD: &str = "lab-guest";
+/// Where the initramfs says what to do: arguments, each ended by a NUL.
+pub const JOB: &str = "/lab/job";
+/// Where the verb writes; every file in it is sent.
+pub const OUT: &str = "/lab/out";
+/// The parameter on the kernel's command line that says what the guest's time is; what runs in a
+/// guest knows by it that it does.
+pub const PARAMETER: &str = "ticktax.lab";
+/// The line that results go over.
+const LINE: &str = "/dev/ttyS1";
+/// The name of the frame with the verb's exit code; it comes last.
+pub const EXIT: &str = "exit";
+/// The name of the frame which says that the verb begins.
+pub const BEGIN: &str = "begin";
+/// Where its own words go.
+pub const STANDARD_OUTPUT: &str = "stdout";
+/// And what it complains about.
+pub const STANDARD_ERROR: &str = "stderr";
+
+/// How long after the boot the verb begins, on the guest's clock. High-resolution timers are there
+/// only once the kernel has refined what it knows of its clock: a second, twice.
+const SETTLED: Duration = Duration::from_secs(4);
+
+/// Why a guest could not do its job.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {why}")]
+struct Trouble {
+    what: String,
+    why: io::Error,
+}
+
+fn trouble(what: impl Into<String>) -> impl FnOnce(io::Error) -> Trouble {
+    let what = what.into();
+    move |why| Trouble { what, why }
+}
+
+/// Whether this process is PID 1.
+pub fn is_init() -> bool {
+    nix::unistd::getpid().as_raw() == 1
+}
+
+/// Does the job, and restarts the machine. Returns only where the machine cannot be restarted, and
+/// why.
+pub fn run() -> String {
+    if let Err(error) = job() {
+        // The console: the line may be what failed.
+        drop(writeln!(io::stderr(), "ticktax in the guest: {error}"));
+    }
+    nix::unistd::sync();
+    match reboot(RebootMode::RB_AUTOBOOT) {
+        Ok(never) => match never {},
+        Err(errno) => format!("cannot restart the guest: {}", errno.desc()),
+    }
+}
+
+fn job() -> Result<(), Trouble> {
+    mount_everything();
+    let mut line = open_line().map_err(trouble(format!("cannot open {LINE}")))?;
+    let job = fs::read(JOB).map_err(trouble(format!("cannot read {JOB}")))?;
+    let arguments = job
+        .split(|&byte| byte == 0)
+        .filter(|argument| !argument.is_empty())
+        .map(std::ffi::OsStr::from_bytes);
+    let mut arguments = arguments.collect::<Vec<_>>().into_iter();
+    let program = arguments.next().unwrap_or_default();
+    fs::create_dir_all(OUT).map_err(trouble(format!("cannot make {OUT}")))?;
+    let sink = |name: &str| {
+        let file = Path::new(OUT).join(name);
+        File::create(&file).map_err(trouble(format!("cannot make {}", file.display())))
+    };
+    let (output, errors) = (sink(STANDARD_OUTPUT)?, sink(STANDARD_ERROR)?);
+    settle();
+    send(&mut line, &Frame::new(BEGIN, Vec::new()))?;
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(OUT)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .status()
+        .map_err(trouble(format!("cannot run {}", program.display())))?;
+    for file in written()? {
+        let contents =
+            fs::read(&file).map_err(trouble(format!("cannot read {}", file.display())))?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        send(&mut line, &Frame::new(&name, contents))?;
+    }
+    let code = status.code().unwrap_or(-1);
+    send(&mut line, &Frame::new(EXIT, code.to_string().into_bytes()))
+}
+
+/// What the verb wrote, in order.
+fn written() -> Result<Vec<PathBuf>, Trouble> {
+    let listing = fs::read_dir(OUT).map_err(trouble(format!("cannot list {OUT}")))?;
+    let mut files: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Mounts what there is; a kernel that was built without one of them can do without.
+fn mount_everything() {
+    let nothing = None::<&str>;
+    for (kind, place) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("debugfs", "/sys/kernel/debug"),
+        ("tracefs", "/sys/kernel/tracing"),
+        ("tmpfs", "/tmp"),
+    ] {
+        drop(fs::create_dir_all(place));
+        let _ = mount(Some(kind), place, Some(kind), MsFlags::empty(), nothing);
+    }
+}
+
+/// Opens the line for bytes as they are.
+fn open_line() -> io::Result<File> {
+    let line = OpenOptions::new().read(true).write(true).open(LINE)?;
+    let mut settings = tcgetattr(&line)?;
+    cfmakeraw(&mut settings);
+    tcsetattr(&line, SetArg::TCSANOW, &settings)?;
+    Ok(line)
+}
+
+fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
+    line.write_all(&frame.to_bytes())
+        .and_then(|()| nix::sys::termios::tcdrain(&*line).map_err(io::Error::from))
+        .map_err(trouble(format!("cannot send {} over {LINE}", frame.name)))
+}
+
+/// Waits until the machine has been up for as long as it takes to settle.
+fn settle() {
+    let up = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    thread::sleep(SETTLED.saturating_sub(up));
+}

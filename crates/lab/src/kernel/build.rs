@@ -1,0 +1,252 @@
+//! Building kernels that differ in their tick rate and in nothing else.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::Kernel;
+use super::cache::{Cache, Keep};
+pub use super::source::From;
+use super::source::{Source, extension, ready};
+use super::tool::{last_words, run, sha256, text};
+use crate::error::LabError;
+use crate::sys::end_with_parent;
+
+/// What a lab's kernel has beside `tinyconfig`.
+const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
+/// Rates that Linux offers itself.
+const OFFERED: [u32; 4] = [100, 250, 300, 1000];
+/// The rates that the lab can build.
+const RATES: std::ops::RangeInclusive<u32> = 24..=2000;
+/// What a build takes, as Debian's packages.
+const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
+
+/// What to build, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Building<'a> {
+    /// The source.
+    pub source: &'a From,
+    /// More configuration, as lines `CONFIG_X=y`.
+    pub fragment: &'a str,
+    /// Compilers at a time.
+    pub jobs: usize,
+}
+
+/// Builds the kernel with this tick rate, or finds that it is built already. What a build that was
+/// ended early has got done is not done again. `tell` hears how it goes, `stop` is asked whether to
+/// give up.
+pub fn build(
+    hz: u32,
+    building: &Building<'_>,
+    cache: &Cache,
+    stop: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Kernel, LabError> {
+    if !RATES.contains(&hz) {
+        return Err(LabError::Senseless(format!(
+            "a kernel of the lab can tick at {} to {} Hz",
+            RATES.start(),
+            RATES.end()
+        )));
+    }
+    require_tools()?;
+    let source = ready(building.source, cache, tell)?;
+    let name = format!("hz{hz}");
+    let fragment = fragment(hz, building.fragment);
+    let key = key(&source, &fragment)?;
+    let origin = format!("Linux {} built as {key}", source.release);
+    if cache.is_from(&name, &origin)
+        && let Some(kernel) = cache.kernel(&name)?
+    {
+        return Ok(kernel);
+    }
+    let _held = cache.hold(&name)?;
+    let objects = cache.folder("build")?.join(format!("{name}-{key}"));
+    fs::create_dir_all(&objects).map_err(LabError::file("make", &objects))?;
+    if !objects.join("configured").exists() {
+        tell(&format!("{name}: configuring"));
+        configure(&source, &fragment, &objects)?;
+    }
+    compile(&source, &objects, building.jobs, &name, stop, tell)?;
+    let config = objects.join(".config");
+    cache.keep(&Keep {
+        name: &name,
+        release: &source.release,
+        origin: &origin,
+        image: &objects.join("arch/x86/boot/bzImage"),
+        config: &fs::read(&config).map_err(LabError::file("read", &config))?,
+    })?;
+    cache
+        .kernel(&name)?
+        .ok_or_else(|| LabError::NoKernel(format!("{name} has gone from the cache meanwhile")))
+}
+
+/// What to set beside `tinyconfig`.
+fn fragment(hz: u32, more: &str) -> String {
+    let rate = if OFFERED.contains(&hz) {
+        format!("CONFIG_HZ_{hz}=y\n")
+    } else {
+        format!("CONFIG_HZ_OTHER=y\nCONFIG_HZ_VALUE={hz}\n")
+    };
+    let more = more.trim();
+    let end = if more.is_empty() { "" } else { "\n" };
+    format!("{FRAGMENT}{more}{end}{rate}")
+}
+
+/// What a build depends on, as a few digits.
+fn key(source: &Source, fragment: &str) -> Result<String, LabError> {
+    let compiler = run(Command::new("gcc").arg("--version"), TOOLS)?;
+    let compiler = text(&compiler);
+    let compiler = compiler.lines().next().unwrap_or_default();
+    let all = [&source.identity, &extension(), fragment, compiler];
+    Ok(sha256(all.join("\n").as_bytes())[..12].to_owned())
+}
+
+fn require_tools() -> Result<(), LabError> {
+    for tool in ["make", "gcc", "flex", "bison", "bc"] {
+        let mut command = Command::new(tool);
+        command.arg("--version").stdin(Stdio::null());
+        let output = command.output();
+        output.map_err(|error| LabError::start(tool, TOOLS, &error))?;
+    }
+    Ok(())
+}
+
+/// `make`, as the lab calls it: the kernel's own words do not depend on who builds it, and when.
+fn make(source: &Source, objects: &Path) -> Command {
+    let mut make = Command::new("make");
+    make.arg("-C")
+        .arg(&source.folder)
+        .arg(format!("O={}", objects.display()))
+        .env("KBUILD_BUILD_TIMESTAMP", "2020-01-01")
+        .env("KBUILD_BUILD_USER", "ticktax")
+        .env("KBUILD_BUILD_HOST", "lab")
+        .env("KBUILD_BUILD_VERSION", "1")
+        .stdin(Stdio::null());
+    make
+}
+
+fn configure(source: &Source, fragment: &str, objects: &Path) -> Result<(), LabError> {
+    let wanted = objects.join("fragment.config");
+    fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
+    run(make(source, objects).args(["-s", "tinyconfig"]), TOOLS)?;
+    // tinyconfig's own fragment would override KCONFIG_ALLCONFIG.
+    let config = objects.join(".config");
+    let mut merge = Command::new(source.folder.join("scripts/kconfig/merge_config.sh"));
+    merge
+        .arg("-m")
+        .arg("-O")
+        .arg(objects)
+        .arg(&config)
+        .arg(&wanted);
+    run(
+        merge.current_dir(&source.folder).stdin(Stdio::null()),
+        TOOLS,
+    )?;
+    run(make(source, objects).args(["-s", "olddefconfig"]), TOOLS)?;
+    let came = fs::read_to_string(&config).map_err(LabError::file("read", &config))?;
+    if let Some(refused) = first_refused(fragment, &came) {
+        return Err(LabError::Senseless(format!(
+            "this kernel cannot be built with {refused}: something that it depends on is not set"
+        )));
+    }
+    let done = objects.join("configured");
+    fs::write(&done, "").map_err(LabError::file("write", &done))
+}
+
+/// The first line of a fragment that is not in a configuration; of lines for one option the last
+/// counts.
+fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
+    let mut last: Vec<&str> = Vec::new();
+    for line in fragment.lines().filter(|line| line.starts_with("CONFIG_")) {
+        let option = |line: &str| line.split('=').next().unwrap_or_default().to_owned();
+        last.retain(|other| option(other) != option(line));
+        last.push(line);
+    }
+    last.into_iter()
+        .find(|line| !config.lines().any(|there| there == *line))
+}
+
+fn compile(
+    source: &Source,
+    objects: &Path,
+    jobs: usize,
+    name: &str,
+    stop: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), LabError> {
+    let log: PathBuf = objects.join("log");
+    let errors = File::create(&log).map_err(LabError::file("make", &log))?;
+    let mut command = make(source, objects);
+    command
+        .arg(format!("-j{}", jobs.max(1)))
+        .arg("bzImage")
+        .stdout(Stdio::piped())
+        .stderr(errors);
+    let mut child = end_with_parent(&mut command)
+        .spawn()
+        .map_err(|error| LabError::start("make", TOOLS, &error))?;
+    let mut interrupted = false;
+    let mut steps = 0;
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // `  CC      kernel/fork.o`
+            if line.starts_with("  ") {
+                steps += 1;
+                tell(&format!(
+                    "{name}: step {steps}, {}",
+                    line.split_whitespace().last().unwrap_or("")
+                ));
+            }
+            if stop() {
+                interrupted = true;
+                let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+                // It may have ended by itself.
+                let _ = killpg(group, Signal::SIGTERM);
+                break;
+            }
+        }
+    }
+    let status = child.wait();
+    if interrupted {
+        return Err(LabError::Interrupted);
+    }
+    if status.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    Err(LabError::Tool {
+        program: "make bzImage".to_owned(),
+        why: format!(
+            "{}; all of it is in {}",
+            last_words(&fs::read(&log).unwrap_or_default(), b""),
+            log.display()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_refused, fragment};
+
+    #[test]
+    fn a_fragment_ends_with_its_rate() {
+        assert!(fragment(250, "").ends_with("=y\nCONFIG_HZ_250=y\n"));
+        let other = fragment(200, "CONFIG_NET=y\n\n");
+        assert!(other.ends_with("CONFIG_NET=y\nCONFIG_HZ_OTHER=y\nCONFIG_HZ_VALUE=200\n"));
+    }
+
+    #[test]
+    fn an_option_that_is_not_taken_is_found() {
+        let wanted = "CONFIG_A=y\nCONFIG_B=y\n# no\nCONFIG_A=n\n";
+        assert_eq!(first_refused(wanted, "CONFIG_A=n\nCONFIG_B=y\n"), None);
+        assert_eq!(
+            first_refused(wanted, "CONFIG_A=y\nCONFIG_B=y\n"),
+            Some("CONFIG_A=n")
+        );
+        assert_eq!(first_refused(wanted, "CONFIG_A=n\n"), Some("CONFIG_B=y"));
+    }
+}

@@ -1,0 +1,251 @@
+//! Where kernels are kept: a folder each, whose manifest has the digests of what is in it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::Kernel;
+use super::tool::{sha256, sha256_of};
+use crate::error::LabError;
+
+/// The file in a kernel's folder that says what the others are.
+const MANIFEST: &str = "manifest";
+/// The image.
+const IMAGE: &str = "vmlinuz";
+/// The configuration.
+const CONFIG: &str = "config";
+
+/// A folder with kernels, their sources and their builds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// A kernel in the cache, without a look at whether it is sound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What to call it.
+    pub name: String,
+    /// Its release, as `uname -r` tells it.
+    pub release: String,
+    /// Where it is from: a package with its version, or a source with what was built.
+    pub origin: String,
+    /// Its tick rate, where its configuration tells.
+    pub hz: Option<u32>,
+    /// The size of its image, in bytes.
+    pub bytes: u64,
+}
+
+/// A kernel to keep.
+pub(super) struct Keep<'a> {
+    pub(super) name: &'a str,
+    pub(super) release: &'a str,
+    pub(super) origin: &'a str,
+    pub(super) image: &'a Path,
+    pub(super) config: &'a [u8],
+}
+
+/// Held while something in the cache is made.
+pub(super) struct Held(
+    #[expect(dead_code, reason = "it is let go when it is dropped")] Flock<File>,
+);
+
+impl Cache {
+    /// The cache in this folder, which need not be there yet.
+    pub fn at(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Every kernel in it, by name.
+    pub fn list(&self) -> Result<Vec<Listed>, LabError> {
+        let kernels = self.root.join("kernels");
+        let Ok(listing) = fs::read_dir(&kernels) else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for entry in listing.flatten() {
+            let folder = entry.path();
+            let Ok(text) = fs::read_to_string(folder.join(MANIFEST)) else {
+                continue;
+            };
+            let config = fs::read_to_string(folder.join(CONFIG)).unwrap_or_default();
+            let image = fs::metadata(folder.join(IMAGE));
+            all.push(Listed {
+                name: entry.file_name().to_string_lossy().into_owned(),
+                release: value(&text, "release").unwrap_or_default().to_owned(),
+                origin: value(&text, "origin").unwrap_or_default().to_owned(),
+                hz: hz(&config),
+                bytes: image.map_or(0, |image| image.len()),
+            });
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// The kernel of this name, if it is in the cache.
+    ///
+    /// # Errors
+    /// It is there, but not as it was put there.
+    pub fn kernel(&self, name: &str) -> Result<Option<Kernel>, LabError> {
+        let folder = self.folder_of(name);
+        if !folder.exists() {
+            return Ok(None);
+        }
+        let damaged = |why: &str| LabError::Damaged {
+            what: format!("kernel {name}"),
+            why: why.to_owned(),
+            path: folder.clone(),
+        };
+        let text = fs::read_to_string(folder.join(MANIFEST))
+            .map_err(|_| damaged("its manifest cannot be read"))?;
+        let image = folder.join(IMAGE);
+        let config = fs::read(folder.join(CONFIG)).map_err(|_| damaged("it has no config"))?;
+        if !image.is_file() {
+            return Err(damaged("it has no vmlinuz"));
+        }
+        if value(&text, IMAGE) != Some(&sha256_of(&image)?) {
+            return Err(damaged("its vmlinuz is not what was stored"));
+        }
+        if value(&text, CONFIG) != Some(&sha256(&config)) {
+            return Err(damaged("its config is not what was stored"));
+        }
+        let release = value(&text, "release").unwrap_or_default().to_owned();
+        Ok(Some(Kernel {
+            name: name.to_owned(),
+            image,
+            config: Some((release, config)),
+        }))
+    }
+
+    /// Whether the kernel of this name was made from `origin`.
+    pub(super) fn is_from(&self, name: &str, origin: &str) -> bool {
+        let text = fs::read_to_string(self.folder_of(name).join(MANIFEST));
+        text.is_ok_and(|text| value(&text, "origin") == Some(origin))
+    }
+
+    /// Keeps a kernel, in place of one of the same name.
+    pub(super) fn keep(&self, kernel: &Keep<'_>) -> Result<(), LabError> {
+        let folder = self.folder_of(kernel.name);
+        let fresh = self.folder("fresh")?.join(kernel.name);
+        drop(fs::remove_dir_all(&fresh));
+        fs::create_dir_all(&fresh).map_err(LabError::file("make", &fresh))?;
+        let image = fresh.join(IMAGE);
+        fs::copy(kernel.image, &image).map_err(LabError::file("write", &image))?;
+        let config = fresh.join(CONFIG);
+        fs::write(&config, kernel.config).map_err(LabError::file("write", &config))?;
+        let manifest = fresh.join(MANIFEST);
+        let text = format!(
+            "release {}\norigin {}\n{IMAGE} {}\n{CONFIG} {}\n",
+            kernel.release,
+            kernel.origin,
+            sha256_of(&image)?,
+            sha256(kernel.config)
+        );
+        fs::write(&manifest, text).map_err(LabError::file("write", &manifest))?;
+        self.folder("kernels")?;
+        drop(fs::remove_dir_all(&folder));
+        fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
+    }
+
+    /// A folder for parts of the cache, made if it is not there.
+    pub(super) fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
+        let folder = self.root.join(part);
+        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+        Ok(folder)
+    }
+
+    /// Makes sure that nobody else makes the same thing, until what is returned is dropped.
+    pub(super) fn hold(&self, what: &str) -> Result<Held, LabError> {
+        let path = self.folder("locks")?.join(what);
+        let file = File::create(&path).map_err(LabError::file("make", &path))?;
+        let held = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
+    }
+
+    fn folder_of(&self, name: &str) -> PathBuf {
+        self.root.join("kernels").join(name)
+    }
+}
+
+/// The rest of the line that begins with `key`.
+fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = manifest.lines();
+    lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
+}
+
+/// The tick rate that a configuration sets.
+fn hz(config: &str) -> Option<u32> {
+    let mut lines = config.lines();
+    lines.find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Cache, Keep};
+    use crate::error::LabError;
+
+    fn cache_with_a_kernel(root: &std::path::Path) -> Cache {
+        let cache = Cache::at(root.join("cache"));
+        let image = root.join("image");
+        fs::write(&image, b"a kernel").unwrap();
+        let kernel = Keep {
+            name: "hz100",
+            release: "6.1.0",
+            origin: "linux 6.1.0, built",
+            image: &image,
+            config: b"CONFIG_HZ_100=y\nCONFIG_HZ=100\n",
+        };
+        cache.keep(&kernel).unwrap();
+        cache
+    }
+
+    #[test]
+    fn a_kernel_that_was_kept_is_found_and_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = cache_with_a_kernel(folder.path());
+        let kernel = cache.kernel("hz100").unwrap().unwrap();
+        assert_eq!(fs::read(kernel.image).unwrap(), b"a kernel");
+        assert_eq!(kernel.config.unwrap().0, "6.1.0");
+        assert_eq!(cache.kernel("hz250").unwrap(), None);
+        let all = cache.list().unwrap();
+        assert_eq!((all.len(), all[0].hz, all[0].bytes), (1, Some(100), 8));
+        assert!(cache.is_from("hz100", "linux 6.1.0, built"));
+        assert!(!cache.is_from("hz100", "linux 6.1.1, built"));
+    }
+
+    #[test]
+    fn a_damaged_kernel_is_refused() {
+        for (file, says) in [
+            ("vmlinuz", "vmlinuz"),
+            ("config", "config"),
+            ("manifest", "vmlinuz"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let cache = cache_with_a_kernel(folder.path());
+            let path = folder.path().join("cache/kernels/hz100").join(file);
+            fs::write(&path, b"something else").unwrap();
+            let error = cache.kernel("hz100").unwrap_err();
+            assert!(matches!(error, LabError::Damaged { .. }), "{file}: {error}");
+            assert!(error.to_string().contains(says), "{file}: {error}");
+            fs::remove_file(&path).unwrap();
+            assert!(matches!(
+                cache.kernel("hz100"),
+                Err(LabError::Damaged { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn two_labs_do_not_make_the_same_thing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let first = cache.hold("hz100").unwrap();
+        assert!(matches!(cache.hold("hz100"), Err(LabError::Busy(_))));
+        assert!(cache.hold("hz250").is_ok());
+        drop(first);
+        assert!(cache.hold("hz100").is_ok());
+    }
+}

@@ -1,0 +1,235 @@
+//! Kernel sources: a distribution's package, a tarball or a folder, copied into the cache once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::cache::Cache;
+use super::package;
+use super::tool::{run, sha256, sha256_of, text};
+use crate::error::LabError;
+
+/// Where a kernel's source is to come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A Debian package with a tarball, or one that depends on such a package.
+    Package(String),
+    /// A tarball, or a folder with an unpacked source; it is copied, and left as it is.
+    Path(PathBuf),
+}
+
+/// The source's file that says which rates can be chosen.
+const RATES: &str = "kernel/Kconfig.hz";
+
+/// What the lab adds to [`RATES`], once before the end of the choice and once to its values, so that
+/// any rate can be chosen.
+const CHOICE: (&str, &str) = (
+    "endchoice\n",
+    "\tconfig HZ_OTHER\n\t\tbool \"another rate, HZ_VALUE\"\n\nendchoice\n\n\
+     config HZ_VALUE\n\tint \"Timer frequency in Hz\" if HZ_OTHER\n\
+     \trange 24 2000\n\tdefault 250\n",
+);
+const VALUE: (&str, &str) = (
+    "\tdefault 1000 if HZ_1000\n",
+    "\tdefault 1000 if HZ_1000\n\tdefault HZ_VALUE if HZ_OTHER\n",
+);
+
+/// A source that is ready to build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// Where.
+    pub(super) folder: PathBuf,
+    /// Its release and the digest of what it was unpacked from.
+    pub(super) identity: String,
+    /// Its release.
+    pub(super) release: String,
+}
+
+/// Gets a source ready: fetches, checks, unpacks and extends it, as far as that is not done yet.
+pub(super) fn ready(
+    from: &From,
+    cache: &Cache,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Source, LabError> {
+    let _held = cache.hold("source")?;
+    match from {
+        From::Package(name) => {
+            if let Some(source) = known(name, cache)? {
+                return Ok(source);
+            }
+            let package = package::fetch(name, "linux-source-", cache, tell)?;
+            let tarball = tarball_in(&package.files.join("usr/src")).ok_or_else(|| {
+                LabError::NoKernel(format!("the package {name} has no source in /usr/src"))
+            })?;
+            let source = from_tarball(&tarball, cache, tell)?;
+            remember(name, &source, cache)?;
+            Ok(source)
+        }
+        From::Path(path) if path.is_dir() => from_folder(path, cache, tell),
+        From::Path(path) => from_tarball(path, cache, tell),
+    }
+}
+
+/// The source that a package was unpacked to before.
+fn known(package: &str, cache: &Cache) -> Result<Option<Source>, LabError> {
+    let note = cache.folder("source")?.join(format!("{package}.is"));
+    let Ok(name) = fs::read_to_string(note) else {
+        return Ok(None);
+    };
+    let folder = cache.folder("source")?.join(name.trim());
+    Ok(if folder.join(RATES).is_file() {
+        Some(source_in(folder)?)
+    } else {
+        None
+    })
+}
+
+fn remember(package: &str, source: &Source, cache: &Cache) -> Result<(), LabError> {
+    let note = cache.folder("source")?.join(format!("{package}.is"));
+    fs::write(&note, &source.identity).map_err(LabError::file("write", &note))
+}
+
+fn from_tarball(
+    tarball: &Path,
+    cache: &Cache,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Source, LabError> {
+    let digest = sha256_of(tarball)?;
+    tell("unpacking the kernel's source");
+    settle(&digest, cache, |fresh| {
+        let mut tar = Command::new("tar");
+        tar.arg("-xf")
+            .arg(tarball)
+            .arg("-C")
+            .arg(fresh)
+            .arg("--strip-components=1");
+        run(&mut tar, "tar xz-utils").map(drop)
+    })
+}
+
+fn from_folder(
+    folder: &Path,
+    cache: &Cache,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Source, LabError> {
+    // Nobody signs a folder: its identity is its place and its release.
+    let release = release_of(folder)?;
+    let digest = sha256(format!("{} {release}", folder.display()).as_bytes());
+    tell("copying the kernel's source");
+    settle(&digest, cache, |fresh| {
+        let mut copy = Command::new("cp");
+        copy.args(["-a", "--reflink=auto"])
+            .arg(folder.join("."))
+            .arg(fresh);
+        run(&mut copy, "coreutils")?;
+        // What was built in it would be in the way of building elsewhere.
+        run(
+            Command::new("make")
+                .arg("-s")
+                .arg("-C")
+                .arg(fresh)
+                .arg("mrproper"),
+            "make",
+        )
+        .map(drop)
+    })
+}
+
+/// Puts a source in its place; one that is half unpacked is never there.
+fn settle(
+    digest: &str,
+    cache: &Cache,
+    fill: impl FnOnce(&Path) -> Result<(), LabError>,
+) -> Result<Source, LabError> {
+    let root = cache.folder("source")?;
+    let short = &digest[..12];
+    if let Ok(listing) = fs::read_dir(&root) {
+        let mut names = listing.flatten().map(|entry| entry.path());
+        let ready = |folder: &PathBuf| folder.to_string_lossy().ends_with(&format!("-{short}"));
+        if let Some(folder) = names.find(ready) {
+            return source_in(folder);
+        }
+    }
+    let fresh = tempfile::tempdir_in(&root).map_err(LabError::file("make a folder in", &root))?;
+    fill(fresh.path())?;
+    extend(fresh.path())?;
+    let release = release_of(fresh.path())?;
+    let folder = root.join(format!("linux-{release}-{short}"));
+    fs::rename(fresh.path(), &folder).map_err(LabError::file("move to its place", &folder))?;
+    source_in(folder)
+}
+
+fn source_in(folder: PathBuf) -> Result<Source, LabError> {
+    let name = folder.file_name().unwrap_or_default();
+    Ok(Source {
+        identity: name.to_string_lossy().into_owned(),
+        release: release_of(&folder)?,
+        folder,
+    })
+}
+
+/// Lets any tick rate be chosen.
+fn extend(source: &Path) -> Result<(), LabError> {
+    let file = source.join(RATES);
+    let text = fs::read_to_string(&file).map_err(LabError::file("read", &file))?;
+    let extended = with_any_rate(&text).ok_or_else(|| {
+        LabError::NoKernel(format!(
+            "{RATES} of this source is not as it is in Linux: it has no choice of rates"
+        ))
+    })?;
+    fs::write(&file, extended).map_err(LabError::file("write", &file))
+}
+
+fn with_any_rate(text: &str) -> Option<String> {
+    let both = [CHOICE, VALUE];
+    if both
+        .iter()
+        .any(|(place, _)| text.matches(place).count() != 1)
+    {
+        return None;
+    }
+    Some(both.iter().fold(text.to_owned(), |text, (from, to)| {
+        text.replacen(from, to, 1)
+    }))
+}
+
+/// What the lab adds, for the identity of a build.
+pub(super) fn extension() -> String {
+    [CHOICE.1, VALUE.1].concat()
+}
+
+fn release_of(source: &Path) -> Result<String, LabError> {
+    let makefile = source.join("Makefile");
+    if !makefile.is_file() {
+        return Err(LabError::NoKernel(format!(
+            "{} has no kernel's source",
+            source.display()
+        )));
+    }
+    let mut make = Command::new("make");
+    make.arg("-s").arg("-C").arg(source).arg("kernelversion");
+    run(&mut make, "make gcc").map(|output| text(&output))
+}
+
+fn tarball_in(folder: &Path) -> Option<PathBuf> {
+    let mut files = fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
+    files.find(|file| file.to_string_lossy().contains(".tar."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_any_rate;
+
+    #[test]
+    fn any_rate_can_be_chosen() {
+        let text = "choice\n\tdefault HZ_250\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\n\
+                    config HZ\n\tint\n\tdefault 250 if HZ_250\n\tdefault 1000 if HZ_1000\n";
+        let extended = with_any_rate(text).unwrap();
+        assert!(extended.contains("bool \"another rate, HZ_VALUE\"\n\nendchoice\n"));
+        assert!(extended.ends_with("default 1000 if HZ_1000\n\tdefault HZ_VALUE if HZ_OTHER\n"));
+        assert_eq!(with_any_rate("config HZ\n"), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Running the programs that fetching and building take.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::LabError;
+use crate::sys::end_with_parent;
+
+/// Runs a program to its end. `packages` is where Debian has it.
+pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = end_with_parent(command)
+        .output()
+        .map_err(|error| LabError::start(&name, packages, &error))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let arguments = command.get_args().take(2).map(|it| it.to_string_lossy());
+    let shown: Vec<_> = [name.into()].into_iter().chain(arguments).collect();
+    Err(LabError::Tool {
+        program: shown.join(" "),
+        why: last_words(&output.stderr, &output.stdout),
+    })
+}
+
+/// The line that says why a program failed: the first that speaks of an error, else the last.
+pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
+    for bytes in [errors, output] {
+        let text = String::from_utf8_lossy(bytes);
+        let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let full = lines().find(|line| line.contains("No space left"));
+        let wrong = lines().find(|line| line.contains("rror:") || line.starts_with("E: "));
+        if let Some(line) = full.or(wrong).or_else(|| lines().next_back()) {
+            return line.to_owned();
+        }
+    }
+    "it did not say why".to_owned()
+}
+
+/// What a program printed, without what surrounds it.
+pub(super) fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// SHA-256, as hexadecimal digits.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digits(&digest)
+}
+
+/// SHA-256 of a file.
+pub(super) fn sha256_of(file: &Path) -> Result<String, LabError> {
+    let failed = || LabError::file("read", file);
+    let mut open = std::fs::File::open(file).map_err(failed())?;
+    let mut hasher = Sha256::new();
+    std::io::copy(&mut open, &mut hasher).map_err(failed())?;
+    let digest = hasher.finalize();
+    Ok(digits(&digest))
+}
+
+fn digits(digest: &[u8]) -> String {
+    digest.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{last_words, sha256};
+
+    #[test]
+    fn the_digest_is_the_known_one() {
+        // FIPS 180-2, appendix B.1.
+        assert_eq!(
+            sha256(b"abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn the_reason_is_picked_out_of_many_words() {
+        let words = b"cc1: note\nfoo.c:3: error: no\nmake: *** [x] Error 1\n";
+        assert_eq!(last_words(words, b""), "foo.c:3: error: no");
+        assert_eq!(last_words(b"\n", b"a\nb\n"), "b");
+        assert_eq!(last_words(b"", b""), "it did not say why");
+        let full = b"tar: x: Cannot write: No space left on device\ntar: Error is not recoverable";
+        assert!(last_words(full, b"").contains("No space left"));
+    }
+}

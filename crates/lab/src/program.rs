@@ -1,0 +1,174 @@
+//! A program for an initramfs: the part of it that is loaded, and the libraries that it needs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::LabError;
+use crate::image::Image;
+
+/// Adds the program at `from` to `image` as `to`, with its dynamic linker and libraries where it is
+/// not static.
+pub fn add(image: &mut Image, to: &str, from: &Path) -> Result<(), LabError> {
+    let mut bytes = read(from)?;
+    let program = keep_what_is_loaded(&mut bytes).ok_or_else(|| LabError::File {
+        what: "put into a guest",
+        path: from.to_owned(),
+        why: "it is no program for x86-64".to_owned(),
+    })?;
+    image.file(to, &bytes)?;
+    if let Elf::Dynamic(linker) = program {
+        let libraries = libraries(&linker, from)?;
+        for library in libraries.iter().chain([&linker]) {
+            add_library(image, library)?;
+        }
+    }
+    Ok(())
+}
+
+fn add_library(image: &mut Image, library: &Path) -> Result<(), LabError> {
+    let path = library.to_string_lossy();
+    if image.has(&path) {
+        return Ok(());
+    }
+    let mut bytes = read(library)?;
+    // What is no ELF file is left as it is.
+    let _ = keep_what_is_loaded(&mut bytes);
+    Ok(image.file(&path, &bytes)?)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, LabError> {
+    fs::read(file).map_err(LabError::file("read", file))
+}
+
+/// What an ELF file needs.
+#[derive(Debug, PartialEq, Eq)]
+enum Elf {
+    /// Nothing more.
+    Static,
+    /// This dynamic linker, and the libraries that it finds.
+    Dynamic(PathBuf),
+}
+
+/// Cuts off what follows the last segment of an ELF file, most of which is debug information: a
+/// kernel loads segments alone. `None` where it is no ELF file for x86-64, which is then left as it is.
+fn keep_what_is_loaded(bytes: &mut Vec<u8>) -> Option<Elf> {
+    const X86_64: u16 = 62;
+    const INTERPRETER: u32 = 3;
+    // Magic, 64 bits, little-endian.
+    if !bytes.starts_with(b"\x7fELF\x02\x01") || half(bytes, 18)? != X86_64 {
+        return None;
+    }
+    let table = index(word(bytes, 32)?)?;
+    let (size, count) = (half(bytes, 54)?.into(), half(bytes, 56)?.into());
+    let mut end = table.checked_add(usize::checked_mul(size, count)?)?;
+    let mut elf = Elf::Static;
+    for header in (0..count).map(|n| table + n * size) {
+        let from = index(word(bytes, header + 8)?)?;
+        let until = from.checked_add(index(word(bytes, header + 32)?)?)?;
+        end = end.max(until);
+        let kind = u32::from_le_bytes(bytes.get(header..header + 4)?.try_into().ok()?);
+        if kind == INTERPRETER {
+            let name = bytes.get(from..until)?;
+            let name = std::str::from_utf8(name).ok()?.trim_end_matches('\0');
+            elf = Elf::Dynamic(PathBuf::from(name));
+        }
+    }
+    if end > bytes.len() {
+        return None;
+    }
+    bytes.truncate(end);
+    // There is no table of sections any more.
+    for gone in [40..48, 60..64] {
+        bytes.get_mut(gone)?.fill(0);
+    }
+    Some(elf)
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(
+        bytes.get(at..at.checked_add(8)?)?.try_into().ok()?,
+    ))
+}
+
+fn index(offset: u64) -> Option<usize> {
+    usize::try_from(offset).ok()
+}
+
+/// The libraries that a program's dynamic linker would load.
+fn libraries(interpreter: &Path, program: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let shown = interpreter.display().to_string();
+    let output = Command::new(interpreter)
+        .arg("--list")
+        .arg(program)
+        .output();
+    let output = output.map_err(|error| LabError::start(&shown, "libc6", &error))?;
+    if !output.status.success() {
+        return Err(LabError::Tool {
+            program: format!("{shown} --list {}", program.display()),
+            why: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        });
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(listed_library).collect())
+}
+
+/// `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`; the kernel's own has no file.
+fn listed_library(line: &str) -> Option<PathBuf> {
+    let (_, place) = line.split_once("=> ")?;
+    let path = place.split(" (").next()?.trim();
+    path.starts_with('/').then(|| PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{keep_what_is_loaded, listed_library};
+
+    #[test]
+    fn a_program_without_its_sections_runs() {
+        use std::os::unix::fs::PermissionsExt;
+        let own = std::env::current_exe().unwrap();
+        let mut bytes = std::fs::read(&own).unwrap();
+        let whole = bytes.len();
+        assert!(keep_what_is_loaded(&mut bytes).is_some());
+        assert!(bytes.len() < whole, "a test has debug information");
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy");
+        std::fs::write(&copy, &bytes).unwrap();
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = std::process::Command::new(&copy)
+            .arg("--list")
+            .output()
+            .unwrap();
+        let listed = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            listed.contains("a_program_without_its_sections_runs"),
+            "{listed}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_program_is_left_as_it_is() {
+        for bytes in [&b"#!/bin/sh\n"[..], b"\x7fELF\x02\x01", b""] {
+            let mut kept = bytes.to_vec();
+            assert_eq!(keep_what_is_loaded(&mut kept), None);
+            assert_eq!(kept, bytes);
+        }
+    }
+
+    #[test]
+    fn libraries_are_read_from_the_linkers_list() {
+        let line = "\tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f2f)";
+        let found = PathBuf::from("/lib/x86_64-linux-gnu/libm.so.6");
+        assert_eq!(listed_library(line), Some(found));
+        assert_eq!(listed_library("\tlinux-vdso.so.1 (0x00007ffd)"), None);
+        assert_eq!(listed_library("\t/lib64/ld-linux-x86-64.so.2 (0x0)"), None);
+        assert!(!Path::new("libm.so.6").is_absolute());
+    }
+}

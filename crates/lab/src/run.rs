@@ -1,0 +1,92 @@
+//! One run: an initramfs for a kernel, a guest that boots both, and what it hands over.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::guest;
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::program;
+use crate::qemu::{Clock, Machine, Outcome, Stage, boot};
+
+/// What to run, and in what.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The kernel to boot.
+    pub kernel: &'a Kernel,
+    /// ticktax's own binary.
+    pub program: &'a Path,
+    /// The verb, and what it is to write to its folder ([`guest::OUT`], in which it runs).
+    pub arguments: &'a [String],
+    /// Programs that the verb runs in turn, by where they lie on the host and in the guest.
+    pub programs: &'a [(std::path::PathBuf, String)],
+    /// Parameters for the kernel.
+    pub cmdline: &'a str,
+    /// Virtual CPUs, 1 to 64.
+    pub cpus: u32,
+    /// Memory, in MiB, 64 to 65536.
+    pub memory: u32,
+    /// What the guest's time is.
+    pub clock: Clock,
+    /// How long it may take on the host's clock.
+    pub limit: Duration,
+    /// Where a folder for this run alone may be made; it is removed.
+    pub scratch: &'a Path,
+    /// Where to keep what the kernel said.
+    pub console: Option<&'a Path>,
+}
+
+impl Run<'_> {
+    /// Does it. `stop` is asked whether to give up; `tell` hears how far it is.
+    pub fn start(
+        &self,
+        stop: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(Stage),
+    ) -> Result<Outcome, LabError> {
+        let folder = tempfile::Builder::new()
+            .prefix("ticktax-lab-")
+            .tempdir_in(self.scratch)
+            .map_err(LabError::file("make a folder in", self.scratch))?;
+        let initramfs = folder.path().join("initramfs");
+        fs::write(&initramfs, self.initramfs()?).map_err(LabError::file("write", &initramfs))?;
+        let machine = Machine {
+            kernel: &self.kernel.image,
+            initramfs: &initramfs,
+            cmdline: self.cmdline,
+            cpus: self.cpus,
+            memory: self.memory,
+            clock: self.clock,
+            limit: self.limit,
+        };
+        let outcome = boot(&machine, folder.path(), stop, tell);
+        if let Some(keep) = self.console {
+            let console = folder.path().join("console");
+            fs::copy(console, keep).map_err(LabError::file("write", keep))?;
+        }
+        outcome
+    }
+
+    /// All that the guest has: the binary, its job, and the kernel's configuration.
+    fn initramfs(&self) -> Result<Vec<u8>, LabError> {
+        let mut image = Image::new();
+        for folder in ["proc", "sys", "tmp", "lab/out"] {
+            image.folder(folder);
+        }
+        program::add(&mut image, "init", self.program)?;
+        for (from, to) in self.programs {
+            program::add(&mut image, to, from)?;
+        }
+        let mut job = b"/init\0".to_vec();
+        for argument in self.arguments {
+            job.extend_from_slice(argument.as_bytes());
+            job.push(0);
+        }
+        image.file(guest::JOB, &job)?;
+        if let Some((release, config)) = &self.kernel.config {
+            image.file(&format!("boot/config-{release}"), config)?;
+        }
+        Ok(image.finish())
+    }
+}

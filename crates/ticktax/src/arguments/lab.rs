@@ -1,0 +1,159 @@
+//! What was typed after `lab`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use ticktax_lab::kernel::Wanted;
+
+use super::{Format, Length};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ticktax lab run --kernel linux-image-cloud-amd64 -- pace --rate 35 --work 1ms
+                                          how a Debian kernel keeps a loop's pace, in QEMU
+  ticktax lab run --kernel linux-image-cloud-amd64 --cmdline 'nohz=off highres=off' -- audit
+                                          where its CPU time goes with a tick that never stops
+  ticktax lab build --hz 1000,250,100     the same kernel, three times, by its tick rate
+  ticktax lab compare --hz 1000,250,100 --cmdline '','nohz=off highres=off' -- pace --rate 35
+                                          kernels beside each other, and beside the model
+
+By default the guest's time is the number of instructions that it executes: the same every time, and
+without the cost of caches, pipelines and hypervisors.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabTask {
+    /// List the kernels in the lab's cache
+    List,
+    /// Build kernels that differ in their tick rate alone
+    Build(BuildArguments),
+    /// Boot a kernel and run a verb of ticktax in it
+    #[command(after_help = EXAMPLES)]
+    Run(RunArguments),
+    /// Run pace on many kernels: a table of all, beside the model, and where the two differ
+    #[command(after_help = EXAMPLES)]
+    Compare(CompareArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArguments {
+    /// The tick rates, 24 to 2000
+    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
+    pub(crate) hz: Vec<u32>,
+
+    /// A kernel's source: a Debian package, or a folder or tarball with a / in it
+    #[arg(long, value_name = "SOURCE", default_value = "linux-source")]
+    pub(crate) source: String,
+
+    /// More configuration, as lines `CONFIG_X=y`
+    #[arg(long, value_name = "FRAGMENT")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Compilers at a time [default: one a CPU]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GuestArguments {
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) smp: u32,
+
+    /// Memory, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub(crate) memory: u32,
+
+    /// The guest's time: each instruction takes 2^SHIFT ns, and nothing else any [default: 2]
+    #[arg(long, value_name = "SHIFT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "2", conflicts_with_all = ["tcg", "kvm"])]
+    pub(crate) icount: Option<u8>,
+
+    /// The guest's time: the host's, on a CPU that QEMU translates
+    #[arg(long, conflicts_with = "kvm")]
+    pub(crate) tcg: bool,
+
+    /// The guest's time: the host's, on its own CPU
+    #[arg(long)]
+    pub(crate) kvm: bool,
+
+    /// How long a guest may take, on the host's clock
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub(crate) limit: Length,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// A file with a / in it, a Debian package, or hz250 for one that `lab build` made
+    #[arg(long, visible_alias = "package", value_name = "KERNEL")]
+    pub(crate) kernel: Wanted,
+
+    /// Parameters for the kernel
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
+    pub(crate) cmdline: String,
+
+    #[command(flatten)]
+    pub(crate) guest: GuestArguments,
+
+    /// Keep what the guest brought: the recording of an audit, the statement of pace as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+
+    /// How to print the statement
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+
+    /// Write the statement to a file in place of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Keep what the guest's kernel said
+    #[arg(long, value_name = "FILE")]
+    pub(crate) console: Option<PathBuf>,
+
+    /// What to run in the guest: audit or pace, with their arguments
+    #[arg(last = true, required = true, value_name = "VERB")]
+    pub(crate) verb: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArguments {
+    /// The tick rates, of kernels that `lab build` made
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        required_unless_present = "kernels"
+    )]
+    pub(crate) hz: Vec<u32>,
+
+    /// Kernels, as for `lab run`, beside those
+    #[arg(long = "kernel", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) kernels: Vec<Wanted>,
+
+    /// Parameters for the kernels: a comma between one set and the next; a set can be nothing
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "",
+        allow_hyphen_values = true
+    )]
+    pub(crate) cmdline: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) guest: GuestArguments,
+
+    /// Write the table to a file in place of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// What to run in each guest: pace with its arguments
+    #[arg(last = true, required = true, value_name = "VERB")]
+    pub(crate) verb: Vec<OsString>,
+}

@@ -1,0 +1,49 @@
+//! `ticktax lab`: real kernels in QEMU.
+
+mod build;
+mod compare;
+mod run;
+pub(crate) mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ticktax_lab::kernel::Cache;
+use ticktax_lab::{LabError, guest};
+
+use crate::arguments::LabTask;
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+
+/// Does one of the lab's tasks.
+pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    match task {
+        LabTask::List => build::list(terminal),
+        LabTask::Build(typed) => build::run(typed, terminal),
+        LabTask::Compare(typed) => compare::run(typed, terminal),
+        LabTask::Run(typed) => run::run(typed, terminal),
+    }
+}
+
+/// What PID 1 of a guest does; nobody else should.
+pub(crate) fn guest() -> Result<ExitCode, Failure> {
+    if !guest::is_init() {
+        let why = "lab-guest is for PID 1 of a lab's guest alone; see `ticktax lab run --help`";
+        return Err(Failure::Arguments(why.to_owned()));
+    }
+    Err(LabError::NoResult(guest::run()).into())
+}
+
+/// The lab's part of the user's cache (XDG Base Directory Specification).
+fn cache() -> Result<Cache, Failure> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = set("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    let folder = folder.ok_or_else(|| {
+        let why = "there is no folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
+        LabError::NoKernel(why.to_owned())
+    })?;
+    Ok(Cache::at(folder.join("ticktax/lab")))
+}

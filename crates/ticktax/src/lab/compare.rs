@@ -1,0 +1,113 @@
+//! `ticktax lab compare`: the same loop on many kernels, and in the model of each.
+
+use std::fs;
+use std::process::ExitCode;
+
+use ticktax_experiment::conformance::{self, Kernel};
+use ticktax_experiment::matrix::{Cell, Matrix};
+use ticktax_lab::LabError;
+use ticktax_lab::kernel::{Wanted, find};
+use ticktax_model::machine::Machine;
+use ticktax_model::pace::{PaceStatement, Subject, SweepRow, SweepStatement};
+
+use super::cache;
+use super::run::{GuestVerb, Guests, STATEMENT, missing, read};
+use crate::arguments::CompareArguments;
+use crate::audit::interrupt::Interrupt;
+use crate::failure::Failure;
+use crate::terminal::{Terminal, require_writable};
+
+/// Boots every kernel with every set of parameters; ends with 1 where the model differs.
+pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    if let Some(file) = &typed.output {
+        require_writable(file)?;
+    }
+    let interrupt = Interrupt::listen()?;
+    let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
+    if guests.verb == GuestVerb::Audit {
+        let why = "lab compare compares paced loops: give it pace, or pace --sweep";
+        return Err(Failure::Arguments(why.to_owned()));
+    }
+    let wanted = typed.hz.iter().map(|&hz| Wanted::Built(hz));
+    let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
+    let progress = terminal.task("looking for the kernels".to_owned());
+    let cache = cache()?;
+    // All before the first is booted: one that is not there should not cost the others' time.
+    let mut kernels = Vec::new();
+    for one in &wanted {
+        kernels.push(find(one, &cache, &mut |words| {
+            progress.tell(words.to_owned());
+        })?);
+    }
+    let mut cells = Vec::new();
+    for kernel in &kernels {
+        for cmdline in &typed.cmdline {
+            let outcome = guests.boot(kernel, cmdline, None, &progress)?;
+            let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
+            let (machine, rows) = rows(guests.verb, bytes)?;
+            cells.extend(
+                rows.iter()
+                    .filter_map(|row| cell(&kernel.name, cmdline, &machine, row)),
+            );
+        }
+    }
+    progress.done();
+    let matrix = Matrix {
+        verb: guests.typed_verb(),
+        clock: guests.clock().word(),
+        cells,
+    };
+    let page = matrix.page();
+    match &typed.output {
+        Some(file) => fs::write(file, page).map_err(|error| LabError::File {
+            what: "write",
+            path: file.clone(),
+            why: error.kind().to_string(),
+        })?,
+        None => terminal.print(&page)?,
+    }
+    Ok(if matrix.agrees() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The ways in which a guest paced a loop, and its machine.
+fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<SweepRow>), Failure> {
+    if verb == GuestVerb::Sweep {
+        let statement: SweepStatement = read(bytes)?;
+        return Ok((statement.machine, statement.rows));
+    }
+    let statement: PaceStatement = read(bytes)?;
+    let Subject::Loop(report) = statement.subject else {
+        return Ok((statement.machine, Vec::new()));
+    };
+    let own = statement.cpu.readings.first();
+    let row = SweepRow {
+        rate: report.rate,
+        work: report.work,
+        sleep: report.sleep,
+        rule: report.rule,
+        turns: 1,
+        figures: statement.figures,
+        cpu_time: own.map_or(ticktax_model::Nanos::ZERO, |it| it.time),
+        elapsed: own.map_or(statement.elapsed, |it| it.elapsed),
+        readings: statement.cpu.readings,
+    };
+    Ok((statement.machine, vec![row]))
+}
+
+/// One loop on one kernel, measured and modelled.
+fn cell(kernel: &str, cmdline: &str, machine: &Machine, row: &SweepRow) -> Option<Cell> {
+    let (loops, measured) = conformance::measured(row)?;
+    let facts = Kernel::of(machine);
+    Some(Cell {
+        kernel: kernel.to_owned(),
+        hz: machine.hz_configured,
+        cmdline: cmdline.to_owned(),
+        loops,
+        measured,
+        predicted: facts.and_then(|facts| conformance::predict(facts, &loops)),
+    })
+}

@@ -1,0 +1,253 @@
+//! `ticktax lab run`: a verb in a guest, and its statement as if it had been run here.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use ticktax_lab::kernel::{Kernel, find};
+use ticktax_lab::qemu::{Clock, Outcome, Stage};
+use ticktax_lab::{LabError, Run};
+use ticktax_model::pace::{PaceStatement, SweepStatement};
+
+use super::cache;
+use crate::arguments::{Arguments, Format, GuestArguments, RunArguments, Verb};
+use crate::audit::interrupt::Interrupt;
+use crate::failure::{Failure, UNBALANCED};
+use crate::replay::{self, Showing};
+use crate::terminal::{Progress, Terminal, require_writable};
+
+/// What an audit leaves behind in the guest.
+const RECORDING: &str = "recording.parquet";
+/// What pace does.
+pub(super) const STATEMENT: &str = "statement.json";
+
+/// A verb that a guest can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GuestVerb {
+    Audit,
+    Pace,
+    Sweep,
+}
+
+impl GuestVerb {
+    /// What was typed, checked before anything is booted.
+    pub(super) fn of(typed: &[OsString]) -> Result<Self, Failure> {
+        let wrong = |why: &str| Err(Failure::Arguments(why.to_owned()));
+        let whole = [OsString::from("ticktax")];
+        let parsed = Arguments::try_parse_from(whole.iter().chain(typed));
+        let parsed = parsed.map_err(|error| {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            Failure::Arguments(format!(
+                "for the guest: {}",
+                line.trim_start_matches("error: ")
+            ))
+        })?;
+        let outside = "--save, --output and --format belong before the --: the guest has no files";
+        let alone = "the guest has no other programs to watch";
+        match parsed.verb {
+            Verb::Audit(audit) if audit.save.is_some() || audit.output.is_some() => wrong(outside),
+            Verb::Audit(audit) if audit.format != Format::Text => wrong(outside),
+            Verb::Audit(audit)
+                if audit.pid.is_some() || audit.cgroup.is_some() || !audit.command.is_empty() =>
+            {
+                wrong(alone)
+            }
+            Verb::Audit(_) => Ok(Self::Audit),
+            Verb::Pace(pace) if pace.output.is_some() || pace.format != Format::Text => {
+                wrong(outside)
+            }
+            Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
+            Verb::Pace(pace) if pace.sweep.is_some() => Ok(Self::Sweep),
+            Verb::Pace(_) => Ok(Self::Pace),
+            _ => wrong("a guest can run audit and pace"),
+        }
+    }
+
+    /// What is to be added so that the verb leaves its results in the guest's folder.
+    fn results(self) -> &'static [&'static str] {
+        match self {
+            Self::Audit => &["--save", RECORDING, "--output", "statement.txt"],
+            Self::Pace | Self::Sweep => &["--format", "json", "--output", STATEMENT],
+        }
+    }
+}
+
+/// What the guests of one command have in common.
+pub(super) struct Guests<'a> {
+    pub(super) typed: &'a GuestArguments,
+    pub(super) verb: GuestVerb,
+    pub(super) arguments: Vec<String>,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl<'a> Guests<'a> {
+    pub(super) fn new(
+        typed: &'a GuestArguments,
+        verb: &[OsString],
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, Failure> {
+        let which = GuestVerb::of(verb)?;
+        let words = verb.iter().map(|word| word.to_string_lossy().into_owned());
+        let results = which.results().iter().map(|&word| word.to_owned());
+        Ok(Self {
+            typed,
+            verb: which,
+            arguments: words.chain(results).collect(),
+            interrupt,
+        })
+    }
+
+    /// Boots one, and brings back what it wrote.
+    pub(super) fn boot(
+        &self,
+        kernel: &Kernel,
+        cmdline: &str,
+        console: Option<&Path>,
+        progress: &Progress,
+    ) -> Result<Outcome, Failure> {
+        let program = std::env::current_exe().map_err(|error| LabError::File {
+            what: "find",
+            path: "ticktax's own binary".into(),
+            why: error.kind().to_string(),
+        })?;
+        let run = Run {
+            kernel,
+            program: &program,
+            arguments: &self.arguments,
+            programs: &[],
+            cmdline,
+            cpus: self.typed.smp,
+            memory: self.typed.memory,
+            clock: self.clock(),
+            limit: Duration::from_nanos(self.typed.limit.0.0.unsigned_abs()),
+            scratch: &std::env::temp_dir(),
+            console,
+        };
+        let stop = || self.interrupt.signal().is_some();
+        let words = |stage| match stage {
+            Stage::Boots => "boots".to_owned(),
+            Stage::Runs => "runs".to_owned(),
+            Stage::Sends(bytes) => format!("{bytes} bytes have come"),
+        };
+        let mut tell = |stage| {
+            progress.tell(format!("{} {cmdline}: {}", kernel.name, words(stage)));
+        };
+        let outcome = run.start(&stop, &mut tell)?;
+        // An audit whose books do not balance has one all the same.
+        let balanced = self.verb == GuestVerb::Audit && outcome.exit == i32::from(UNBALANCED);
+        if outcome.exit != 0 && !balanced {
+            let complaint = outcome.complaint();
+            let why = complaint.trim_start_matches("ticktax: ").to_owned();
+            return Err(LabError::NoResult(why).into());
+        }
+        Ok(outcome)
+    }
+
+    /// What was typed after `--`.
+    pub(super) fn typed_verb(&self) -> String {
+        let results = self.verb.results().len();
+        self.arguments[..self.arguments.len() - results].join(" ")
+    }
+
+    /// What the guests' time is.
+    pub(super) fn clock(&self) -> Clock {
+        match self.typed {
+            GuestArguments { kvm: true, .. } => Clock::Kvm,
+            GuestArguments { tcg: true, .. } => Clock::Tcg,
+            GuestArguments { icount, .. } => Clock::Icount {
+                shift: icount.unwrap_or(2),
+            },
+        }
+    }
+}
+
+/// Runs the verb in a guest, and prints what came of it.
+pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    for file in [&typed.save, &typed.output].into_iter().flatten() {
+        require_writable(file)?;
+    }
+    let interrupt = Interrupt::listen()?;
+    let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
+    let progress = terminal.task("looking for the kernel".to_owned());
+    let kernel = find(&typed.kernel, &cache()?, &mut |words| {
+        progress.tell(words.to_owned());
+    })?;
+    let outcome = guests.boot(&kernel, &typed.cmdline, typed.console.as_deref(), &progress);
+    progress.done();
+    let outcome = outcome?;
+    let name = match guests.verb {
+        GuestVerb::Audit => RECORDING,
+        GuestVerb::Pace | GuestVerb::Sweep => STATEMENT,
+    };
+    let result = outcome.file(name).ok_or_else(|| missing(name))?;
+    if let Some(file) = &typed.save {
+        fs::write(file, result).map_err(|error| cannot_write(file, &error))?;
+    }
+    match guests.verb {
+        GuestVerb::Audit => show_recording(result, typed, terminal),
+        GuestVerb::Pace => {
+            let statement: PaceStatement = read(result)?;
+            terminal.put(
+                &|style| ticktax_report::pace(&statement, style),
+                &|| ticktax_report::pace_json(&statement),
+                typed.format,
+                typed.output.as_deref(),
+            )?;
+            Ok(ExitCode::SUCCESS)
+        }
+        GuestVerb::Sweep => {
+            let statement: SweepStatement = read(result)?;
+            terminal.put(
+                &|style| ticktax_report::sweep(&statement, style),
+                &|| ticktax_report::sweep_json(&statement),
+                typed.format,
+                typed.output.as_deref(),
+            )?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The statement of a recording that came from a guest.
+fn show_recording(
+    bytes: &[u8],
+    typed: &RunArguments,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
+    let folder = std::env::temp_dir();
+    let file = folder.join(format!("ticktax-lab-{}.parquet", std::process::id()));
+    fs::write(&file, bytes).map_err(|error| cannot_write(&file, &error))?;
+    let showing = Showing {
+        fleet_of: None,
+        format: typed.format,
+        output: typed.output.as_deref(),
+    };
+    let shown = replay::show(&file, &showing, terminal);
+    drop(fs::remove_file(&file));
+    shown
+}
+
+/// A statement that came as JSON.
+pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        LabError::NoResult(format!("its statement cannot be read: {error}")).into()
+    })
+}
+
+/// The statement that the guest's pace left behind.
+pub(super) fn missing(name: &str) -> Failure {
+    LabError::NoResult(format!("it wrote no {name}")).into()
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
+    LabError::File {
+        what: "write",
+        path: file.to_owned(),
+        why: error.kind().to_string(),
+    }
+    .into()
+}

@@ -1,0 +1,136 @@
+//! What goes wrong in a lab: one clear line each, and nothing left behind.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::world::{CLOUD, complaint, eventually, lab_run, running_in, ticktax};
+
+/// Fails unless what was said is one line with these words.
+fn one_line(complaint: &str, words: &str) {
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(complaint.contains(words), "{complaint}");
+}
+
+pub(crate) fn without_qemu_one_line_says_so() {
+    let mut command = lab_run("/proc/self/exe");
+    let output = command
+        .env("PATH", "/nonexistent")
+        .args(["--", "pace"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&complaint(&output), "apt-get install qemu-system-x86");
+}
+
+pub(crate) fn a_kernel_that_is_not_there_is_named() {
+    let cache = tempfile::tempdir().unwrap();
+    for (kernel, words) in [
+        ("hz77", "ticktax lab build --hz 77"),
+        ("./no/such/kernel", "there is no kernel ./no/such/kernel"),
+    ] {
+        let mut command = lab_run(kernel);
+        let output = command
+            .env("XDG_CACHE_HOME", cache.path())
+            .args(["--", "pace"])
+            .output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        one_line(&complaint(&output), words);
+    }
+    let listed = ticktax()
+        .env("XDG_CACHE_HOME", cache.path())
+        .args(["lab", "list"])
+        .output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    assert!(listed.starts_with("There is no kernel"), "{listed}");
+}
+
+pub(crate) fn what_no_guest_can_run_is_refused() {
+    for (verb, words) in [
+        (&["dance"][..], "unrecognized subcommand"),
+        (&["schema"], "audit and pace"),
+        (&["audit", "--save", "x"], "before the --"),
+        (&["audit", "--pid", "1"], "no other programs"),
+        (&["pace", "--pid", "1"], "no other programs"),
+    ] {
+        let output = lab_run("hz250").arg("--").args(verb).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{verb:?}");
+        one_line(&complaint(&output), words);
+    }
+}
+
+pub(crate) fn the_guests_verb_is_nobody_elses() {
+    let output = ticktax().arg("lab-guest").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    one_line(&complaint(&output), "PID 1");
+}
+
+pub(crate) fn a_panic_is_one_line() {
+    let mut command = lab_run(CLOUD);
+    // Without an init the kernel looks for a disk, which there is not.
+    let output = command
+        .args(["--cmdline", "rdinit=/nonexistent", "--", "pace"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&complaint(&output), "panicked: ");
+}
+
+pub(crate) fn a_guest_that_hangs_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = lab_run(CLOUD);
+    let output = command
+        .env("TMPDIR", folder.path())
+        .args(["--limit", "2s", "--", "pace", "--for", "1h"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&complaint(&output), "did not end within 2 s");
+    assert_eq!(running_in(folder.path()), [""; 0]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A lab whose guest is running.
+fn running(folder: &Path) -> Child {
+    let mut command = lab_run(CLOUD);
+    let child = command
+        .env("TMPDIR", folder)
+        .args(["--", "pace", "--for", "1h"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(
+        eventually(|| !running_in(folder).is_empty()),
+        "QEMU did not start"
+    );
+    child
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap())
+}
+
+pub(crate) fn ctrl_c_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = running(folder.path());
+    kill(pid(&child), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    one_line(&complaint(&output), "nothing is left running");
+    assert_eq!(running_in(folder.path()), [""; 0]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+pub(crate) fn a_killed_lab_leaves_no_qemu_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = running(folder.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        eventually(|| running_in(folder.path()).is_empty()),
+        "QEMU goes on"
+    );
+}

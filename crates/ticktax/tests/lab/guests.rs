@@ -1,0 +1,137 @@
+//! Guests that do what they were booted for.
+
+use std::fs;
+
+use ticktax_model::pace::PaceStatement;
+use ticktax_model::recording::{Level, RecordingReader, World};
+
+use crate::world::{CLOUD, complaint, lab_run};
+
+const PACE: [&str; 8] = [
+    "pace",
+    "--rate",
+    "35",
+    "--work",
+    "1ms",
+    "--for",
+    "2s",
+    "--sleep=nanosleep",
+];
+
+/// Runs `pace` in a guest; its statement as it came.
+fn pace(cmdline: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pace.json");
+    let mut command = lab_run(CLOUD);
+    command
+        .args(["--cmdline", cmdline, "--save"])
+        .arg(&file)
+        .arg("--")
+        .args(PACE);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("(lab)"), "{page}");
+    assert!(page.contains("caches, pipelines"), "{page}");
+    fs::read(file).unwrap()
+}
+
+pub(crate) fn the_same_run_is_the_same_bytes() {
+    let first = pace("highres=off nohz=off");
+    assert!(first.len() > 1_000);
+    assert!(
+        first == pace("highres=off nohz=off"),
+        "the second run differs from the first"
+    );
+}
+
+pub(crate) fn boot_parameters_change_the_kernel() {
+    let statement = |cmdline| serde_json::from_slice::<PaceStatement>(&pace(cmdline)).unwrap();
+    let (fine, coarse) = (statement(""), statement("highres=off nohz=off"));
+    assert_eq!(
+        (fine.world, fine.machine.hz_configured),
+        (World::Lab, Some(250))
+    );
+    assert_eq!(fine.machine.high_resolution, Some(true));
+    assert_eq!(coarse.machine.high_resolution, Some(false));
+    let wait = |it: &PaceStatement| it.figures.as_ref().unwrap().wakeup.as_ref().unwrap().most.0;
+    // Slack of 50 µs and a bit against what is left of a tick of 4 ms.
+    assert!(wait(&fine) < 200_000, "{}", wait(&fine));
+    assert!(
+        (2_000_000..4_100_000).contains(&wait(&coarse)),
+        "{}",
+        wait(&coarse)
+    );
+}
+
+pub(crate) fn an_audit_comes_back_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit.parquet");
+    let mut command = lab_run(CLOUD);
+    command
+        .args(["--save"])
+        .arg(&file)
+        .args(["--", "audit", "--for", "1s"]);
+    let output = command.args(["--probe", "none"]).output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("statement of a lab kernel"), "{page}");
+    let mut recording = RecordingReader::open(&file).unwrap();
+    assert_eq!(recording.header().world, World::Lab);
+    assert_eq!(recording.header().books.len(), 1);
+    let mut rows = 0;
+    recording.replay(&mut |_, _| rows += 1).unwrap();
+    assert!(rows > 100, "{rows}");
+}
+
+/// The committed object of the tracer's programs, on a kernel that it was not built on.
+pub(crate) fn the_tracer_loads_on(kernel: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit.parquet");
+    let mut command = lab_run(kernel);
+    command
+        .arg("--save")
+        .arg(&file)
+        .args(["--", "audit", "--for", "1s", "--probe", "none"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    let recording = RecordingReader::open(&file).unwrap();
+    let header = recording.header();
+    assert_eq!(header.level, Level::Kernel, "{:?}", header.coverage.blind);
+    assert!(
+        header.coverage.every_entry_watched,
+        "{:?}",
+        header.coverage.blind
+    );
+    assert_eq!(header.coverage.events_lost(), 0);
+}
+
+pub(crate) fn a_verb_that_fails_is_told() {
+    let mut command = lab_run(CLOUD);
+    // A guest with a single CPU has none with this number.
+    let output = command
+        .args(["--", "pace", "--cpu", "7", "--for", "1s"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = complaint(&output);
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    assert!(complaint.contains("CPU 7"), "{complaint}");
+}
+
+pub(crate) fn two_labs_at_once_do_not_meet() {
+    let start = || {
+        let mut command = lab_run(CLOUD);
+        command
+            .arg("--")
+            .args(PACE)
+            .stdout(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let pages = [start(), start()].map(|child| {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        output.stdout
+    });
+    assert!(pages[0] == pages[1], "the two differ");
+}

@@ -1,0 +1,122 @@
+//! The lab: real kernels in QEMU.
+//!
+//! `vm::` tests boot a guest. Where QEMU is not installed, or a test's kernel neither in the user's
+//! cache nor to be had by apt, they are reported as ignored, by name, and why is said first.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot set itself up fails, and says why"
+)]
+
+mod faults;
+mod guests;
+mod world;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+use world::{CLOUD, why_not};
+
+type Test = fn();
+
+/// Tests that boot nothing.
+const ANYWHERE: &[(&str, Test)] = &[
+    (
+        "without_qemu_one_line_says_so",
+        faults::without_qemu_one_line_says_so,
+    ),
+    (
+        "what_no_guest_can_run_is_refused",
+        faults::what_no_guest_can_run_is_refused,
+    ),
+    (
+        "a_kernel_that_is_not_there_is_named",
+        faults::a_kernel_that_is_not_there_is_named,
+    ),
+    (
+        "the_guests_verb_is_nobody_elses",
+        faults::the_guests_verb_is_nobody_elses,
+    ),
+];
+
+/// Tests in a guest with Debian's kernel for clouds.
+const ON_CLOUD: &[(&str, Test)] = &[
+    (
+        "the_same_run_is_the_same_bytes",
+        guests::the_same_run_is_the_same_bytes,
+    ),
+    (
+        "an_audit_comes_back_whole",
+        guests::an_audit_comes_back_whole,
+    ),
+    (
+        "boot_parameters_change_the_kernel",
+        guests::boot_parameters_change_the_kernel,
+    ),
+    (
+        "a_verb_that_fails_is_told",
+        guests::a_verb_that_fails_is_told,
+    ),
+    ("a_panic_is_one_line", faults::a_panic_is_one_line),
+    (
+        "a_guest_that_hangs_is_ended",
+        faults::a_guest_that_hangs_is_ended,
+    ),
+    (
+        "ctrl_c_leaves_nothing_behind",
+        faults::ctrl_c_leaves_nothing_behind,
+    ),
+    (
+        "a_killed_lab_leaves_no_qemu_behind",
+        faults::a_killed_lab_leaves_no_qemu_behind,
+    ),
+    (
+        "two_labs_at_once_do_not_meet",
+        guests::two_labs_at_once_do_not_meet,
+    ),
+];
+
+/// Kernels that the tracer's programs have to load on.
+const KERNELS: &[&str] = &[
+    "linux-image-cloud-amd64",
+    "linux-image-rt-amd64",
+    "linux-image-6.12-cloud-amd64",
+    "linux-image-6.12-rt-amd64",
+];
+
+/// A test that fails by panicking.
+fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each takes a CPU, and some look at who is left running.
+    arguments.test_threads = Some(1);
+    let mut trials: Vec<Trial> = ANYWHERE
+        .iter()
+        .map(|&(name, test)| trial(name, test))
+        .collect();
+    let cloud = why_not(CLOUD);
+    if let Some(why) = &cloud {
+        eprintln!("vm:: tests are ignored: {why}");
+    }
+    for &(name, test) in ON_CLOUD {
+        trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(cloud.is_some()));
+    }
+    for &kernel in KERNELS {
+        let why = why_not(kernel);
+        if let Some(why) = &why {
+            eprintln!("vm::the_tracer_loads_on::{kernel} is ignored: {why}");
+        }
+        let test = move || guests::the_tracer_loads_on(kernel);
+        let name = format!("vm::the_tracer_loads_on::{kernel}");
+        trials.push(trial(&name, test).with_ignored_flag(why.is_some()));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,68 @@
+//! What the tests stand on: the command, and which kernels can be had.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Debian's kernel for clouds: the smallest that it has.
+pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
+
+/// Why a test with this kernel cannot run here.
+pub(crate) fn why_not(kernel: &str) -> Option<String> {
+    if Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        return Some("qemu-system-x86_64 is not installed".to_owned());
+    }
+    let listed = ticktax().args(["lab", "list"]).output().ok()?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    if listed
+        .lines()
+        .any(|line| line.split_whitespace().next() == Some(kernel))
+    {
+        return None;
+    }
+    let uris = Command::new("apt-get")
+        .args(["-qq", "--print-uris", "download", kernel])
+        .output();
+    let found = uris.is_ok_and(|output| output.status.success() && !output.stdout.is_empty());
+    (!found).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
+}
+
+/// The command.
+pub(crate) fn ticktax() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ticktax"))
+}
+
+/// `lab run` with a kernel; what follows is for the test to say.
+pub(crate) fn lab_run(kernel: &str) -> Command {
+    let mut command = ticktax();
+    command.args(["lab", "run", "--kernel", kernel]);
+    command
+}
+
+/// What a command says on standard error.
+pub(crate) fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The processes with this folder in their arguments.
+pub(crate) fn running_in(folder: &Path) -> Vec<String> {
+    let folder = folder.to_string_lossy().into_owned();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines
+        .filter(|line| line.starts_with("qemu") && line.contains(&folder))
+        .collect()
+}
+
+/// Waits until `true`, for at most 20 s.
+pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> bool {
+    (0..400).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        what()
+    })
+}
