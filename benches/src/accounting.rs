@@ -89,8 +89,9 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         }
     }
     print(&adversaries, seconds);
-    machine::pin(bench.other)?;
+    // Before this thread is tied to a CPU: whoever it starts may run where it may.
     soaker(bench, seconds, paced)?;
+    machine::pin(bench.other)?;
     reading(bench)
 }
 
