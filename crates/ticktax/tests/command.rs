@@ -3,28 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
-fn ticktax(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// The one line that a failure is allowed.
-fn complaint(output: &Output) -> String {
-    let text = text(&output.stderr);
-    assert_eq!(text.lines().count(), 1, "{text}");
-    assert!(!text.contains("os error"), "{text}");
-    text
-}
+use common::{complaint, text, ticktax};
 
 #[test]
 fn arguments_without_sense_exit_with_2_and_say_what_would_have() {

@@ -2,29 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use std::process::{Command, Output};
+mod common;
+
+use std::process::Output;
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{CpuClock, PaceStatement, Subject, SweepStatement};
 
+use common::{complaint, text, ticktax};
+
 fn pace(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .arg("pace")
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// The one line that a failure is allowed.
-fn complaint(output: &Output) -> String {
-    let text = text(&output.stderr);
-    assert_eq!(text.lines().count(), 1, "{text}");
-    assert!(!text.contains("os error"), "{text}");
-    text
+    ticktax(&[&["pace"], arguments].concat())
 }
 
 #[test]
@@ -176,10 +164,7 @@ fn a_sweep_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
 #[test]
 fn the_schemas_are_those_of_what_is_printed() {
     for (of, title) in [("pace", "PaceStatement"), ("sweep", "SweepStatement")] {
-        let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
-            .args(["schema", of])
-            .output()
-            .unwrap();
+        let output = ticktax(&["schema", of]);
         let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(schema["title"], title);
     }

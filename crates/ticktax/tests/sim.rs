@@ -1,13 +1,16 @@
 //! `ticktax sim` as its users run it: predictions whose truth is known, and what it refuses.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
 use ticktax_model::recording::{Header, Level, RecordingWriter, Row, RowSink, Sum, World};
 use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
+
+use common::{text, ticktax};
 
 /// A loop that a daemon and a disk disturb, and whose wakeups are late. Its frames wander through the
 /// tick: where they keep to a phase of it, all depends on which.
@@ -39,17 +42,6 @@ interval = "exp 5ms"
 cost = "12us"
 softirq = "20us"
 "#;
-
-fn ticktax(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
     let load = load.to_str().unwrap();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod common;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -11,6 +13,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use common::{complaint, let_children_hear_ctrl_c, text};
 
 const SCENARIO: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -33,10 +37,6 @@ fn sweep(results: &Path, more: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// A sweep that has finished some points, and not all.
@@ -97,6 +97,7 @@ fn a_sweep_that_was_killed_goes_on_and_gives_the_same_bytes() {
 fn a_sweep_that_is_interrupted_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("x.parquet");
+    let_children_hear_ctrl_c();
     let child = under_way(&results);
     let pid = Pid::from_raw(child.id().try_into().unwrap());
 
@@ -133,9 +134,7 @@ fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
             .arg("--results")
             .arg(results);
         let output = command.output().unwrap();
-        let told = text(&output.stderr);
-        assert_eq!(told.lines().count(), 1, "{told}");
-        assert!(!told.contains("os error"), "{told}");
+        let told = complaint(&output);
         (output.status.code().unwrap(), told)
     };
     for (arguments, code, why) in [

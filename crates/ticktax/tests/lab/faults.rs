@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::common::let_children_hear_ctrl_c;
 use crate::world::{CLOUD, complaint, eventually, lab_run, running_in, ticktax};
 
 /// Fails unless what was said is one line with these words.
@@ -115,6 +116,7 @@ fn pid(child: &Child) -> Pid {
 
 pub(crate) fn ctrl_c_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
+    let_children_hear_ctrl_c();
     let child = running(folder.path());
     kill(pid(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();

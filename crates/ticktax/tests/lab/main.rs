@@ -9,6 +9,8 @@
     reason = "a test that cannot set itself up fails, and says why"
 )]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod faults;
 mod guests;
 mod world;

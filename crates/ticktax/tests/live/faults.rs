@@ -13,6 +13,7 @@ use ticktax_model::recording::Level;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Kind, Nanos};
 
+use super::common::let_children_hear_ctrl_c;
 use super::world::{Place, Recorded, check, close, statement, ticktax};
 
 /// Nobody, on every Linux there is.
@@ -181,6 +182,7 @@ pub(crate) fn a_killed_audit_leaves_no_program_behind() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
+    let_children_hear_ctrl_c();
     let child = ticktax(&["audit", "--for", "60s", "--format", "json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

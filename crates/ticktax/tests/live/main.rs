@@ -11,6 +11,8 @@
 
 mod accounting;
 mod beats;
+#[path = "../common/mod.rs"]
+mod common;
 mod disturbances;
 mod faults;
 mod paces;

@@ -1,0 +1,40 @@
+//! What the tests of the command have in common.
+
+#![allow(
+    dead_code,
+    reason = "each file of tests is a program of its own, and needs a part of this"
+)]
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::SIGINT;
+use signal_hook::flag::register_conditional_default;
+
+/// Runs the command to its end.
+pub(crate) fn ticktax(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// What a stream said.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The one line that a failure is allowed.
+pub(crate) fn complaint(output: &Output) -> String {
+    let text = text(&output.stderr);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(!text.contains("os error"), "{text}");
+    text
+}
+
+/// Lets children hear Ctrl-C also where these tests run in a shell's background: that ignores it,
+/// which children inherit. A handler is not inherited; this one does what is done without one.
+pub(crate) fn let_children_hear_ctrl_c() {
+    register_conditional_default(SIGINT, Arc::new(AtomicBool::new(true))).unwrap();
+}
