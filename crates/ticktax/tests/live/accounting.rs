@@ -74,7 +74,7 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
 }
 
 /// The program's samples, its true time, and the cause on its CPU.
-fn samples(window: Window, expected: f64) -> Result<(), Failed> {
+fn samples(window: Window, too_many: bool) -> Result<(), Failed> {
     let plan = dodge(window)?;
     let (truth, statement) = audit(&plan, "none")?;
     let found = accounting(&statement)?;
@@ -89,25 +89,33 @@ fn samples(window: Window, expected: f64) -> Result<(), Failed> {
         format!("{share}: {on_cpu} of {injected}")
     })?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
-    let of_walk = (sampled.share_of(truth.end - truth.start) - expected).abs();
-    check(of_walk < 0.2, || format!("sampled {sampled}: {program:?}"))?;
+    // By far, and on a machine that is shared no more than that: others keep the program from some
+    // of its ticks.
+    let (large, small) = if too_many {
+        (sampled, injected)
+    } else {
+        (injected, sampled)
+    };
+    check(large.0 > 2 * small.0, || {
+        format!("sampled {sampled}: {program:?}")
+    })?;
     let cause = line
         .causes
         .iter()
         .find(|cause| cause.kind == BiasKind::TickPhase);
     let cause = cause.ok_or_else(|| format!("no cause in {line:?}"))?;
     check(cause.pid == Some(truth.pid), || format!("{cause:?}"))?;
-    check((cause.time > Nanos::ZERO) == (expected > 0.5), || {
+    check((cause.time > Nanos::ZERO) == too_many, || {
         format!("{cause:?}")
     })
 }
 
 pub(crate) fn a_program_between_ticks_is_found() -> Result<(), Failed> {
-    samples(Window::BETWEEN, 0.0)
+    samples(Window::BETWEEN, false)
 }
 
 pub(crate) fn a_program_around_ticks_is_found() -> Result<(), Failed> {
-    samples(Window::AROUND, 1.0)
+    samples(Window::AROUND, true)
 }
 
 /// The soaker gets what the program leaves, whatever the kernel's columns say.

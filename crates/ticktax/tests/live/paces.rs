@@ -62,7 +62,9 @@ pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
     let slots = figures.frames + figures.dropped;
     check((195..=201).contains(&slots), || format!("{figures:#?}"))?;
     let work = figures.work.ok_or("no work")?;
-    check((work.mean.0 - 2_000_000).abs() < 200_000, || {
+    // Others preempt some of the frames on a machine that is shared.
+    let median = work.quantile(0.5).ok_or("no median")?;
+    check((median.0 - 2_000_000).abs() < 200_000, || {
         format!("{work:#?}")
     })
 }
