@@ -8,6 +8,7 @@ mod tcp;
 mod walk;
 
 use ticktax_model::case::Remark;
+use ticktax_sim::TaskSpec;
 
 use crate::file::{CaseError, CaseFile, Values};
 use crate::judge::Modelled;
@@ -23,6 +24,11 @@ pub trait Case {
     /// What the model gives with these constants, for the rows of the file that it has something
     /// for.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
+
+    /// The programs of its machine, where real threads can perform them too.
+    fn programs(&self, _values: &Values) -> Vec<TaskSpec> {
+        Vec::new()
+    }
 
     /// What there is to say beside the rows.
     fn remarks(&self, _file: &CaseFile, _values: &Values, _modelled: &Modelled) -> Vec<Remark> {
@@ -57,8 +63,13 @@ pub fn find(name: &str) -> Option<&'static dyn Case> {
     all().into_iter().find(|case| case.name() == name)
 }
 
+/// Ticks that wake a program up, a second, where programs wake up `wakeups` times a second together.
+pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
+    idle_cost::counts(hz, wakeups).1
+}
+
 /// A remark.
-fn remark(what: &str, why: String) -> Remark {
+pub(crate) fn remark(what: &str, why: String) -> Remark {
     Remark {
         what: what.to_owned(),
         why,

@@ -41,6 +41,11 @@ impl Kernel {
             periodic: machine.tick_mode.as_deref()? == "periodic",
         })
     }
+
+    /// The length of its tick.
+    fn tick(self) -> Nanos {
+        Nanos(1_000_000_000 / i64::from(self.hz.max(1)))
+    }
 }
 
 /// A paced loop.
@@ -84,7 +89,8 @@ pub struct Range {
 }
 
 impl Range {
-    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    /// Of all values.
+    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         Self {
             least: values.clone().fold(f64::INFINITY, f64::min),
             most: values.fold(f64::NEG_INFINITY, f64::max),
@@ -198,28 +204,32 @@ pub fn differences(it: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<
     all
 }
 
-/// Runs the loop from one phase of the tick.
-fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
-    let hz = u64::from(kernel.hz);
-    let tick = Nanos(1_000_000_000 / i64::from(kernel.hz.max(1)));
-    let mut machine = Machine::new(1, hz, Policy::Fair);
-    machine.phases = vec![Nanos(tick.0 * phase / PHASES)];
+/// A machine of one CPU with this kernel, whose tick is at one of [`PHASES`] when it starts.
+pub fn machine(kernel: Kernel, phase: i64) -> Machine {
+    let mut machine = Machine::new(1, u64::from(kernel.hz), Policy::Fair);
+    machine.phases = vec![Nanos(kernel.tick().0 * phase / PHASES)];
     machine.timers = if kernel.high_resolution {
         TimerRule::HighResolution
     } else {
         TimerRule::FirstTick
     };
-    // A timerfd has none (docs/pace.md).
-    machine.slack = if it.sleep == SleepMethod::Timerfd {
-        Nanos::ZERO
-    } else {
-        SLACK
-    };
+    machine.slack = SLACK;
     machine.tick = if kernel.periodic {
         TickMode::Periodic
     } else {
         TickMode::StopsIdle
     };
+    machine
+}
+
+/// Runs the loop from one phase of the tick.
+fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
+    let tick = kernel.tick();
+    let mut machine = machine(kernel, phase);
+    if it.sleep == SleepMethod::Timerfd {
+        // It has none (docs/pace.md).
+        machine.slack = Nanos::ZERO;
+    }
     let mut setup = Setup::new(machine, it.length);
     let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
     let sleep = match it.rule {
@@ -242,7 +252,7 @@ fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
     let count = waits.len().max(1) as f64;
     let late = waits.iter().filter(|&&wait| wait > tick);
     let sum: Nanos = waits.iter().sum();
-    let sampled = report.tasks[0].sampled as f64 / hz as f64;
+    let sampled = report.tasks[0].sampled as f64 / f64::from(kernel.hz);
     Figures {
         rate: runs.rate(),
         wait: sum.0 as f64 / count,

@@ -14,6 +14,7 @@ mod error;
 pub mod guest;
 pub mod image;
 pub mod kernel;
+mod monitor;
 pub mod program;
 pub mod qemu;
 mod run;

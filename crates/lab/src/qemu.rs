@@ -11,6 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::error::LabError;
 use crate::guest;
+use crate::monitor::{self, Monitor};
 use crate::sys::end_with_parent;
 use crate::wire::{Frame, Reader};
 
@@ -86,6 +87,8 @@ pub struct Machine<'a> {
     pub clock: Clock,
     /// How long it may take on the host's clock.
     pub limit: Duration,
+    /// Whether to count its instructions, for which its time has to be made of them.
+    pub count: bool,
 }
 
 impl Machine<'_> {
@@ -97,8 +100,14 @@ impl Machine<'_> {
         if !(64..=65_536).contains(&self.memory) {
             return wrong("a guest can have 64 to 65536 MiB of memory");
         }
-        if let Clock::Icount { shift: 11.. } = self.clock {
-            return wrong("an instruction can take 2^0 to 2^10 ns");
+        match self.clock {
+            Clock::Icount { shift: 11.. } => {
+                return wrong("an instruction can take 2^0 to 2^10 ns");
+            }
+            Clock::Tcg | Clock::Kvm if self.count => {
+                return wrong("only the instructions of a guest under --icount can be counted");
+            }
+            _ => {}
         }
         if self
             .cmdline
@@ -145,6 +154,9 @@ impl Machine<'_> {
             serial.push(file);
             command.arg("-serial").arg(serial);
         }
+        if self.count {
+            command.args(monitor::ARGUMENTS);
+        }
         command
     }
 }
@@ -178,6 +190,8 @@ pub struct Outcome {
     pub exit: i32,
     /// The files that it wrote, its standard output and standard error among them.
     pub files: Vec<Frame>,
+    /// The instructions that it executed from its start to its end, where they were counted.
+    pub instructions: Option<u64>,
     /// How long it all took on the host's clock.
     pub took: Duration,
 }
@@ -215,20 +229,25 @@ pub fn boot(
     let sink = File::create(&errors).map_err(LabError::file("make", &errors))?;
     let began = now();
     let mut command = machine.command(&console, &line);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(sink);
+    let ends = || {
+        if machine.count {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        }
+    };
+    command.stdin(ends()).stdout(ends()).stderr(sink);
     let child = end_with_parent(&mut command)
         .spawn()
         .map_err(|error| LabError::start(PROGRAM, PACKAGE, &error))?;
     let mut running = Running(child);
+    let mut monitor = running.monitor()?;
     let mut results = Results::open(&line)?;
     let mut told = None;
     loop {
         let ended = running.has_ended()?;
         results.read()?;
-        if results.exit.is_some() {
+        if results.exit.is_some() && at_its_end(monitor.as_mut())? {
             break;
         }
         if ended {
@@ -250,11 +269,20 @@ pub fn boot(
         }
         thread::sleep(INTERVAL);
     }
+    let instructions = monitor.map(|mut monitor| monitor.instructions());
     Ok(Outcome {
         exit: results.exit.unwrap_or(-1),
         files: results.files,
+        instructions: instructions.transpose().map_err(monitor_failed)?,
         took: since(began),
     })
+}
+
+/// Whether a guest that has said its last word is done: one whose instructions are counted has to
+/// come to its end, which takes it a moment.
+fn at_its_end(monitor: Option<&mut Monitor>) -> Result<bool, LabError> {
+    let ended = monitor.map(|monitor| monitor.has_ended(INTERVAL));
+    Ok(ended.transpose().map_err(monitor_failed)?.unwrap_or(true))
 }
 
 /// A QEMU that ends with its owner.
@@ -269,6 +297,21 @@ impl Running {
                 program: PROGRAM.to_owned(),
                 why: error.kind().to_string(),
             })
+    }
+
+    /// Its monitor, where it was started with one.
+    fn monitor(&mut self) -> Result<Option<Monitor>, LabError> {
+        let ends = self.0.stdin.take().zip(self.0.stdout.take());
+        let begun = ends.map(|(commands, output)| Monitor::begin(commands, output));
+        let begun = begun.transpose();
+        begun.map_err(|error| monitor_failed(error.kind().to_string()))
+    }
+}
+
+fn monitor_failed(why: String) -> LabError {
+    LabError::Tool {
+        program: PROGRAM.to_owned(),
+        why,
     }
 }
 
@@ -385,6 +428,7 @@ mod tests {
             memory: 512,
             clock: Clock::Icount { shift: 2 },
             limit: Duration::from_secs(10),
+            count: false,
         }
     }
 

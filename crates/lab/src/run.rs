@@ -32,6 +32,8 @@ pub struct Run<'a> {
     pub clock: Clock,
     /// How long it may take on the host's clock.
     pub limit: Duration,
+    /// Whether to count its instructions.
+    pub count: bool,
     /// Where a folder for this run alone may be made; it is removed.
     pub scratch: &'a Path,
     /// Where to keep what the kernel said.
@@ -59,6 +61,7 @@ impl Run<'_> {
             memory: self.memory,
             clock: self.clock,
             limit: self.limit,
+            count: self.count,
         };
         let outcome = boot(&machine, folder.path(), stop, tell);
         if let Some(keep) = self.console {

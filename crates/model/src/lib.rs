@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod disk;
 pub mod finding;
 pub mod histogram;
+pub mod kernels;
 pub mod machine;
 pub mod pace;
 pub mod prediction;

@@ -8,6 +8,7 @@
 //! done, and the CPU time of that. What follows from them (frames a second, what was dropped or
 //! overshot) is for others to say.
 
+pub mod hands;
 mod run;
 mod sleeper;
 #[cfg(test)]

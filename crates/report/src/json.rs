@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use ticktax_model::case::CaseStatement;
+use ticktax_model::kernels::KernelsStatement;
 use ticktax_model::pace::{PaceStatement, SweepStatement};
 use ticktax_model::prediction::PredictionStatement;
 use ticktax_model::statement::Statement;
@@ -25,6 +26,11 @@ pub fn sweep_json(statement: &SweepStatement) -> String {
 
 /// What was published beside what a model gives, likewise.
 pub fn case_json(statement: &CaseStatement) -> String {
+    pretty(statement)
+}
+
+/// A case on real kernels, likewise.
+pub fn kernels_json(statement: &KernelsStatement) -> String {
     pretty(statement)
 }
 
@@ -58,6 +64,11 @@ pub fn case_schema() -> serde_json::Value {
 /// The JSON Schema of what [`sweep_json`] writes.
 pub fn sweep_schema() -> serde_json::Value {
     schemars::schema_for!(SweepStatement).to_value()
+}
+
+/// The JSON Schema of what [`kernels_json`] writes.
+pub fn kernels_schema() -> serde_json::Value {
+    schemars::schema_for!(KernelsStatement).to_value()
 }
 
 /// The JSON Schema of what [`prediction_json`] writes.

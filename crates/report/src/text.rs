@@ -14,6 +14,7 @@ mod gaps;
 mod grid;
 mod head;
 mod held;
+mod kernels;
 mod numbers;
 mod pace;
 mod page;
@@ -31,6 +32,7 @@ use page::Page;
 pub use beats::{beat_news, beats};
 pub use case::{case, case_fit, case_sheet, cases};
 pub use grid::grid;
+pub use kernels::kernels;
 pub use pace::{pace, pace_line, sweep};
 pub use prediction::prediction;
 

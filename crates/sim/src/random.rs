@@ -32,6 +32,18 @@ impl Law {
         }
     }
 
+    /// The law of what this one gives and `more`, which is 0 or more.
+    #[must_use]
+    pub fn plus(&self, more: Nanos) -> Self {
+        match *self {
+            Self::Fixed(time) => Self::Fixed(time + more),
+            Self::Normal(mean, sd) => Self::Normal(mean + more, sd),
+            Self::Exponential(mean) => Self::Spaced(more, mean),
+            Self::Spaced(least, mean) => Self::Spaced(least + more, mean),
+            Self::Uniform(low, high) => Self::Uniform(low + more, high + more),
+        }
+    }
+
     /// Whether no parameter is negative, and no interval empty.
     pub fn is_sound(&self) -> bool {
         match *self {
@@ -105,6 +117,23 @@ mod tests {
         let mean = draws.iter().sum::<f64>() / n;
         let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
         (mean, variance.sqrt())
+    }
+
+    #[test]
+    fn more_moves_a_law_and_leaves_its_spread() {
+        let more = Nanos(300_000);
+        for law in [
+            Law::Fixed(Nanos(1_000_000)),
+            Law::Normal(Nanos(1_000_000), Nanos(100_000)),
+            Law::Exponential(Nanos(1_000_000)),
+            Law::Spaced(Nanos(400_000), Nanos(600_000)),
+            Law::Uniform(Nanos(0), Nanos(2_000_000)),
+        ] {
+            let ((mean, sd), (moved, same)) = (moments(&law), moments(&law.plus(more)));
+            assert!((moved - mean - 3e5).abs() < 1.0, "{law:?}");
+            assert!((same - sd).abs() < 1.0, "{law:?}");
+            assert_eq!(law.plus(more).mean(), law.mean() + more);
+        }
     }
 
     #[test]

@@ -13,7 +13,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
-pub(crate) use lab::{BuildArguments, CompareArguments, GuestArguments, LabTask, RunArguments};
+pub(crate) use lab::{
+    BuildArguments, CompareArguments, GuestArguments, LabTask, PerformArguments, RunArguments,
+};
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
@@ -90,6 +92,9 @@ pub(crate) enum Verb {
     /// What PID 1 of a lab's guest does
     #[command(hide = true, name = ticktax_lab::guest::WORD)]
     LabGuest,
+    /// Perform the programs of a case, in a guest
+    #[command(hide = true, name = ticktax_lab::guest::PERFORM)]
+    LabPerform(PerformArguments),
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement
@@ -269,6 +274,8 @@ pub(crate) enum SchemaOf {
     Pace,
     /// What `case run` prints
     Case,
+    /// What `lab compare --case` prints
+    Kernels,
     /// What `pace --sweep` prints
     Sweep,
     /// What `sim` prints

@@ -44,14 +44,16 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
     Ok(code)
 }
 
-fn named(name: &str) -> Result<&'static dyn Case, Failure> {
+/// The case of this name.
+pub(crate) fn named(name: &str) -> Result<&'static dyn Case, Failure> {
     find(name).ok_or_else(|| {
         let names = all().map(Case::name).join(", ");
         Failure::Case(format!("there is no case `{name}`; there are {names}"))
     })
 }
 
-fn read(case: &dyn Case) -> Result<CaseFile, Failure> {
+/// Its file.
+pub(crate) fn read(case: &dyn Case) -> Result<CaseFile, Failure> {
     case.file()
         .map_err(|error| Failure::Case(error.to_string()))
 }

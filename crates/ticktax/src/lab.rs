@@ -1,9 +1,13 @@
 //! `ticktax lab`: real kernels in QEMU.
 
 mod build;
+mod cases;
 mod compare;
+mod perform;
 mod run;
 pub(crate) mod world;
+
+pub(crate) use perform::run as perform;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

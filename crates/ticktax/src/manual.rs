@@ -37,6 +37,7 @@ pub(crate) fn schema(of: SchemaOf) -> String {
         SchemaOf::Statement => ticktax_report::schema(),
         SchemaOf::Pace => ticktax_report::pace_schema(),
         SchemaOf::Case => ticktax_report::case_schema(),
+        SchemaOf::Kernels => ticktax_report::kernels_schema(),
         SchemaOf::Sweep => ticktax_report::sweep_schema(),
         SchemaOf::Prediction => ticktax_report::prediction_schema(),
     };

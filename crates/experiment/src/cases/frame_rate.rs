@@ -32,6 +32,10 @@ impl Case for FrameRate {
         model(file, values, LENGTH)
     }
 
+    fn programs(&self, values: &Values) -> Vec<TaskSpec> {
+        vec![program(values)]
+    }
+
     fn remarks(&self, file: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
         let mut aligned = Vec::new();
         let mut random = Vec::new();
@@ -103,15 +107,8 @@ fn model(file: &CaseFile, values: &Values, length: i64) -> Modelled {
     modelled
 }
 
-/// The server under a tick rate: a loop that aims at 27 ms, with a fixed step of the game whenever
-/// one is due.
-fn server(hz: u64, values: &Values, length: i64) -> Report {
-    let mut machine = Machine::new(1, hz, Policy::O1);
-    machine.device = Device::Pit;
-    machine.timers = TimerRule::Jiffies;
-    let tick = 1e3 / hz as f64;
-    machine.phases = vec![millis(values.get("phase") * tick)];
-    let mut setup = Setup::new(machine, Nanos::from_secs(length));
+/// The server: a loop that aims at 27 ms, with a fixed step of the game whenever one is due.
+fn program(values: &Values) -> TaskSpec {
     let program = vec![
         Step::Frame,
         Step::Every {
@@ -124,9 +121,18 @@ fn server(hz: u64, values: &Values, length: i64) -> Report {
             unit: millis(1.0),
         },
     ];
-    setup
-        .tasks
-        .push(TaskSpec::new("server", program_with_an_end(program)));
+    TaskSpec::new("server", program_with_an_end(program))
+}
+
+/// The server under a tick rate of its own machine.
+fn server(hz: u64, values: &Values, length: i64) -> Report {
+    let mut machine = Machine::new(1, hz, Policy::O1);
+    machine.device = Device::Pit;
+    machine.timers = TimerRule::Jiffies;
+    let tick = 1e3 / hz as f64;
+    machine.phases = vec![millis(values.get("phase") * tick)];
+    let mut setup = Setup::new(machine, Nanos::from_secs(length));
+    setup.tasks.push(program(values));
     run(&setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 

@@ -44,6 +44,10 @@ impl Case for IdleCost {
         modelled
     }
 
+    fn programs(&self, values: &Values) -> Vec<TaskSpec> {
+        programs(values.get("wakeups"))
+    }
+
     fn remarks(&self, file: &CaseFile, values: &Values, modelled: &Modelled) -> Vec<Remark> {
         let rows = file.series("host").map_or(&[][..], |series| &series.rows);
         let points: Vec<(f64, f64)> = rows
@@ -96,7 +100,17 @@ impl Case for IdleCost {
 /// What was published of the kernel whose tick stops.
 const NOHZ_MHZ: f64 = 70.0;
 
-fn counts(hz: u64, wakeups: f64) -> (f64, f64) {
+/// Programs that sleep, and wake up so many times a second together.
+fn programs(wakeups: f64) -> Vec<TaskSpec> {
+    let each = super::millis(1e3 * f64::from(PROGRAMS) / wakeups);
+    let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(each));
+    let program = vec![sleep, Step::Work(Law::Fixed(Nanos(1_000)))];
+    let task = TaskSpec::new("program", program);
+    (0..PROGRAMS).map(|_| task.clone()).collect()
+}
+
+/// Ticks, and those that wake a program up, a second.
+pub(super) fn counts(hz: u64, wakeups: f64) -> (f64, f64) {
     let key = (hz, wakeups.to_bits());
     let mut known = COUNTS
         .lock()
@@ -106,12 +120,7 @@ fn counts(hz: u64, wakeups: f64) -> (f64, f64) {
         machine.device = Device::Pit;
         machine.timers = TimerRule::FirstTick;
         let mut setup = Setup::new(machine, Nanos::from_secs(LENGTH));
-        let each = super::millis(1e3 * f64::from(PROGRAMS) / wakeups);
-        for _ in 0..PROGRAMS {
-            let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(each));
-            let program = vec![sleep, Step::Work(Law::Fixed(Nanos(1_000)))];
-            setup.tasks.push(TaskSpec::new("program", program));
-        }
+        setup.tasks = programs(wakeups);
         let report = run(&setup).unwrap_or_else(|error| panic!("the case's machine: {error}"));
         let a_second = |count: u64| count as f64 / LENGTH as f64;
         (a_second(report.ticks), a_second(report.cpus[0].halts))

@@ -14,6 +14,8 @@ use ticktax_model::Nanos;
 
 /// Turns of arithmetic between two looks at the clock: 1 to 3 µs, by which work may be too long.
 const TURNS: u32 = 2_000;
+/// The same for work that has to end in time also where a clock is read as fast as a turn is done.
+const FEW_TURNS: u32 = 50;
 
 /// CPU time of the calling thread so far.
 #[inline]
@@ -27,12 +29,24 @@ pub(super) fn thread_cpu_time() -> Nanos {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     length: Nanos,
+    turns: u32,
 }
 
 impl Work {
     /// Work of this much CPU time.
     pub(super) fn new(length: Nanos) -> Self {
-        Self { length }
+        Self {
+            length,
+            turns: TURNS,
+        }
+    }
+
+    /// The same, more nearly this long, and with more time spent on reading the clock.
+    pub(super) fn fine(length: Nanos) -> Self {
+        Self {
+            length,
+            turns: FEW_TURNS,
+        }
     }
 
     /// Does it; returns the CPU time that it took.
@@ -44,7 +58,7 @@ impl Work {
         let begin = thread_cpu_time();
         let mut state = 1_u64;
         loop {
-            for _ in 0..TURNS {
+            for _ in 0..self.turns {
                 state = black_box(
                     state
                         .wrapping_mul(6_364_136_223_846_793_005)

@@ -120,7 +120,8 @@ pub fn case_fit(fit: &CaseFit) -> String {
     page
 }
 
-fn head(file: &CaseHead) -> String {
+/// What a page about a case begins with.
+pub(super) fn head(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));
     wrapped(&mut page, &format!("Source: {}.", file.source), 2);
@@ -181,11 +182,13 @@ fn plot(row: &Line, statement: &CaseStatement) -> String {
     (0..PLOT).map(character).collect()
 }
 
-fn section(page: &mut String, title: &str) {
+/// A heading, after an empty line.
+pub(super) fn section(page: &mut String, title: &str) {
     line(page, &format!("\n{title}"));
 }
 
-fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
+/// Remarks under a heading, where there are any.
+pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     if remarks.is_empty() {
         return;
     }
@@ -215,7 +218,8 @@ fn wrapped(page: &mut String, text: &str, indent: usize) {
     page.push('\n');
 }
 
-fn line(page: &mut String, text: &str) {
+/// A line without what trails it.
+pub(super) fn line(page: &mut String, text: &str) {
     page.push_str(text.trim_end_matches(' '));
     page.push('\n');
 }

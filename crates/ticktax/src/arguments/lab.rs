@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use ticktax_lab::kernel::Wanted;
+use ticktax_lab::qemu::Clock;
 
 use super::{Format, Length};
 
@@ -17,6 +18,8 @@ Examples:
   ticktax lab build --hz 1000,250,100     the same kernel, three times, by its tick rate
   ticktax lab compare --hz 1000,250,100 --cmdline '','nohz=off highres=off' -- pace --rate 35
                                           kernels beside each other, and beside the model
+  ticktax lab compare --case frame-rate-vs-hz
+                                          what was published in 2005, on kernels of today
 
 By default the guest's time is the number of instructions that it executes: the same every time, and
 without the cost of caches, pipelines and hypervisors.";
@@ -82,6 +85,19 @@ pub(crate) struct GuestArguments {
     pub(crate) limit: Length,
 }
 
+impl GuestArguments {
+    /// What the guest's time is.
+    pub(crate) fn clock(&self) -> Clock {
+        match self {
+            Self { kvm: true, .. } => Clock::Kvm,
+            Self { tcg: true, .. } => Clock::Tcg,
+            Self { icount, .. } => Clock::Icount {
+                shift: icount.unwrap_or(2),
+            },
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// A file with a / in it, a Debian package, or hz250 for one that `lab build` made
@@ -122,13 +138,38 @@ pub(crate) struct RunArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PerformArguments {
+    /// The case
+    pub(crate) case: String,
+
+    /// For how long
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) length: Length,
+
+    /// Perform nothing
+    #[arg(long)]
+    pub(crate) idle: bool,
+
+    /// Where to leave what came of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CompareArguments {
+    /// A published investigation in place of VERB: frame-rate-vs-hz or idle-cost-vs-hz
+    ///
+    /// Its own programs run in each guest, under its own boot parameters, on kernels with the tick
+    /// rates that were published where none are given.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["cmdline", "verb"])]
+    pub(crate) case: Option<String>,
+
     /// The tick rates, of kernels that `lab build` made
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        required_unless_present = "kernels"
+        required_unless_present_any = ["kernels", "case"]
     )]
     pub(crate) hz: Vec<u32>,
 
@@ -153,7 +194,11 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
+    /// How to print what came of a case
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+
     /// What to run in each guest: pace with its arguments
-    #[arg(last = true, required = true, value_name = "VERB")]
+    #[arg(last = true, required_unless_present = "case", value_name = "VERB")]
     pub(crate) verb: Vec<OsString>,
 }

@@ -3,19 +3,19 @@
 use std::fs;
 use std::process::ExitCode;
 
-use ticktax_experiment::conformance::{self, Kernel};
+use ticktax_experiment::conformance::{self, Kernel as KernelFacts};
 use ticktax_experiment::matrix::{Cell, Matrix};
 use ticktax_lab::LabError;
-use ticktax_lab::kernel::{Wanted, find};
+use ticktax_lab::kernel::{Kernel, Wanted, find};
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{PaceStatement, Subject, SweepRow, SweepStatement};
 
-use super::cache;
 use super::run::{GuestVerb, Guests, STATEMENT, missing, read};
-use crate::arguments::CompareArguments;
+use super::{cache, cases};
+use crate::arguments::{CompareArguments, Format};
 use crate::audit::interrupt::Interrupt;
 use crate::failure::Failure;
-use crate::terminal::{Terminal, require_writable};
+use crate::terminal::{Progress, Terminal, require_writable};
 
 /// Boots every kernel with every set of parameters; ends with 1 where the model differs.
 pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -23,6 +23,13 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
         require_writable(file)?;
     }
     let interrupt = Interrupt::listen()?;
+    if let Some(case) = &typed.case {
+        return cases::run(case, typed, &interrupt, terminal);
+    }
+    if typed.format != Format::Text {
+        let why = "--format is for --case: what else lab compare prints is a page";
+        return Err(Failure::Arguments(why.to_owned()));
+    }
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
     if guests.verb == GuestVerb::Audit {
         let why = "lab compare compares paced loops: give it pace, or pace --sweep";
@@ -31,14 +38,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     let wanted = typed.hz.iter().map(|&hz| Wanted::Built(hz));
     let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
     let progress = terminal.task("looking for the kernels".to_owned());
-    let cache = cache()?;
-    // All before the first is booted: one that is not there should not cost the others' time.
-    let mut kernels = Vec::new();
-    for one in &wanted {
-        kernels.push(find(one, &cache, &mut |words| {
-            progress.tell(words.to_owned());
-        })?);
-    }
+    let kernels = found(&wanted, &progress)?;
     let mut cells = Vec::new();
     for kernel in &kernels {
         for cmdline in &typed.cmdline {
@@ -54,7 +54,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     progress.done();
     let matrix = Matrix {
         verb: guests.typed_verb(),
-        clock: guests.clock().word(),
+        clock: typed.guest.clock().word(),
         cells,
     };
     let page = matrix.page();
@@ -71,6 +71,15 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// All kernels, before the first is booted: one that is not there should not cost the others' time.
+pub(super) fn found(wanted: &[Wanted], progress: &Progress) -> Result<Vec<Kernel>, Failure> {
+    let cache = cache()?;
+    let mut tell = |words: &str| progress.tell(words.to_owned());
+    let found = wanted.iter().map(|one| find(one, &cache, &mut tell));
+    let found: Result<Vec<Kernel>, LabError> = found.collect();
+    Ok(found?)
 }
 
 /// The ways in which a guest paced a loop, and its machine.
@@ -101,7 +110,7 @@ fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<SweepRow>), Failu
 /// One loop on one kernel, measured and modelled.
 fn cell(kernel: &str, cmdline: &str, machine: &Machine, row: &SweepRow) -> Option<Cell> {
     let (loops, measured) = conformance::measured(row)?;
-    let facts = Kernel::of(machine);
+    let facts = KernelFacts::of(machine);
     Some(Cell {
         kernel: kernel.to_owned(),
         hz: machine.hz_configured,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use ticktax_lab::kernel::{Kernel, find};
-use ticktax_lab::qemu::{Clock, Outcome, Stage};
+use ticktax_lab::qemu::{Outcome, Stage};
 use ticktax_lab::{LabError, Run};
 use ticktax_model::pace::{PaceStatement, SweepStatement};
 
@@ -109,6 +109,49 @@ impl<'a> Guests<'a> {
         console: Option<&Path>,
         progress: &Progress,
     ) -> Result<Outcome, Failure> {
+        // An audit whose books do not balance has one all the same.
+        let unbalanced = [i32::from(UNBALANCED)];
+        let guest = Guest {
+            typed: self.typed,
+            arguments: &self.arguments,
+            counted: false,
+            accepted: match self.verb {
+                GuestVerb::Audit => &unbalanced,
+                GuestVerb::Pace | GuestVerb::Sweep => &[],
+            },
+            interrupt: self.interrupt,
+        };
+        guest.boot(kernel, cmdline, console, progress)
+    }
+
+    /// What was typed after `--`.
+    pub(super) fn typed_verb(&self) -> String {
+        let results = self.verb.results().len();
+        self.arguments[..self.arguments.len() - results].join(" ")
+    }
+}
+
+/// One guest, whatever runs in it.
+pub(super) struct Guest<'a> {
+    pub(super) typed: &'a GuestArguments,
+    /// For ticktax in the guest.
+    pub(super) arguments: &'a [String],
+    /// Whether its instructions are counted.
+    pub(super) counted: bool,
+    /// Exit codes with a result beside 0.
+    pub(super) accepted: &'a [i32],
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl Guest<'_> {
+    /// Boots it, and brings back what it wrote.
+    pub(super) fn boot(
+        &self,
+        kernel: &Kernel,
+        cmdline: &str,
+        console: Option<&Path>,
+        progress: &Progress,
+    ) -> Result<Outcome, Failure> {
         let program = std::env::current_exe().map_err(|error| LabError::File {
             what: "find",
             path: "ticktax's own binary".into(),
@@ -117,14 +160,15 @@ impl<'a> Guests<'a> {
         let run = Run {
             kernel,
             program: &program,
-            arguments: &self.arguments,
+            arguments: self.arguments,
             programs: &[],
             cmdline,
             cpus: self.typed.smp,
             memory: self.typed.memory,
-            clock: self.clock(),
+            clock: self.typed.clock(),
             limit: Duration::from_nanos(self.typed.limit.0.0.unsigned_abs()),
             scratch: &std::env::temp_dir(),
+            count: self.counted,
             console,
         };
         let stop = || self.interrupt.signal().is_some();
@@ -137,31 +181,12 @@ impl<'a> Guests<'a> {
             progress.tell(format!("{} {cmdline}: {}", kernel.name, words(stage)));
         };
         let outcome = run.start(&stop, &mut tell)?;
-        // An audit whose books do not balance has one all the same.
-        let balanced = self.verb == GuestVerb::Audit && outcome.exit == i32::from(UNBALANCED);
-        if outcome.exit != 0 && !balanced {
+        if outcome.exit != 0 && !self.accepted.contains(&outcome.exit) {
             let complaint = outcome.complaint();
             let why = complaint.trim_start_matches("ticktax: ").to_owned();
             return Err(LabError::NoResult(why).into());
         }
         Ok(outcome)
-    }
-
-    /// What was typed after `--`.
-    pub(super) fn typed_verb(&self) -> String {
-        let results = self.verb.results().len();
-        self.arguments[..self.arguments.len() - results].join(" ")
-    }
-
-    /// What the guests' time is.
-    pub(super) fn clock(&self) -> Clock {
-        match self.typed {
-            GuestArguments { kvm: true, .. } => Clock::Kvm,
-            GuestArguments { tcg: true, .. } => Clock::Tcg,
-            GuestArguments { icount, .. } => Clock::Icount {
-                shift: icount.unwrap_or(2),
-            },
-        }
     }
 }
 

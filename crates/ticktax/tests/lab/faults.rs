@@ -61,12 +61,31 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{verb:?}");
         one_line(&complaint(&output), words);
     }
+    for (arguments, code, words) in [
+        (&["--case", "nothing"][..], 1, "frame-rate-vs-hz, idle"),
+        (&["--case", "silent-rtc"], 1, "idle-cost-vs-hz can"),
+        (&["--case", "idle-cost-vs-hz", "--tcg"], 2, "--icount"),
+        (
+            &["--hz", "250", "--format", "json", "--", "pace"],
+            2,
+            "--case",
+        ),
+    ] {
+        let mut command = ticktax();
+        let output = command.args(["lab", "compare"]).args(arguments).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        one_line(&complaint(&output), words);
+    }
 }
 
-pub(crate) fn the_guests_verb_is_nobody_elses() {
-    let output = ticktax().arg("lab-guest").output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    one_line(&complaint(&output), "PID 1");
+pub(crate) fn the_guests_verbs_are_nobody_elses() {
+    let perform = "lab-perform frame-rate-vs-hz --for 1s --output x";
+    for (verb, words) in [("lab-guest", "PID 1"), (perform, "a lab's guests alone")] {
+        let output = ticktax().args(verb.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        one_line(&complaint(&output), words);
+    }
 }
 
 pub(crate) fn a_panic_is_one_line() {

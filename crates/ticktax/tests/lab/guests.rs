@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use ticktax_model::kernels::KernelsStatement;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Level, RecordingReader, World};
 
-use crate::world::{CLOUD, complaint, lab_run};
+use crate::world::{CLOUD, complaint, lab_run, ticktax};
 
 const PACE: [&str; 8] = [
     "pace",
@@ -134,4 +135,44 @@ pub(crate) fn two_labs_at_once_do_not_meet() {
         output.stdout
     });
     assert!(pages[0] == pages[1], "the two differ");
+}
+
+/// The statement of a case on Debian's kernel, which ticks at 250 Hz.
+fn case(name: &str) -> KernelsStatement {
+    let output = ticktax()
+        .args(["lab", "compare", "--format", "json", "--case", name])
+        .args(["--kernel", CLOUD])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Work of 3 ms that begins at a tick of 4 ms is over before the next.
+pub(crate) fn a_case_does_on_a_kernel_what_the_model_says() {
+    let statement = case("frame-rate-vs-hz");
+    assert_eq!(statement.met(), (3, 3), "{statement:#?}");
+    let kernel = |what: &str| {
+        let mut tables = statement.tables.iter();
+        tables.find(|table| table.what == what).unwrap().rows[0].kernel
+    };
+    let (sampled, used) = (kernel("CPU as sampled at ticks"), kernel("CPU as used"));
+    assert!(sampled < 0.1, "{sampled}");
+    assert!((9.0..9.5).contains(&used), "{used}");
+}
+
+pub(crate) fn an_idle_guests_instructions_are_counted() {
+    let statement = case("idle-cost-vs-hz");
+    let of: Vec<f64> = statement
+        .tables
+        .iter()
+        .map(|table| table.rows[0].kernel)
+        .collect();
+    let [programs, idle, one_shot, stops] = of[..] else {
+        panic!("{statement:#?}");
+    };
+    // In thousands a second: at 250 Hz no tick is done in less than 500 instructions, and programming
+    // the next one and waking programs up take more.
+    assert!(125.0 < idle && idle < one_shot && idle < programs, "{of:?}");
+    assert!(0.0 < stops && stops < idle / 4.0, "{of:?}");
 }

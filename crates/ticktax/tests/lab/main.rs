@@ -38,8 +38,8 @@ const ANYWHERE: &[(&str, Test)] = &[
         faults::a_kernel_that_is_not_there_is_named,
     ),
     (
-        "the_guests_verb_is_nobody_elses",
-        faults::the_guests_verb_is_nobody_elses,
+        "the_guests_verbs_are_nobody_elses",
+        faults::the_guests_verbs_are_nobody_elses,
     ),
 ];
 
@@ -60,6 +60,14 @@ const ON_CLOUD: &[(&str, Test)] = &[
     (
         "a_verb_that_fails_is_told",
         guests::a_verb_that_fails_is_told,
+    ),
+    (
+        "a_case_does_on_a_kernel_what_the_model_says",
+        guests::a_case_does_on_a_kernel_what_the_model_says,
+    ),
+    (
+        "an_idle_guests_instructions_are_counted",
+        guests::an_idle_guests_instructions_are_counted,
     ),
     ("a_panic_is_one_line", faults::a_panic_is_one_line),
     (

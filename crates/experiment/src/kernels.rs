@@ -1,0 +1,103 @@
+//! Cases on real kernels: what to run in each, and what to make of it, beside what was published
+//! and what the models give.
+//!
+//! The kernels are not those of the publications, and neither is their clock. What can agree is the
+//! mechanism: what a case says of ticks and sleeps has to hold on any kernel that is told to tick
+//! and to sleep that way.
+
+mod frames;
+mod idle;
+
+use ticktax_model::Nanos;
+use ticktax_model::kernels::KernelsStatement;
+
+use crate::cases;
+use crate::file::CaseFile;
+use crate::judge::Modelled;
+use crate::perform::Performance;
+
+/// Something to run in a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The kernel's parameters.
+    pub cmdline: &'static str,
+    /// For how long, on the guest's clock.
+    pub length: Nanos,
+    /// Whether the case's programs run, or nothing.
+    pub programs: bool,
+    /// Whether the guest's instructions are counted.
+    pub counted: bool,
+}
+
+/// What came of an order on a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// The kernel's tick rate, in Hz.
+    pub hz: u32,
+    /// The order.
+    pub order: Order,
+    /// What the guest's programs did.
+    pub performance: Performance,
+    /// The instructions that the guest executed in all, where they were counted.
+    pub instructions: Option<u64>,
+}
+
+/// A case that real kernels can be asked.
+pub trait KernelCase {
+    /// What to run in each kernel.
+    fn orders(&self) -> Vec<Order>;
+
+    /// The tick rates of what was published, in Hz.
+    fn rates(&self, file: &CaseFile) -> Vec<u32>;
+
+    /// What to make of it. `clock` is what the guests' time was, in words.
+    fn statement(&self, file: &CaseFile, clock: &str, trials: &[Trial]) -> KernelsStatement;
+}
+
+/// The case of this name, where real kernels can be asked.
+pub fn find(name: &str) -> Option<&'static dyn KernelCase> {
+    match name {
+        "frame-rate-vs-hz" => Some(&frames::Frames),
+        "idle-cost-vs-hz" => Some(&idle::Idle),
+        _ => None,
+    }
+}
+
+/// Those that there are.
+pub const NAMES: [&str; 2] = ["frame-rate-vs-hz", "idle-cost-vs-hz"];
+
+/// The rates of a series, as its rows have them.
+fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
+    let rows = file.series(series).map_or(&[][..], |series| &series.rows);
+    rows.iter().filter_map(|row| row.at.parse().ok()).collect()
+}
+
+/// What was published of a rate, and what the case's own model gives.
+fn published(
+    file: &CaseFile,
+    modelled: &Modelled,
+    series: &str,
+    hz: u32,
+) -> (Option<(f64, f64)>, Option<f64>) {
+    let at = hz.to_string();
+    let rows = file.series(series).map_or(&[][..], |series| &series.rows);
+    let row = rows.iter().find(|row| row.at == at);
+    let range = row.map(|row| {
+        let [low, high] = row.range.unwrap_or([row.middle(); 2]);
+        (low, high)
+    });
+    (range, modelled.get(&(series.to_owned(), at)).copied())
+}
+
+/// A case's own model, by series and row.
+fn modelled(file: &CaseFile) -> Modelled {
+    let case = cases::find(&file.name);
+    case.map_or_else(Modelled::new, |case| case.model(file, &file.values()))
+}
+
+/// The release of the kernels, where they are all of one.
+fn release(trials: &[Trial]) -> Option<String> {
+    let mut releases = trials.iter().map(|trial| &trial.performance.machine.kernel);
+    let first = releases.next()?;
+    releases.all(|other| other == first).then(|| first.clone())
+}

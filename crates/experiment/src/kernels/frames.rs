@@ -1,0 +1,265 @@
+//! `frame-rate-vs-hz` on real kernels: the same loop, on kernels whose sleeps end at ticks.
+
+use ticktax_model::Nanos;
+use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
+use ticktax_sim::{Report, Setup, Step, TaskSpec, run};
+
+use super::{KernelCase, Order, Trial, modelled, published, rates, release};
+use crate::cases;
+use crate::conformance::{Kernel, PHASES, Range, machine};
+use crate::file::CaseFile;
+
+/// The case.
+pub(super) struct Frames;
+
+/// Sleeps end at ticks, as they did on the machine of the publication, and the tick never stops.
+const ORDER: Order = Order {
+    cmdline: "highres=off nohz=off",
+    length: Nanos::from_secs(60),
+    programs: true,
+    counted: false,
+};
+
+/// A figure of a run: its name in the case's file, where it has one, and how near the model has to
+/// come.
+struct Figure {
+    what: &'static str,
+    series: &'static str,
+    unit: &'static str,
+    allowed: Option<Allowance>,
+    of: fn(&Seen) -> f64,
+}
+
+const FIGURES: [Figure; 4] = [
+    Figure {
+        what: "frames",
+        series: "frames",
+        unit: "1/s",
+        allowed: Some(Allowance::Share(0.01)),
+        of: |seen| seen.frames,
+    },
+    Figure {
+        what: "CPU as sampled at ticks",
+        series: "cpu",
+        unit: "%",
+        allowed: Some(Allowance::Of(0.5)),
+        of: |seen| seen.sampled,
+    },
+    Figure {
+        what: "CPU as used",
+        series: "",
+        unit: "%",
+        allowed: Some(Allowance::Of(0.5)),
+        of: |seen| seen.used,
+    },
+    Figure {
+        what: "overshot",
+        series: "overshot",
+        unit: "1/s",
+        allowed: None,
+        of: |seen| seen.overshot,
+    },
+];
+
+/// What became of the loop, a second or in % of a CPU.
+struct Seen {
+    frames: f64,
+    sampled: f64,
+    used: f64,
+    overshot: f64,
+}
+
+impl KernelCase for Frames {
+    fn orders(&self) -> Vec<Order> {
+        vec![ORDER]
+    }
+
+    fn rates(&self, file: &CaseFile) -> Vec<u32> {
+        rates(file, "frames")
+    }
+
+    fn statement(&self, file: &CaseFile, clock: &str, trials: &[Trial]) -> KernelsStatement {
+        let case = cases::find(&file.name);
+        let programs = case.map_or_else(Vec::new, |case| case.programs(&file.values()));
+        let modelled = modelled(file);
+        let seen: Vec<(u32, Seen, Vec<Seen>)> = trials
+            .iter()
+            .filter_map(|trial| {
+                let task = programs.first()?;
+                Some((trial.hz, measured(trial)?, expected(trial, task)))
+            })
+            .collect();
+        let table = |figure: &Figure| {
+            let rows = seen.iter().map(|(hz, kernel, expected)| {
+                let (published, modelled) = published(file, &modelled, figure.series, *hz);
+                let range = Range::of(expected.iter().map(figure.of));
+                KernelRow {
+                    hz: *hz,
+                    published,
+                    modelled,
+                    expected: (!expected.is_empty()).then_some((range.least, range.most)),
+                    fit: false,
+                    kernel: (figure.of)(kernel),
+                }
+            });
+            KernelTable {
+                what: figure.what.to_owned(),
+                cmdline: ORDER.cmdline.to_owned(),
+                unit: figure.unit.to_owned(),
+                kernel_unit: figure.unit.to_owned(),
+                expectation: "the model of this kernel".to_owned(),
+                allowed: figure.allowed,
+                rows: rows.collect(),
+            }
+        };
+        KernelsStatement {
+            head: file.head(),
+            release: release(trials),
+            clock: clock.to_owned(),
+            tables: FIGURES.iter().map(table).collect(),
+            remarks: vec![
+                cases::remark(
+                    "frames",
+                    "on the kernel of the publication a sleep lasts a tick longer than asked for \
+                     (2.6's rule); on these it ends at the first tick at or after its time"
+                        .to_owned(),
+                ),
+                cases::remark(
+                    "CPU",
+                    "published from top, which showed what samples at ticks gave; these kernels \
+                     sample for /proc/stat, and measure for a process"
+                        .to_owned(),
+                ),
+            ],
+        }
+    }
+}
+
+/// What the kernel did.
+fn measured(trial: &Trial) -> Option<Seen> {
+    let performance = &trial.performance;
+    let task = performance.tasks.first()?;
+    let seconds = performance.elapsed.as_secs_f64();
+    Some(Seen {
+        frames: task.frames as f64 / seconds,
+        sampled: performance.sampled.as_secs_f64() / seconds * 100.0,
+        used: task.ran.as_secs_f64() / seconds * 100.0,
+        overshot: task.overshot as f64 / seconds,
+    })
+}
+
+/// What the model makes of the same loop on this kernel, from each phase of the tick. It is told
+/// how much CPU time a burst took beyond what was asked for, getting into and out of the kernel.
+fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
+    let Some(kernel) = Kernel::of(&trial.performance.machine) else {
+        return Vec::new();
+    };
+    let told = trial.performance.tasks.first();
+    let more = told.map_or(Nanos::ZERO, |it| {
+        let bursts = i64::try_from(it.bursts.max(1)).unwrap_or(i64::MAX);
+        Nanos((it.ran - it.asked).0 / bursts)
+    });
+    let phases = (0..PHASES).map(|phase| {
+        let mut setup = Setup::new(machine(kernel, phase), trial.order.length);
+        setup.tasks.push(longer(task, more));
+        let report = run(&setup).unwrap_or_else(|error| panic!("the case's machine: {error}"));
+        seen(&report, kernel.hz)
+    });
+    phases.collect()
+}
+
+/// A task whose steps of work take `more`.
+fn longer(task: &TaskSpec, more: Nanos) -> TaskSpec {
+    let mut task = task.clone();
+    for step in &mut task.program {
+        if let Step::Every { work: law, .. } | Step::Work(law) = step {
+            *law = law.plus(more.max(Nanos::ZERO));
+        }
+    }
+    task
+}
+
+fn seen(report: &Report, hz: u32) -> Seen {
+    let seconds = report.elapsed.as_secs_f64();
+    let task = report.tasks[0];
+    Seen {
+        frames: task.frames as f64 / seconds,
+        sampled: task.sampled as f64 / f64::from(hz) / seconds * 100.0,
+        used: task.ran.as_secs_f64() / seconds * 100.0,
+        overshot: task.overshot as f64 / seconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::machine::Machine as Facts;
+    use ticktax_sim::{Setup, run};
+
+    use super::{Frames, ORDER};
+    use crate::cases;
+    use crate::conformance::{Kernel, machine};
+    use crate::kernels::{KernelCase, Trial};
+    use crate::perform::{Performance, Performed};
+
+    /// What a kernel would have done that is just like the model, but for a share of its frames.
+    fn trial(hz: u32, share: f64) -> Trial {
+        let facts = Facts {
+            kernel: "6.1.0".to_owned(),
+            hz_configured: Some(hz),
+            high_resolution: Some(false),
+            tick_mode: Some("periodic".to_owned()),
+            ..Facts::default()
+        };
+        let case = cases::find("frame-rate-vs-hz").unwrap();
+        let file = case.file().unwrap();
+        let mut setup = Setup::new(machine(Kernel::of(&facts).unwrap(), 5), ORDER.length);
+        setup.tasks = case.programs(&file.values());
+        let task = run(&setup).unwrap().tasks[0];
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of some thousand frames"
+        )]
+        let frames = (task.frames as f64 * share) as u64;
+        Trial {
+            hz,
+            order: ORDER,
+            performance: Performance {
+                machine: facts,
+                elapsed: ORDER.length,
+                sampled: Nanos(
+                    i64::try_from(task.sampled).unwrap() * 1_000_000_000 / i64::from(hz),
+                ),
+                tasks: vec![Performed {
+                    frames,
+                    overshot: task.overshot,
+                    bursts: task.bursts,
+                    sleeps: task.sleeps,
+                    asked: task.ran,
+                    ran: task.ran,
+                }],
+            },
+            instructions: None,
+        }
+    }
+
+    #[test]
+    fn a_kernel_like_the_model_agrees_and_another_does_not() {
+        let file = cases::find("frame-rate-vs-hz").unwrap().file().unwrap();
+        assert_eq!(Frames.rates(&file), [1000, 800, 600, 500, 400, 200]);
+        let same = Frames.statement(&file, "", &[trial(1000, 1.0), trial(200, 1.0)]);
+        assert_eq!(same.met(), (6, 6), "{same:#?}");
+        assert_eq!(same.release.as_deref(), Some("6.1.0"));
+        let frames = &same.tables[0].rows[1];
+        assert_eq!((frames.hz, frames.published), (200, Some((29.0, 29.0))));
+        // Samples show none of what is used.
+        let (sampled, used) = (&same.tables[1].rows[1], &same.tables[2].rows[1]);
+        assert!(
+            sampled.kernel < 0.1 && used.kernel > 9.0,
+            "{sampled:?} {used:?}"
+        );
+        let slower = Frames.statement(&file, "", &[trial(1000, 0.98)]);
+        assert_eq!(slower.met(), (2, 3));
+    }
+}

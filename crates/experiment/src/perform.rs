@@ -1,0 +1,238 @@
+//! A scenario's programs, performed by real threads on a real kernel: the same steps, and the same
+//! draws from the same seed, as the simulator runs them.
+//!
+//! What the kernel makes of them is for the kernel to say. Here is only what a program is: which
+//! step follows, and how long it is to sleep or to work.
+
+use serde::{Deserialize, Serialize};
+use ticktax_model::Nanos;
+use ticktax_model::machine::Machine;
+use ticktax_sim::{Call, Step, Stream, TaskSpec};
+
+/// What a performing thread stands on.
+pub trait Stage {
+    /// The time, from any moment on.
+    fn now(&mut self) -> Nanos;
+
+    /// Sleeps once, for this long.
+    ///
+    /// # Errors
+    /// Why the kernel refuses to.
+    fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String>;
+
+    /// Works for this much CPU time.
+    fn work(&mut self, time: Nanos);
+}
+
+/// What a thread performed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Performed {
+    /// [`Step::Frame`]s.
+    pub frames: u64,
+    /// Steps of [`Step::Every`] that were left out.
+    pub overshot: u64,
+    /// Steps that worked.
+    pub bursts: u64,
+    /// Sleeps that ended in time.
+    pub sleeps: u64,
+    /// The CPU time that was asked of it.
+    pub asked: Nanos,
+    /// The CPU time that it used, by its own clock.
+    pub ran: Nanos,
+}
+
+/// What all threads did, and what the kernel's counters say of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Performance {
+    /// The machine.
+    pub machine: Machine,
+    /// How long it was watched.
+    pub elapsed: Nanos,
+    /// The time that sampling at ticks counted as busy, over all CPUs (`/proc/stat`).
+    pub sampled: Nanos,
+    /// By task.
+    pub tasks: Vec<Performed>,
+}
+
+/// The step that no thread can perform: only a simulated machine has what it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotPerform {
+    /// Which.
+    #[error("step {0} of the program is one for the simulator alone")]
+    Step(usize),
+}
+
+/// Whether a thread can perform this program.
+///
+/// # Errors
+/// The first step that it cannot.
+pub fn check(task: &TaskSpec) -> Result<(), CannotPerform> {
+    let can = |step: &Step| {
+        matches!(
+            step,
+            Step::Work(_)
+                | Step::Sleep(..)
+                | Step::SleepRest { .. }
+                | Step::Every { .. }
+                | Step::Frame
+        )
+    };
+    let strange = task.program.iter().position(|step| !can(step));
+    strange.map_or(Ok(()), |place| Err(CannotPerform::Step(place)))
+}
+
+/// Performs `task`, which is number `place` of its setup, until `length` has passed. Its CPU time
+/// ([`Performed::ran`]) is for the caller to fill in.
+///
+/// # Errors
+/// The program has a step that threads cannot perform, or the kernel refuses to let one sleep.
+pub fn perform(
+    task: &TaskSpec,
+    place: usize,
+    seed: u64,
+    length: Nanos,
+    stage: &mut impl Stage,
+) -> Result<Performed, String> {
+    check(task).map_err(|error| error.to_string())?;
+    let number = u64::try_from(place).unwrap_or(u64::MAX);
+    // The stream that the simulator gives this task.
+    let mut chance = Stream::new(seed, 2 * number);
+    let begin = stage.now();
+    let mut notes = Performed::default();
+    let mut frame_at = Nanos::ZERO;
+    let mut due = vec![None; task.program.len()];
+    for (at, step) in task.program.iter().enumerate().cycle() {
+        let now = stage.now() - begin;
+        if now >= length {
+            break;
+        }
+        let mut work = |time: Nanos, notes: &mut Performed| {
+            let time = time.max(Nanos(1));
+            notes.asked += time;
+            notes.bursts += 1;
+            stage.work(time);
+        };
+        match *step {
+            Step::Work(law) => work(chance.draw(&law), &mut notes),
+            Step::Every { period, work: law } => {
+                // From the first on, steps are due on a grid.
+                let first = due[at].unwrap_or(now);
+                if first <= now {
+                    let late = (now - first).0 / period.0;
+                    notes.overshot += late.unsigned_abs();
+                    due[at] = Some(first + Nanos((late + 1) * period.0));
+                    work(chance.draw(&law), &mut notes);
+                }
+            }
+            Step::Sleep(call, law) => {
+                stage.sleep(call, chance.draw(&law))?;
+                notes.sleeps += u64::from(stage.now() - begin <= length);
+            }
+            Step::SleepRest { call, time, unit } => {
+                let passed = now - frame_at;
+                let rest = time - Nanos(passed.0 / unit.0 * unit.0);
+                if rest > Nanos::ZERO {
+                    stage.sleep(call, rest)?;
+                    notes.sleeps += u64::from(stage.now() - begin <= length);
+                }
+            }
+            Step::Frame => {
+                notes.frames += 1;
+                frame_at = now;
+            }
+            _ => return Err(CannotPerform::Step(at).to_string()),
+        }
+    }
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TimerRule, run};
+
+    use super::{CannotPerform, Stage, check, perform};
+
+    /// A machine on which nothing but sleeping and working takes time.
+    #[derive(Default)]
+    struct Ideal(Nanos);
+
+    impl Stage for Ideal {
+        fn now(&mut self) -> Nanos {
+            self.0
+        }
+
+        fn sleep(&mut self, _: Call, time: Nanos) -> Result<(), String> {
+            self.0 += time;
+            Ok(())
+        }
+
+        fn work(&mut self, time: Nanos) {
+            self.0 += time;
+        }
+    }
+
+    fn ms(ms: i64) -> Nanos {
+        Nanos::from_millis(ms)
+    }
+
+    /// The loop of a game server whose machine is sometimes too slow for it.
+    fn server() -> TaskSpec {
+        let step = Step::Every {
+            period: Nanos(33_333_333),
+            work: Law::Exponential(ms(20)),
+        };
+        let rest = Step::SleepRest {
+            call: Call::Nanosleep,
+            time: ms(27),
+            unit: ms(1),
+        };
+        let work = Step::Work(Law::Normal(ms(1), Nanos(100_000)));
+        TaskSpec::new("server", vec![Step::Frame, step, rest, work])
+    }
+
+    /// On a machine without costs the simulator and the thread do the same.
+    #[test]
+    fn a_thread_does_what_the_simulator_does() {
+        let length = Nanos::from_secs(60);
+        let mut machine = Machine::new(1, 100, Policy::O1);
+        machine.timers = TimerRule::HighResolution;
+        let mut setup = Setup::new(machine, length);
+        let sleeper = vec![
+            Step::Sleep(Call::Nanosleep, Law::Exponential(ms(30))),
+            Step::Work(Law::Fixed(Nanos(1))),
+        ];
+        // Draws of the second task are of another stream.
+        for task in [server(), TaskSpec::new("sleeper", sleeper)] {
+            setup.tasks.push(task);
+            let place = setup.tasks.len() - 1;
+            let mut alone = setup.clone();
+            for other in &mut alone.tasks[..place] {
+                other.program = vec![Step::Exit];
+            }
+            let report = run(&alone).unwrap().tasks[place];
+            let task = &setup.tasks[place];
+            let done = perform(task, place, setup.seed, length, &mut Ideal::default()).unwrap();
+            assert_eq!(
+                (done.frames, done.overshot, done.sleeps),
+                (report.frames, report.overshot, report.sleeps)
+            );
+            assert!(done.bursts - report.bursts <= 1, "{done:?} {report:?}");
+            assert!(
+                (done.asked - report.ran).0 < 200_000_000,
+                "{done:?} {report:?}"
+            );
+            assert!(done.sleeps > 1_000);
+        }
+        assert!(setup.tasks.len() == 2);
+    }
+
+    #[test]
+    fn what_only_a_simulated_machine_has_is_refused() {
+        let mut task = server();
+        task.program.insert(1, Step::Lock(0));
+        assert_eq!(check(&task), Err(CannotPerform::Step(1)));
+        let error = perform(&task, 0, 1, ms(1), &mut Ideal::default()).unwrap_err();
+        assert!(error.contains("step 1"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`): asked how many instructions a guest executed.
+//!
+//! Under icount QEMU counts them anyway, since the guest's time is made of them; time that a guest
+//! idles through is added to its clock and not to the count (`icount_get_raw`,
+//! `softmmu/icount.c`). `query-replay` tells the count also where nothing is replayed.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// QEMU's arguments for a guest that waits at its end to be asked.
+pub(crate) const ARGUMENTS: [&str; 3] = ["-no-shutdown", "-qmp", "stdio"];
+
+/// What QEMU says: a greeting, an event, or the answer to a command.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    event: Option<String>,
+    error: Option<Refusal>,
+    #[serde(rename = "return")]
+    answer: Option<Answer>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Refusal {
+    desc: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    icount: Option<u64>,
+}
+
+/// The line to a QEMU that was started with [`ARGUMENTS`].
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    commands: ChildStdin,
+    messages: Receiver<String>,
+}
+
+impl Monitor {
+    /// Takes the monitor's ends.
+    pub(crate) fn begin(commands: ChildStdin, output: ChildStdout) -> io::Result<Self> {
+        let (sender, messages) = channel();
+        // It ends with QEMU, whose output ends then.
+        thread::Builder::new()
+            .name("qemu-monitor".to_owned())
+            .spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+            })?;
+        let mut monitor = Self { commands, messages };
+        monitor.command("qmp_capabilities")?;
+        Ok(monitor)
+    }
+
+    /// Whether the guest has come to its end by now, waiting for `patience`.
+    ///
+    /// # Errors
+    /// QEMU does not answer any more, or refused something.
+    pub(crate) fn has_ended(&mut self, patience: Duration) -> Result<bool, String> {
+        self.wait(patience, |message| {
+            message.event.as_deref() == Some("SHUTDOWN")
+        })
+        .map(|found| found.is_some())
+    }
+
+    /// The instructions that the guest executed, once it has come to its end.
+    ///
+    /// # Errors
+    /// QEMU does not answer, or does not tell.
+    pub(crate) fn instructions(&mut self) -> Result<u64, String> {
+        let asked = self.command("query-replay");
+        asked.map_err(|error| error.to_string())?;
+        let told = |message: &Message| message.answer.as_ref()?.icount;
+        let found = self.wait(Duration::from_secs(10), |message| told(message).is_some())?;
+        let count = found.as_ref().and_then(told);
+        count.ok_or_else(|| "QEMU does not say how many instructions it executed".to_owned())
+    }
+
+    fn command(&mut self, name: &str) -> io::Result<()> {
+        writeln!(self.commands, "{{\"execute\":\"{name}\"}}")?;
+        self.commands.flush()
+    }
+
+    /// The next message that is `wanted`, if one comes within `patience` of the one before.
+    fn wait(
+        &mut self,
+        patience: Duration,
+        wanted: impl Fn(&Message) -> bool,
+    ) -> Result<Option<Message>, String> {
+        loop {
+            match self.messages.recv_timeout(patience) {
+                Ok(line) => {
+                    let message = read(&line)?;
+                    if wanted(&message) {
+                        return Ok(Some(message));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("QEMU ended before it was asked".to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// Reads a line of QEMU's.
+fn read(line: &str) -> Result<Message, String> {
+    let message: Message = serde_json::from_str(line)
+        .map_err(|error| format!("QEMU's monitor said something else than JSON: {error}"))?;
+    match message.error {
+        Some(refusal) => Err(format!("QEMU's monitor refused: {}", refusal.desc)),
+        None => Ok(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn what_qemu_says_is_told_apart() {
+        let greeting = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}}}"#;
+        assert!(read(greeting).unwrap().answer.is_none());
+        let event =
+            r#"{"timestamp": {"seconds": 1}, "event": "SHUTDOWN", "data": {"guest": true}}"#;
+        assert_eq!(read(event).unwrap().event.as_deref(), Some("SHUTDOWN"));
+        let answer = r#"{"return": {"icount": 165861832, "mode": "none"}}"#;
+        let told = read(answer).unwrap().answer.unwrap();
+        assert_eq!(told.icount, Some(165_861_832));
+        let nothing = read(r#"{"return": {}}"#).unwrap().answer.unwrap();
+        assert_eq!(nothing.icount, None);
+        let refused = r#"{"error": {"class": "CommandNotFound", "desc": "no such command"}}"#;
+        assert!(read(refused).unwrap_err().contains("no such command"));
+        assert!(read("qemu: bad").is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! A thread that does what it is told, step by step: sleeps by a system call, and works. What a
+//! paced loop does in turn, for programs that somebody else thought up.
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::SleepMethod;
+
+use super::sleeper::Sleeper;
+use super::work::{Work, thread_cpu_time};
+use crate::ProbeError;
+use crate::clock::now;
+
+/// The calling thread's means.
+#[derive(Debug, Default)]
+pub struct Hands {
+    sleepers: Vec<(SleepMethod, Sleeper)>,
+}
+
+impl Hands {
+    /// Sleeps once, by `method`, for `time`; a signal may end it early. Does nothing where `time`
+    /// is 0 or less.
+    ///
+    /// # Errors
+    /// The kernel refuses this way of sleeping.
+    pub fn sleep(&mut self, method: SleepMethod, time: Nanos) -> Result<(), ProbeError> {
+        if time <= Nanos::ZERO {
+            return Ok(());
+        }
+        let refused = |errno: nix::errno::Errno| ProbeError::Sleep {
+            method,
+            why: errno.desc(),
+        };
+        let known = self.sleepers.iter().position(|(one, _)| *one == method);
+        let place = if let Some(place) = known {
+            place
+        } else {
+            let sleeper = Sleeper::new(method).map_err(refused)?;
+            self.sleepers.push((method, sleeper));
+            self.sleepers.len() - 1
+        };
+        let begin = now();
+        self.sleepers[place]
+            .1
+            .wait(begin, begin + time)
+            .map_err(refused)
+    }
+
+    /// Works for `time` of its CPU time, and until it next looks at its clock.
+    pub fn work(&mut self, time: Nanos) {
+        Work::fine(time).burn();
+    }
+
+    /// CPU time of the calling thread so far.
+    pub fn cpu_time(&self) -> Nanos {
+        thread_cpu_time()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::SleepMethod;
+
+    use super::Hands;
+    use crate::clock::now;
+
+    #[test]
+    fn hands_sleep_and_work_for_as_long_as_they_are_told() {
+        let mut hands = Hands::default();
+        let time = Nanos::from_millis(2);
+        for method in [
+            SleepMethod::Nanosleep,
+            SleepMethod::Poll,
+            SleepMethod::Nanosleep,
+        ] {
+            let (begin, used) = (now(), hands.cpu_time());
+            hands.sleep(method, time).unwrap();
+            assert!(now() - begin >= time, "{method}");
+            assert!(hands.cpu_time() - used < time, "{method} spins");
+        }
+        let begin = hands.cpu_time();
+        hands.work(time);
+        assert!(hands.cpu_time() - begin >= time);
+        hands.sleep(SleepMethod::Nanosleep, Nanos(-1)).unwrap();
+    }
+}

@@ -1,0 +1,139 @@
+//! A case on real kernels, as a person reads it.
+
+use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
+
+use super::case::{head, line, remarks, section};
+
+/// The width of a plot in characters.
+const PLOT: usize = 24;
+
+/// What was published, what the models give, and what real kernels did.
+pub fn kernels(statement: &KernelsStatement) -> String {
+    let mut page = head(&statement.head);
+    let release = statement
+        .release
+        .as_deref()
+        .unwrap_or("of several releases");
+    line(&mut page, "");
+    line(&mut page, &format!("Kernels: Linux {release}, in QEMU"));
+    line(&mut page, &format!("Guests' time: {}", statement.clock));
+    for table in &statement.tables {
+        section(&mut page, &title(table));
+        let columns = columns(table);
+        for place in [0, 1] {
+            line(&mut page, &heading(&columns, place));
+        }
+        let most = table.rows.iter().map(|row| row.kernel).fold(0.0, f64::max);
+        for row in &table.rows {
+            let (figures, plot) = (figures(&columns, row), plot(table, row, most));
+            line(&mut page, &format!("{figures}  {plot}"));
+        }
+    }
+    let (met, judged) = statement.met();
+    section(
+        &mut page,
+        &format!("{met} of {judged} rows are as near to what was expected as they should be"),
+    );
+    for table in &statement.tables {
+        if let Some(allowed) = table.allowed {
+            let near = match allowed {
+                Allowance::Of(most) if table.kernel_unit == "%" => format!("{most} points"),
+                Allowance::Of(most) => format!("{most} {}", table.kernel_unit),
+                Allowance::Share(share) => format!("{} %", share * 100.0),
+            };
+            line(
+                &mut page,
+                &format!("  {}: within {near} of {}", table.what, table.expectation),
+            );
+        }
+    }
+    remarks(&mut page, "Beside the figures", &statement.remarks);
+    page
+}
+
+fn title(table: &KernelTable) -> String {
+    let cmdline = match &*table.cmdline {
+        "" => "no boot parameters",
+        words => words,
+    };
+    format!("{} ({cmdline})", table.what)
+}
+
+/// A column: how wide it is, what stands above it, and what is in it.
+struct Column<'a> {
+    width: usize,
+    heading: [&'a str; 2],
+    of: fn(&KernelRow) -> Option<String>,
+}
+
+/// Those that have something in them.
+fn columns(table: &KernelTable) -> Vec<Column<'_>> {
+    let column = |width, first, second, of| Column {
+        width,
+        heading: [first, second],
+        of,
+    };
+    let mut all = vec![
+        column(7, "", "Hz", |row| Some(row.hz.to_string())),
+        column(16, "published", &table.unit, |row| row.published.map(range)),
+        column(16, "modelled", &table.unit, |row| row.modelled.map(number)),
+        column(19, "expected", &table.kernel_unit, |row| {
+            row.expected.map(range)
+        }),
+        column(19, "kernel", &table.kernel_unit, |row| {
+            Some(number(row.kernel))
+        }),
+    ];
+    all.retain(|column| table.rows.iter().any(|row| (column.of)(row).is_some()));
+    all
+}
+
+fn heading(columns: &[Column<'_>], place: usize) -> String {
+    let each = columns.iter();
+    let each = each.map(|it| format!("{:>1$}", it.heading[place], it.width));
+    each.collect::<Vec<String>>().concat()
+}
+
+fn figures(columns: &[Column<'_>], row: &KernelRow) -> String {
+    let each = columns.iter().map(|column| {
+        let text = (column.of)(row).unwrap_or_else(|| "-".to_owned());
+        format!("{text:>0$}", column.width)
+    });
+    each.collect::<Vec<String>>().concat()
+}
+
+/// A row's place on the scale of its table, and how near it is.
+fn plot(table: &KernelTable, row: &KernelRow, most: f64) -> String {
+    let mark = match table.met(row) {
+        Some(false) => "off",
+        Some(true) if row.fit => "fit",
+        _ => "",
+    };
+    let share = if most > 0.0 { row.kernel / most } else { 0.0 };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a plot's width"
+    )]
+    let length = (share.clamp(0.0, 1.0) * PLOT as f64).round() as usize;
+    format!("{:<PLOT$}  {mark}", "#".repeat(length))
+}
+
+/// One number where both ends are told alike.
+fn range((low, high): (f64, f64)) -> String {
+    let (low, high) = (number(low), number(high));
+    if low == high {
+        low
+    } else {
+        format!("{low} to {high}")
+    }
+}
+
+/// Three digits or so.
+fn number(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1_000.0 => format!("{value:.0}"),
+        large if large >= 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}

@@ -1,0 +1,114 @@
+//! `ticktax lab compare --case`: a published investigation on real kernels.
+
+use std::process::ExitCode;
+
+use ticktax_experiment::kernels::{self, NAMES, Order, Trial};
+use ticktax_experiment::perform::Performance;
+use ticktax_lab::guest::PERFORM;
+use ticktax_lab::kernel::{Kernel, Wanted};
+use ticktax_lab::qemu::Clock;
+
+use super::compare::found;
+use super::run::{Guest, STATEMENT, missing, read};
+use crate::arguments::CompareArguments;
+use crate::audit::interrupt::Interrupt;
+use crate::case;
+use crate::failure::Failure;
+use crate::terminal::{Progress, Terminal};
+
+/// Boots every kernel for every order of the case; ends with 1 where one is off what is expected.
+pub(super) fn run(
+    name: &str,
+    typed: &CompareArguments,
+    interrupt: &Interrupt,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
+    let file = case::read(case::named(name)?)?;
+    let on_kernels = kernels::find(name).ok_or_else(|| {
+        let all = NAMES.join(" and ");
+        Failure::Case(format!(
+            "{name} cannot be put to a kernel of today; {all} can"
+        ))
+    })?;
+    let counts = on_kernels.orders().iter().any(|order| order.counted);
+    if counts && !matches!(typed.guest.clock(), Clock::Icount { .. }) {
+        let why = format!("{name} counts instructions, which takes guests under --icount");
+        return Err(Failure::Arguments(why));
+    }
+    let rates = match &*typed.hz {
+        [] if typed.kernels.is_empty() => on_kernels.rates(&file),
+        rates => rates.to_vec(),
+    };
+    let wanted = rates.into_iter().map(Wanted::Built);
+    let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
+    let progress = terminal.task("looking for the kernels".to_owned());
+    let kernels = found(&wanted, &progress)?;
+    let mut trials = Vec::new();
+    for kernel in &kernels {
+        for order in on_kernels.orders() {
+            trials.push(trial(name, kernel, order, typed, interrupt, &progress)?);
+        }
+    }
+    progress.done();
+    let clock = clock(typed.guest.clock());
+    let statement = on_kernels.statement(&file, &clock, &trials);
+    terminal.put(
+        &|_| ticktax_report::kernels(&statement),
+        &|| ticktax_report::kernels_json(&statement),
+        typed.format,
+        typed.output.as_deref(),
+    )?;
+    Ok(if statement.agrees() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// One guest.
+fn trial(
+    name: &str,
+    kernel: &Kernel,
+    order: Order,
+    typed: &CompareArguments,
+    interrupt: &Interrupt,
+    progress: &Progress,
+) -> Result<Trial, Failure> {
+    let length = format!("{}us", order.length.0 / 1_000);
+    let mut arguments = vec![PERFORM, name, "--for", &length, "--output", STATEMENT];
+    if !order.programs {
+        arguments.push("--idle");
+    }
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let guest = Guest {
+        typed: &typed.guest,
+        arguments: &arguments,
+        counted: order.counted,
+        accepted: &[],
+        interrupt,
+    };
+    let outcome = guest.boot(kernel, order.cmdline, None, progress)?;
+    let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
+    let performance: Performance = read(bytes)?;
+    let hz = performance.machine.hz_configured.ok_or_else(|| {
+        let why = format!("{} does not say its tick rate", kernel.name);
+        Failure::Case(why)
+    })?;
+    Ok(Trial {
+        hz,
+        order,
+        performance,
+        instructions: outcome.instructions,
+    })
+}
+
+/// What the guests' time was, for readers.
+fn clock(clock: Clock) -> String {
+    match clock {
+        Clock::Icount { shift } => format!(
+            "instructions, {} ns each; caches, pipelines and hypervisors cost nothing",
+            1_u32 << shift.min(10)
+        ),
+        Clock::Tcg | Clock::Kvm => "the host's, with its noise".to_owned(),
+    }
+}

@@ -1,0 +1,121 @@
+//! A case's programs in a guest: each a thread, for as long as it was told.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use ticktax_experiment::perform::{Performance, Performed, Stage, perform};
+use ticktax_model::Nanos;
+use ticktax_model::machine::CpuTimes;
+use ticktax_model::pace::SleepMethod;
+use ticktax_model::recording::World;
+use ticktax_probes::clock::now;
+use ticktax_probes::pace::hands::Hands;
+use ticktax_sim::{Call, TaskSpec};
+use ticktax_trace::proc::Proc;
+
+use super::world;
+use crate::arguments::PerformArguments;
+use crate::case;
+use crate::failure::Failure;
+
+/// The seed that scenarios have without other wishes: the simulator then draws the same.
+const SEED: u64 = 1;
+
+/// Performs, and leaves what came of it in a file.
+pub(crate) fn run(typed: &PerformArguments) -> Result<ExitCode, Failure> {
+    let proc = Proc::default();
+    let machine = proc.machine();
+    if world::of(machine.cmdline.as_deref()).0 != World::Lab {
+        let why = "lab-perform is for a lab's guests alone; see `ticktax lab compare --help`";
+        return Err(Failure::Arguments(why.to_owned()));
+    }
+    let case = case::named(&typed.case)?;
+    let tasks = if typed.idle {
+        Vec::new()
+    } else {
+        case.programs(&case::read(case)?.values())
+    };
+    let length = typed.length.0;
+    let busy = || busy(&proc);
+    let (begin, before) = (now(), busy());
+    let tasks = all(&tasks, length)?;
+    let left = length - (now() - begin);
+    thread::sleep(Duration::from_nanos(left.max(Nanos::ZERO).0.unsigned_abs()));
+    let performance = Performance {
+        machine,
+        elapsed: now() - begin,
+        sampled: busy() - before,
+        tasks,
+    };
+    let text = serde_json::to_string(&performance)
+        .map_err(|error| Failure::Case(format!("what was performed cannot be told: {error}")))?;
+    fs::write(&typed.output, text).map_err(|error| cannot_write(&typed.output, &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets a thread perform each task, and waits for all.
+fn all(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<Performed>, Failure> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = tasks
+            .iter()
+            .enumerate()
+            .map(|(place, task)| scope.spawn(move || one(task, place, length)))
+            .collect();
+        let ended = threads.into_iter().map(|thread| {
+            let result = thread.join();
+            result.unwrap_or_else(|_| Err("its thread ended".to_owned()))
+        });
+        let performed: Result<Vec<Performed>, String> = ended.collect();
+        performed.map_err(|why| Failure::Case(format!("a program cannot be performed: {why}")))
+    })
+}
+
+/// Performs one task on the calling thread.
+fn one(task: &TaskSpec, place: usize, length: Nanos) -> Result<Performed, String> {
+    let mut machine = Machine(Hands::default());
+    let begin = machine.0.cpu_time();
+    let mut done = perform(task, place, SEED, length, &mut machine)?;
+    done.ran = machine.0.cpu_time() - begin;
+    Ok(done)
+}
+
+/// The machine itself.
+struct Machine(Hands);
+
+impl Stage for Machine {
+    fn now(&mut self) -> Nanos {
+        now()
+    }
+
+    fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String> {
+        let method = match call {
+            Call::Nanosleep => SleepMethod::Nanosleep,
+            Call::Select => SleepMethod::Select,
+            Call::Poll => SleepMethod::Poll,
+        };
+        let slept = self.0.sleep(method, time);
+        slept.map_err(|error| error.to_string())
+    }
+
+    fn work(&mut self, time: Nanos) {
+        self.0.work(time);
+    }
+}
+
+/// What the kernel's columns call busy, over all CPUs.
+fn busy(proc: &Proc) -> Nanos {
+    let times = proc.counters(now()).cpu_times;
+    times.values().map(CpuTimes::busy).sum()
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
+    ticktax_lab::LabError::File {
+        what: "write",
+        path: file.to_owned(),
+        why: error.kind().to_string(),
+    }
+    .into()
+}
