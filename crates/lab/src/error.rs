@@ -110,13 +110,14 @@ impl LabError {
     }
 }
 
+/// Where the lab keeps things is full, and what to do.
+pub(crate) const NO_SPACE: &str =
+    "no space is left there; make room, or set XDG_CACHE_HOME or TMPDIR to where there is";
+
 /// Why a file operation failed, for people.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "no space is left there; make room, or set XDG_CACHE_HOME or TMPDIR to where there is"
-                .to_owned()
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         io::ErrorKind::PermissionDenied => "it is not allowed".to_owned(),
         kind => kind.to_string(),

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::Kernel;
 use super::cache::{Cache, Keep};
 use super::tool::{run, text};
-use crate::error::LabError;
+use crate::error::{LabError, NO_SPACE};
 
 /// A package that was fetched, and unpacked.
 pub(super) struct Unpacked {
@@ -99,7 +99,7 @@ fn download(name: &str, cache: &Cache) -> Result<Download, LabError> {
             program: "apt-get".to_owned(),
             remedy: "packages come by it; give a kernel's file instead".to_owned(),
         },
-        LabError::Tool { program, why } => LabError::Tool {
+        LabError::Tool { program, why } if why != NO_SPACE => LabError::Tool {
             program,
             why: format!("{why}; `apt-get update` may help"),
         },

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use sha2::{Digest, Sha256};
 
-use crate::error::LabError;
+use crate::error::{LabError, NO_SPACE};
 use crate::sys::end_with_parent;
 
 /// Runs a program to its end. `packages` is where Debian has it.
@@ -18,8 +18,11 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     if output.status.success() {
         return Ok(output);
     }
-    let arguments = command.get_args().take(2).map(|it| it.to_string_lossy());
-    let shown: Vec<_> = [name.into()].into_iter().chain(arguments).collect();
+    // What it was to do comes last, after options; files of ours tell nobody anything.
+    let arguments = command.get_args().map(|it| it.to_string_lossy());
+    let telling: Vec<_> = arguments.filter(|it| !it.contains('/')).collect();
+    let last = &telling[telling.len().saturating_sub(2)..];
+    let shown: Vec<_> = [name.into()].into_iter().chain(last.to_vec()).collect();
     Err(LabError::Tool {
         program: shown.join(" "),
         why: last_words(&output.stderr, &output.stdout),
@@ -31,9 +34,15 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     for bytes in [errors, output] {
         let text = String::from_utf8_lossy(bytes);
         let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let full = lines().find(|line| line.contains("No space left"));
+        // tar's words for a disk that is full in the middle of a block are the second.
+        let says_full =
+            |line: &str| line.contains("No space left") || line.contains(": Wrote only ");
+        let full = lines().find(|line| says_full(line));
+        if full.is_some() {
+            return NO_SPACE.to_owned();
+        }
         let wrong = lines().find(|line| line.contains("rror:") || line.starts_with("E: "));
-        if let Some(line) = full.or(wrong).or_else(|| lines().next_back()) {
+        if let Some(line) = wrong.or_else(|| lines().next_back()) {
             return line.to_owned();
         }
     }
@@ -71,7 +80,7 @@ fn digits(digest: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{last_words, sha256};
+    use super::{NO_SPACE, last_words, sha256};
 
     #[test]
     fn the_digest_is_the_known_one() {
@@ -89,6 +98,6 @@ mod tests {
         assert_eq!(last_words(b"\n", b"a\nb\n"), "b");
         assert_eq!(last_words(b"", b""), "it did not say why");
         let full = b"tar: x: Cannot write: No space left on device\ntar: Error is not recoverable";
-        assert!(last_words(full, b"").contains("No space left"));
+        assert_eq!(last_words(full, b""), NO_SPACE);
     }
 }
