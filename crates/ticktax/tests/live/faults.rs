@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -230,22 +231,10 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
-    // Where nobody can reach it.
-    let place = tempfile::Builder::new()
-        .prefix("ticktax-test")
-        .tempdir_in("/tmp")?;
-    let copy = place.path().join("ticktax");
-    std::fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
-    for path in [place.path(), &copy] {
-        let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(path, all)?;
-    }
+    let place = within_reach_of_nobody()?;
     for probe in ["spin", "sleep", "none"] {
-        let output = Command::new(&copy)
+        let output = as_nobody(place.path())
             .args(["audit", "--for", "1s", "--format", "json", "--probe", probe])
-            .current_dir("/")
-            .uid(NOBODY)
-            .gid(NOBODY)
             .output()?;
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         let statement = statement(&output)?;
@@ -260,4 +249,38 @@ pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
         check(!complaint.contains("os error"), || complaint.clone())?;
     }
     Ok(())
+}
+
+pub(crate) fn without_root_nobody_elses_loop_is_watched() -> Result<(), Failed> {
+    let place = within_reach_of_nobody()?;
+    let pid = std::process::id().to_string();
+    let output = as_nobody(place.path())
+        .args(["pace", "--for", "1s", "--pid", &pid])
+        .output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(1), || complaint.clone())?;
+    check(complaint.lines().count() == 1, || complaint.clone())?;
+    check(complaint.contains("CAP_BPF"), || complaint.clone())?;
+    check(output.stdout.is_empty(), || complaint.clone())
+}
+
+/// A folder with the command in it that everybody may run.
+fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
+    let place = tempfile::Builder::new()
+        .prefix("ticktax-test")
+        .tempdir_in("/tmp")?;
+    let copy = place.path().join("ticktax");
+    std::fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
+    for path in [place.path(), &copy] {
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, all)?;
+    }
+    Ok(place)
+}
+
+/// The command in this folder, for an ordinary user to run.
+fn as_nobody(place: &Path) -> Command {
+    let mut command = Command::new(place.join("ticktax"));
+    command.current_dir("/").uid(NOBODY).gid(NOBODY);
+    command
 }

@@ -52,6 +52,10 @@ const ROOT: &[(&str, Test)] = &[
         "without_root_the_level_is_proc",
         faults::without_root_the_level_is_proc,
     ),
+    (
+        "without_root_nobody_elses_loop_is_watched",
+        faults::without_root_nobody_elses_loop_is_watched,
+    ),
     ("injected::fifo_thread", disturbances::fifo_thread),
     ("injected::membarrier_storm", disturbances::membarrier_storm),
     ("injected::tlb_shootdowns", disturbances::tlb_shootdowns),
