@@ -13,6 +13,7 @@ pub mod file;
 pub mod fit;
 pub mod judge;
 pub mod matrix;
+pub mod peers;
 pub mod statistics;
 pub mod sweep;
 pub mod whatif;

@@ -16,6 +16,7 @@ pub mod finding;
 pub mod histogram;
 pub mod machine;
 pub mod pace;
+pub mod peers;
 pub mod prediction;
 pub mod recording;
 pub mod span;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use ticktax_model::case::CaseStatement;
 use ticktax_model::pace::{PaceStatement, SweepStatement};
+use ticktax_model::peers::PeersStatement;
 use ticktax_model::prediction::PredictionStatement;
 use ticktax_model::statement::Statement;
 
@@ -30,6 +31,11 @@ pub fn case_json(statement: &CaseStatement) -> String {
 
 /// A prediction, likewise.
 pub fn prediction_json(statement: &PredictionStatement) -> String {
+    pretty(statement)
+}
+
+/// Other people's tools beside an audit, likewise.
+pub fn peers_json(statement: &PeersStatement) -> String {
     pretty(statement)
 }
 
@@ -63,4 +69,9 @@ pub fn sweep_schema() -> serde_json::Value {
 /// The JSON Schema of what [`prediction_json`] writes.
 pub fn prediction_schema() -> serde_json::Value {
     schemars::schema_for!(PredictionStatement).to_value()
+}
+
+/// The JSON Schema of what [`peers_json`] writes.
+pub fn peers_schema() -> serde_json::Value {
+    schemars::schema_for!(PeersStatement).to_value()
 }

@@ -17,6 +17,7 @@ mod held;
 mod numbers;
 mod pace;
 mod page;
+mod peers;
 mod prediction;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use beats::{beat_news, beats};
 pub use case::{case, case_fit, case_sheet, cases};
 pub use grid::grid;
 pub use pace::{pace, pace_line, sweep};
+pub use peers::peers;
 pub use prediction::prediction;
 
 /// How a page of text is to look.

@@ -13,7 +13,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
-pub(crate) use lab::{BuildArguments, CompareArguments, GuestArguments, LabTask, RunArguments};
+pub(crate) use lab::{
+    BuildArguments, CompareArguments, GuestArguments, LabTask, PeersArguments, RunArguments,
+};
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
@@ -90,6 +92,9 @@ pub(crate) enum Verb {
     /// What PID 1 of a lab's guest does
     #[command(hide = true, name = ticktax_lab::guest::WORD)]
     LabGuest,
+    /// Run rtla and cyclictest one after the other beside an audit, in a guest of the lab
+    #[command(hide = true)]
+    Peers(PeersArguments),
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement
@@ -273,6 +278,8 @@ pub(crate) enum SchemaOf {
     Sweep,
     /// What `sim` prints
     Prediction,
+    /// What `lab run -- peers` prints
+    Peers,
 }
 
 /// A length of time as people write it.
