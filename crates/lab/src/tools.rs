@@ -94,9 +94,9 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let fresh = cache.folder("fresh")?.join(NAME);
     drop(fs::remove_dir_all(&fresh));
     fs::create_dir_all(&fresh).map_err(LabError::file("make", &fresh))?;
-    let mut manifest = String::new();
+    let mut manifest: Vec<String> = Vec::new();
     for package in packages {
-        manifest += &format!("package {} {}\n", package.name, package.version);
+        manifest.push(format!("package {} {}\n", package.name, package.version));
         for file in files_of(package) {
             let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
                 continue;
@@ -105,11 +105,11 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
             let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
             let to = fresh.join(name);
             fs::write(&to, &bytes).map_err(LabError::file("write", &to))?;
-            manifest += &format!("file {name} {}\n", sha256(&bytes));
+            manifest.push(format!("file {name} {}\n", sha256(&bytes)));
         }
     }
     let to = fresh.join(MANIFEST);
-    fs::write(&to, manifest).map_err(LabError::file("write", &to))?;
+    fs::write(&to, manifest.concat()).map_err(LabError::file("write", &to))?;
     let folder = cache.place(NAME);
     fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
 }
@@ -158,12 +158,16 @@ mod tests {
     fn cache_with_tools(root: &Path) -> Cache {
         let folder = root.join(NAME);
         fs::create_dir_all(&folder).unwrap();
-        let mut manifest = "package rtla 6.1.1-1\npackage rt-tests 2.4-1\n".to_owned();
-        for name in ["cyclictest", "libnuma.so.1", "rtla"] {
+        let files = ["cyclictest", "libnuma.so.1", "rtla"].map(|name| {
             fs::write(folder.join(name), name).unwrap();
-            manifest += &format!("file {name} {}\n", sha256(name.as_bytes()));
-        }
-        fs::write(folder.join(MANIFEST), manifest).unwrap();
+            format!("file {name} {}\n", sha256(name.as_bytes()))
+        });
+        let packages = "package rtla 6.1.1-1\npackage rt-tests 2.4-1\n";
+        fs::write(
+            folder.join(MANIFEST),
+            format!("{packages}{}", files.concat()),
+        )
+        .unwrap();
         Cache::at(root.to_owned())
     }
 

@@ -67,9 +67,10 @@ const LEGEND: &str = "noise: time that a loop lost which never waits, in gaps fr
 const FAIRNESS: &str = "a name: of the gaps' time what an interrupt, a softirq, an NMI or a thread \
      took. rtla osnoise itself tells of these how many and not how long; how many gaps it had, their \
      mean and their shares are worked out from the events of its tracer in the same run, gap by gap, \
-     rtla's own start and end among them. What a tool's own hooks cost is in its gaps. osnoise has no \
-     account for getting into and out of the kernel, which is without a name there. timerlat and \
-     cyclictest attribute nothing in what they print.";
+     rtla's own start and end among them. What a tool's own hooks cost, and what it makes the kernel \
+     do, is in its gaps: no two saw the same work. osnoise has no account for getting into and out \
+     of the kernel, which is without a name there. timerlat and cyclictest attribute nothing in what \
+     they print.";
 
 /// What a cell of a row shows of a tool, and nothing where that tool does not tell.
 type Show = fn(&PeerOutcome) -> Option<String>;
@@ -139,13 +140,11 @@ const ROWS: [(&str, Show); 25] = [
 
 fn table(page: &mut Page, tools: &[PeerReport]) {
     let cells = |text: &dyn Fn(&PeerReport) -> String| {
-        let cells = Peer::ALL.iter().map(|&peer| {
+        let cells = Peer::ALL.map(|peer| {
             let tool = tools.iter().find(|tool| tool.peer == peer);
-            tool.map_or_else(String::new, text)
+            format!("{:>CELL$}", tool.map_or_else(String::new, text))
         });
-        cells
-            .map(|cell| format!("{cell:>CELL$}"))
-            .collect::<String>()
+        cells.concat()
     };
     let heading = cells(&|tool| tool.peer.name().to_owned());
     page.row(Tone::Faint, 0, "", &heading);
