@@ -92,7 +92,7 @@ fn osnoise(table: &str, trace: &str) -> Result<Noise, Unreadable> {
         total: sums.noise,
         longest: sums.longest,
         lent: None,
-        counts: sums.counts,
+        counts: Some(sums.counts),
         attribution: events::attribution(trace)?,
     })
 }

@@ -101,8 +101,8 @@ pub struct Noise {
     pub longest: Nanos,
     /// Time that the loop gave to programs and to the tool's own threads, as far as that is no noise.
     pub lent: Option<Nanos>,
-    /// What came meanwhile, on the CPUs that it watched.
-    pub counts: Counts,
+    /// What came meanwhile, on the CPUs that it watched; `None` where nothing was traced.
+    pub counts: Option<Counts>,
     /// What of it has a name. It may be of a little more time than `total`, as far as the tool's
     /// events go on after its last sum.
     pub attribution: Option<Attribution>,

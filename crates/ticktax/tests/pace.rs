@@ -175,7 +175,11 @@ fn a_sweep_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
 
 #[test]
 fn the_schemas_are_those_of_what_is_printed() {
-    for (of, title) in [("pace", "PaceStatement"), ("sweep", "SweepStatement")] {
+    for (of, title) in [
+        ("pace", "PaceStatement"),
+        ("sweep", "SweepStatement"),
+        ("peers", "PeersStatement"),
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
             .args(["schema", of])
             .output()

@@ -1,7 +1,7 @@
 //! The audit, in the words of its peers.
 
 use ticktax_model::peers::{Attribution, Counts, Noise};
-use ticktax_model::recording::{Header, ProbeReport, Row, RowSink};
+use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
@@ -38,10 +38,10 @@ impl Counter {
             total: time,
             longest: long.max.max(short.max).unwrap_or_default(),
             lent: Some(lent.time),
-            counts: Counts {
+            counts: (statement.level == Level::Kernel).then(|| Counts {
                 outside: outside.map_or(0, |cause| cause.count),
                 ..self.counts
-            },
+            }),
             attribution: Some(Attribution {
                 gaps: long.count + short.count,
                 time,

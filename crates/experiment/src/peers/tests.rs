@@ -139,7 +139,7 @@ fn nothing() -> Noise {
         total: Nanos::ZERO,
         longest: Nanos::ZERO,
         lent: None,
-        counts: ticktax_model::peers::Counts::default(),
+        counts: None,
         attribution: None,
     }
 }

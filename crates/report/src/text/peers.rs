@@ -172,6 +172,10 @@ fn untold(page: &mut Page, tools: &[PeerReport]) {
                  run it for less time"
                     .to_owned(),
             ),
+            PeerOutcome::Noise(Noise { counts: None, .. }) => (
+                Tone::Warning,
+                "nothing that ran could be traced, so nothing has a name".to_owned(),
+            ),
             _ => continue,
         };
         page.paragraph(tone, &format!("  {}: ", tool.peer.name()), &clean(&why));
@@ -204,7 +208,7 @@ fn share(outcome: &PeerOutcome, of: fn(&Attribution) -> Option<Nanos>) -> Option
 
 fn count(outcome: &PeerOutcome, of: fn(&Counts) -> u64) -> Option<String> {
     match outcome {
-        PeerOutcome::Noise(noise) => Some(grouped(of(&noise.counts))),
+        PeerOutcome::Noise(noise) => Some(grouped(of(noise.counts.as_ref()?))),
         _ => None,
     }
 }

@@ -18,13 +18,13 @@ fn noise(entry_exit: Option<Nanos>) -> Noise {
         total: Nanos(9_910_000),
         longest: Nanos(1_250_000),
         lent: entry_exit.map(|_| Nanos::from_millis(22)),
-        counts: Counts {
+        counts: Some(Counts {
             irq: 1_477,
             softirq: 0,
             thread: 68,
             nmi: 0,
             outside: 2,
-        },
+        }),
         attribution: Some(Attribution {
             gaps: 505,
             time: Nanos(10_000_000),
@@ -123,4 +123,18 @@ fn without_all_events_no_share_is_told() {
         ["Explained", "100.0", "%", "-", "-", "-"]
     );
     assert!(page.contains("osnoise: there was no room"), "{page}");
+}
+
+#[test]
+fn what_was_not_traced_is_not_counted() {
+    let mut statement = statement();
+    if let PeerOutcome::Noise(noise) = &mut statement.tools[0].outcome {
+        noise.counts = None;
+    }
+    let page = peers(&statement, &TextStyle::default());
+    assert_eq!(words(&page, "threads"), ["threads", "-", "68", "-", "-"]);
+    assert!(
+        page.contains("audit: nothing that ran could be traced"),
+        "{page}"
+    );
 }
