@@ -14,6 +14,7 @@ pub mod fit;
 pub mod judge;
 pub mod kernels;
 pub mod matrix;
+pub mod peers;
 pub mod perform;
 pub mod statistics;
 pub mod sweep;

@@ -27,6 +27,8 @@ pub const PERFORM: &str = "lab-perform";
 pub const JOB: &str = "/lab/job";
 /// Where the verb writes; every file in it is sent.
 pub const OUT: &str = "/lab/out";
+/// Where other people's programs lie that the verb runs, with their libraries beside them.
+pub const TOOLS: &str = "/lab/tools";
 /// The parameter on the kernel's command line that says what the guest's time is; what runs in a
 /// guest knows by it that it does.
 pub const PARAMETER: &str = "ticktax.lab";
@@ -44,6 +46,13 @@ pub const STANDARD_ERROR: &str = "stderr";
 /// How long after the boot the verb begins, on the guest's clock. High-resolution timers are there
 /// only once the kernel has refined what it knows of its clock: a second, twice.
 const SETTLED: Duration = Duration::from_secs(4);
+
+/// How much goes over the line at once, in bytes, where interrupts are threads.
+const PIECE: usize = 16 << 10;
+/// And how long it then rests. Such a kernel runs the line's thread later than its interrupts come,
+/// takes those for nobody's, and switches them off after 100 000 of them with less than a tenth of a
+/// second between (`kernel/irq/spurious.c`); what is left of a result would then take hours.
+const REST: Duration = Duration::from_millis(200);
 
 /// Why a guest could not do its job.
 #[derive(Debug, thiserror::Error)]
@@ -147,9 +156,16 @@ fn open_line() -> io::Result<File> {
 }
 
 fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
-    line.write_all(&frame.to_bytes())
-        .and_then(|()| nix::sys::termios::tcdrain(&*line).map_err(io::Error::from))
-        .map_err(trouble(format!("cannot send {} over {LINE}", frame.name)))
+    let realtime = fs::read("/sys/kernel/realtime").is_ok_and(|it| it.starts_with(b"1"));
+    for piece in frame.to_bytes().chunks(PIECE) {
+        line.write_all(piece)
+            .and_then(|()| nix::sys::termios::tcdrain(&*line).map_err(io::Error::from))
+            .map_err(trouble(format!("cannot send {} over {LINE}", frame.name)))?;
+        if realtime {
+            thread::sleep(REST);
+        }
+    }
+    Ok(())
 }
 
 /// Waits until the machine has been up for as long as it takes to settle.

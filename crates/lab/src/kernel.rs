@@ -2,9 +2,9 @@
 
 mod build;
 mod cache;
-mod package;
+pub(crate) mod package;
 mod source;
-mod tool;
+pub(crate) mod tool;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,8 @@
 //! which runs one verb and hands back what it wrote.
 //!
 //! Three parts know nothing of each other: [`image`] makes the initramfs that a kernel unpacks,
-//! [`qemu`] boots a kernel with it and ends whatever happens, [`kernel`] brings kernels to boot.
+//! [`qemu`] boots a kernel with it and ends whatever happens, [`kernel`] brings kernels to boot,
+//! [`tools`] other people's programs to run beside ticktax.
 //! [`guest`] is the other side: what PID 1 does. [`wire`] is what the two sides say to each other.
 //!
 //! Under [`Clock::Icount`](qemu::Clock::Icount) the guest's time is the number of instructions that
@@ -19,6 +20,7 @@ pub mod program;
 pub mod qemu;
 mod run;
 mod sys;
+pub mod tools;
 pub mod wire;
 
 pub use error::LabError;

@@ -8,8 +8,9 @@ use crate::error::LabError;
 use crate::image::Image;
 
 /// Adds the program at `from` to `image` as `to`, with its dynamic linker and libraries where it is
-/// not static.
-pub fn add(image: &mut Image, to: &str, from: &Path) -> Result<(), LabError> {
+/// not static. Libraries are looked for in the folder `own` first; one that is found there comes to
+/// lie beside the program, whose `LD_LIBRARY_PATH` has to say so.
+pub fn add(image: &mut Image, to: &str, from: &Path, own: Option<&Path>) -> Result<(), LabError> {
     let mut bytes = read(from)?;
     let program = keep_what_is_loaded(&mut bytes).ok_or_else(|| LabError::File {
         what: "put into a guest",
@@ -18,23 +19,25 @@ pub fn add(image: &mut Image, to: &str, from: &Path) -> Result<(), LabError> {
     })?;
     image.file(to, &bytes)?;
     if let Elf::Dynamic(linker) = program {
-        let libraries = libraries(&linker, from)?;
+        let beside = to.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let libraries = libraries(&linker, from, own)?;
         for library in libraries.iter().chain([&linker]) {
-            add_library(image, library)?;
+            let name = own.and_then(|own| library.strip_prefix(own).ok());
+            let to = name.map_or_else(|| library.clone(), |name| Path::new(beside).join(name));
+            add_library(image, &to.to_string_lossy(), library)?;
         }
     }
     Ok(())
 }
 
-fn add_library(image: &mut Image, library: &Path) -> Result<(), LabError> {
-    let path = library.to_string_lossy();
-    if image.has(&path) {
+fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabError> {
+    if image.has(to) {
         return Ok(());
     }
     let mut bytes = read(library)?;
     // What is no ELF file is left as it is.
     let _ = keep_what_is_loaded(&mut bytes);
-    Ok(image.file(&path, &bytes)?)
+    Ok(image.file(to, &bytes)?)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, LabError> {
@@ -99,22 +102,37 @@ fn index(offset: u64) -> Option<usize> {
     usize::try_from(offset).ok()
 }
 
-/// The libraries that a program's dynamic linker would load.
-fn libraries(interpreter: &Path, program: &Path) -> Result<Vec<PathBuf>, LabError> {
+/// The libraries that a program's dynamic linker would load, were `own` a folder with libraries.
+fn libraries(
+    interpreter: &Path,
+    program: &Path,
+    own: Option<&Path>,
+) -> Result<Vec<PathBuf>, LabError> {
     let shown = interpreter.display().to_string();
-    let output = Command::new(interpreter)
-        .arg("--list")
-        .arg(program)
-        .output();
-    let output = output.map_err(|error| LabError::start(&shown, "libc6", &error))?;
-    if !output.status.success() {
-        return Err(LabError::Tool {
-            program: format!("{shown} --list {}", program.display()),
-            why: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        });
+    let mut command = Command::new(interpreter);
+    if let Some(own) = own {
+        command.arg("--library-path").arg(own);
     }
+    let output = command.arg("--list").arg(program).output();
+    let output = output.map_err(|error| LabError::start(&shown, "libc6", &error))?;
     let text = String::from_utf8_lossy(&output.stdout);
+    // The linker lists what it does not find among the rest.
+    let missing = text.lines().find(|line| line.ends_with("=> not found"));
+    if let Some(why) = missing.map(str::trim) {
+        return Err(cannot_list(&shown, program, why));
+    }
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(cannot_list(&shown, program, why.trim()));
+    }
     Ok(text.lines().filter_map(listed_library).collect())
+}
+
+fn cannot_list(linker: &str, program: &Path, why: &str) -> LabError {
+    LabError::Tool {
+        program: format!("{linker} --list {}", program.display()),
+        why: why.to_owned(),
+    }
 }
 
 /// `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`; the kernel's own has no file.

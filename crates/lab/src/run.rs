@@ -10,6 +10,7 @@ use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::program;
 use crate::qemu::{Clock, Machine, Outcome, Stage, boot};
+use crate::tools::Tools;
 
 /// What to run, and in what.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +21,8 @@ pub struct Run<'a> {
     pub program: &'a Path,
     /// The verb, and what it is to write to its folder ([`guest::OUT`], in which it runs).
     pub arguments: &'a [String],
-    /// Programs that the verb runs in turn, by where they lie on the host and in the guest.
-    pub programs: &'a [(std::path::PathBuf, String)],
+    /// Other people's programs that the verb runs in turn; they come to lie in [`guest::TOOLS`].
+    pub tools: Option<&'a Tools>,
     /// Parameters for the kernel.
     pub cmdline: &'a str,
     /// Virtual CPUs, 1 to 64.
@@ -77,9 +78,11 @@ impl Run<'_> {
         for folder in ["proc", "sys", "tmp", "lab/out"] {
             image.folder(folder);
         }
-        program::add(&mut image, "init", self.program)?;
-        for (from, to) in self.programs {
-            program::add(&mut image, to, from)?;
+        program::add(&mut image, "init", self.program, None)?;
+        for (name, file) in self.tools.iter().flat_map(|tools| tools.programs()) {
+            let to = format!("{}/{name}", guest::TOOLS.trim_start_matches('/'));
+            let own = file.parent();
+            program::add(&mut image, &to, &file, own)?;
         }
         let mut job = b"/init\0".to_vec();
         for argument in self.arguments {

@@ -17,6 +17,7 @@ pub mod histogram;
 pub mod kernels;
 pub mod machine;
 pub mod pace;
+pub mod peers;
 pub mod prediction;
 pub mod recording;
 pub mod span;

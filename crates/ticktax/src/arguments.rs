@@ -14,7 +14,8 @@ use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
 pub(crate) use lab::{
-    BuildArguments, CompareArguments, GuestArguments, LabTask, PerformArguments, RunArguments,
+    BuildArguments, CompareArguments, GuestArguments, LabTask, PeersArguments, PerformArguments,
+    RunArguments,
 };
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
 pub(crate) use sim::SimArguments;
@@ -95,6 +96,9 @@ pub(crate) enum Verb {
     /// Perform the programs of a case, in a guest
     #[command(hide = true, name = ticktax_lab::guest::PERFORM)]
     LabPerform(PerformArguments),
+    /// Run rtla and cyclictest one after the other beside an audit, in a guest of the lab
+    #[command(hide = true)]
+    Peers(PeersArguments),
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement
@@ -280,6 +284,8 @@ pub(crate) enum SchemaOf {
     Sweep,
     /// What `sim` prints
     Prediction,
+    /// What `lab run -- peers` prints
+    Peers,
 }
 
 /// A length of time as people write it.

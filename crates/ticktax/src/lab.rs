@@ -3,6 +3,7 @@
 mod build;
 mod cases;
 mod compare;
+mod peers;
 mod perform;
 mod run;
 pub(crate) mod world;
@@ -14,8 +15,10 @@ use std::process::ExitCode;
 
 use ticktax_lab::kernel::Cache;
 use ticktax_lab::{LabError, guest};
+use ticktax_model::recording::World;
+use ticktax_trace::proc::Proc;
 
-use crate::arguments::LabTask;
+use crate::arguments::{LabTask, PeersArguments};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
@@ -36,6 +39,18 @@ pub(crate) fn guest() -> Result<ExitCode, Failure> {
         return Err(Failure::Arguments(why.to_owned()));
     }
     Err(LabError::NoResult(guest::run()).into())
+}
+
+/// Runs other people's programs beside an audit; their like would keep a machine's CPUs from its
+/// programs, and are not there but in a guest.
+pub(crate) fn peers(typed: &PeersArguments) -> Result<ExitCode, Failure> {
+    let cmdline = Proc::default().machine().cmdline;
+    if world::of(cmdline.as_deref()).0 != World::Lab {
+        let why = "peers runs in a guest alone: ticktax lab run --package linux-image-rt-amd64 -- \
+                   peers";
+        return Err(Failure::Arguments(why.to_owned()));
+    }
+    peers::guest::run(typed.length.0)
 }
 
 /// The lab's part of the user's cache (XDG Base Directory Specification).

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Verb::Lab { task } => lab::run(&task, &terminal),
         Verb::LabGuest => lab::guest(),
         Verb::LabPerform(typed) => lab::perform(&typed),
+        Verb::Peers(typed) => lab::peers(&typed),
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),

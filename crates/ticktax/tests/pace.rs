@@ -163,7 +163,12 @@ fn a_sweep_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
 
 #[test]
 fn the_schemas_are_those_of_what_is_printed() {
-    for (of, title) in [("pace", "PaceStatement"), ("sweep", "SweepStatement")] {
+    for (of, title) in [
+        ("pace", "PaceStatement"),
+        ("sweep", "SweepStatement"),
+        ("peers", "PeersStatement"),
+        ("kernels", "KernelsStatement"),
+    ] {
         let output = ticktax(&["schema", of]);
         let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(schema["title"], title);

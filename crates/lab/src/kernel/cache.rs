@@ -47,7 +47,7 @@ pub(super) struct Keep<'a> {
 }
 
 /// Held while something in the cache is made.
-pub(super) struct Held(
+pub(crate) struct Held(
     #[expect(dead_code, reason = "it is let go when it is dropped")] Flock<File>,
 );
 
@@ -149,18 +149,23 @@ impl Cache {
     }
 
     /// A folder for parts of the cache, made if it is not there.
-    pub(super) fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
+    pub(crate) fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         Ok(folder)
     }
 
     /// Makes sure that nobody else makes the same thing, until what is returned is dropped.
-    pub(super) fn hold(&self, what: &str) -> Result<Held, LabError> {
+    pub(crate) fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("make", &path))?;
         let held = Flock::lock(file, FlockArg::LockExclusiveNonblock);
         held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
+    }
+
+    /// Where a part of the cache would be, whether it is there or not.
+    pub(crate) fn place(&self, part: &str) -> PathBuf {
+        self.root.join(part)
     }
 
     fn folder_of(&self, name: &str) -> PathBuf {

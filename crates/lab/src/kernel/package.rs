@@ -10,13 +10,13 @@ use super::tool::{run, text};
 use crate::error::{LabError, NO_SPACE};
 
 /// A package that was fetched, and unpacked.
-pub(super) struct Unpacked {
+pub(crate) struct Unpacked {
     /// Its name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its version.
-    pub(super) version: String,
+    pub(crate) version: String,
     /// Its files.
-    pub(super) files: PathBuf,
+    pub(crate) files: PathBuf,
     /// Ends with it.
     _folder: tempfile::TempDir,
 }
@@ -63,13 +63,7 @@ pub(super) fn fetch(
     for _ in 0..3 {
         tell(&format!("fetching {name} by apt"));
         let package = download(&name, cache)?;
-        let depends = Command::new("dpkg-deb")
-            .arg("-f")
-            .arg(&package.0)
-            .arg("Depends")
-            .output();
-        let depends = depends.map_err(|error| LabError::start("dpkg-deb", "dpkg", &error))?;
-        let other = text(&depends);
+        let other = depends(&package)?;
         let other = other
             .split([',', '|'])
             .filter_map(|word| word.split_whitespace().next())
@@ -85,6 +79,51 @@ pub(super) fn fetch(
     )))
 }
 
+/// Fetches these packages, and those with libraries that they depend on, directly or not. The C
+/// library is left out: a guest has the host's, which ticktax itself needs.
+pub(crate) fn fetch_with_libraries(
+    names: &[&str],
+    cache: &Cache,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<Unpacked>, LabError> {
+    let mut wanted: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut all = Vec::new();
+    while let Some(name) = wanted.get(all.len()).cloned() {
+        tell(&format!("fetching {name} by apt"));
+        let package = download(&name, cache)?;
+        for library in libraries_in(&depends(&package)?) {
+            if !wanted.contains(&library) {
+                wanted.push(library);
+            }
+        }
+        all.push(unpack(package, name)?);
+    }
+    Ok(all)
+}
+
+/// The packages with libraries in a list such as `libc6 (>= 2.34), libnuma1, python3 | perl`: of each
+/// choice the first.
+fn libraries_in(depends: &str) -> Vec<String> {
+    let first = |choice: &str| {
+        let word = choice.split(['|', ' ', ':', '(']).find(|it| !it.is_empty());
+        word.unwrap_or_default().trim().to_owned()
+    };
+    let names = depends.split(',').map(first);
+    let library = |name: &String| name.starts_with("lib") && name != "libc6";
+    names.filter(library).collect()
+}
+
+/// What a package says that it depends on.
+fn depends(package: &Download) -> Result<String, LabError> {
+    let field = Command::new("dpkg-deb")
+        .arg("-f")
+        .arg(&package.0)
+        .arg("Depends")
+        .output();
+    let field = field.map_err(|error| LabError::start("dpkg-deb", "dpkg", &error))?;
+    Ok(text(&field))
+}
+
 /// The file of a package, and the folder that it is in.
 type Download = (PathBuf, tempfile::TempDir);
 
@@ -97,7 +136,7 @@ fn download(name: &str, cache: &Cache) -> Result<Download, LabError> {
     run(&mut apt, "apt").map_err(|error| match error {
         LabError::Missing { .. } => LabError::Missing {
             program: "apt-get".to_owned(),
-            remedy: "packages come by it; give a kernel's file instead".to_owned(),
+            remedy: format!("the package {name} comes by it; a kernel can also be given as a file"),
         },
         LabError::Tool { program, why } if why != NO_SPACE => LabError::Tool {
             program,
@@ -140,4 +179,20 @@ fn release_in(boot: &Path) -> Option<String> {
     let entries = fs::read_dir(boot).ok()?.flatten();
     let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.find_map(|name| Some(name.strip_prefix("vmlinuz-")?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::libraries_in;
+
+    #[test]
+    fn libraries_are_picked_out_of_what_a_package_depends_on() {
+        let depends = "libc6 (>= 2.34), libtraceevent1 (>= 5.4),libtracefs1(>= 1.3), python3:any, \
+                       libnuma1 | libnuma2";
+        assert_eq!(
+            libraries_in(depends),
+            ["libtraceevent1", "libtracefs1", "libnuma1"]
+        );
+        assert_eq!(libraries_in(""), [""; 0]);
+    }
 }

@@ -50,7 +50,7 @@ pub fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
 }
 
 /// What could not be seen, where there is anything.
-fn blind_spots(page: &mut Page, blind: &[Blind]) {
+pub(super) fn blind_spots(page: &mut Page, blind: &[Blind]) {
     if blind.is_empty() {
         return;
     }

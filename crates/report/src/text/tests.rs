@@ -5,6 +5,7 @@ mod beats;
 mod golden;
 mod grids;
 mod pace;
+mod peers;
 mod properties;
 mod samples;
 mod ticks;

@@ -83,6 +83,7 @@ fn trial(
     let guest = Guest {
         typed: &typed.guest,
         arguments: &arguments,
+        tools: None,
         counted: order.counted,
         accepted: &[],
         interrupt,

@@ -31,7 +31,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
         return Err(Failure::Arguments(why.to_owned()));
     }
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
-    if guests.verb == GuestVerb::Audit {
+    if matches!(guests.verb, GuestVerb::Audit | GuestVerb::Peers) {
         let why = "lab compare compares paced loops: give it pace, or pace --sweep";
         return Err(Failure::Arguments(why.to_owned()));
     }

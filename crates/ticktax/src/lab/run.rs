@@ -9,10 +9,11 @@ use std::time::Duration;
 use clap::Parser;
 use ticktax_lab::kernel::{Kernel, find};
 use ticktax_lab::qemu::{Outcome, Stage};
+use ticktax_lab::tools::Tools;
 use ticktax_lab::{LabError, Run};
 use ticktax_model::pace::{PaceStatement, SweepStatement};
 
-use super::cache;
+use super::{cache, peers};
 use crate::arguments::{Arguments, Format, GuestArguments, RunArguments, Verb};
 use crate::audit::interrupt::Interrupt;
 use crate::failure::{Failure, UNBALANCED};
@@ -20,7 +21,7 @@ use crate::replay::{self, Showing};
 use crate::terminal::{Progress, Terminal, require_writable};
 
 /// What an audit leaves behind in the guest.
-const RECORDING: &str = "recording.parquet";
+pub(super) const RECORDING: &str = "recording.parquet";
 /// What pace does.
 pub(super) const STATEMENT: &str = "statement.json";
 
@@ -30,6 +31,7 @@ pub(super) enum GuestVerb {
     Audit,
     Pace,
     Sweep,
+    Peers,
 }
 
 impl GuestVerb {
@@ -63,7 +65,8 @@ impl GuestVerb {
             Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
             Verb::Pace(pace) if pace.sweep.is_some() => Ok(Self::Sweep),
             Verb::Pace(_) => Ok(Self::Pace),
-            _ => wrong("a guest can run audit and pace"),
+            Verb::Peers(_) => Ok(Self::Peers),
+            _ => wrong("a guest can run audit, pace and peers"),
         }
     }
 
@@ -72,6 +75,7 @@ impl GuestVerb {
         match self {
             Self::Audit => &["--save", RECORDING, "--output", "statement.txt"],
             Self::Pace | Self::Sweep => &["--format", "json", "--output", STATEMENT],
+            Self::Peers => &[],
         }
     }
 }
@@ -81,6 +85,8 @@ pub(super) struct Guests<'a> {
     pub(super) typed: &'a GuestArguments,
     pub(super) verb: GuestVerb,
     pub(super) arguments: Vec<String>,
+    /// Other people's programs that the verb runs.
+    pub(super) tools: Option<Tools>,
     pub(super) interrupt: &'a Interrupt,
 }
 
@@ -97,6 +103,7 @@ impl<'a> Guests<'a> {
             typed,
             verb: which,
             arguments: words.chain(results).collect(),
+            tools: None,
             interrupt,
         })
     }
@@ -114,10 +121,11 @@ impl<'a> Guests<'a> {
         let guest = Guest {
             typed: self.typed,
             arguments: &self.arguments,
+            tools: self.tools.as_ref(),
             counted: false,
             accepted: match self.verb {
                 GuestVerb::Audit => &unbalanced,
-                GuestVerb::Pace | GuestVerb::Sweep => &[],
+                GuestVerb::Pace | GuestVerb::Sweep | GuestVerb::Peers => &[],
             },
             interrupt: self.interrupt,
         };
@@ -136,6 +144,8 @@ pub(super) struct Guest<'a> {
     pub(super) typed: &'a GuestArguments,
     /// For ticktax in the guest.
     pub(super) arguments: &'a [String],
+    /// Other people's programs that it runs.
+    pub(super) tools: Option<&'a Tools>,
     /// Whether its instructions are counted.
     pub(super) counted: bool,
     /// Exit codes with a result beside 0.
@@ -161,7 +171,7 @@ impl Guest<'_> {
             kernel,
             program: &program,
             arguments: self.arguments,
-            programs: &[],
+            tools: self.tools,
             cmdline,
             cpus: self.typed.smp,
             memory: self.typed.memory,
@@ -196,16 +206,22 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         require_writable(file)?;
     }
     let interrupt = Interrupt::listen()?;
-    let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
+    let mut guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
     let progress = terminal.task("looking for the kernel".to_owned());
-    let kernel = find(&typed.kernel, &cache()?, &mut |words| {
-        progress.tell(words.to_owned());
-    })?;
+    let cache = cache()?;
+    let mut tell = |words: &str| progress.tell(words.to_owned());
+    let kernel = find(&typed.kernel, &cache, &mut tell)?;
+    if guests.verb == GuestVerb::Peers {
+        guests.tools = Some(Tools::find(&cache, &mut tell)?);
+    }
     let outcome = guests.boot(&kernel, &typed.cmdline, typed.console.as_deref(), &progress);
     progress.done();
     let outcome = outcome?;
+    if let Some(tools) = &guests.tools {
+        return show_peers(&outcome, tools, typed, terminal);
+    }
     let name = match guests.verb {
-        GuestVerb::Audit => RECORDING,
+        GuestVerb::Audit | GuestVerb::Peers => RECORDING,
         GuestVerb::Pace | GuestVerb::Sweep => STATEMENT,
     };
     let result = outcome.file(name).ok_or_else(|| missing(name))?;
@@ -213,7 +229,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         fs::write(file, result).map_err(|error| cannot_write(file, &error))?;
     }
     match guests.verb {
-        GuestVerb::Audit => show_recording(result, typed, terminal),
+        GuestVerb::Audit | GuestVerb::Peers => show_recording(result, typed, terminal),
         GuestVerb::Pace => {
             let statement: PaceStatement = read(result)?;
             terminal.put(
@@ -237,23 +253,60 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     }
 }
 
+/// What an audit, rtla and cyclictest said; ends with 1 where one of them failed.
+fn show_peers(
+    outcome: &Outcome,
+    tools: &Tools,
+    typed: &RunArguments,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
+    let statement = peers::statement(outcome, tools)?;
+    if let Some(file) = &typed.save {
+        let json = ticktax_report::peers_json(&statement);
+        fs::write(file, json).map_err(|error| cannot_write(file, &error))?;
+    }
+    terminal.put(
+        &|style| ticktax_report::peers(&statement, style),
+        &|| ticktax_report::peers_json(&statement),
+        typed.format,
+        typed.output.as_deref(),
+    )?;
+    let failures = peers::failures(&statement);
+    for failure in &failures {
+        terminal.complain(failure);
+    }
+    Ok(if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
 /// The statement of a recording that came from a guest.
 fn show_recording(
     bytes: &[u8],
     typed: &RunArguments,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
-    let folder = std::env::temp_dir();
-    let file = folder.join(format!("ticktax-lab-{}.parquet", std::process::id()));
-    fs::write(&file, bytes).map_err(|error| cannot_write(&file, &error))?;
     let showing = Showing {
         fleet_of: None,
         format: typed.format,
         output: typed.output.as_deref(),
     };
-    let shown = replay::show(&file, &showing, terminal);
+    with_file(bytes, |file| replay::show(file, &showing, terminal))
+}
+
+/// Does something with a recording that came as bytes.
+pub(super) fn with_file<T>(
+    bytes: &[u8],
+    what: impl FnOnce(&Path) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let folder = std::env::temp_dir();
+    let file = folder.join(format!("ticktax-lab-{}.parquet", std::process::id()));
+    fs::write(&file, bytes).map_err(|error| cannot_write(&file, &error))?;
+    let done = what(&file);
     drop(fs::remove_file(&file));
-    shown
+    done
 }
 
 /// A statement that came as JSON.

@@ -13,13 +13,14 @@
 mod common;
 mod faults;
 mod guests;
+mod peers;
 mod world;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-use world::{CLOUD, why_not};
+use world::{CLOUD, RT, why_no_tools, why_not};
 
 type Test = fn();
 
@@ -40,6 +41,14 @@ const ANYWHERE: &[(&str, Test)] = &[
     (
         "the_guests_verbs_are_nobody_elses",
         faults::the_guests_verbs_are_nobody_elses,
+    ),
+    (
+        "without_apt_one_line_says_so",
+        faults::without_apt_one_line_says_so,
+    ),
+    (
+        "damaged_tools_are_refused",
+        faults::damaged_tools_are_refused,
     ),
 ];
 
@@ -88,6 +97,20 @@ const ON_CLOUD: &[(&str, Test)] = &[
     ),
 ];
 
+/// Tests that run other people's tools in a guest, with the kernel that each boots.
+const WITH_TOOLS: &[(&str, &str, Test)] = &[
+    (
+        "peers_measure_the_same_kernel",
+        RT,
+        peers::peers_measure_the_same_kernel,
+    ),
+    (
+        "a_kernel_without_tracers_has_the_others",
+        CLOUD,
+        peers::a_kernel_without_tracers_has_the_others,
+    ),
+];
+
 /// Kernels that the tracer's programs have to load on.
 const KERNELS: &[&str] = &[
     "linux-image-cloud-amd64",
@@ -118,6 +141,13 @@ fn main() -> ExitCode {
     }
     for &(name, test) in ON_CLOUD {
         trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(cloud.is_some()));
+    }
+    for &(name, kernel, test) in WITH_TOOLS {
+        let why = why_not(kernel).or_else(why_no_tools);
+        if let Some(why) = &why {
+            eprintln!("vm::{name} is ignored: {why}");
+        }
+        trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(why.is_some()));
     }
     for &kernel in KERNELS {
         let why = why_not(kernel);

@@ -1,0 +1,79 @@
+//! The audit, in the words of its peers.
+
+use ticktax_model::peers::{Attribution, Counts, Noise};
+use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
+use ticktax_model::statement::Statement;
+use ticktax_model::{Kind, Nanos, Owner, SourceTable};
+
+/// Counts what came while the probes of an audit measured, as osnoise does for its own loop.
+#[derive(Clone, Debug, Default)]
+pub struct Counter {
+    probes: Vec<ProbeReport>,
+    counts: Counts,
+}
+
+impl Counter {
+    /// A counter for the recording with this header.
+    pub fn of(header: &Header) -> Self {
+        Self {
+            probes: header.probes.clone(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The audit as its peers would tell it; `None` where no probe noted gaps.
+    pub fn noise(&self, statement: &Statement) -> Option<Noise> {
+        let gaps = statement.gaps.as_ref()?;
+        let (long, short, lent) = (&gaps.long, &gaps.short, &gaps.lent);
+        let outside = gaps.causes.iter().find(|cause| cause.name == "outside");
+        let time = long.time + short.time;
+        Some(Noise {
+            watched: gaps.watched,
+            floor: self.probes.iter().map(|it| it.threshold).max()?,
+            total: time,
+            longest: long.max.max(short.max).unwrap_or_default(),
+            lent: Some(lent.time),
+            counts: (statement.level == Level::Kernel).then(|| Counts {
+                outside: outside.map_or(0, |cause| cause.count),
+                ..self.counts
+            }),
+            attribution: Some(Attribution {
+                gaps: long.count + short.count,
+                time,
+                named: long.named + short.named,
+                entry_exit: Some(long.entry_exit + short.entry_exit),
+                outside: long.outside + short.outside,
+                unexplained: long.unexplained + short.unexplained,
+                own: Nanos::ZERO,
+            }),
+        })
+    }
+}
+
+impl RowSink for Counter {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let Row::Span(span) = row else {
+            return;
+        };
+        let measured = |probe: &ProbeReport| {
+            probe.cpu == span.cpu && (probe.begin..=probe.end).contains(&span.start)
+        };
+        let source = sources.get(span.source);
+        // What a function took within an interrupt, or a work item within a thread, is no other one.
+        if !source.detail.is_empty() || !self.probes.iter().any(measured) {
+            return;
+        }
+        match (source.kind, source.owner) {
+            (Kind::Irq, _) => self.counts.irq += 1,
+            (Kind::Softirq, _) => self.counts.softirq += 1,
+            (Kind::Nmi, _) => self.counts.nmi += 1,
+            (Kind::Task, Owner::Kernel | Owner::Program | Owner::Tool) => self.counts.thread += 1,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The events of osnoise's tracer (`include/trace/events/osnoise.h`), as tracefs prints them.
+//!
+//! `sample_threshold` is a gap of its loop: when it began, how long it was, and how many times
+//! something interfered. `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are what did:
+//! when it began, and for how long it ran itself, without what interrupted it. `rtla osnoise top`
+//! tells of these how many, and nothing of how long; so the share of a gap's time that has a name
+//! is worked out here.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::Nanos;
+use ticktax_model::peers::Attribution;
+
+use super::Unreadable;
+
+const WHAT: &str = "trace of osnoise's events";
+
+/// An event: where, when it began, how long, and the rest of its words.
+struct Event<'a> {
+    cpu: u32,
+    start: Nanos,
+    length: Nanos,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    /// A gap, with how many times something interfered.
+    Gap(u64),
+    /// What did, by name.
+    Noise(&'a str),
+}
+
+/// What of the gaps in a trace has a name: of each the events that began within it, at most its own
+/// length. `None` where the kernel had no room for all events, so that the share would be wrong.
+pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable> {
+    if lost(trace)? {
+        return Ok(None);
+    }
+    // Noise comes before the gap that it is in, but in the order in which it ended.
+    let mut noises: BTreeMap<(u32, Nanos), (Nanos, &str)> = BTreeMap::new();
+    let mut gaps = Vec::new();
+    for line in trace.lines().filter(|line| !line.starts_with('#')) {
+        let event = event(line).ok_or_else(|| Unreadable::line("event of osnoise", line))?;
+        match event.kind {
+            Kind::Noise(name) => {
+                let noise = noises.entry((event.cpu, event.start)).or_default();
+                *noise = (noise.0 + event.length, name);
+            }
+            Kind::Gap(interferences) => gaps.push((event, interferences)),
+        }
+    }
+    let mut sum = Attribution::default();
+    for (gap, interferences) in gaps {
+        let within = (gap.cpu, gap.start)..(gap.cpu, gap.start + gap.length);
+        let inside = || noises.range(within.clone()).map(|(_, noise)| noise);
+        let named: Nanos = inside().map(|&(length, _)| length).sum();
+        let own: Nanos = inside()
+            .filter(|(_, name)| *name == "rtla")
+            .map(|&(length, _)| length)
+            .sum();
+        let named = named.min(gap.length);
+        let rest = gap.length - named;
+        sum.gaps += 1;
+        sum.time += gap.length;
+        sum.named += named;
+        sum.own += own.min(named);
+        if interferences == 0 && named == Nanos::ZERO {
+            sum.outside += rest;
+        } else {
+            sum.unexplained += rest;
+        }
+    }
+    Ok(Some(sum))
+}
+
+/// Whether there are fewer events in a trace than were written to it:
+/// `# entries-in-buffer/entries-written: 554/554   #P:1`.
+fn lost(trace: &str) -> Result<bool, Unreadable> {
+    const ENTRIES: &str = "entries-in-buffer/entries-written:";
+    let line = trace.lines().find(|line| line.contains(ENTRIES));
+    let line = line.ok_or(Unreadable::Nothing(WHAT))?;
+    let counts = || {
+        let words = line.split_once(ENTRIES)?.1.split_whitespace().next()?;
+        let (kept, written) = words.split_once('/')?;
+        Some((kept.parse::<u64>().ok()?, written.parse::<u64>().ok()?))
+    };
+    let (kept, written) = counts().ok_or_else(|| Unreadable::line(WHAT, line))?;
+    Ok(kept < written)
+}
+
+/// `rcuc/0-19  [000] d...3..  21.988400: thread_noise:   rcuc/0:19 start 21.988383593 duration 15180 ns`.
+fn event(line: &str) -> Option<Event<'_>> {
+    let (head, rest) = line.split_once("_noise: ").map_or_else(
+        || {
+            line.split_once("sample_threshold: ")
+                .map(|(head, rest)| (head, (true, rest)))
+        },
+        |(head, rest)| Some((head, (false, rest))),
+    )?;
+    let (is_gap, rest) = rest;
+    let cpu = head.split_once(" [")?.1.split_once(']')?.0.parse().ok()?;
+    // A thread's name may have anything in it; what follows has not.
+    let (name, numbers) = rest.rsplit_once("start ")?;
+    let words: Vec<&str> = numbers.split_whitespace().collect();
+    let (start, length, interferences) = match words[..] {
+        [start, "duration", length, "ns"] if !is_gap => (start, length, 0),
+        [start, "duration", length, "ns", "interference", count] if is_gap => {
+            (start, length, count.parse().ok()?)
+        }
+        _ => return None,
+    };
+    let (seconds, ns) = start.split_once('.')?;
+    let start = seconds.parse::<i64>().ok()?.checked_mul(1_000_000_000)?;
+    let name = name.trim();
+    let kind = if is_gap {
+        Kind::Gap(interferences)
+    } else {
+        Kind::Noise(name.rsplit_once(':').map_or(name, |(name, _)| name))
+    };
+    (ns.len() == 9).then_some(())?;
+    Some(Event {
+        cpu,
+        start: Nanos(start.checked_add(ns.parse().ok()?)?),
+        length: Nanos(length.parse().ok()?),
+        kind,
+    })
+}

@@ -1,0 +1,177 @@
+//! The tables that rtla and cyclictest print.
+
+use ticktax_model::Nanos;
+use ticktax_model::peers::{Counts, Latency, Spread};
+
+use super::Unreadable;
+
+/// What `rtla osnoise top` sums up, all CPUs together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// CPU time over which its loop measured.
+    pub(super) runtime: Nanos,
+    /// Time in gaps.
+    pub(super) noise: Nanos,
+    /// The longest gap.
+    pub(super) longest: Nanos,
+    /// What interfered.
+    pub(super) counts: Counts,
+}
+
+/// Reads `rtla osnoise top`: a line for each CPU, in µs, with its number, `#` and the periods, runtime,
+/// noise, CPU available in %, the noisiest period, the longest gap, and what interfered: hardware,
+/// NMIs, IRQs, softirqs, threads.
+pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
+    const WHAT: &str = "line of rtla osnoise";
+    let mut sums = Sums::default();
+    let mut any = false;
+    for line in rows(text) {
+        let wrong = || Unreadable::line(WHAT, line);
+        let words: Vec<&str> = line
+            .split_whitespace()
+            .filter(|&word| word != "#")
+            .collect();
+        let [
+            _,
+            _,
+            runtime,
+            noise,
+            _,
+            _,
+            longest,
+            hw,
+            nmi,
+            irq,
+            softirq,
+            thread,
+        ] = words[..]
+        else {
+            return Err(wrong());
+        };
+        let count = |word: &str| word.parse::<u64>().map_err(|_| wrong());
+        sums.runtime += micros(runtime).ok_or_else(wrong)?;
+        sums.noise += micros(noise).ok_or_else(wrong)?;
+        sums.longest = sums.longest.max(micros(longest).ok_or_else(wrong)?);
+        sums.counts.outside += count(hw)?;
+        sums.counts.nmi += count(nmi)?;
+        sums.counts.irq += count(irq)?;
+        sums.counts.softirq += count(softirq)?;
+        sums.counts.thread += count(thread)?;
+        any = true;
+    }
+    if any {
+        Ok(sums)
+    } else {
+        Err(Unreadable::Nothing(WHAT))
+    }
+}
+
+/// Reads `rtla timerlat top --nano`: a line for each CPU, in ns, with its number, `#` and the cycles,
+/// and then the last, least, mean and greatest latency, of the interrupt and of the thread.
+pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
+    const WHAT: &str = "line of rtla timerlat in ns";
+    if !text.is_empty() && !text.contains("(ns)") {
+        return Err(Unreadable::line(
+            WHAT,
+            text.lines().next().unwrap_or_default(),
+        ));
+    }
+    let mut all = Gathered::default();
+    let mut irqs = Gathered::default();
+    for line in rows(text) {
+        let wrong = || Unreadable::line(WHAT, line);
+        let bare = line.replace(['|', '#'], " ");
+        let numbers: Option<Vec<i64>> = bare.split_whitespace().map(|it| it.parse().ok()).collect();
+        let numbers = numbers.ok_or_else(wrong)?;
+        let [_, cycles, _, irq_min, irq_mean, irq_max, _, min, mean, max] = numbers[..] else {
+            return Err(wrong());
+        };
+        irqs.add(cycles, irq_min, irq_mean, irq_max)
+            .ok_or_else(wrong)?;
+        all.add(cycles, min, mean, max).ok_or_else(wrong)?;
+    }
+    let (cycles, thread) = all.finish().ok_or(Unreadable::Nothing(WHAT))?;
+    Ok(Latency {
+        cycles,
+        thread,
+        irq: irqs.finish().map(|(_, irq)| irq),
+    })
+}
+
+/// Reads `cyclictest --quiet --nsecs`: `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908
+/// Avg:   15480 Max:   20252` for each thread, in ns.
+pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
+    const WHAT: &str = "line of cyclictest";
+    let mut all = Gathered::default();
+    for line in text.lines().filter(|line| line.starts_with("T:")) {
+        let field = |name: &str| {
+            let (_, rest) = line.split_once(name)?;
+            rest.split_whitespace().next()?.parse::<i64>().ok()
+        };
+        let mut add = || {
+            all.add(
+                field(" C:")?,
+                field("Min:")?,
+                field("Avg:")?,
+                field("Max:")?,
+            )
+        };
+        add().ok_or_else(|| Unreadable::line(WHAT, line))?;
+    }
+    let (cycles, thread) = all.finish().ok_or(Unreadable::Nothing(WHAT))?;
+    Ok(Latency {
+        cycles,
+        thread,
+        irq: None,
+    })
+}
+
+/// The lines of a table of rtla's that are a CPU's: they begin with its number, and a count of periods
+/// behind a `#`. The heading's lines have escape codes before the first word, and no `#`.
+fn rows(text: &str) -> impl Iterator<Item = &str> {
+    let number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    text.lines().filter(move |line| {
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(number) && words.next().is_some_and(|it| it.starts_with('#'))
+    })
+}
+
+fn micros(word: &str) -> Option<Nanos> {
+    Some(Nanos(word.parse::<i64>().ok()?.checked_mul(1_000)?))
+}
+
+/// Latencies of several CPUs.
+#[derive(Default)]
+struct Gathered {
+    cycles: i64,
+    sum: i64,
+    extremes: Option<(i64, i64)>,
+}
+
+impl Gathered {
+    /// Adds a CPU's; `None` where the numbers contradict each other. A CPU without a cycle adds
+    /// nothing.
+    fn add(&mut self, cycles: i64, min: i64, mean: i64, max: i64) -> Option<()> {
+        if cycles == 0 {
+            return Some(());
+        }
+        if cycles < 0 || !(min <= mean && mean <= max) {
+            return None;
+        }
+        self.cycles = self.cycles.checked_add(cycles)?;
+        self.sum = self.sum.checked_add(mean.checked_mul(cycles)?)?;
+        let (least, most) = self.extremes.unwrap_or((min, max));
+        self.extremes = Some((least.min(min), most.max(max)));
+        Some(())
+    }
+
+    fn finish(&self) -> Option<(u64, Spread)> {
+        let (min, max) = self.extremes?;
+        let spread = Spread {
+            min: Nanos(min),
+            mean: Nanos(self.sum / self.cycles),
+            max: Nanos(max),
+        };
+        Some((u64::try_from(self.cycles).ok()?, spread))
+    }
+}

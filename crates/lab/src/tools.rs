@@ -1,0 +1,233 @@
+//! Other people's programs for a guest: rtla and cyclictest, from Debian's packages, kept in the
+//! cache with the digest of every file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::LabError;
+use crate::kernel::Cache;
+use crate::kernel::package::{Unpacked, fetch_with_libraries};
+use crate::kernel::tool::{sha256, sha256_of};
+
+/// Programs, with the packages that they come in.
+const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
+/// The folder in the cache, and the lock.
+const NAME: &str = "tools";
+/// The file that says what the others are.
+const MANIFEST: &str = "manifest";
+
+/// Programs that a guest can have beside ticktax.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tools {
+    folder: PathBuf,
+    /// The packages that they came from: name and version.
+    pub packages: Vec<(String, String)>,
+}
+
+impl Tools {
+    /// Finds them in the cache, and fetches them where they are not there. `tell` hears what takes a
+    /// while.
+    ///
+    /// # Errors
+    /// Apt does not bring them, or what lies in the cache is not what was put there.
+    pub fn find(cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<Self, LabError> {
+        if let Some(tools) = Self::kept(cache)? {
+            return Ok(tools);
+        }
+        let _held = cache.hold(NAME)?;
+        // Another lab may have been faster.
+        if let Some(tools) = Self::kept(cache)? {
+            return Ok(tools);
+        }
+        let packages = PROGRAMS.map(|(package, _)| package);
+        keep(&fetch_with_libraries(&packages, cache, tell)?, cache)?;
+        let gone = || LabError::NoKernel(format!("{NAME} have gone from the cache meanwhile"));
+        Self::kept(cache)?.ok_or_else(gone)
+    }
+
+    /// Each program's name, and its file. Libraries lie beside it.
+    pub fn programs(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        PROGRAMS
+            .map(|(_, name)| (name, self.folder.join(name)))
+            .into_iter()
+    }
+
+    /// Those in the cache, if there are any.
+    fn kept(cache: &Cache) -> Result<Option<Self>, LabError> {
+        let folder = cache.place(NAME);
+        if !folder.exists() {
+            return Ok(None);
+        }
+        let damaged = |why: String| LabError::Damaged {
+            what: "rtla and cyclictest".to_owned(),
+            why,
+            path: folder.clone(),
+        };
+        let text = fs::read_to_string(folder.join(MANIFEST))
+            .map_err(|_| damaged("their manifest cannot be read".to_owned()))?;
+        let mut packages = Vec::new();
+        let mut files = Vec::new();
+        for line in text.lines() {
+            match *line.split(' ').collect::<Vec<_>>() {
+                ["package", name, version] => packages.push((name.to_owned(), version.to_owned())),
+                ["file", name, digest] => {
+                    let found = sha256_of(&folder.join(name));
+                    if found.ok().as_deref() != Some(digest) {
+                        return Err(damaged(format!("{name} is not what was stored")));
+                    }
+                    files.push(name);
+                }
+                _ => return Err(damaged("their manifest is not what was stored".to_owned())),
+            }
+        }
+        for (_, program) in PROGRAMS {
+            if !files.contains(&program) {
+                return Err(damaged(format!("there is no {program}")));
+            }
+        }
+        Ok(Some(Self { folder, packages }))
+    }
+}
+
+/// Keeps the programs and libraries of these packages.
+fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
+    let fresh = cache.folder("fresh")?.join(NAME);
+    drop(fs::remove_dir_all(&fresh));
+    fs::create_dir_all(&fresh).map_err(LabError::file("make", &fresh))?;
+    let mut manifest: Vec<String> = Vec::new();
+    for package in packages {
+        manifest.push(format!("package {} {}\n", package.name, package.version));
+        for file in files_of(package) {
+            let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            // A link is followed: a library is kept by the name that programs ask for.
+            let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
+            let to = fresh.join(name);
+            fs::write(&to, &bytes).map_err(LabError::file("write", &to))?;
+            manifest.push(format!("file {name} {}\n", sha256(&bytes)));
+        }
+    }
+    let to = fresh.join(MANIFEST);
+    fs::write(&to, manifest.concat()).map_err(LabError::file("write", &to))?;
+    let folder = cache.place(NAME);
+    fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
+}
+
+/// The files of a package that a guest needs, in order: its programs among [`PROGRAMS`], and
+/// libraries by the names `libNAME.so.N`.
+fn files_of(package: &Unpacked) -> Vec<PathBuf> {
+    let mine = PROGRAMS.iter().filter(|(name, _)| *name == package.name);
+    let mut files: Vec<PathBuf> = mine
+        .map(|(_, program)| package.files.join("usr/bin").join(program))
+        .collect();
+    for folder in ["lib", "usr/lib"] {
+        let folder = package.files.join(folder);
+        let nested = fs::read_dir(&folder).into_iter().flatten().flatten();
+        for folder in nested.map(|entry| entry.path()).chain([folder.clone()]) {
+            let listed = fs::read_dir(folder).into_iter().flatten().flatten();
+            files.extend(
+                listed
+                    .map(|entry| entry.path())
+                    .filter(|file| is_library(file)),
+            );
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Whether a file's name is `libNAME.so.N`, as a program asks for it.
+fn is_library(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let version = name.and_then(|name| Some(name.strip_prefix("lib")?.split_once(".so.")?.1));
+    version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{MANIFEST, NAME, Tools, is_library};
+    use crate::error::LabError;
+    use crate::kernel::Cache;
+    use crate::kernel::tool::sha256;
+
+    /// A cache with two programs and a library that are none.
+    fn cache_with_tools(root: &Path) -> Cache {
+        let folder = root.join(NAME);
+        fs::create_dir_all(&folder).unwrap();
+        let files = ["cyclictest", "libnuma.so.1", "rtla"].map(|name| {
+            fs::write(folder.join(name), name).unwrap();
+            format!("file {name} {}\n", sha256(name.as_bytes()))
+        });
+        let packages = "package rtla 6.1.1-1\npackage rt-tests 2.4-1\n";
+        fs::write(
+            folder.join(MANIFEST),
+            format!("{packages}{}", files.concat()),
+        )
+        .unwrap();
+        Cache::at(root.to_owned())
+    }
+
+    /// Nothing is fetched here: whoever asks has nothing to hear.
+    fn find(cache: &Cache) -> Result<Tools, LabError> {
+        Tools::find(cache, &mut |words| panic!("{words}"))
+    }
+
+    #[test]
+    fn tools_that_were_kept_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = find(&cache_with_tools(folder.path())).unwrap();
+        let versions: Vec<&str> = tools.packages.iter().map(|(_, it)| it.as_str()).collect();
+        assert_eq!(versions, ["6.1.1-1", "2.4-1"]);
+        for (name, file) in tools.programs() {
+            assert_eq!(fs::read(file).unwrap(), name.as_bytes());
+        }
+    }
+
+    #[test]
+    fn damaged_tools_are_refused() {
+        for (file, says) in [
+            ("rtla", "rtla is not"),
+            ("libnuma.so.1", "libnuma.so.1 is not"),
+            (MANIFEST, "manifest"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let cache = cache_with_tools(folder.path());
+            let path = folder.path().join(NAME).join(file);
+            for gone in [false, true] {
+                if gone {
+                    fs::remove_file(&path).unwrap();
+                } else {
+                    fs::write(&path, "x").unwrap();
+                }
+                let error = find(&cache).unwrap_err();
+                assert!(matches!(error, LabError::Damaged { .. }), "{error}");
+                assert!(error.to_string().contains(says), "{error}");
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let cache = cache_with_tools(folder.path());
+        fs::write(folder.path().join(NAME).join(MANIFEST), "").unwrap();
+        let error = find(&cache).unwrap_err().to_string();
+        assert!(error.contains("there is no rtla"), "{error}");
+    }
+
+    #[test]
+    fn two_labs_do_not_fetch_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let _first = cache.hold(NAME).unwrap();
+        assert!(matches!(find(&cache), Err(LabError::Busy(_))));
+    }
+
+    #[test]
+    fn libraries_are_told_by_the_names_that_programs_ask_for() {
+        assert!(is_library(Path::new("/a/libnuma.so.1")));
+        for other in ["libnuma.so.1.0.0", "libnuma.so", "libnuma.a", "x.so.1"] {
+            assert!(!is_library(Path::new(other)), "{other}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Pages that put other people's tools beside an audit.
+
+use ticktax_model::Nanos;
+use ticktax_model::machine::Machine;
+use ticktax_model::peers::{
+    Attribution, Counts, Latency, Noise, PEERS_VERSION, Peer, PeerOutcome, PeerReport,
+    PeersStatement, Spread,
+};
+use ticktax_model::recording::{Blind, World};
+
+use crate::{TextStyle, peers};
+
+fn noise(entry_exit: Option<Nanos>) -> Noise {
+    let around = entry_exit.unwrap_or_default();
+    Noise {
+        watched: Nanos::from_millis(1_900),
+        floor: Nanos(5_000),
+        total: Nanos(9_910_000),
+        longest: Nanos(1_250_000),
+        lent: entry_exit.map(|_| Nanos::from_millis(22)),
+        counts: Some(Counts {
+            irq: 1_477,
+            softirq: 0,
+            thread: 68,
+            nmi: 0,
+            outside: 2,
+        }),
+        attribution: Some(Attribution {
+            gaps: 505,
+            time: Nanos(10_000_000),
+            named: Nanos(7_500_000),
+            entry_exit,
+            outside: Nanos(100_000),
+            unexplained: Nanos(2_400_000) - around,
+            own: Nanos(2_200_000),
+        }),
+    }
+}
+
+fn statement() -> PeersStatement {
+    let spread = |min, mean, max| Spread {
+        min: Nanos(min),
+        mean: Nanos(mean),
+        max: Nanos(max),
+    };
+    let latency = |irq| Latency {
+        cycles: 2_000,
+        thread: spread(16_212, 17_944, 21_796),
+        irq,
+    };
+    let outcomes = [
+        PeerOutcome::Noise(noise(Some(Nanos(2_400_000)))),
+        PeerOutcome::Noise(noise(None)),
+        PeerOutcome::Latency(latency(Some(spread(2_428, 2_898, 3_064)))),
+        PeerOutcome::Latency(latency(None)),
+    ];
+    let tools = Peer::ALL.into_iter().zip(outcomes);
+    PeersStatement {
+        peers_version: PEERS_VERSION,
+        tool_version: "0.1.0".to_owned(),
+        world: World::Lab,
+        blind: vec![Blind {
+            what: "what caches cost".to_owned(),
+            why: "time in this guest is its number of instructions".to_owned(),
+        }],
+        machine: Machine::default(),
+        began_unix: 1_577_836_800,
+        packages: vec![("rtla".to_owned(), "6.1.192-2".to_owned())],
+        tools: tools
+            .map(|(peer, outcome)| PeerReport {
+                peer,
+                command: format!("{} --for 2s", peer.name()),
+                outcome,
+            })
+            .collect(),
+    }
+}
+
+/// The line that begins so, as words.
+fn words<'a>(page: &'a str, begin: &str) -> Vec<&'a str> {
+    let line = page.lines().find(|line| line.trim().starts_with(begin));
+    line.unwrap().split_whitespace().collect()
+}
+
+#[test]
+fn four_tools_in_one_table() {
+    let page = peers(&statement(), &TextStyle::default());
+    insta::assert_snapshot!(page);
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_tool_that_told_nothing_says_why_and_shows_nothing() {
+    let mut statement = statement();
+    statement.tools[1].outcome =
+        PeerOutcome::Absent("this kernel has no osnoise tracer".to_owned());
+    statement.tools[3].outcome = PeerOutcome::Failed("out of \x1b[31mmemory".to_owned());
+    let page = peers(&statement, &TextStyle::default());
+    assert_eq!(
+        words(&page, "Explained"),
+        ["Explained", "100.0", "%", "-", "-", "-"]
+    );
+    assert!(
+        page.contains("osnoise: this kernel has no osnoise tracer"),
+        "{page}"
+    );
+    assert!(page.contains("cyclictest: failed: out of"), "{page}");
+    assert!(!page.contains('\x1b'), "{page}");
+}
+
+#[test]
+fn without_all_events_no_share_is_told() {
+    let mut statement = statement();
+    if let PeerOutcome::Noise(noise) = &mut statement.tools[1].outcome {
+        noise.attribution = None;
+    }
+    let page = peers(&statement, &TextStyle::default());
+    assert_eq!(
+        words(&page, "Explained"),
+        ["Explained", "100.0", "%", "-", "-", "-"]
+    );
+    assert!(page.contains("osnoise: there was no room"), "{page}");
+}
+
+#[test]
+fn what_was_not_traced_is_not_counted() {
+    let mut statement = statement();
+    if let PeerOutcome::Noise(noise) = &mut statement.tools[0].outcome {
+        noise.counts = None;
+    }
+    let page = peers(&statement, &TextStyle::default());
+    assert_eq!(words(&page, "threads"), ["threads", "-", "68", "-", "-"]);
+    assert!(
+        page.contains("audit: nothing that ran could be traced"),
+        "{page}"
+    );
+}

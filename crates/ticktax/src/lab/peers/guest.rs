@@ -1,0 +1,169 @@
+//! `ticktax peers`, in a guest: an audit, rtla and cyclictest, one after the other.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use ticktax_experiment::peers::{
+    CYCLICTEST, EVENTS, OSNOISE, OSNOISE_THRESHOLD, RUNS, Ran, TIMERLAT,
+};
+use ticktax_lab::{LabError, guest};
+use ticktax_model::peers::Peer;
+
+use crate::failure::{Failure, UNBALANCED};
+use crate::lab::run::RECORDING;
+
+/// Where the kernel's tracers are.
+const TRACEFS: &str = "/sys/kernel/tracing";
+/// The events of osnoise's tracer: gaps of its loop, and what interfered with it.
+const OSNOISE_EVENTS: [&str; 5] = [
+    "sample_threshold",
+    "irq_noise",
+    "softirq_noise",
+    "thread_noise",
+    "nmi_noise",
+];
+/// Room for events, in KiB for each CPU: some 60 bytes an event, about a thousand of them a second.
+const ROOM: &str = "8192";
+
+/// Periods of osnoise, in µs: its sums are of whole ones, so short ones leave little out.
+const PERIOD: &str = "100000";
+
+/// Runs all of them for `seconds` each, and leaves what they wrote in the current folder. One that
+/// fails does not keep the others from running.
+pub(in crate::lab) fn run(seconds: u32) -> Result<ExitCode, Failure> {
+    let length = format!("{seconds}s");
+    let runs = [
+        audit(&length),
+        osnoise(&length).map_err(|error| not_done("record osnoise's events", &error))?,
+        timerlat(&length),
+        cyclictest(seconds),
+    ];
+    let text = serde_json::to_string(&runs).unwrap_or_default();
+    fs::write(RUNS, text).map_err(|error| not_done("write what was run", &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn audit(length: &str) -> Ran {
+    let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/init"));
+    let mut command = Command::new(own);
+    command.args(["audit", "--for", length, "--keep", "spans"]);
+    command.args(["--output", "statement.txt", "--save", RECORDING]);
+    let mut ran = ran(Peer::Audit, &mut command, None);
+    // Nobody calls it by the name that it has in a guest.
+    ran.command = format!("ticktax audit --for {length}");
+    ran
+}
+
+fn osnoise(length: &str) -> io::Result<Ran> {
+    if let Some(absent) = without_tracer(Peer::Osnoise) {
+        return Ok(absent);
+    }
+    let events = Events::record()?;
+    let mut command = tool("rtla");
+    command.args(["osnoise", "top", "--quiet", "--duration", length]);
+    command.args(["--period", PERIOD, "--runtime", PERIOD]);
+    command.args(["--threshold", &OSNOISE_THRESHOLD.to_string()]);
+    let ran = ran(Peer::Osnoise, &mut command, Some(OSNOISE));
+    events.keep(EVENTS)?;
+    Ok(ran)
+}
+
+fn timerlat(length: &str) -> Ran {
+    without_tracer(Peer::Timerlat).unwrap_or_else(|| {
+        let mut command = tool("rtla");
+        command.args(["timerlat", "top", "--quiet", "--nano", "--duration", length]);
+        ran(Peer::Timerlat, &mut command, Some(TIMERLAT))
+    })
+}
+
+/// With the priority and the interval that timerlat has unless it is told others.
+fn cyclictest(seconds: u32) -> Ran {
+    let mut command = tool("cyclictest");
+    command.args(["--quiet", "--nsecs", "--mlockall", "--smp"]);
+    command.args(["--priority=95", "--interval=1000", "--duration"]);
+    command.arg(seconds.to_string());
+    ran(Peer::Cyclictest, &mut command, Some(CYCLICTEST))
+}
+
+/// One of the programs that the host put into the guest.
+fn tool(name: &str) -> Command {
+    let mut command = Command::new(Path::new(guest::TOOLS).join(name));
+    command.env("LD_LIBRARY_PATH", guest::TOOLS);
+    command
+}
+
+/// Runs a tool to its end, and keeps what it prints in `file`.
+fn ran(peer: Peer, command: &mut Command, file: Option<&str>) -> Ran {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    Ran {
+        peer,
+        command: words.join(" "),
+        failed: finish(peer, command, file).err(),
+        absent: None,
+    }
+}
+
+fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("it cannot be run: {}", error.kind()))?;
+    if let Some(file) = file {
+        fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
+    }
+    // An audit whose books do not balance has left a recording all the same.
+    let unbalanced = peer == Peer::Audit && output.status.code() == Some(i32::from(UNBALANCED));
+    if output.status.success() || unbalanced {
+        return Ok(());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = complaint.lines().rfind(|line| !line.trim().is_empty());
+    Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
+}
+
+/// What there is to say of rtla where the kernel was built without its tracer.
+fn without_tracer(peer: Peer) -> Option<Ran> {
+    let name = peer.name();
+    let known = fs::read_to_string(format!("{TRACEFS}/available_tracers")).unwrap_or_default();
+    if known.split_whitespace().any(|tracer| tracer == name) {
+        return None;
+    }
+    Some(Ran {
+        peer,
+        command: format!("rtla {name} (was not run)"),
+        failed: None,
+        absent: Some(format!("this kernel has no {name} tracer")),
+    })
+}
+
+/// An instance of tracefs that records what osnoise's tracer tells.
+struct Events(PathBuf);
+
+impl Events {
+    fn record() -> io::Result<Self> {
+        let folder = Path::new(TRACEFS).join("instances/ticktax");
+        fs::create_dir(&folder)?;
+        fs::write(folder.join("buffer_size_kb"), ROOM)?;
+        for event in OSNOISE_EVENTS {
+            fs::write(
+                folder.join("events/osnoise").join(event).join("enable"),
+                "1",
+            )?;
+        }
+        Ok(Self(folder))
+    }
+
+    fn keep(self, file: &str) -> io::Result<()> {
+        fs::write(self.0.join("tracing_on"), "0")?;
+        fs::write(file, fs::read(self.0.join("trace"))?)?;
+        fs::remove_dir(&self.0)
+    }
+}
+
+fn not_done(what: &str, error: &io::Error) -> Failure {
+    LabError::NoResult(format!("it could not {what}: {}", error.kind())).into()
+}
