@@ -144,10 +144,14 @@ struct Task {
     left: Nanos,
     /// That work, as it was asked for.
     asked: Option<Nanos>,
+    /// When that work ends, where it ends at a time; `left` is then what it cannot end before.
+    until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
     /// When the frame that begins next is due.
     due: Nanos,
+    /// The same while a [`Step::Pace`](crate::Step) sleeps that is to spin afterwards.
+    paced: Option<Nanos>,
     /// How much later than its timer the next sleep ends.
     late: Nanos,
     /// When the next step of each [`Step::Every`](crate::Step) is due, by its place.
@@ -444,9 +448,11 @@ impl Task {
             next_step: 0,
             left: Nanos::ZERO,
             asked: None,
+            until: None,
             last_cpu: spec.attributes.cpu.unwrap_or(place % setup.machine.cpus),
             frame_at: spec.start,
             due: spec.start,
+            paced: None,
             late: Nanos::ZERO,
             every: vec![Nanos::ZERO; spec.program.len()],
             slept_at: spec.start,

@@ -112,7 +112,8 @@ impl Engine<'_> {
                 }
                 return;
             };
-            if self.tasks[task.index()].left <= Nanos::ZERO {
+            let state = &self.cpus[cpu];
+            if self.is_done(task) {
                 // The tick of this very moment comes first, and finds the task still working.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;

@@ -120,6 +120,7 @@ impl Engine<'_> {
             }
             let notes = &mut self.tasks[task.index()];
             notes.asked = None;
+            notes.until = None;
             notes.report.work += asked;
             notes.report.bursts += 1;
             self.hash.note(self.now, Deed::Done, cpu, task.0);
@@ -179,7 +180,20 @@ impl Engine<'_> {
                 let rest = Nanos(period.0 - now.0 % period.0);
                 self.sleep(cpu, task, call, rest)
             }
-            Step::Pace { rule, period, unit } => self.pace(cpu, task, rule, period, unit),
+            Step::SpinUntil(period) => {
+                let rest = Nanos(period.0 - now.0 % period.0);
+                self.spin(task, now + rest)
+            }
+            Step::Pace {
+                rule,
+                period,
+                unit,
+                spin,
+            } => {
+                let due = notes.paced.take();
+                let due = due.unwrap_or_else(|| self.next_frame(task, rule, period));
+                self.pace(cpu, task, due, unit, spin)
+            }
             Step::Late(law) => {
                 notes.late = notes.chance.draw(&law);
                 Next::Step
@@ -236,6 +250,16 @@ impl Engine<'_> {
         Next::Work
     }
 
+    /// Computes until the time `due`, which is no work that was asked for.
+    fn spin(&mut self, task: TaskId, due: Nanos) -> Next {
+        self.end_frame(task);
+        let notes = &mut self.tasks[task.index()];
+        notes.asked = Some(Nanos::ZERO);
+        notes.until = Some(due);
+        notes.due = due;
+        Next::Work
+    }
+
     fn block(&mut self, task: TaskId) -> Next {
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Blocked;
@@ -270,38 +294,45 @@ impl Engine<'_> {
         self.work(task, time)
     }
 
-    /// Sleeps until the next frame is due; a frame that is due already begins at once.
-    fn pace(
-        &mut self,
-        cpu: usize,
-        task: TaskId,
-        rule: PaceRule,
-        period: Nanos,
-        unit: Nanos,
-    ) -> Next {
-        let now = self.now;
-        let notes = &mut self.tasks[task.index()];
+    /// When the frame after the last one is due.
+    fn next_frame(&self, task: TaskId, rule: PaceRule, period: Nanos) -> Nanos {
+        let notes = &self.tasks[task.index()];
         let frame = Frame {
             due: notes.due,
             began: notes.frame_at,
-            ended: now,
+            ended: self.now,
             cpu: Nanos::ZERO,
         };
-        let due = period
+        period
             + match rule {
                 PaceRule::Fixed => frame.ended,
                 PaceRule::Remaining => frame.began,
                 PaceRule::Deadline => frame.slot(period),
-            };
-        let rest = due - now;
+            }
+    }
+
+    /// Waits until `due`, the last `spin` of it computing; a frame that is due already begins at
+    /// once.
+    fn pace(&mut self, cpu: usize, task: TaskId, due: Nanos, unit: Nanos, spin: Nanos) -> Next {
+        let rest = due - self.now;
         if rest <= Nanos::ZERO {
-            notes.due = due;
             self.end_frame(task);
+            self.tasks[task.index()].due = due;
             return Next::Step;
         }
-        let units = (rest.0 + unit.0 - 1) / unit.0;
+        if rest <= spin {
+            return self.spin(task, due);
+        }
+        let units = ((rest - spin).0 + unit.0 - 1) / unit.0;
         let next = self.sleep(cpu, task, Call::Nanosleep, Nanos(units * unit.0));
-        self.tasks[task.index()].due = due;
+        let steps = self.setup.tasks[task.index()].program.len();
+        let notes = &mut self.tasks[task.index()];
+        notes.due = due;
+        if spin > Nanos::ZERO {
+            // It looks again when it is woken up.
+            notes.paced = Some(due);
+            notes.next_step = notes.next_step.checked_sub(1).unwrap_or(steps - 1);
+        }
         next
     }
 
@@ -434,6 +465,10 @@ impl Engine<'_> {
         }
         notes.refilled = refill;
         notes.report.refill_time += cost;
+        if notes.until.is_some() {
+            // What is loaded while it waits for a time makes that no later.
+            return false;
+        }
         notes.left += cost;
         true
     }

@@ -70,10 +70,12 @@ fn step(tasks: u32, links: bool) -> impl Strategy<Value = Step> {
             unit: Nanos::from_millis(1),
         }),
         1 => law(3_000).prop_map(|work| Step::Every { period: Nanos::from_millis(5), work }),
-        1 => prop::sample::select(&PaceRule::ALL[..]).prop_map(|rule| Step::Pace {
+        1 => Just(Step::SpinUntil(Nanos::from_millis(3))),
+        1 => (prop::sample::select(&PaceRule::ALL[..]), 0_i64..8).prop_map(|(rule, spin)| Step::Pace {
             rule,
             period: Nanos::from_millis(6),
             unit: Nanos::from_millis(1),
+            spin: Nanos::from_millis(spin),
         }),
         1 => law(300).prop_map(Step::Late),
         1 => law(9_000).prop_map(Step::Arrive),
