@@ -1,16 +1,19 @@
 //! Whether the model does what a real kernel did: a paced loop's frames, waits and sampled CPU time,
 //! measured in the lab, beside the same loop in the simulator.
 //!
-//! The model is given what is not its to know: how long the work of a frame really took. It is not
+//! The model is given what is not its to know: how long the work of a frame really took, and for
+//! how long before a frame a hybrid spins, which the loop measures before it begins. It is not
 //! given the moment at which the loop was started. A loop whose period is a multiple of a part of
 //! the tick keeps to a few phases of it for ever, so its waits and samples depend on that moment;
 //! the model is run from [`PHASES`] of them and says between what.
 
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::pace::{CpuClock, PaceRule, SleepMethod, SweepRow};
+use ticktax_model::pace::{CpuClock, Frame, PaceRule, SleepMethod, SweepRow};
 use ticktax_model::recording::{Row, RowSink};
-use ticktax_model::{Kind, Nanos, SourceTable};
-use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule, record};
+use ticktax_model::{Nanos, SourceTable};
+use ticktax_sim::{
+    Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow,
+};
 
 /// Moments within a tick at which the loop is started.
 pub const PHASES: i64 = 16;
@@ -54,6 +57,8 @@ pub struct Loop {
     pub sleep: SleepMethod,
     /// When frames are due.
     pub rule: PaceRule,
+    /// How long before a frame is due it begins to spin, where it is a [`SleepMethod::Hybrid`].
+    pub margin: Option<Nanos>,
     /// For how long it is watched: over a short time samples are few, and depend on where in the
     /// tick its frames lay.
     pub length: Nanos,
@@ -146,6 +151,7 @@ pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
             work: figures.busy.as_ref().map_or(row.work, |busy| busy.mean),
             sleep: row.sleep,
             rule: row.rule,
+            margin: row.margin,
             length: Nanos(row.elapsed.0 / i64::try_from(row.turns.max(1)).unwrap_or(1)),
         },
         Figures {
@@ -158,20 +164,11 @@ pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
     ))
 }
 
-/// What the model makes of `it` on `kernel`; `None` for loops that do not sleep, or not only, which
-/// it has no step for.
+/// What the model makes of `it` on `kernel`; `None` for a hybrid whose margin is not known.
 pub fn predict(kernel: Kernel, it: &Loop) -> Option<Predicted> {
-    let call = match it.sleep {
-        SleepMethod::Nanosleep
-        | SleepMethod::Usleep
-        | SleepMethod::ClockNanosleepAbs
-        | SleepMethod::Timerfd => Call::Nanosleep,
-        SleepMethod::Select => Call::Select,
-        SleepMethod::Poll | SleepMethod::Epoll => Call::Poll,
-        SleepMethod::Spin | SleepMethod::Hybrid => return None,
-    };
+    let wait = wait(it)?;
     let runs: Vec<Figures> = (0..PHASES)
-        .map(|phase| simulate(kernel, it, call, phase))
+        .map(|phase| simulate(kernel, it, wait, phase))
         .collect();
     let of = |figure: fn(&Figures) -> f64| Range::of(runs.iter().map(figure));
     Some(Predicted {
@@ -198,8 +195,40 @@ pub fn differences(it: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<
     all
 }
 
+/// The step in which the loop waits for its next frame.
+fn wait(it: &Loop) -> Option<Step> {
+    let call = match it.sleep {
+        SleepMethod::Nanosleep
+        | SleepMethod::Usleep
+        | SleepMethod::ClockNanosleepAbs
+        | SleepMethod::Timerfd => Call::Nanosleep,
+        SleepMethod::Select => Call::Select,
+        SleepMethod::Poll | SleepMethod::Epoll => Call::Poll,
+        SleepMethod::Spin | SleepMethod::Hybrid => {
+            return Some(Step::Pace {
+                rule: it.rule,
+                period: it.period,
+                unit: Nanos(1),
+                spin: match it.sleep {
+                    SleepMethod::Spin => it.period,
+                    _ => it.margin?,
+                },
+            });
+        }
+    };
+    Some(match it.rule {
+        PaceRule::Deadline => Step::SleepUntil(call, it.period),
+        PaceRule::Remaining => Step::SleepRest {
+            call,
+            time: it.period,
+            unit: Nanos(1),
+        },
+        PaceRule::Fixed => Step::Sleep(call, Law::Fixed(it.period)),
+    })
+}
+
 /// Runs the loop from one phase of the tick.
-fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
+fn simulate(kernel: Kernel, it: &Loop, wait: Step, phase: i64) -> Figures {
     let hz = u64::from(kernel.hz);
     let tick = Nanos(1_000_000_000 / i64::from(kernel.hz.max(1)));
     let mut machine = Machine::new(1, hz, Policy::Fair);
@@ -222,29 +251,20 @@ fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
     };
     let mut setup = Setup::new(machine, it.length);
     let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
-    let sleep = match it.rule {
-        PaceRule::Deadline => Step::SleepUntil(call, it.period),
-        PaceRule::Remaining => Step::SleepRest {
-            call,
-            time: it.period,
-            unit: Nanos(1),
-        },
-        PaceRule::Fixed => Step::Sleep(call, Law::Fixed(it.period)),
-    };
     setup
         .tasks
-        .push(TaskSpec::new("loop", vec![sleep, Step::Frame, work]));
-    let mut runs = Runs::default();
-    let recorded = record(&setup, &mut runs);
-    let (report, ..) = recorded.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
+        .push(TaskSpec::new("loop", vec![wait, Step::Frame, work]));
+    let followed = follow(&setup, TaskId(0), &mut Nowhere);
+    let followed = followed.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
+    let (report, frames) = (followed.report, followed.frames);
     let seconds = it.length.as_secs_f64();
-    let waits = runs.waits(it);
-    let count = waits.len().max(1) as f64;
-    let late = waits.iter().filter(|&&wait| wait > tick);
-    let sum: Nanos = waits.iter().sum();
+    let waits = frames.iter().skip(1).map(|frame| frame.began - frame.due);
+    let late = waits.clone().filter(|&wait| wait > tick);
+    let count = frames.len().saturating_sub(1).max(1) as f64;
+    let sum: Nanos = waits.sum();
     let sampled = report.tasks[0].sampled as f64 / hz as f64;
     Figures {
-        rate: runs.rate(),
+        rate: rate(&frames),
         wait: sum.0 as f64 / count,
         overshot: late.count() as f64 / seconds,
         used: report.tasks[0].ran.as_secs_f64() / seconds * 100.0,
@@ -252,40 +272,21 @@ fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
     }
 }
 
-/// When a loop's frames ran.
-#[derive(Debug, Default)]
-struct Runs(Vec<(Nanos, Nanos)>);
-
-impl RowSink for Runs {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let span = row.span();
-        if sources.get(span.source).kind == Kind::Task {
-            self.0.push((span.start, span.end()));
+/// Frames a second, from the first to the last.
+fn rate(frames: &[Frame]) -> f64 {
+    match (frames.first(), frames.last()) {
+        (Some(first), Some(last)) if last.began > first.began => {
+            (frames.len() - 1) as f64 / (last.began - first.began).as_secs_f64()
         }
+        _ => 0.0,
     }
 }
 
-impl Runs {
-    /// Frames a second, from the first to the last.
-    fn rate(&self) -> f64 {
-        match (self.0.first(), self.0.last()) {
-            (Some(first), Some(last)) if last.0 > first.0 => {
-                (self.0.len() - 1) as f64 / (last.0 - first.0).as_secs_f64()
-            }
-            _ => 0.0,
-        }
-    }
+/// For rows that nobody reads.
+struct Nowhere;
 
-    /// From when each frame was due to when it began, but for the first.
-    fn waits(&self, it: &Loop) -> Vec<Nanos> {
-        let pairs = self.0.windows(2);
-        let wait = |pair: &[(Nanos, Nanos)]| match it.rule {
-            PaceRule::Deadline => Nanos(pair[1].0.0 % it.period.0),
-            PaceRule::Remaining => pair[1].0 - pair[0].0 - it.period,
-            PaceRule::Fixed => pair[1].0 - pair[0].1 - it.period,
-        };
-        pairs.map(wait).collect()
-    }
+impl RowSink for Nowhere {
+    fn row(&mut self, _: &SourceTable, _: &Row) {}
 }
 
 #[cfg(test)]
@@ -300,6 +301,7 @@ mod tests {
         work: Nanos::from_millis(1),
         sleep: SleepMethod::Nanosleep,
         rule: PaceRule::Deadline,
+        margin: None,
         length: Nanos::from_secs(20),
     };
 
@@ -343,6 +345,37 @@ mod tests {
         };
         let made = predict(kernel(100, false), &fixed).unwrap();
         assert!((made.rate.least - 25.0).abs() < 0.01, "{:?}", made.rate);
+    }
+
+    #[test]
+    fn who_spins_is_in_time_and_always_there() {
+        let spin = Loop {
+            sleep: SleepMethod::Spin,
+            ..LOOP
+        };
+        let made = predict(kernel(100, false), &spin).unwrap();
+        assert!(made.wait.most < 1.0, "{:?}", made.wait);
+        assert!(made.sampled.least > 99.9, "{:?}", made.sampled);
+    }
+
+    #[test]
+    fn a_hybrid_is_as_late_as_its_margin_is_short() {
+        let hybrid = |margin| Loop {
+            sleep: SleepMethod::Hybrid,
+            margin,
+            ..LOOP
+        };
+        assert_eq!(predict(kernel(100, false), &hybrid(None)), None);
+        // A sleep that ends on a tick is up to 10 ms long, and 9 of them are spun away: what is
+        // late is at most 1 ms.
+        let of = |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
+        let made = of(9);
+        assert!(made.wait.least < 1.0, "{:?}", made.wait);
+        assert!((0.3e6..1e6).contains(&made.wait.most), "{:?}", made.wait);
+        // With a whole tick none is late, and a tick in three finds it spinning, or working.
+        let made = of(10);
+        assert!(made.wait.most < 1.0, "{:?}", made.wait);
+        assert!((33.0..34.0).contains(&made.sampled.most), "{made:?}");
     }
 
     #[test]

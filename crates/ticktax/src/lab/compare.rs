@@ -94,6 +94,7 @@ fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<SweepRow>), Failu
         cpu_time: own.map_or(ticktax_model::Nanos::ZERO, |it| it.time),
         elapsed: own.map_or(statement.elapsed, |it| it.elapsed),
         readings: statement.cpu.readings,
+        margin: report.margin,
     };
     Ok((statement.machine, vec![row]))
 }
