@@ -101,12 +101,14 @@ impl<'a> Guests<'a> {
         })
     }
 
-    /// Boots one, and brings back what it wrote.
+    /// Boots one, and brings back what it wrote. It is ended where `is_over` says so, as it is by
+    /// Ctrl-C.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,
         cmdline: &str,
         console: Option<&Path>,
+        is_over: &dyn Fn() -> bool,
         progress: &Progress,
     ) -> Result<Outcome, Failure> {
         let program = std::env::current_exe().map_err(|error| LabError::File {
@@ -127,7 +129,7 @@ impl<'a> Guests<'a> {
             scratch: &std::env::temp_dir(),
             console,
         };
-        let stop = || self.interrupt.signal().is_some();
+        let stop = || self.interrupt.signal().is_some() || is_over();
         let words = |stage| match stage {
             Stage::Boots => "boots".to_owned(),
             Stage::Runs => "runs".to_owned(),
@@ -176,7 +178,13 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     let kernel = find(&typed.kernel, &cache()?, &mut |words| {
         progress.tell(words.to_owned());
     })?;
-    let outcome = guests.boot(&kernel, &typed.cmdline, typed.console.as_deref(), &progress);
+    let outcome = guests.boot(
+        &kernel,
+        &typed.cmdline,
+        typed.console.as_deref(),
+        &|| false,
+        &progress,
+    );
     progress.done();
     let outcome = outcome?;
     let name = match guests.verb {
