@@ -1,9 +1,9 @@
 //! Whether the model does what a real kernel did: a paced loop's frames, waits and sampled CPU time,
 //! measured in the lab, beside the same loop in the simulator.
 //!
-//! The model is given what is not its to know: how long the work of a frame really took, and for
-//! how long before a frame a hybrid spins, which the loop measures before it begins. It is not
-//! given the moment at which the loop was started. A loop whose period is a multiple of a part of
+//! The model is given what is not its to know: how long the work of a frame really took, how long
+//! the code from a timer to a frame ([`code`]), and for how long before a frame a hybrid spins, which
+//! the loop measures before it begins. It is not given the moment at which the loop was started. A loop whose period is a multiple of a part of
 //! the tick keeps to a few phases of it for ever, so its waits and samples depend on that moment;
 //! the model is run from [`PHASES`] of them and says between what.
 
@@ -59,6 +59,9 @@ pub struct Loop {
     pub rule: PaceRule,
     /// How long before a frame is due it begins to spin, where it is a [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
+    /// How long the kernel's and its own code take from the end of a sleep's slack to the frame,
+    /// where timers end between ticks.
+    pub code: Nanos,
     /// For how long it is watched: over a short time samples are few, and depend on where in the
     /// tick its frames lay.
     pub length: Nanos,
@@ -137,8 +140,40 @@ impl Difference {
     }
 }
 
-/// What was measured of a loop; `None` where no frame was.
-pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
+/// How long code takes from the end of a sleep's slack to the frame, by the waits of the loops of
+/// one guest: a wait of the middle, less its slack. A call that asks for whole ms shows its rounding
+/// instead, so of `poll` and `epoll` it is what `select` shows, which goes the same way through the
+/// kernel; nothing where that is not among the loops.
+///
+/// Some µs decide about nothing but a loop of which some periods are nearly a number of ticks: which
+/// phases of the tick its frames keep to.
+pub fn code(rows: &[SweepRow], row: &SweepRow) -> Nanos {
+    let alike = |other: &&SweepRow| {
+        (other.sleep, other.rule, other.rate) == (SleepMethod::Select, row.rule, row.rate)
+    };
+    let shown = match row.sleep {
+        SleepMethod::Poll | SleepMethod::Epoll => rows.iter().find(alike),
+        SleepMethod::Spin | SleepMethod::Hybrid => None,
+        _ => Some(row),
+    };
+    let figures = shown.and_then(|shown| shown.figures.as_ref());
+    let waits = figures.and_then(|figures| figures.wakeup.as_ref());
+    let middle = waits.and_then(|waits| waits.quantile(0.5));
+    middle.map_or(Nanos::ZERO, |middle| {
+        (middle - slack(row.sleep)).max(Nanos::ZERO)
+    })
+}
+
+/// By how much the kernel may be late with a sleep of this kind: a timerfd has none (docs/pace.md).
+fn slack(sleep: SleepMethod) -> Nanos {
+    match sleep {
+        SleepMethod::Timerfd => Nanos::ZERO,
+        _ => SLACK,
+    }
+}
+
+/// What was measured of a loop, one of those of its guest; `None` where no frame was.
+pub fn measured(rows: &[SweepRow], row: &SweepRow) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
     let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;
@@ -152,6 +187,7 @@ pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
             sleep: row.sleep,
             rule: row.rule,
             margin: row.margin,
+            code: code(rows, row),
             length: Nanos(row.elapsed.0 / i64::try_from(row.turns.max(1)).unwrap_or(1)),
         },
         Figures {
@@ -238,12 +274,7 @@ fn simulate(kernel: Kernel, it: &Loop, wait: Step, phase: i64) -> Figures {
     } else {
         TimerRule::FirstTick
     };
-    // A timerfd has none (docs/pace.md).
-    machine.slack = if it.sleep == SleepMethod::Timerfd {
-        Nanos::ZERO
-    } else {
-        SLACK
-    };
+    machine.slack = slack(it.sleep);
     machine.tick = if kernel.periodic {
         TickMode::Periodic
     } else {
@@ -251,9 +282,16 @@ fn simulate(kernel: Kernel, it: &Loop, wait: Step, phase: i64) -> Figures {
     };
     let mut setup = Setup::new(machine, it.length);
     let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
+    // A wait that ends on a tick does not say how long the code after it took.
+    let code = if kernel.high_resolution {
+        it.code
+    } else {
+        Nanos::ZERO
+    };
+    let late = Step::Late(Law::Fixed(code));
     setup
         .tasks
-        .push(TaskSpec::new("loop", vec![wait, Step::Frame, work]));
+        .push(TaskSpec::new("loop", vec![late, wait, Step::Frame, work]));
     let followed = follow(&setup, TaskId(0), &mut Nowhere);
     let followed = followed.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
     let (report, frames) = (followed.report, followed.frames);
@@ -302,6 +340,7 @@ mod tests {
         sleep: SleepMethod::Nanosleep,
         rule: PaceRule::Deadline,
         margin: None,
+        code: Nanos::ZERO,
         length: Nanos::from_secs(20),
     };
 
@@ -345,6 +384,30 @@ mod tests {
         };
         let made = predict(kernel(100, false), &fixed).unwrap();
         assert!((made.rate.least - 25.0).abs() < 0.01, "{:?}", made.rate);
+    }
+
+    /// Nine periods of `poll` by `remaining` are 262 ms and 10 µs, and that is 131 ticks at 500 Hz:
+    /// a tick within the slack of one of the nine takes the 10 µs away, so that frames keep to nine
+    /// phases. Of these, those that begin less than 1.05 ms before the next tick are four.
+    #[test]
+    fn a_tick_within_the_slack_keeps_frames_to_phases() {
+        let code = |tenths: i64| Loop {
+            period: Nanos(28_571_428),
+            work: Nanos(1_049_000),
+            sleep: SleepMethod::Poll,
+            rule: PaceRule::Remaining,
+            code: Nanos(tenths * 100),
+            length: Nanos::from_secs(30),
+            ..LOOP
+        };
+        let held = predict(kernel(500, true), &code(133)).unwrap();
+        let four = 100.0 * 4.0 * 2.0 / 262.0;
+        assert!((held.rate.most - 9e3 / 262.0).abs() < 0.001, "{held:?}");
+        assert!((held.sampled.least - four).abs() < 0.1, "{held:?}");
+        assert!((held.sampled.most - four).abs() < 0.1, "{held:?}");
+        // Without the code there is nothing to take away, and all phases are met.
+        let free = predict(kernel(500, true), &code(0)).unwrap();
+        assert!(free.sampled.least > four + 0.4, "{free:?}");
     }
 
     #[test]

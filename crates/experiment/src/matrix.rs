@@ -288,6 +288,7 @@ mod tests {
                 sleep: SleepMethod::Poll,
                 rule: PaceRule::Remaining,
                 margin: None,
+                code: Nanos::ZERO,
                 length: Nanos::from_secs(20),
             },
             measured: Figures {

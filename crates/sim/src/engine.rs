@@ -122,6 +122,9 @@ struct CpuState {
     wheel: Agenda<TaskId>,
     /// Everything else, by time.
     agenda: Agenda<Event>,
+    /// Sleeps that a tick or another's timer may end from this time on. Their own timers are in the
+    /// agenda; whichever comes second finds them ended.
+    slack: Agenda<TaskId>,
     /// When the scheduler wants to be asked without a tick.
     alarm: Nanos,
     tick_pending: bool,
@@ -159,6 +162,8 @@ struct Task {
     /// When it fell asleep, and until when it asked to sleep.
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
+    /// The begin and the end of the slack of its high-resolution timer, while that is set.
+    timer: Option<(Nanos, Nanos)>,
     woken_at: Option<Nanos>,
     /// When it should have gone on.
     due_at: Nanos,
@@ -332,7 +337,7 @@ impl<'s> Engine<'s> {
     fn happen(&mut self, cpu: usize, event: Event) {
         match event {
             Event::Start(task) => self.wake(task),
-            Event::Timer(task) => self.cpus[cpu].expired.push(task),
+            Event::Timer(task) => self.timer_expires(cpu, task),
             Event::Arrival(source) => self.arrive(cpu, source),
             Event::Refill(group) => self.refill(cpu, group),
         }
@@ -428,6 +433,7 @@ impl CpuState {
             stamp: Nanos::ZERO,
             wheel: Agenda::new(),
             agenda: Agenda::new(),
+            slack: Agenda::new(),
             alarm: Nanos::MAX,
             tick_pending: false,
             pending: 0,
@@ -457,6 +463,7 @@ impl Task {
             every: vec![Nanos::ZERO; spec.program.len()],
             slept_at: spec.start,
             asleep_until: None,
+            timer: None,
             woken_at: None,
             due_at: spec.start,
             lateness: Histogram::default(),

@@ -62,8 +62,15 @@ impl Call {
 pub enum Due {
     /// At this tick of the CPU's own grid.
     Tick(i64),
-    /// At this time, by an interrupt of its own.
-    Exactly(Nanos),
+    /// By an interrupt of its own at `latest`; by a tick or another's timer that comes before, from
+    /// `soonest` on. Linux runs every timer whose slack has begun, whatever interrupt it is for
+    /// (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
+    Within {
+        /// When the time that was asked for is over.
+        soonest: Nanos,
+        /// And its slack.
+        latest: Nanos,
+    },
 }
 
 /// The grids that a CPU's timers live on.
@@ -99,7 +106,10 @@ impl TimerRule {
             Self::FirstTick => Due::Tick(local.first_from(now + call.in_its_unit(time))),
             Self::HighResolution => {
                 let time = call.in_its_unit(time);
-                Due::Exactly(now + time + call.slack(time, grids.slack))
+                Due::Within {
+                    soonest: now + time,
+                    latest: now + time + call.slack(time, grids.slack),
+                }
             }
         }
     }
@@ -134,7 +144,7 @@ mod tests {
         };
         match rule.due(call, now, time, &grids) {
             Due::Tick(n) => local.at(n),
-            Due::Exactly(at) => at,
+            Due::Within { latest, .. } => latest,
         }
     }
 
@@ -205,7 +215,7 @@ mod tests {
     fn rule_end(rule: TimerRule, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Nanos {
         match rule.due(call, now, time, grids) {
             Due::Tick(n) => grids.local.at(n),
-            Due::Exactly(at) => at,
+            Due::Within { latest, .. } => latest,
         }
     }
 

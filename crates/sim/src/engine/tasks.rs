@@ -366,9 +366,14 @@ impl Engine<'_> {
         let soonest = state.grid.first_from(self.now).max(state.next_tick);
         match self.setup.machine.timers.due(call, self.now, time, &grids) {
             Due::Tick(tick) => state.wheel.push(tick.max(soonest), task),
-            Due::Exactly(at) => state
-                .agenda
-                .push(at.0.max(self.now.0 + 1), Event::Timer(task)),
+            Due::Within { soonest, latest } => {
+                let latest = latest.max(self.now + Nanos(1));
+                state.agenda.push(latest.0, Event::Timer(task));
+                if soonest < latest {
+                    state.slack.push(soonest.0, task);
+                }
+                self.tasks[task.index()].timer = Some((soonest, latest));
+            }
         }
         Next::Switch(None)
     }

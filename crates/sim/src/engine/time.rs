@@ -111,6 +111,11 @@ impl Engine<'_> {
         } else {
             wheel.max(state.next_tick)
         };
+        let slack = state.slack.first();
+        if slack != i64::MAX && !off {
+            let tick = state.grid.first_from(Nanos(slack));
+            decisive = decisive.min(tick.max(state.next_tick));
+        }
         let mut next = Nanos(state.agenda.first());
         let mut alarm = Nanos::MAX;
         if let Some(frame) = state.frames.last() {

@@ -178,16 +178,22 @@ fn machine() -> impl Strategy<Value = Machine> {
         (1_usize..4, prop::sample::select(&[100_u64, 250, 1000][..])),
         (device, rule, tick, policy()),
         (cost(), cost(), cost()),
-        (0_i64..999_000, -100_000_i64..100_000, 0_u8..4),
+        (
+            0_i64..999_000,
+            -100_000_i64..100_000,
+            0_u8..4,
+            prop_oneof![Just(Nanos::ZERO), micros(3_000)],
+        ),
     )
         .prop_map(
             |((cpus, hz), (device, timers, tick, policy), costs, rest)| {
-                let (phase, drift_ppb, tick_level) = rest;
+                let (phase, drift_ppb, tick_level, slack) = rest;
                 let mut machine = Machine::new(cpus, hz, policy);
                 machine.device = device;
                 machine.timers = timers;
                 machine.tick = tick;
                 machine.drift_ppb = drift_ppb;
+                machine.slack = slack;
                 machine.phases = vec![Nanos(phase)];
                 machine.tick_level = tick_level.max(1);
                 machine.costs = Costs {

@@ -54,7 +54,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
             let (machine, rows) = rows(guests.verb, bytes)?;
             let cells = rows
                 .iter()
-                .filter_map(|row| cell(&kernel.name, cmdline, &machine, row));
+                .filter_map(|row| cell(&kernel.name, cmdline, &machine, (&rows, row)));
             Ok::<Vec<Cell>, Failure>(cells.collect())
         },
     );
@@ -160,8 +160,13 @@ fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<SweepRow>), Failu
 }
 
 /// One loop on one kernel, measured and modelled.
-fn cell(kernel: &str, cmdline: &str, machine: &Machine, row: &SweepRow) -> Option<Cell> {
-    let (loops, measured) = conformance::measured(row)?;
+fn cell(
+    kernel: &str,
+    cmdline: &str,
+    machine: &Machine,
+    (rows, row): (&[SweepRow], &SweepRow),
+) -> Option<Cell> {
+    let (loops, measured) = conformance::measured(rows, row)?;
     let facts = conformance::Kernel::of(machine);
     Some(Cell {
         kernel: kernel.to_owned(),
