@@ -162,7 +162,7 @@ struct Task {
     /// When it fell asleep, and until when it asked to sleep.
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
-    /// The begin and the end of the slack of its high-resolution timer, while that is set.
+    /// From when on its timer may go off, and when it does by itself, while it is set.
     timer: Option<(Nanos, Nanos)>,
     woken_at: Option<Nanos>,
     /// When it should have gone on.

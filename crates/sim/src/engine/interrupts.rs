@@ -220,7 +220,10 @@ impl Engine<'_> {
         let last = state.next_tick - 1;
         let began = state.grid.at(last);
         while let Some(task) = self.cpus[cpu].wheel.pop(last) {
-            self.timer_ended(cpu, task);
+            let timer = &mut self.tasks[task.index()].timer;
+            if timer.take_if(|(_, latest)| *latest <= began).is_some() {
+                self.timer_ended(cpu, task);
+            }
         }
         while let Some(task) = self.next_in_slack(cpu, began) {
             self.timer_ended(cpu, task);

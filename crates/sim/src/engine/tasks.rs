@@ -361,20 +361,30 @@ impl Engine<'_> {
             hz: self.hz,
             slack: self.setup.machine.slack,
         };
+        let due = self.setup.machine.timers.due(call, self.now, time, &grids);
         // A timer that is due at once goes off at the next tick. Where ticks stand still, the first
         // that has not been counted may be long past.
-        let soonest = state.grid.first_from(self.now).max(state.next_tick);
-        match self.setup.machine.timers.due(call, self.now, time, &grids) {
-            Due::Tick(tick) => state.wheel.push(tick.max(soonest), task),
+        let next = state.grid.first_from(self.now).max(state.next_tick);
+        let (soonest, latest) = match due {
+            Due::Tick(tick) | Due::TickWithin { latest: tick, .. } => {
+                let tick = tick.max(next);
+                let at = state.grid.at(tick);
+                state.wheel.push(tick, task);
+                match due {
+                    Due::TickWithin { soonest, .. } => (soonest.max(self.now), at),
+                    _ => (at, at),
+                }
+            }
             Due::Within { soonest, latest } => {
                 let latest = latest.max(self.now + Nanos(1));
                 state.agenda.push(latest.0, Event::Timer(task));
-                if soonest < latest {
-                    state.slack.push(soonest.0, task);
-                }
-                self.tasks[task.index()].timer = Some((soonest, latest));
+                (soonest, latest)
             }
+        };
+        if self.setup.machine.slack > Nanos::ZERO && soonest < latest {
+            state.slack.push(soonest.0, task);
         }
+        self.tasks[task.index()].timer = Some((soonest, latest));
         Next::Switch(None)
     }
 
