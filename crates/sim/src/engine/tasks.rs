@@ -148,7 +148,6 @@ impl Engine<'_> {
 
     fn take_step(&mut self, cpu: usize, task: TaskId) -> Next {
         let program = &self.setup.tasks[task.index()].program;
-        let now = self.now;
         let place = self.tasks[task.index()].next_step;
         let notes = &mut self.tasks[task.index()];
         notes.next_step = if place + 1 == program.len() {
@@ -162,38 +161,11 @@ impl Engine<'_> {
                 let time = notes.chance.draw(&law);
                 self.work(task, time)
             }
-            Step::Sleep(call, law) => {
-                let time = notes.chance.draw(&law);
-                self.sleep(cpu, task, call, time)
-            }
-            Step::SleepRest { call, time, unit } => {
-                let passed = now - notes.frame_at;
-                let rest = time - Nanos(passed.0 / unit.0 * unit.0);
-                notes.due = notes.frame_at + time;
-                if rest > Nanos::ZERO {
-                    self.sleep(cpu, task, call, rest)
-                } else {
-                    Next::Step
-                }
-            }
-            Step::SleepUntil(call, period) => {
-                let rest = Nanos(period.0 - now.0 % period.0);
-                self.sleep(cpu, task, call, rest)
-            }
-            Step::SpinUntil(period) => {
-                let rest = Nanos(period.0 - now.0 % period.0);
-                self.spin(task, now + rest)
-            }
-            Step::Pace {
-                rule,
-                period,
-                unit,
-                spin,
-            } => {
-                let due = notes.paced.take();
-                let due = due.unwrap_or_else(|| self.next_frame(task, rule, period));
-                self.pace(cpu, task, due, unit, spin)
-            }
+            Step::Sleep(..)
+            | Step::SleepRest { .. }
+            | Step::SleepUntil(..)
+            | Step::SpinUntil(_)
+            | Step::Pace { .. } => self.wait_for_time(cpu, task, step),
             Step::Late(law) => {
                 notes.late = notes.chance.draw(&law);
                 Next::Step
@@ -235,6 +207,47 @@ impl Engine<'_> {
                 notes.state = State::Ended;
                 Next::Switch(None)
             }
+        }
+    }
+
+    /// A step that ends at a time.
+    fn wait_for_time(&mut self, cpu: usize, task: TaskId, step: Step) -> Next {
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        match step {
+            Step::Sleep(call, law) => {
+                let time = notes.chance.draw(&law);
+                self.sleep(cpu, task, call, time)
+            }
+            Step::SleepRest { call, time, unit } => {
+                let passed = now - notes.frame_at;
+                let rest = time - Nanos(passed.0 / unit.0 * unit.0);
+                notes.due = notes.frame_at + time;
+                if rest > Nanos::ZERO {
+                    self.sleep(cpu, task, call, rest)
+                } else {
+                    Next::Step
+                }
+            }
+            Step::SleepUntil(call, period) => {
+                let rest = Nanos(period.0 - now.0 % period.0);
+                self.sleep(cpu, task, call, rest)
+            }
+            Step::SpinUntil(period) => {
+                let rest = Nanos(period.0 - now.0 % period.0);
+                self.spin(task, now + rest)
+            }
+            Step::Pace {
+                rule,
+                period,
+                unit,
+                spin,
+            } => {
+                let due = notes.paced.take();
+                let due = due.unwrap_or_else(|| self.next_frame(task, rule, period));
+                self.pace(cpu, task, due, unit, spin)
+            }
+            _ => Next::Step,
         }
     }
 

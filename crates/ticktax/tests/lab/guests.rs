@@ -5,7 +5,7 @@ use std::fs;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Level, RecordingReader, World};
 
-use crate::world::{CLOUD, complaint, lab_run};
+use crate::world::{CLOUD, complaint, lab_run, ticktax};
 
 const PACE: [&str; 8] = [
     "pace",
@@ -134,4 +134,26 @@ pub(crate) fn two_labs_at_once_do_not_meet() {
         output.stdout
     });
     assert!(pages[0] == pages[1], "the two differ");
+}
+
+pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
+    let page = |jobs: &str| {
+        let mut command = ticktax();
+        command.args(["lab", "compare", "--kernel", CLOUD, "--jobs", jobs]);
+        command.args(["--cmdline", ",highres=off nohz=off", "--", "pace"]);
+        command.args(["--rate", "35", "--work", "1ms", "--for", "2s"]);
+        command.args(["--rounds", "1", "--sweep", "sleep=nanosleep,hybrid,spin"]);
+        let output = command.output().unwrap();
+        // 2 s have too few samples for the model's range of them, so it may end with 1.
+        assert_eq!(complaint(&output), "");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let one = page("1");
+    assert_eq!(one, page("2"));
+    // All have been compared, also those that spin: their frames come by 35 a second in both.
+    assert!(one.contains(" of 6 agree"), "{one}");
+    let spins = one.lines().filter(|line| line.contains("  spin deadline"));
+    let spins: Vec<&str> = spins.collect();
+    let in_time = |line: &&str| line.split_whitespace().nth(2) == line.split_whitespace().nth(3);
+    assert!(spins.len() == 2 && spins.iter().all(in_time), "{one}");
 }
