@@ -154,6 +154,15 @@ pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
     assert!(one.contains(" of 6 agree"), "{one}");
     let spins = one.lines().filter(|line| line.contains("  spin deadline"));
     let spins: Vec<&str> = spins.collect();
-    let in_time = |line: &&str| line.split_whitespace().nth(2) == line.split_whitespace().nth(3);
+    // By the page's own measure: within 1 %.
+    let in_time = |line: &&str| {
+        let rates: Vec<f64> = line
+            .split_whitespace()
+            .skip(2)
+            .map_while(|word| word.parse().ok())
+            .take(2)
+            .collect();
+        matches!(rates[..], [kernel, model] if (kernel - model).abs() < 0.01 * model)
+    };
     assert!(spins.len() == 2 && spins.iter().all(in_time), "{one}");
 }
