@@ -1,16 +1,19 @@
 //! Whether the model does what a real kernel did: a paced loop's frames, waits and sampled CPU time,
 //! measured in the lab, beside the same loop in the simulator.
 //!
-//! The model is given what is not its to know: how long the work of a frame really took. It is not
-//! given the moment at which the loop was started. A loop whose period is a multiple of a part of
+//! The model is given what is not its to know: how long the work of a frame really took, how long
+//! the code from a timer to a frame ([`code`]), and for how long before a frame a hybrid spins, which
+//! the loop measures before it begins. It is not given the moment at which the loop was started. A loop whose period is a multiple of a part of
 //! the tick keeps to a few phases of it for ever, so its waits and samples depend on that moment;
 //! the model is run from [`PHASES`] of them and says between what.
 
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::pace::{CpuClock, PaceRule, SleepMethod, SweepRow};
+use ticktax_model::pace::{CpuClock, Frame, PaceRule, SleepMethod, SweepRow};
 use ticktax_model::recording::{Row, RowSink};
-use ticktax_model::{Kind, Nanos, SourceTable};
-use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule, record};
+use ticktax_model::{Nanos, SourceTable};
+use ticktax_sim::{
+    Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow,
+};
 
 /// Moments within a tick at which the loop is started.
 pub const PHASES: i64 = 16;
@@ -20,6 +23,9 @@ const SHARE: f64 = 0.01;
 const POINTS: f64 = 0.5;
 /// By how much Linux lets a timer of a task be late, so as to join it with others.
 const SLACK: Nanos = Nanos::from_micros(50);
+/// How long code from a tick to the frame may take, where nothing shows how long it does: in the
+/// lab's guests with high-resolution timers it is 11 to 18 µs.
+const MOST_CODE: Nanos = Nanos::from_micros(25);
 
 /// A kernel, as far as the model of a paced loop depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +65,11 @@ pub struct Loop {
     pub sleep: SleepMethod,
     /// When frames are due.
     pub rule: PaceRule,
+    /// How long before a frame is due it begins to spin, where it is a [`SleepMethod::Hybrid`].
+    pub margin: Option<Nanos>,
+    /// How long the kernel's and its own code take from the end of a sleep's slack to the frame,
+    /// where timers end between ticks.
+    pub code: Nanos,
     /// For how long it is watched: over a short time samples are few, and depend on where in the
     /// tick its frames lay.
     pub length: Nanos,
@@ -138,8 +149,40 @@ impl Difference {
     }
 }
 
-/// What was measured of a loop; `None` where no frame was.
-pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
+/// How long code takes from the end of a sleep's slack to the frame, by the waits of the loops of
+/// one guest: a wait of the middle, less its slack. A call that asks for whole ms shows its rounding
+/// instead, so of `poll` and `epoll` it is what `select` shows, which goes the same way through the
+/// kernel; nothing where that is not among the loops.
+///
+/// Some µs decide about nothing but a loop of which some periods are nearly a number of ticks: which
+/// phases of the tick its frames keep to.
+pub fn code(rows: &[SweepRow], row: &SweepRow) -> Nanos {
+    let alike = |other: &&SweepRow| {
+        (other.sleep, other.rule, other.rate) == (SleepMethod::Select, row.rule, row.rate)
+    };
+    let shown = match row.sleep {
+        SleepMethod::Poll | SleepMethod::Epoll => rows.iter().find(alike),
+        SleepMethod::Spin | SleepMethod::Hybrid => None,
+        _ => Some(row),
+    };
+    let figures = shown.and_then(|shown| shown.figures.as_ref());
+    let waits = figures.and_then(|figures| figures.wakeup.as_ref());
+    let middle = waits.and_then(|waits| waits.quantile(0.5));
+    middle.map_or(Nanos::ZERO, |middle| {
+        (middle - slack(row.sleep)).max(Nanos::ZERO)
+    })
+}
+
+/// By how much the kernel may be late with a sleep of this kind: a timerfd has none (docs/pace.md).
+fn slack(sleep: SleepMethod) -> Nanos {
+    match sleep {
+        SleepMethod::Timerfd => Nanos::ZERO,
+        _ => SLACK,
+    }
+}
+
+/// What was measured of a loop, one of those of its guest; `None` where no frame was.
+pub fn measured(rows: &[SweepRow], row: &SweepRow) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
     let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;
@@ -152,6 +195,8 @@ pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
             work: figures.busy.as_ref().map_or(row.work, |busy| busy.mean),
             sleep: row.sleep,
             rule: row.rule,
+            margin: row.margin,
+            code: code(rows, row),
             length: Nanos(row.elapsed.0 / i64::try_from(row.turns.max(1)).unwrap_or(1)),
         },
         Figures {
@@ -164,21 +209,17 @@ pub fn measured(row: &SweepRow) -> Option<(Loop, Figures)> {
     ))
 }
 
-/// What the model makes of `it` on `kernel`; `None` for loops that do not sleep, or not only, which
-/// it has no step for.
+/// What the model makes of `it` on `kernel`; `None` for a hybrid whose margin is not known.
 pub fn predict(kernel: Kernel, it: &Loop) -> Option<Predicted> {
-    let call = match it.sleep {
-        SleepMethod::Nanosleep
-        | SleepMethod::Usleep
-        | SleepMethod::ClockNanosleepAbs
-        | SleepMethod::Timerfd => Call::Nanosleep,
-        SleepMethod::Select => Call::Select,
-        SleepMethod::Poll | SleepMethod::Epoll => Call::Poll,
-        SleepMethod::Spin | SleepMethod::Hybrid => return None,
+    let wait = wait(it)?;
+    let run = |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, it, (wait, code), phase));
+    // A wait that ends on a tick does not show how long the code after it took.
+    let codes = if kernel.high_resolution {
+        vec![it.code]
+    } else {
+        vec![Nanos::ZERO, MOST_CODE]
     };
-    let runs: Vec<Figures> = (0..PHASES)
-        .map(|phase| simulate(kernel, it, call, phase))
-        .collect();
+    let runs: Vec<Figures> = codes.into_iter().flat_map(run).collect();
     let of = |figure: fn(&Figures) -> f64| Range::of(runs.iter().map(figure));
     Some(Predicted {
         rate: of(|run| run.rate),
@@ -222,17 +263,28 @@ pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     machine
 }
 
-/// Runs the loop from one phase of the tick.
-fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
-    let tick = kernel.tick();
-    let mut machine = machine(kernel, phase);
-    if it.sleep == SleepMethod::Timerfd {
-        // It has none (docs/pace.md).
-        machine.slack = Nanos::ZERO;
-    }
-    let mut setup = Setup::new(machine, it.length);
-    let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
-    let sleep = match it.rule {
+/// The step in which the loop waits for its next frame.
+fn wait(it: &Loop) -> Option<Step> {
+    let call = match it.sleep {
+        SleepMethod::Nanosleep
+        | SleepMethod::Usleep
+        | SleepMethod::ClockNanosleepAbs
+        | SleepMethod::Timerfd => Call::Nanosleep,
+        SleepMethod::Select => Call::Select,
+        SleepMethod::Poll | SleepMethod::Epoll => Call::Poll,
+        SleepMethod::Spin | SleepMethod::Hybrid => {
+            return Some(Step::Pace {
+                rule: it.rule,
+                period: it.period,
+                unit: Nanos(1),
+                spin: match it.sleep {
+                    SleepMethod::Spin => it.period,
+                    _ => it.margin?,
+                },
+            });
+        }
+    };
+    Some(match it.rule {
         PaceRule::Deadline => Step::SleepUntil(call, it.period),
         PaceRule::Remaining => Step::SleepRest {
             call,
@@ -240,21 +292,31 @@ fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
             unit: Nanos(1),
         },
         PaceRule::Fixed => Step::Sleep(call, Law::Fixed(it.period)),
-    };
+    })
+}
+
+/// Runs the loop, with this step to wait and this much code after it, from one phase of the tick.
+fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
+    let tick = kernel.tick();
+    let mut machine = machine(kernel, phase);
+    machine.slack = slack(it.sleep);
+    let mut setup = Setup::new(machine, it.length);
+    let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
+    let late = Step::Late(Law::Fixed(code));
     setup
         .tasks
-        .push(TaskSpec::new("loop", vec![sleep, Step::Frame, work]));
-    let mut runs = Runs::default();
-    let recorded = record(&setup, &mut runs);
-    let (report, ..) = recorded.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
+        .push(TaskSpec::new("loop", vec![late, wait, Step::Frame, work]));
+    let followed = follow(&setup, TaskId(0), &mut Nowhere);
+    let followed = followed.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
+    let (report, frames) = (followed.report, followed.frames);
     let seconds = it.length.as_secs_f64();
-    let waits = runs.waits(it);
-    let count = waits.len().max(1) as f64;
-    let late = waits.iter().filter(|&&wait| wait > tick);
-    let sum: Nanos = waits.iter().sum();
+    let waits = frames.iter().skip(1).map(|frame| frame.began - frame.due);
+    let late = waits.clone().filter(|&wait| wait > tick);
+    let count = frames.len().saturating_sub(1).max(1) as f64;
+    let sum: Nanos = waits.sum();
     let sampled = report.tasks[0].sampled as f64 / f64::from(kernel.hz);
     Figures {
-        rate: runs.rate(),
+        rate: rate(&frames),
         wait: sum.0 as f64 / count,
         overshot: late.count() as f64 / seconds,
         used: report.tasks[0].ran.as_secs_f64() / seconds * 100.0,
@@ -262,40 +324,21 @@ fn simulate(kernel: Kernel, it: &Loop, call: Call, phase: i64) -> Figures {
     }
 }
 
-/// When a loop's frames ran.
-#[derive(Debug, Default)]
-struct Runs(Vec<(Nanos, Nanos)>);
-
-impl RowSink for Runs {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let span = row.span();
-        if sources.get(span.source).kind == Kind::Task {
-            self.0.push((span.start, span.end()));
+/// Frames a second, from the first to the last.
+fn rate(frames: &[Frame]) -> f64 {
+    match (frames.first(), frames.last()) {
+        (Some(first), Some(last)) if last.began > first.began => {
+            (frames.len() - 1) as f64 / (last.began - first.began).as_secs_f64()
         }
+        _ => 0.0,
     }
 }
 
-impl Runs {
-    /// Frames a second, from the first to the last.
-    fn rate(&self) -> f64 {
-        match (self.0.first(), self.0.last()) {
-            (Some(first), Some(last)) if last.0 > first.0 => {
-                (self.0.len() - 1) as f64 / (last.0 - first.0).as_secs_f64()
-            }
-            _ => 0.0,
-        }
-    }
+/// For rows that nobody reads.
+struct Nowhere;
 
-    /// From when each frame was due to when it began, but for the first.
-    fn waits(&self, it: &Loop) -> Vec<Nanos> {
-        let pairs = self.0.windows(2);
-        let wait = |pair: &[(Nanos, Nanos)]| match it.rule {
-            PaceRule::Deadline => Nanos(pair[1].0.0 % it.period.0),
-            PaceRule::Remaining => pair[1].0 - pair[0].0 - it.period,
-            PaceRule::Fixed => pair[1].0 - pair[0].1 - it.period,
-        };
-        pairs.map(wait).collect()
-    }
+impl RowSink for Nowhere {
+    fn row(&mut self, _: &SourceTable, _: &Row) {}
 }
 
 #[cfg(test)]
@@ -310,6 +353,8 @@ mod tests {
         work: Nanos::from_millis(1),
         sleep: SleepMethod::Nanosleep,
         rule: PaceRule::Deadline,
+        margin: None,
+        code: Nanos::ZERO,
         length: Nanos::from_secs(20),
     };
 
@@ -353,6 +398,89 @@ mod tests {
         };
         let made = predict(kernel(100, false), &fixed).unwrap();
         assert!((made.rate.least - 25.0).abs() < 0.01, "{:?}", made.rate);
+    }
+
+    /// Nine periods of `poll` by `remaining` are 262 ms and 10 µs, and that is 131 ticks at 500 Hz:
+    /// a tick within the slack of one of the nine takes the 10 µs away, so that frames keep to nine
+    /// phases. Of these, those that begin less than 1.05 ms before the next tick are four.
+    #[test]
+    fn a_tick_within_the_slack_keeps_frames_to_phases() {
+        let code = |tenths: i64| Loop {
+            period: Nanos(28_571_428),
+            work: Nanos(1_049_000),
+            sleep: SleepMethod::Poll,
+            rule: PaceRule::Remaining,
+            code: Nanos(tenths * 100),
+            length: Nanos::from_secs(30),
+            ..LOOP
+        };
+        let held = predict(kernel(500, true), &code(133)).unwrap();
+        let four = 100.0 * 4.0 * 2.0 / 262.0;
+        assert!((held.rate.most - 9e3 / 262.0).abs() < 0.001, "{held:?}");
+        assert!((held.sampled.least - four).abs() < 0.1, "{held:?}");
+        assert!((held.sampled.most - four).abs() < 0.1, "{held:?}");
+        // Without the code there is nothing to take away, and all phases are met.
+        let free = predict(kernel(500, true), &code(0)).unwrap();
+        assert!(free.sampled.least > four + 0.4, "{free:?}");
+    }
+
+    /// Seven periods are fifty ticks of 4 ms. A frame that begins 25 µs after a tick has the sixth
+    /// after it due 3.45 ms after one, and asks to be woken 50 µs before that: the tick is within its
+    /// slack, and a kernel that has stopped it does not end the sleep there, but a tick later.
+    #[test]
+    fn a_stopped_tick_does_not_end_a_sleep_within_its_slack() {
+        let hybrid = Loop {
+            period: Nanos(28_571_428),
+            work: Nanos(1_045_380),
+            sleep: SleepMethod::Hybrid,
+            rule: PaceRule::Remaining,
+            margin: Some(Nanos(3_500_440)),
+            ..LOOP
+        };
+        let at = |periodic| {
+            let kernel = Kernel {
+                periodic,
+                ..kernel(250, false)
+            };
+            predict(kernel, &hybrid).unwrap()
+        };
+        let (stops, goes_on) = (at(false), at(true));
+        assert!(stops.wait.most > 50e3, "{stops:?}");
+        assert!(goes_on.wait.most < 10e3, "{goes_on:?}");
+        // One of seven frames is found by a tick, unless it is late, and then begins with one.
+        assert!(stops.sampled.least < 0.5, "{stops:?}");
+        assert!(goes_on.sampled.least > 1.9, "{goes_on:?}");
+    }
+
+    #[test]
+    fn who_spins_is_in_time_and_always_there() {
+        let spin = Loop {
+            sleep: SleepMethod::Spin,
+            ..LOOP
+        };
+        let made = predict(kernel(100, false), &spin).unwrap();
+        assert!(made.wait.most < 1.0, "{:?}", made.wait);
+        assert!(made.sampled.least > 99.9, "{:?}", made.sampled);
+    }
+
+    #[test]
+    fn a_hybrid_is_as_late_as_its_margin_is_short() {
+        let hybrid = |margin| Loop {
+            sleep: SleepMethod::Hybrid,
+            margin,
+            ..LOOP
+        };
+        assert_eq!(predict(kernel(100, false), &hybrid(None)), None);
+        // A sleep that ends on a tick is up to 10 ms long, and 9 of them are spun away: what is
+        // late is at most 1 ms.
+        let of = |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
+        let made = of(9);
+        assert!(made.wait.least < 1.0, "{:?}", made.wait);
+        assert!((0.3e6..1e6).contains(&made.wait.most), "{:?}", made.wait);
+        // With a whole tick none is late, and a tick in three finds it spinning, or working.
+        let made = of(10);
+        assert!(made.wait.most < 1.0, "{:?}", made.wait);
+        assert!((33.0..34.0).contains(&made.sampled.most), "{made:?}");
     }
 
     #[test]

@@ -287,6 +287,8 @@ mod tests {
                 work: Nanos::from_millis(1),
                 sleep: SleepMethod::Poll,
                 rule: PaceRule::Remaining,
+                margin: None,
+                code: Nanos::ZERO,
                 length: Nanos::from_secs(20),
             },
             measured: Figures {

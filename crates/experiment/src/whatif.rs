@@ -6,6 +6,7 @@
 //! from below and the k-th from above of n with probability (n + 1 - 2k)/(n + 1), whatever its
 //! distribution.
 
+mod calibrate;
 mod draw;
 mod machine;
 
@@ -56,7 +57,7 @@ pub struct Pacing {
     pub rate: Option<f64>,
     /// When frames are due.
     pub rule: Option<PaceRule>,
-    /// The call: what it counts in is all that is modelled of it.
+    /// The call: what it counts in and whether it spins is all that is modelled of it.
     pub sleep: Option<SleepMethod>,
 }
 
@@ -69,15 +70,16 @@ impl Pacing {
         [rate, rule, sleep].into_iter().flatten().collect()
     }
 
-    /// What a way of sleeping counts in; `None` where it is not modelled.
-    pub fn unit(sleep: SleepMethod) -> Option<Nanos> {
+    /// What a way of sleeping counts in.
+    fn unit(sleep: SleepMethod) -> Nanos {
         match sleep {
-            SleepMethod::Nanosleep | SleepMethod::ClockNanosleepAbs | SleepMethod::Timerfd => {
-                Some(Nanos(1))
-            }
-            SleepMethod::Usleep | SleepMethod::Select => Some(Nanos::from_micros(1)),
-            SleepMethod::Poll | SleepMethod::Epoll => Some(Nanos::from_millis(1)),
-            SleepMethod::Spin | SleepMethod::Hybrid => None,
+            SleepMethod::Nanosleep
+            | SleepMethod::ClockNanosleepAbs
+            | SleepMethod::Timerfd
+            | SleepMethod::Spin
+            | SleepMethod::Hybrid => Nanos(1),
+            SleepMethod::Usleep | SleepMethod::Select => Nanos::from_micros(1),
+            SleepMethod::Poll | SleepMethod::Epoll => Nanos::from_millis(1),
         }
     }
 }
@@ -180,10 +182,14 @@ impl Plan {
             let mut runs: Vec<Vec<Figure>> = Vec::new();
             for number in 0..self.runs.max(1) {
                 let (base, task) = self.base(number, pacing);
-                let setup = match point {
+                let mut setup = match point {
                     Some(point) => Grid::new(base, axes.clone())?.setup(*point)?,
                     None => base,
                 };
+                if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
+                    // Here rather than before: how late its sleeps end is the setting's doing.
+                    calibrate::calibrate(&mut setup, task)?;
+                }
                 runs.push(judge(&Run {
                     setup: &setup,
                     task,

@@ -96,6 +96,28 @@ impl SleepMethod {
     }
 }
 
+/// How a [`SleepMethod::Hybrid`] finds out how long it has to spin, before its loop begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calibration;
+
+impl Calibration {
+    /// Sleeps that the margin is taken from.
+    pub const TRIALS: usize = 64;
+    /// How long each is asked to be.
+    pub const TRIAL: Nanos = Nanos::from_micros(500);
+    /// A margin is never shorter: it takes as long to see that it is time.
+    pub const LEAST: Nanos = Nanos::from_micros(5);
+    /// The margin is this one of them, the shortest first: one sleep in 32 may be later still.
+    const CHOSEN: usize = 61;
+
+    /// The margin of a loop with this period, by how late each trial ended. At most half a period:
+    /// a loop that spins longer might as well do nothing else.
+    pub fn margin(mut late: [Nanos; Self::TRIALS], period: Nanos) -> Nanos {
+        late.sort_unstable();
+        late[Self::CHOSEN].max(Self::LEAST).min(Nanos(period.0 / 2))
+    }
+}
+
 /// When the next frame of a loop is due.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,

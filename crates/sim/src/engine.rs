@@ -122,6 +122,9 @@ struct CpuState {
     wheel: Agenda<TaskId>,
     /// Everything else, by time.
     agenda: Agenda<Event>,
+    /// Sleeps that a tick or another's timer may end from this time on. Their own timers are in the
+    /// agenda; whichever comes second finds them ended.
+    slack: Agenda<TaskId>,
     /// When the scheduler wants to be asked without a tick.
     alarm: Nanos,
     tick_pending: bool,
@@ -144,10 +147,14 @@ struct Task {
     left: Nanos,
     /// That work, as it was asked for.
     asked: Option<Nanos>,
+    /// When that work ends, where it ends at a time; `left` is then what it cannot end before.
+    until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
     /// When the frame that begins next is due.
     due: Nanos,
+    /// The same while a [`Step::Pace`](crate::Step) sleeps that is to spin afterwards.
+    paced: Option<Nanos>,
     /// How much later than its timer the next sleep ends.
     late: Nanos,
     /// When the next step of each [`Step::Every`](crate::Step) is due, by its place.
@@ -155,6 +162,8 @@ struct Task {
     /// When it fell asleep, and until when it asked to sleep.
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
+    /// From when on its timer may go off, and when it does by itself, while it is set.
+    timer: Option<(Nanos, Nanos)>,
     woken_at: Option<Nanos>,
     /// When it should have gone on.
     due_at: Nanos,
@@ -328,7 +337,7 @@ impl<'s> Engine<'s> {
     fn happen(&mut self, cpu: usize, event: Event) {
         match event {
             Event::Start(task) => self.wake(task),
-            Event::Timer(task) => self.cpus[cpu].expired.push(task),
+            Event::Timer(task) => self.timer_expires(cpu, task),
             Event::Arrival(source) => self.arrive(cpu, source),
             Event::Refill(group) => self.refill(cpu, group),
         }
@@ -424,6 +433,7 @@ impl CpuState {
             stamp: Nanos::ZERO,
             wheel: Agenda::new(),
             agenda: Agenda::new(),
+            slack: Agenda::new(),
             alarm: Nanos::MAX,
             tick_pending: false,
             pending: 0,
@@ -444,13 +454,16 @@ impl Task {
             next_step: 0,
             left: Nanos::ZERO,
             asked: None,
+            until: None,
             last_cpu: spec.attributes.cpu.unwrap_or(place % setup.machine.cpus),
             frame_at: spec.start,
             due: spec.start,
+            paced: None,
             late: Nanos::ZERO,
             every: vec![Nanos::ZERO; spec.program.len()],
             slept_at: spec.start,
             asleep_until: None,
+            timer: None,
             woken_at: None,
             due_at: spec.start,
             lateness: Histogram::default(),

@@ -218,12 +218,15 @@ enum StepText {
         unit: Time,
     },
     SleepUntil(Time),
+    SpinUntil(Time),
     Pace {
         period: Time,
         #[serde(default = "deadline")]
         rule: PaceRule,
         #[serde(default = "nanosecond")]
         unit: Time,
+        #[serde(default)]
+        spin: Time,
     },
     Late(LawText),
     Arrive(LawText),
@@ -432,10 +435,17 @@ impl StepText {
                 unit: unit.0,
             },
             Self::SleepUntil(period) => Step::SleepUntil(Call::Nanosleep, period.0),
-            Self::Pace { period, rule, unit } => Step::Pace {
+            Self::SpinUntil(period) => Step::SpinUntil(period.0),
+            Self::Pace {
+                period,
+                rule,
+                unit,
+                spin,
+            } => Step::Pace {
                 rule: *rule,
                 period: period.0,
                 unit: unit.0,
+                spin: spin.0,
             },
             Self::Late(law) => Step::Late(law.0),
             Self::Arrive(law) => Step::Arrive(law.0),
@@ -487,13 +497,32 @@ impl Default for LawText {
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::PaceRule;
+
     use super::parse;
+    use crate::task::Step;
 
     const HEAD: &str = "length = \"1s\"\n[machine]\nhz = 100\npolicy = \"fair\"\n";
 
     fn wrong(rest: &str) -> (usize, String) {
         let error = parse("x.toml", &format!("{HEAD}{rest}")).unwrap_err();
         (error.line, error.why)
+    }
+
+    #[test]
+    fn a_program_can_spin() {
+        let text = "[[task]]\nname = \"a\"\nprogram = [{ spin-until = \"2ms\" }, \
+                    { pace = { period = \"9ms\", spin = \"1ms\" } }, \"frame\"]\n";
+        let setup = parse("x.toml", &format!("{HEAD}{text}")).unwrap();
+        let pace = Step::Pace {
+            rule: PaceRule::Deadline,
+            period: Nanos::from_millis(9),
+            unit: Nanos(1),
+            spin: Nanos::from_millis(1),
+        };
+        let spin = Step::SpinUntil(Nanos::from_millis(2));
+        assert_eq!(setup.tasks[0].program, [spin, pace, Step::Frame]);
     }
 
     #[test]
@@ -532,6 +561,21 @@ mod tests {
                 "[[interrupt]]\nname = \"i\"\ninterval = \"1s\"\nsignal = \"b\"\n",
                 8,
                 "no task `b`",
+            ),
+            (
+                "[[task]]\nname = \"a\"\nprogram = [{ spin-until = \"0ms\" }]\n",
+                6,
+                "above 0",
+            ),
+            (
+                "[[task]]\nname = \"a\"\nprogram = [{ spin-until = \"soon\" }]\n",
+                7,
+                "soon",
+            ),
+            (
+                "[[task]]\nname = \"a\"\nprogram = [{ pace = { period = \"1ms\", spin = \"-1ms\" } }]\n",
+                7,
+                "-1ms",
             ),
             ("[[group]]\nquota = \"0ms\"\nperiod = \"1s\"\n", 2, "quota"),
         ] {

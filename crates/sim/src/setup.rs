@@ -283,9 +283,14 @@ impl Setup {
         if step.law().is_some_and(|law| !law.is_sound()) {
             return Err("a time is negative, or a range empty".to_owned());
         }
+        if matches!(*step, Step::Pace { spin, .. } if spin < Nanos::ZERO) {
+            return Err("it cannot spin for less than no time".to_owned());
+        }
         let positive = match *step {
             Step::SleepRest { time, unit, .. } => time > Nanos::ZERO && unit > Nanos::ZERO,
-            Step::SleepUntil(_, period) | Step::Every { period, .. } => period > Nanos::ZERO,
+            Step::SleepUntil(_, period) | Step::SpinUntil(period) | Step::Every { period, .. } => {
+                period > Nanos::ZERO
+            }
             Step::Pace { period, unit, .. } => period > Nanos::ZERO && unit > Nanos::ZERO,
             _ => true,
         };

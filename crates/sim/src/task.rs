@@ -67,7 +67,11 @@ pub enum Step {
     },
     /// Sleeps until the next multiple of this time.
     SleepUntil(Call, Nanos),
-    /// Sleeps until the next frame is due by a rule, as [`PaceRule`] defines it; where that is past
+    /// Computes until the next multiple of this time: reads the clock again and again, as a program
+    /// does that is not to be late. It ends at that time, whatever interrupts it, however fast the
+    /// CPU is; where another task has the CPU then, as soon as it runs again.
+    SpinUntil(Nanos),
+    /// Waits until the next frame is due by a rule, as [`PaceRule`] defines it; where that is past
     /// already, it goes on at once. A [`Step::Frame`] comes next.
     Pace {
         /// From which moment the next frame's time counts.
@@ -76,6 +80,9 @@ pub enum Step {
         period: Nanos,
         /// What the call counts in: a request is rounded up to whole ones.
         unit: Nanos,
+        /// How long before it is due the task sleeps no more, and computes as in
+        /// [`Step::SpinUntil`]: 0 where it only sleeps, a period or more where it never does.
+        spin: Nanos,
     },
     /// The next sleep ends this much later than its timer goes off: what is late about a wakeup and
     /// none of the kernel's doing that is modelled, such as a hypervisor's.
@@ -119,6 +126,7 @@ impl Step {
                 | Self::Masked(_)
                 | Self::Sleep(..)
                 | Self::SleepUntil(..)
+                | Self::SpinUntil(_)
                 | Self::Arrive(_)
                 | Self::Receive(..)
                 | Self::Exit

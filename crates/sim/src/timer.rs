@@ -14,7 +14,8 @@ pub enum TimerRule {
     /// (`TICK_NSEC`), plus one.
     Jiffies,
     /// High-resolution timers without a high-resolution device (2.6.16 on, `highres=off`): the
-    /// first tick of this CPU at or after the deadline (`hrtimer_run_queues`).
+    /// first tick of this CPU at or after the deadline (`hrtimer_run_queues`), or after its slack
+    /// where the tick stood still.
     FirstTick,
     /// High-resolution timers with a one-shot device: at the deadline.
     HighResolution,
@@ -62,8 +63,25 @@ impl Call {
 pub enum Due {
     /// At this tick of the CPU's own grid.
     Tick(i64),
-    /// At this time, by an interrupt of its own.
-    Exactly(Nanos),
+    /// At a tick of the CPU's own grid: at the first from `soonest` on while the tick goes on, and at
+    /// `latest` where it stands still until then. A kernel that stops its tick looks for the end of
+    /// the next timer's slack (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which asks
+    /// `hrtimer_get_next_event`), one that has a tick anyway runs all whose slack has begun.
+    TickWithin {
+        /// When the time that was asked for is over.
+        soonest: Nanos,
+        /// The first tick after its slack.
+        latest: i64,
+    },
+    /// By an interrupt of its own at `latest`; by a tick or another's timer that comes before, from
+    /// `soonest` on. Linux runs every timer whose slack has begun, whatever interrupt it is for
+    /// (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
+    Within {
+        /// When the time that was asked for is over.
+        soonest: Nanos,
+        /// And its slack.
+        latest: Nanos,
+    },
 }
 
 /// The grids that a CPU's timers live on.
@@ -75,8 +93,8 @@ pub struct Grids<'a> {
     pub local: &'a Grid,
     /// The configured tick rate, in Hz.
     pub hz: i64,
-    /// By how much a high-resolution timer of a task may be late, so as to go off with others
-    /// (`PR_SET_TIMERSLACK`). Timers that end on ticks know none.
+    /// By how much a task's timer may be late, so as to go off with others (`PR_SET_TIMERSLACK`).
+    /// Jiffies know none.
     pub slack: Nanos,
 }
 
@@ -96,10 +114,19 @@ impl TimerRule {
                 let expires = jiffies.last_at(now) + ticks + more;
                 Due::Tick(local.first_from(jiffies.at(expires)))
             }
-            Self::FirstTick => Due::Tick(local.first_from(now + call.in_its_unit(time))),
+            Self::FirstTick => {
+                let time = call.in_its_unit(time);
+                Due::TickWithin {
+                    soonest: now + time,
+                    latest: local.first_from(now + time + call.slack(time, grids.slack)),
+                }
+            }
             Self::HighResolution => {
                 let time = call.in_its_unit(time);
-                Due::Exactly(now + time + call.slack(time, grids.slack))
+                Due::Within {
+                    soonest: now + time,
+                    latest: now + time + call.slack(time, grids.slack),
+                }
             }
         }
     }
@@ -133,8 +160,8 @@ mod tests {
             slack: Nanos::ZERO,
         };
         match rule.due(call, now, time, &grids) {
-            Due::Tick(n) => local.at(n),
-            Due::Exactly(at) => at,
+            Due::Tick(n) | Due::TickWithin { latest: n, .. } => local.at(n),
+            Due::Within { latest, .. } => latest,
         }
     }
 
@@ -193,19 +220,28 @@ mod tests {
         let coarse = |call| of(TimerRule::FirstTick, call);
         assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
         assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
-        // 0.1 % of a second is more than the 50 µs of a task, and no tick knows of either.
+        // 0.1 % of a second is more than the 50 µs of a task.
         let late = |rule, call| with_slack(rule, call, Nanos::from_secs(1), Nanos(50_000));
         let fine = |call| late(TimerRule::HighResolution, call) - Nanos(1_000_000_500);
         assert_eq!(fine(Call::Nanosleep), Nanos(50_000));
         assert_eq!(fine(Call::Poll), Nanos(1_000_000));
-        let coarse = late(TimerRule::FirstTick, Call::Nanosleep);
-        assert_eq!(coarse, Nanos(1_004_000_000));
+        let coarse = |time| {
+            with_slack(
+                TimerRule::FirstTick,
+                Call::Nanosleep,
+                Nanos(time),
+                Nanos(50_000),
+            )
+        };
+        assert_eq!(coarse(3_940_000), Nanos(4_000_000));
+        // It is over before the tick, its slack is not.
+        assert_eq!(coarse(3_960_000), Nanos(8_000_000));
     }
 
     fn rule_end(rule: TimerRule, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Nanos {
         match rule.due(call, now, time, grids) {
-            Due::Tick(n) => grids.local.at(n),
-            Due::Exactly(at) => at,
+            Due::Tick(n) | Due::TickWithin { latest: n, .. } => grids.local.at(n),
+            Due::Within { latest, .. } => latest,
         }
     }
 

@@ -6,6 +6,7 @@ mod compare;
 mod peers;
 mod perform;
 mod run;
+mod turns;
 pub(crate) mod world;
 
 pub(crate) use perform::run as perform;

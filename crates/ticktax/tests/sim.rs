@@ -259,6 +259,33 @@ fn a_file_without_work_is_refused_in_one_line() {
     is_refused(&game, &["--program", "doom"], 1, "there is no task `doom`");
 }
 
+/// A recorded loop that would spin, or sleep until its wakeups may be late and spin from there.
+#[test]
+fn a_recorded_loop_can_be_predicted_to_spin() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    // Alone: what others take from it is not how it waits.
+    let (alone, _) = GAME.split_once("[[task]]\nname = \"daemon\"").unwrap();
+    fs::write(&scenario, alone).unwrap();
+    let save = recording.to_str().unwrap();
+    predict(&scenario, &["--resample", "1", "--save", save]);
+    let ways = ["--rule", "remaining", "--sleep", "nanosleep,hybrid,spin"];
+    let told = predict(&recording, &[&ways[..], &["--resample", "5"]].concat());
+    let row = |way: &str| {
+        let is = |row: &&PredictionRow| row.settings.contains(&format!("sleep={way}"));
+        told.rows.iter().find(is).unwrap()
+    };
+    let of = |way, measure| value(row(way), measure);
+    assert!(of("spin", Measure::Busy) > 0.999 && of("hybrid", Measure::Busy) < 0.2);
+    assert!(of("hybrid", Measure::Busy) > of("nanosleep", Measure::Busy));
+    // What each wakeup is late by is lost for ever by this rule, unless it is spun away.
+    let fps = |way| of(way, Measure::Fps);
+    let asked = fps("spin");
+    assert!(fps("nanosleep") < 0.9995 * asked, "{told:#?}");
+    assert!(fps("hybrid") > 0.9999 * asked, "{told:#?}");
+}
+
 #[test]
 fn settings_without_sense_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -287,7 +314,7 @@ fn settings_without_sense_are_refused_in_one_line() {
     for (arguments, hint) in [
         (&["sim"][..], "--load"),
         (&["sim", "--load", game, "--resample", "0"], "1..=10000"),
-        (&["sim", "--load", game, "--sleep", "spin"], "nanosleep"),
+        (&["sim", "--load", game, "--sleep", "doze"], "nanosleep"),
         (&["sim", "--load", game, "--for", "0s"], "10ms"),
     ] {
         let output = ticktax(arguments);

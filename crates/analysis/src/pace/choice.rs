@@ -150,6 +150,7 @@ mod tests {
         }
         SweepRow {
             readings: Vec::new(),
+            margin: None,
             rate: 50.0,
             work: Nanos::from_millis(1),
             sleep,

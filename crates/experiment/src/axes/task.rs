@@ -68,7 +68,7 @@ static OWN: [Row<TaskSpec>; 9] = [
 ];
 
 /// Steps that have a time, by the word that a scenario has for them.
-static STEPS: [Row<Step>; 12] = [
+static STEPS: [Row<Step>; 15] = [
     row("work", Kind::Time, set_law),
     row("kernel", Kind::Time, set_law),
     row("masked", Kind::Time, set_law),
@@ -90,6 +90,24 @@ static STEPS: [Row<Step>; 12] = [
     row("sleep-until", Kind::Time, |step, value| {
         if let Step::SleepUntil(_, period) = step {
             *period = value.time();
+        }
+        Ok(())
+    }),
+    row("spin-until", Kind::Time, |step, value| {
+        if let Step::SpinUntil(period) = step {
+            *period = value.time();
+        }
+        Ok(())
+    }),
+    row("pace.period", Kind::Time, |step, value| {
+        if let Step::Pace { period, .. } = step {
+            *period = value.time();
+        }
+        Ok(())
+    }),
+    row("pace.spin", Kind::Time, |step, value| {
+        if let Step::Pace { spin, .. } = step {
+            *spin = value.time();
         }
         Ok(())
     }),
@@ -127,6 +145,8 @@ fn word(step: &Step) -> Option<&'static str> {
         Step::Sleep(Call::Poll, _) => "poll",
         Step::SleepRest { .. } => "sleep-rest",
         Step::SleepUntil(..) => "sleep-until",
+        Step::SpinUntil(_) => "spin-until",
+        Step::Pace { .. } => "pace",
         Step::Every { .. } => "every",
         Step::Receive(..) => "receive",
         _ => return None,

@@ -32,7 +32,7 @@ group = 0
 start = "0s"
 slice = "2ms"
 footprint = { refill = "1ms", tau = "1s" }
-program = [{ work = "1ms" }, { kernel = "1ms ± 50us" }, { masked = "exp 1ms" }, { sleep = "10ms..20ms" }, { work = "4ms" }, { select = "3ms" }, { poll = "5ms" }, { sleep-rest = { time = "30ms", unit = "1ms" } }, { sleep-until = "8ms" }, { every = { period = "9ms", work = "2ms" } }, { receive = { link = 0, work = "6ms" } }]
+program = [{ work = "1ms" }, { kernel = "1ms ± 50us" }, { masked = "exp 1ms" }, { sleep = "10ms..20ms" }, { work = "4ms" }, { select = "3ms" }, { poll = "5ms" }, { sleep-rest = { time = "30ms", unit = "1ms" } }, { sleep-until = "8ms" }, { spin-until = "13ms" }, { pace = { period = "17ms", spin = "19ms" } }, { every = { period = "9ms", work = "2ms" } }, { receive = { link = 0, work = "6ms" } }]
 [[task]]
 name = "rr"
 round_robin = 5
@@ -187,6 +187,21 @@ const WRITTEN: &[(&str, &str, &str)] = &[
         "task.a.b.sleep-until=9ms",
         "sleep-until = \"8ms\"",
         "sleep-until = \"9ms\"",
+    ),
+    (
+        "task.a.b.spin-until=9ms",
+        "spin-until = \"13ms\"",
+        "spin-until = \"9ms\"",
+    ),
+    (
+        "task.a.b.pace.period=7ms",
+        "period = \"17ms\"",
+        "period = \"7ms\"",
+    ),
+    (
+        "task.a.b.pace.spin=9ms",
+        "spin = \"19ms\"",
+        "spin = \"9ms\"",
     ),
     (
         "task.a.b.every.period=7ms",

@@ -4,6 +4,7 @@
 //! the end joined to the begin (circular block bootstrap), so that a disturbance that lasted for
 //! several frames comes as a whole or not at all.
 
+use ticktax_model::pace::SleepMethod;
 use ticktax_model::workload::{Burst, InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_sim::{Call, Law, Machine, Setup, Source, Step, Stream, TaskId, TaskSpec, Then};
@@ -74,7 +75,12 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         let period = (1e9 / rate).round() as i64;
         Nanos(period.max(1))
     });
-    let unit = pacing.sleep.and_then(Pacing::unit).unwrap_or(Nanos(1));
+    let unit = pacing.sleep.map_or(Nanos(1), Pacing::unit);
+    // How long a hybrid spins is measured once its machine is known (`calibrate`).
+    let spin = match pacing.sleep {
+        Some(SleepMethod::Spin) => period,
+        _ => Nanos::ZERO,
+    };
     // A frame that did not sleep does not tell how late it would have been: as the last one did.
     let mut last = load.frames.iter().find_map(|frame| frame.late);
     let lates: Vec<Nanos> = load
@@ -93,7 +99,12 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
     let program = drawn.into_iter().flat_map(|place| {
         [
             Step::Late(Law::Fixed(lates[place])),
-            Step::Pace { rule, period, unit },
+            Step::Pace {
+                rule,
+                period,
+                unit,
+                spin,
+            },
             Step::Frame,
             Step::Work(Law::Fixed(load.frames[place].work)),
         ]

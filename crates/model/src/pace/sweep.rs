@@ -66,6 +66,10 @@ pub struct SweepRow {
     /// What each clock said of all turns.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
+    /// How long before a frame was due [`SleepMethod::Hybrid`] began to spin: the mean of its turns,
+    /// each of which measured its own.
+    #[serde(default)]
+    pub margin: Option<Nanos>,
 }
 
 impl SweepRow {

@@ -11,7 +11,7 @@ use nix::sys::time::{TimeSpec, TimeVal, TimeValLike};
 use nix::sys::timerfd::{Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use ticktax_model::Nanos;
-use ticktax_model::pace::SleepMethod;
+use ticktax_model::pace::{Calibration, SleepMethod};
 
 use crate::clock::now;
 use crate::sys;
@@ -30,14 +30,6 @@ pub(super) enum Sleeper {
     /// Sleeps until this long before the time, and spins from there.
     Hybrid(Nanos),
 }
-
-/// Sleeps that a hybrid's margin is taken from, and how long each is.
-const TRIALS: usize = 64;
-const TRIAL: Nanos = Nanos::from_micros(500);
-/// The margin is this one of them, the shortest first: one sleep in 32 may be later still.
-const CHOSEN: usize = 61;
-/// A margin is never shorter: it takes as long to see that it is time.
-const LEAST_MARGIN: Nanos = Nanos::from_micros(5);
 
 impl Sleeper {
     /// Gets ready to wait.
@@ -59,21 +51,19 @@ impl Sleeper {
     }
 
     /// Measures how late a sleep of this thread ends, and has a hybrid spin for as long; returns
-    /// that margin. At most half a period: a loop that spins longer might as well do nothing else.
-    /// Takes about 40 ms, and no time where there is no margin.
+    /// that margin. Takes about 40 ms, and no time where there is no margin.
     pub(super) fn calibrate(&mut self, period: Nanos) -> Option<Nanos> {
         let Self::Hybrid(margin) = self else {
             return None;
         };
-        let mut late = [Nanos::ZERO; TRIALS];
+        let mut late = [Nanos::ZERO; Calibration::TRIALS];
         for one in &mut late {
-            let due = now() + TRIAL;
+            let due = now() + Calibration::TRIAL;
             // A signal makes it early, and that one then counts as in time.
             let _ = sleep_until(due);
             *one = now() - due;
         }
-        late.sort_unstable();
-        *margin = late[CHOSEN].max(LEAST_MARGIN).min(Nanos(period.0 / 2));
+        *margin = Calibration::margin(late, period);
         Some(*margin)
     }
 
@@ -148,9 +138,9 @@ fn millis<T: From<u16>>(time: Nanos) -> T {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::pace::SleepMethod;
+    use ticktax_model::pace::{Calibration, SleepMethod};
 
-    use super::{LEAST_MARGIN, Sleeper, in_units};
+    use super::{Sleeper, in_units};
     use crate::clock::now;
 
     #[test]
@@ -170,7 +160,7 @@ mod tests {
         let mut hybrid = Sleeper::new(SleepMethod::Hybrid).unwrap();
         let period = Nanos::from_millis(10);
         let margin = hybrid.calibrate(period).unwrap();
-        assert!((LEAST_MARGIN..=Nanos::from_millis(5)).contains(&margin));
+        assert!((Calibration::LEAST..=Nanos::from_millis(5)).contains(&margin));
         let mut nap = Sleeper::new(SleepMethod::Nanosleep).unwrap();
         assert_eq!(nap.calibrate(period), None);
     }

@@ -22,7 +22,7 @@ pub struct Followed {
     /// What the rows point into.
     pub sources: SourceTable,
     /// The task's frames that were done: a [`Step::Frame`](crate::Step::Frame) begins one, and the
-    /// next step that sleeps ends it. A frame was due when the sleep before it was to end.
+    /// next step that sleeps or spins ends it. A frame was due when the wait before it was to end.
     pub frames: Vec<Frame>,
 }
 

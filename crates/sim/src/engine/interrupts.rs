@@ -112,7 +112,8 @@ impl Engine<'_> {
                 }
                 return;
             };
-            if self.tasks[task.index()].left <= Nanos::ZERO {
+            let state = &self.cpus[cpu];
+            if self.is_done(task) {
                 // The tick of this very moment comes first, and finds the task still working.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;
@@ -215,9 +216,42 @@ impl Engine<'_> {
         {
             self.cpus[cpu].resched = true;
         }
-        let last = self.cpus[cpu].next_tick - 1;
+        let state = &self.cpus[cpu];
+        let last = state.next_tick - 1;
+        let began = state.grid.at(last);
         while let Some(task) = self.cpus[cpu].wheel.pop(last) {
+            let timer = &mut self.tasks[task.index()].timer;
+            if timer.take_if(|(_, latest)| *latest <= began).is_some() {
+                self.timer_ended(cpu, task);
+            }
+        }
+        while let Some(task) = self.next_in_slack(cpu, began) {
             self.timer_ended(cpu, task);
+        }
+    }
+
+    /// The high-resolution timer of `task` goes off, if it is still set, and with it those whose
+    /// slack has begun.
+    pub(super) fn timer_expires(&mut self, cpu: usize, task: TaskId) {
+        let now = self.now;
+        let timer = &mut self.tasks[task.index()].timer;
+        if timer.take_if(|(_, latest)| *latest == now).is_none() {
+            return;
+        }
+        self.cpus[cpu].expired.push(task);
+        while let Some(other) = self.next_in_slack(cpu, now) {
+            self.cpus[cpu].expired.push(other);
+        }
+    }
+
+    /// A task whose timer's slack has begun by `time`; the timer is no longer set.
+    fn next_in_slack(&mut self, cpu: usize, time: Nanos) -> Option<TaskId> {
+        loop {
+            let task = self.cpus[cpu].slack.pop(time.0)?;
+            let timer = &mut self.tasks[task.index()].timer;
+            if timer.take_if(|(soonest, _)| *soonest <= time).is_some() {
+                return Some(task);
+            }
         }
     }
 

@@ -120,6 +120,7 @@ impl Engine<'_> {
             }
             let notes = &mut self.tasks[task.index()];
             notes.asked = None;
+            notes.until = None;
             notes.report.work += asked;
             notes.report.bursts += 1;
             self.hash.note(self.now, Deed::Done, cpu, task.0);
@@ -147,7 +148,6 @@ impl Engine<'_> {
 
     fn take_step(&mut self, cpu: usize, task: TaskId) -> Next {
         let program = &self.setup.tasks[task.index()].program;
-        let now = self.now;
         let place = self.tasks[task.index()].next_step;
         let notes = &mut self.tasks[task.index()];
         notes.next_step = if place + 1 == program.len() {
@@ -161,25 +161,11 @@ impl Engine<'_> {
                 let time = notes.chance.draw(&law);
                 self.work(task, time)
             }
-            Step::Sleep(call, law) => {
-                let time = notes.chance.draw(&law);
-                self.sleep(cpu, task, call, time)
-            }
-            Step::SleepRest { call, time, unit } => {
-                let passed = now - notes.frame_at;
-                let rest = time - Nanos(passed.0 / unit.0 * unit.0);
-                notes.due = notes.frame_at + time;
-                if rest > Nanos::ZERO {
-                    self.sleep(cpu, task, call, rest)
-                } else {
-                    Next::Step
-                }
-            }
-            Step::SleepUntil(call, period) => {
-                let rest = Nanos(period.0 - now.0 % period.0);
-                self.sleep(cpu, task, call, rest)
-            }
-            Step::Pace { rule, period, unit } => self.pace(cpu, task, rule, period, unit),
+            Step::Sleep(..)
+            | Step::SleepRest { .. }
+            | Step::SleepUntil(..)
+            | Step::SpinUntil(_)
+            | Step::Pace { .. } => self.wait_for_time(cpu, task, step),
             Step::Late(law) => {
                 notes.late = notes.chance.draw(&law);
                 Next::Step
@@ -224,6 +210,47 @@ impl Engine<'_> {
         }
     }
 
+    /// A step that ends at a time.
+    fn wait_for_time(&mut self, cpu: usize, task: TaskId, step: Step) -> Next {
+        let now = self.now;
+        let notes = &mut self.tasks[task.index()];
+        match step {
+            Step::Sleep(call, law) => {
+                let time = notes.chance.draw(&law);
+                self.sleep(cpu, task, call, time)
+            }
+            Step::SleepRest { call, time, unit } => {
+                let passed = now - notes.frame_at;
+                let rest = time - Nanos(passed.0 / unit.0 * unit.0);
+                notes.due = notes.frame_at + time;
+                if rest > Nanos::ZERO {
+                    self.sleep(cpu, task, call, rest)
+                } else {
+                    Next::Step
+                }
+            }
+            Step::SleepUntil(call, period) => {
+                let rest = Nanos(period.0 - now.0 % period.0);
+                self.sleep(cpu, task, call, rest)
+            }
+            Step::SpinUntil(period) => {
+                let rest = Nanos(period.0 - now.0 % period.0);
+                self.spin(task, now + rest)
+            }
+            Step::Pace {
+                rule,
+                period,
+                unit,
+                spin,
+            } => {
+                let due = notes.paced.take();
+                let due = due.unwrap_or_else(|| self.next_frame(task, rule, period));
+                self.pace(cpu, task, due, unit, spin)
+            }
+            _ => Next::Step,
+        }
+    }
+
     fn work(&mut self, task: TaskId, time: Nanos) -> Next {
         let wall = self
             .setup
@@ -233,6 +260,16 @@ impl Engine<'_> {
         let notes = &mut self.tasks[task.index()];
         notes.asked = Some(wall);
         notes.left += wall;
+        Next::Work
+    }
+
+    /// Computes until the time `due`, which is no work that was asked for.
+    fn spin(&mut self, task: TaskId, due: Nanos) -> Next {
+        self.end_frame(task);
+        let notes = &mut self.tasks[task.index()];
+        notes.asked = Some(Nanos::ZERO);
+        notes.until = Some(due);
+        notes.due = due;
         Next::Work
     }
 
@@ -270,38 +307,45 @@ impl Engine<'_> {
         self.work(task, time)
     }
 
-    /// Sleeps until the next frame is due; a frame that is due already begins at once.
-    fn pace(
-        &mut self,
-        cpu: usize,
-        task: TaskId,
-        rule: PaceRule,
-        period: Nanos,
-        unit: Nanos,
-    ) -> Next {
-        let now = self.now;
-        let notes = &mut self.tasks[task.index()];
+    /// When the frame after the last one is due.
+    fn next_frame(&self, task: TaskId, rule: PaceRule, period: Nanos) -> Nanos {
+        let notes = &self.tasks[task.index()];
         let frame = Frame {
             due: notes.due,
             began: notes.frame_at,
-            ended: now,
+            ended: self.now,
             cpu: Nanos::ZERO,
         };
-        let due = period
+        period
             + match rule {
                 PaceRule::Fixed => frame.ended,
                 PaceRule::Remaining => frame.began,
                 PaceRule::Deadline => frame.slot(period),
-            };
-        let rest = due - now;
+            }
+    }
+
+    /// Waits until `due`, the last `spin` of it computing; a frame that is due already begins at
+    /// once.
+    fn pace(&mut self, cpu: usize, task: TaskId, due: Nanos, unit: Nanos, spin: Nanos) -> Next {
+        let rest = due - self.now;
         if rest <= Nanos::ZERO {
-            notes.due = due;
             self.end_frame(task);
+            self.tasks[task.index()].due = due;
             return Next::Step;
         }
-        let units = (rest.0 + unit.0 - 1) / unit.0;
+        if rest <= spin {
+            return self.spin(task, due);
+        }
+        let units = ((rest - spin).0 + unit.0 - 1) / unit.0;
         let next = self.sleep(cpu, task, Call::Nanosleep, Nanos(units * unit.0));
-        self.tasks[task.index()].due = due;
+        let steps = self.setup.tasks[task.index()].program.len();
+        let notes = &mut self.tasks[task.index()];
+        notes.due = due;
+        if spin > Nanos::ZERO {
+            // It looks again when it is woken up.
+            notes.paced = Some(due);
+            notes.next_step = notes.next_step.checked_sub(1).unwrap_or(steps - 1);
+        }
         next
     }
 
@@ -330,15 +374,30 @@ impl Engine<'_> {
             hz: self.hz,
             slack: self.setup.machine.slack,
         };
+        let due = self.setup.machine.timers.due(call, self.now, time, &grids);
         // A timer that is due at once goes off at the next tick. Where ticks stand still, the first
         // that has not been counted may be long past.
-        let soonest = state.grid.first_from(self.now).max(state.next_tick);
-        match self.setup.machine.timers.due(call, self.now, time, &grids) {
-            Due::Tick(tick) => state.wheel.push(tick.max(soonest), task),
-            Due::Exactly(at) => state
-                .agenda
-                .push(at.0.max(self.now.0 + 1), Event::Timer(task)),
+        let next = state.grid.first_from(self.now).max(state.next_tick);
+        let (soonest, latest) = match due {
+            Due::Tick(tick) | Due::TickWithin { latest: tick, .. } => {
+                let tick = tick.max(next);
+                let at = state.grid.at(tick);
+                state.wheel.push(tick, task);
+                match due {
+                    Due::TickWithin { soonest, .. } => (soonest.max(self.now), at),
+                    _ => (at, at),
+                }
+            }
+            Due::Within { soonest, latest } => {
+                let latest = latest.max(self.now + Nanos(1));
+                state.agenda.push(latest.0, Event::Timer(task));
+                (soonest, latest)
+            }
+        };
+        if self.setup.machine.slack > Nanos::ZERO && soonest < latest {
+            state.slack.push(soonest.0, task);
         }
+        self.tasks[task.index()].timer = Some((soonest, latest));
         Next::Switch(None)
     }
 
@@ -434,6 +493,10 @@ impl Engine<'_> {
         }
         notes.refilled = refill;
         notes.report.refill_time += cost;
+        if notes.until.is_some() {
+            // What is loaded while it waits for a time makes that no later.
+            return false;
+        }
         notes.left += cost;
         true
     }

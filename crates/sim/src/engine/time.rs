@@ -88,6 +88,9 @@ impl Engine<'_> {
         };
         let notes = &mut self.tasks[task.index()];
         notes.left -= time;
+        if notes.until.is_some() {
+            notes.left = notes.left.max(Nanos::ZERO);
+        }
         notes.report.ran += time;
         self.scheduler.charge(cpu, task, time);
         if let Some(group) = self.setup.tasks[task.index()].group {
@@ -108,6 +111,11 @@ impl Engine<'_> {
         } else {
             wheel.max(state.next_tick)
         };
+        let slack = state.slack.first();
+        if slack != i64::MAX && !off {
+            let tick = state.grid.first_from(Nanos(slack));
+            decisive = decisive.min(tick.max(state.next_tick));
+        }
         let mut next = Nanos(state.agenda.first());
         let mut alarm = Nanos::MAX;
         if let Some(frame) = state.frames.last() {
@@ -156,8 +164,15 @@ impl Engine<'_> {
         }
     }
 
-    /// When the work under way ends if nothing but ticks interrupts it.
+    /// When what `task` does ends if nothing but ticks interrupts it: they put off work, and no
+    /// time. Where that time is within a tick's handler, the end of the handler is an event too.
     fn burst_end(&self, state: &CpuState, task: TaskId) -> Nanos {
+        let until = self.tasks[task.index()].until.unwrap_or(Nanos::ZERO);
+        self.work_end(state, task).max(until)
+    }
+
+    /// When the work under way ends if nothing but ticks interrupts it.
+    fn work_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let mut end = state.stamp + self.tasks[task.index()].left;
         if state.off || state.masked || self.tick_cost == Nanos::ZERO {
             return end;
@@ -173,6 +188,12 @@ impl Engine<'_> {
             }
             end = later;
         }
+    }
+
+    /// Whether the work under way is done, and the time reached that it was to end at.
+    pub(super) fn is_done(&self, task: TaskId) -> bool {
+        let notes = &self.tasks[task.index()];
+        notes.left <= Nanos::ZERO && notes.until.is_none_or(|until| until <= self.now)
     }
 
     fn ticks_stand_still(&self, cpu: usize) -> bool {

@@ -22,6 +22,7 @@ fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
         rule,
         period: Nanos(10 * MS),
         unit: Nanos(unit),
+        spin: Nanos::ZERO,
     };
     let frame = |work| [pace, Step::Frame, Step::Work(Law::Fixed(Nanos(work)))];
     let program = work.into_iter().flat_map(frame).collect();

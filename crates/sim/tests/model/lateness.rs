@@ -1,7 +1,12 @@
 //! How late tasks run, told by hand.
 
+use proptest::prelude::*;
 use ticktax_model::{Histogram, Nanos};
-use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TimerRule, run};
+use ticktax_sim::{
+    Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
+};
+
+use crate::world::Rows;
 
 /// A task that sleeps for 5 ms at 100 Hz, and works for 1 µs.
 fn sleeper(timers: TimerRule) -> Setup {
@@ -45,4 +50,72 @@ fn a_sleep_that_ends_by_itself_is_on_time_until_somebody_has_the_cpu() {
     setup.tasks.push(other.class(ticktax_sim::Class::Fifo(1)));
     let report = run(&setup).unwrap();
     assert_eq!(report.tasks[0].worst_lateness, Nanos::from_millis(2));
+}
+
+/// A loop of frames at multiples of `period`, whose timers may be `slack` late.
+fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> Setup {
+    let mut machine = Machine::new(1, hz.unsigned_abs(), Policy::Fair);
+    machine.timers = TimerRule::HighResolution;
+    machine.tick = tick;
+    machine.phases = vec![Nanos(phase)];
+    machine.slack = Nanos(slack);
+    let mut setup = Setup::new(machine, Nanos::from_secs(2));
+    let sleep = Step::SleepUntil(Call::Nanosleep, Nanos(period));
+    let work = Step::Work(Law::Fixed(Nanos(1_000)));
+    let program = vec![sleep, Step::Frame, work];
+    setup.tasks.push(TaskSpec::new("loop", program));
+    setup
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// A sleep ends at the first tick within its slack, and at the end of that where there is none,
+    /// or where the tick stands still. Without high-resolution timers, it ends at the first tick, or
+    /// the first after its slack where the tick stands still.
+    #[test]
+    fn a_tick_within_the_slack_ends_a_sleep(
+        hz in prop::sample::select(&[100_i64, 250, 500, 1000][..]), phase in 0_i64..900_000,
+        slack in 1_i64..900_000, period in 4_000_000_i64..20_000_000, stops in any::<bool>(),
+        fine in any::<bool>()
+    ) {
+        let mode = if stops { TickMode::StopsIdle } else { TickMode::Periodic };
+        let mut setup = slack_loop(hz, phase, mode, slack, period);
+        if !fine {
+            setup.machine.timers = TimerRule::FirstTick;
+        }
+        let told = follow(&setup, TaskId(0), &mut Rows::default()).unwrap();
+        prop_assert!(told.frames.len() > 50);
+        let tick = 1_000_000_000 / hz;
+        for frame in &told.frames {
+            let due = frame.due.0;
+            let next = |at: i64| phase + (at - phase + tick - 1).div_euclid(tick) * tick;
+            let latest = due + slack;
+            let ends = match (fine, stops) {
+                (true, true) => latest,
+                (true, false) => next(due).min(latest),
+                (false, true) => next(latest),
+                (false, false) => next(due),
+            };
+            prop_assert!((frame.began.0 - ends).abs() <= 1, "{frame:?}: {ends}");
+        }
+    }
+}
+
+#[test]
+fn a_timer_of_anothers_ends_a_sleep_within_its_slack() {
+    let mut setup = slack_loop(100, 0, TickMode::StopsIdle, 50_000, 7_000_000);
+    // Its own slack ends 30 µs after the loop's begins.
+    let mut other = TaskSpec::new(
+        "other",
+        vec![
+            Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos(6_980_000))),
+            Step::Exit,
+        ],
+    );
+    other.kernel = true;
+    setup.tasks.push(other);
+    let told = follow(&setup, TaskId(0), &mut Rows::default()).unwrap();
+    let late = |frame: usize| (told.frames[frame].began - told.frames[frame].due).0;
+    assert_eq!((late(0), late(1)), (30_000, 50_000));
 }

@@ -6,4 +6,5 @@ mod invariants;
 mod lateness;
 mod recording;
 mod situations;
+mod spinning;
 mod world;

@@ -70,10 +70,12 @@ fn step(tasks: u32, links: bool) -> impl Strategy<Value = Step> {
             unit: Nanos::from_millis(1),
         }),
         1 => law(3_000).prop_map(|work| Step::Every { period: Nanos::from_millis(5), work }),
-        1 => prop::sample::select(&PaceRule::ALL[..]).prop_map(|rule| Step::Pace {
+        1 => Just(Step::SpinUntil(Nanos::from_millis(3))),
+        1 => (prop::sample::select(&PaceRule::ALL[..]), 0_i64..8).prop_map(|(rule, spin)| Step::Pace {
             rule,
             period: Nanos::from_millis(6),
             unit: Nanos::from_millis(1),
+            spin: Nanos::from_millis(spin),
         }),
         1 => law(300).prop_map(Step::Late),
         1 => law(9_000).prop_map(Step::Arrive),
@@ -176,16 +178,22 @@ fn machine() -> impl Strategy<Value = Machine> {
         (1_usize..4, prop::sample::select(&[100_u64, 250, 1000][..])),
         (device, rule, tick, policy()),
         (cost(), cost(), cost()),
-        (0_i64..999_000, -100_000_i64..100_000, 0_u8..4),
+        (
+            0_i64..999_000,
+            -100_000_i64..100_000,
+            0_u8..4,
+            prop_oneof![Just(Nanos::ZERO), micros(3_000)],
+        ),
     )
         .prop_map(
             |((cpus, hz), (device, timers, tick, policy), costs, rest)| {
-                let (phase, drift_ppb, tick_level) = rest;
+                let (phase, drift_ppb, tick_level, slack) = rest;
                 let mut machine = Machine::new(cpus, hz, policy);
                 machine.device = device;
                 machine.timers = timers;
                 machine.tick = tick;
                 machine.drift_ppb = drift_ppb;
+                machine.slack = slack;
                 machine.phases = vec![Nanos(phase)];
                 machine.tick_level = tick_level.max(1);
                 machine.costs = Costs {

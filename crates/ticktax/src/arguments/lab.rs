@@ -226,6 +226,10 @@ pub(crate) struct CompareArguments {
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
 
+    /// Guests at a time [default: one a CPU; one, where their time is the host's]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+
     /// Write the table to a file in place of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

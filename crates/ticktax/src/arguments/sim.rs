@@ -68,7 +68,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rules())]
     pub(crate) rule: Vec<PaceRule>,
 
-    /// How it is to wait; of each way, what it counts in is modelled
+    /// How it is to wait; of each way, what it counts in and whether it spins is modelled
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sleeps())]
     pub(crate) sleep: Vec<SleepMethod>,
 
@@ -114,13 +114,9 @@ impl SimArguments {
     }
 }
 
-/// Ways of sleeping that are modelled.
 fn sleeps() -> impl TypedValueParser<Value = SleepMethod> {
-    let is_modelled =
-        |sleep: &SleepMethod| ticktax_experiment::whatif::Pacing::unit(*sleep).is_some();
-    let words = SleepMethod::ALL.into_iter().filter(is_modelled);
-    PossibleValuesParser::new(words.map(SleepMethod::name))
-        .try_map(|word| word.parse::<SleepMethod>())
+    let words = SleepMethod::ALL.map(SleepMethod::name);
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<SleepMethod>())
 }
 
 fn rules() -> impl TypedValueParser<Value = PaceRule> {

@@ -10,6 +10,7 @@ use ticktax_lab::qemu::Clock;
 
 use super::compare::found;
 use super::run::{Guest, STATEMENT, missing, read};
+use super::turns::{in_turns, jobs};
 use crate::arguments::CompareArguments;
 use crate::audit::interrupt::Interrupt;
 use crate::case;
@@ -43,13 +44,20 @@ pub(super) fn run(
     let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
     let progress = terminal.task("looking for the kernels".to_owned());
     let kernels = found(&wanted, &progress)?;
-    let mut trials = Vec::new();
-    for kernel in &kernels {
-        for order in on_kernels.orders() {
-            trials.push(trial(name, kernel, order, typed, interrupt, &progress)?);
-        }
-    }
+    let orders = on_kernels.orders();
+    let with = |kernel| orders.iter().map(move |order| (kernel, *order));
+    let all: Vec<(&Kernel, Order)> = kernels.iter().flat_map(with).collect();
+    let guests = Guests {
+        name,
+        typed,
+        interrupt,
+        progress: &progress,
+    };
+    let trials = in_turns(&all, jobs(typed), |&(kernel, order), is_over| {
+        guests.trial(kernel, order, is_over)
+    });
     progress.done();
+    let trials = trials?;
     let clock = clock(typed.guest.clock());
     let statement = on_kernels.statement(&file, &clock, &trials);
     terminal.put(
@@ -65,42 +73,50 @@ pub(super) fn run(
     })
 }
 
-/// One guest.
-fn trial(
-    name: &str,
-    kernel: &Kernel,
-    order: Order,
-    typed: &CompareArguments,
-    interrupt: &Interrupt,
-    progress: &Progress,
-) -> Result<Trial, Failure> {
-    let length = format!("{}us", order.length.0 / 1_000);
-    let mut arguments = vec![PERFORM, name, "--for", &length, "--output", STATEMENT];
-    if !order.programs {
-        arguments.push("--idle");
+/// What the guests of a case have in common.
+struct Guests<'a> {
+    name: &'a str,
+    typed: &'a CompareArguments,
+    interrupt: &'a Interrupt,
+    progress: &'a Progress,
+}
+
+impl Guests<'_> {
+    /// Boots one. `is_over` is asked whether to give up.
+    fn trial(
+        &self,
+        kernel: &Kernel,
+        order: Order,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Trial, Failure> {
+        let length = format!("{}us", order.length.0 / 1_000);
+        let mut arguments = vec![PERFORM, self.name, "--for", &length, "--output", STATEMENT];
+        if !order.programs {
+            arguments.push("--idle");
+        }
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let guest = Guest {
+            typed: &self.typed.guest,
+            arguments: &arguments,
+            tools: None,
+            counted: order.counted,
+            accepted: &[],
+            interrupt: self.interrupt,
+        };
+        let outcome = guest.boot(kernel, order.cmdline, None, is_over, self.progress)?;
+        let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
+        let performance: Performance = read(bytes)?;
+        let hz = performance.machine.hz_configured.ok_or_else(|| {
+            let why = format!("{} does not say its tick rate", kernel.name);
+            Failure::Case(why)
+        })?;
+        Ok(Trial {
+            hz,
+            order,
+            performance,
+            instructions: outcome.instructions,
+        })
     }
-    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-    let guest = Guest {
-        typed: &typed.guest,
-        arguments: &arguments,
-        tools: None,
-        counted: order.counted,
-        accepted: &[],
-        interrupt,
-    };
-    let outcome = guest.boot(kernel, order.cmdline, None, progress)?;
-    let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
-    let performance: Performance = read(bytes)?;
-    let hz = performance.machine.hz_configured.ok_or_else(|| {
-        let why = format!("{} does not say its tick rate", kernel.name);
-        Failure::Case(why)
-    })?;
-    Ok(Trial {
-        hz,
-        order,
-        performance,
-        instructions: outcome.instructions,
-    })
 }
 
 /// What the guests' time was, for readers.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::ExitCode;
 
-use ticktax_experiment::conformance::{self, Kernel as KernelFacts};
+use ticktax_experiment::conformance;
 use ticktax_experiment::matrix::{Cell, Matrix};
 use ticktax_lab::LabError;
 use ticktax_lab::kernel::{Kernel, Wanted, find};
@@ -11,6 +11,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::pace::{PaceStatement, Subject, SweepRow, SweepStatement};
 
 use super::run::{GuestVerb, Guests, STATEMENT, missing, read};
+use super::turns::{in_turns, jobs};
 use super::{cache, cases};
 use crate::arguments::{CompareArguments, Format};
 use crate::audit::interrupt::Interrupt;
@@ -31,7 +32,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
         return Err(Failure::Arguments(why.to_owned()));
     }
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
-    if matches!(guests.verb, GuestVerb::Audit | GuestVerb::Peers) {
+    if guests.verb == GuestVerb::Audit {
         let why = "lab compare compares paced loops: give it pace, or pace --sweep";
         return Err(Failure::Arguments(why.to_owned()));
     }
@@ -39,19 +40,19 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
     let progress = terminal.task("looking for the kernels".to_owned());
     let kernels = found(&wanted, &progress)?;
-    let mut cells = Vec::new();
-    for kernel in &kernels {
-        for cmdline in &typed.cmdline {
-            let outcome = guests.boot(kernel, cmdline, None, &progress)?;
-            let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
-            let (machine, rows) = rows(guests.verb, bytes)?;
-            cells.extend(
-                rows.iter()
-                    .filter_map(|row| cell(&kernel.name, cmdline, &machine, row)),
-            );
-        }
-    }
+    let with = |kernel| typed.cmdline.iter().map(move |cmdline| (kernel, cmdline));
+    let places: Vec<(&Kernel, &String)> = kernels.iter().flat_map(with).collect();
+    let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
+        let outcome = guests.boot(kernel, cmdline, None, is_over, &progress)?;
+        let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
+        let (machine, rows) = rows(guests.verb, bytes)?;
+        let cells = rows
+            .iter()
+            .filter_map(|row| cell(&kernel.name, cmdline, &machine, (&rows, row)));
+        Ok::<Vec<Cell>, Failure>(cells.collect())
+    });
     progress.done();
+    let cells = cells?.into_iter().flatten().collect();
     let matrix = Matrix {
         verb: guests.typed_verb(),
         clock: typed.guest.clock().word(),
@@ -103,14 +104,20 @@ fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<SweepRow>), Failu
         cpu_time: own.map_or(ticktax_model::Nanos::ZERO, |it| it.time),
         elapsed: own.map_or(statement.elapsed, |it| it.elapsed),
         readings: statement.cpu.readings,
+        margin: report.margin,
     };
     Ok((statement.machine, vec![row]))
 }
 
 /// One loop on one kernel, measured and modelled.
-fn cell(kernel: &str, cmdline: &str, machine: &Machine, row: &SweepRow) -> Option<Cell> {
-    let (loops, measured) = conformance::measured(row)?;
-    let facts = KernelFacts::of(machine);
+fn cell(
+    kernel: &str,
+    cmdline: &str,
+    machine: &Machine,
+    (rows, row): (&[SweepRow], &SweepRow),
+) -> Option<Cell> {
+    let (loops, measured) = conformance::measured(rows, row)?;
+    let facts = conformance::Kernel::of(machine);
     Some(Cell {
         kernel: kernel.to_owned(),
         hz: machine.hz_configured,

@@ -108,12 +108,14 @@ impl<'a> Guests<'a> {
         })
     }
 
-    /// Boots one, and brings back what it wrote.
+    /// Boots one, and brings back what it wrote. It is ended where `is_over` says so, as it is by
+    /// Ctrl-C.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,
         cmdline: &str,
         console: Option<&Path>,
+        is_over: &dyn Fn() -> bool,
         progress: &Progress,
     ) -> Result<Outcome, Failure> {
         // An audit whose books do not balance has one all the same.
@@ -129,7 +131,7 @@ impl<'a> Guests<'a> {
             },
             interrupt: self.interrupt,
         };
-        guest.boot(kernel, cmdline, console, progress)
+        guest.boot(kernel, cmdline, console, is_over, progress)
     }
 
     /// What was typed after `--`.
@@ -160,6 +162,7 @@ impl Guest<'_> {
         kernel: &Kernel,
         cmdline: &str,
         console: Option<&Path>,
+        is_over: &dyn Fn() -> bool,
         progress: &Progress,
     ) -> Result<Outcome, Failure> {
         let program = std::env::current_exe().map_err(|error| LabError::File {
@@ -181,7 +184,7 @@ impl Guest<'_> {
             count: self.counted,
             console,
         };
-        let stop = || self.interrupt.signal().is_some();
+        let stop = || self.interrupt.signal().is_some() || is_over();
         let words = |stage| match stage {
             Stage::Boots => "boots".to_owned(),
             Stage::Runs => "runs".to_owned(),
@@ -214,7 +217,13 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     if guests.verb == GuestVerb::Peers {
         guests.tools = Some(Tools::find(&cache, &mut tell)?);
     }
-    let outcome = guests.boot(&kernel, &typed.cmdline, typed.console.as_deref(), &progress);
+    let outcome = guests.boot(
+        &kernel,
+        &typed.cmdline,
+        typed.console.as_deref(),
+        &|| false,
+        &progress,
+    );
     progress.done();
     let outcome = outcome?;
     if let Some(tools) = &guests.tools {

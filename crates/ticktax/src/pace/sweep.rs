@@ -29,6 +29,8 @@ struct Contender {
     cpu_time: Nanos,
     elapsed: Nanos,
     readings: Vec<CpuReading>,
+    /// The margins of all turns, where it has one.
+    margins: Vec<Nanos>,
 }
 
 /// Runs every combination of the lists in turns.
@@ -162,6 +164,7 @@ impl Contender {
             cpu_time: Nanos::ZERO,
             elapsed: Nanos::ZERO,
             readings: Vec::new(),
+            margins: Vec::new(),
         }
     }
 
@@ -175,6 +178,7 @@ impl Contender {
         self.turns += 1;
         self.cpu_time += ran.report.cpu_time;
         self.elapsed += ran.report.elapsed;
+        self.margins.extend(ran.report.margin);
         for reading in &ran.readings {
             let known = self.readings.iter_mut();
             match known.into_iter().find(|sum| sum.clock == reading.clock) {
@@ -192,7 +196,10 @@ impl Contender {
     }
 
     fn row(self) -> SweepRow {
+        let margins = i64::try_from(self.margins.len()).unwrap_or(i64::MAX);
+        let margin: Nanos = self.margins.iter().sum();
         SweepRow {
+            margin: (margins > 0).then(|| Nanos(margin.0 / margins.max(1))),
             rate: self.rate,
             work: self.settings.work,
             sleep: self.settings.sleep,

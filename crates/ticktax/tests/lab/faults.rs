@@ -146,6 +146,23 @@ pub(crate) fn a_guest_that_hangs_is_ended() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+pub(crate) fn the_first_guest_that_fails_ends_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = ticktax();
+    command.args(["lab", "compare", "--kernel", CLOUD, "--jobs", "2"]);
+    // The first would go on for the whole limit, the second has no init.
+    command.args(["--cmdline", ",rdinit=/nonexistent", "--limit", "1h"]);
+    let output = command
+        .env("TMPDIR", folder.path())
+        .args(["--", "pace", "--for", "10h"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&complaint(&output), "panicked: ");
+    assert_eq!(running_in(folder.path()), [""; 0]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 /// A lab whose guest is running.
 fn running(folder: &Path) -> Child {
     let mut command = lab_run(CLOUD);

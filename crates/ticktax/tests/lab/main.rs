@@ -92,6 +92,14 @@ const ON_CLOUD: &[(&str, Test)] = &[
         faults::a_killed_lab_leaves_no_qemu_behind,
     ),
     (
+        "a_comparison_is_the_same_by_one_and_by_two_at_once",
+        guests::a_comparison_is_the_same_by_one_and_by_two_at_once,
+    ),
+    (
+        "the_first_guest_that_fails_ends_the_others",
+        faults::the_first_guest_that_fails_ends_the_others,
+    ),
+    (
         "two_labs_at_once_do_not_meet",
         guests::two_labs_at_once_do_not_meet,
     ),

@@ -254,6 +254,7 @@ fn a_process_without_a_rhythm() {
 fn ways_side_by_side() {
     let row = |rate: f64, sleep, dropped| SweepRow {
         readings: Vec::new(),
+        margin: None,
         rate,
         work: Nanos::from_millis(3),
         sleep,

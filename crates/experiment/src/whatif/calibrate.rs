@@ -1,0 +1,96 @@
+//! How long a hybrid loop has to spin on a modelled machine: measured there, as a real one does.
+
+use ticktax_model::Nanos;
+use ticktax_model::SourceTable;
+use ticktax_model::pace::Calibration;
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, follow};
+
+/// Trials take a tick each, unless others keep the task from its CPU; then fewer must do.
+const LENGTH: Nanos = Nanos::from_secs(4);
+
+/// Lets `task`, which is paced, try its sleeps on this machine and beside its other tasks, each as
+/// late as its own wakeups are; then it spins as long as they were late.
+pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupError> {
+    let mut trial = setup.clone();
+    trial.length = LENGTH;
+    let program = &mut trial.tasks[task.index()].program;
+    let lates = program.iter().filter_map(|step| match step {
+        Step::Late(law) => Some(*law),
+        _ => None,
+    });
+    let mut lates: Vec<Law> = lates.take(Calibration::TRIALS).collect();
+    if lates.is_empty() {
+        lates.push(Law::Fixed(Nanos::ZERO));
+    }
+    let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Calibration::TRIAL));
+    let steps = lates.into_iter();
+    *program = steps
+        .flat_map(|late| [Step::Late(late), sleep, Step::Frame])
+        .collect();
+    let frames = follow(&trial, task, &mut Nowhere)?.frames;
+    let mut late = [Nanos::ZERO; Calibration::TRIALS];
+    for (late, frame) in late.iter_mut().zip(frames.iter().cycle()) {
+        *late = frame.began - frame.due;
+    }
+    for step in &mut setup.tasks[task.index()].program {
+        if let Step::Pace { period, spin, .. } = step {
+            *spin = Calibration::margin(late, *period);
+        }
+    }
+    Ok(())
+}
+
+/// For rows that nobody reads.
+struct Nowhere;
+
+impl RowSink for Nowhere {
+    fn row(&mut self, _: &SourceTable, _: &Row) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::PaceRule;
+    use ticktax_sim::{Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TimerRule};
+
+    use super::calibrate;
+
+    /// The margin of a loop whose wakeups are 100 µs late, every tenth 300 µs.
+    fn margin(timers: TimerRule, period: Nanos) -> Nanos {
+        let mut machine = Machine::new(1, 100, Policy::Fair);
+        machine.timers = timers;
+        machine.slack = Nanos::from_micros(50);
+        let pace = Step::Pace {
+            rule: PaceRule::Deadline,
+            period,
+            unit: Nanos(1),
+            spin: Nanos::ZERO,
+        };
+        let late = |k| Nanos::from_micros(if k % 10 == 0 { 300 } else { 100 });
+        let program = (0..100).flat_map(|k| [Step::Late(Law::Fixed(late(k))), pace, Step::Frame]);
+        let mut setup = Setup::new(machine, Nanos::from_secs(1));
+        setup.tasks.push(TaskSpec::new("loop", program.collect()));
+        calibrate(&mut setup, TaskId(0)).unwrap();
+        let spins = setup.tasks[0].program.iter().filter_map(|step| match step {
+            Step::Pace { spin, .. } => Some(*spin),
+            _ => None,
+        });
+        let spins: Vec<Nanos> = spins.collect();
+        assert!(spins.iter().all(|spin| *spin == spins[0]) && spins.len() == 100);
+        spins[0]
+    }
+
+    #[test]
+    fn the_margin_is_what_sleeps_are_late_by_on_that_machine() {
+        let period = Nanos::from_millis(30);
+        // All but three of 64 end within it, and seven are later than the others.
+        let fine = margin(TimerRule::HighResolution, period);
+        assert_eq!(fine, Nanos::from_micros(350));
+        // From a wakeup 100 µs after a tick on, 0.5 ms end at the next: 9.4 ms late, and 0.3 on top.
+        let coarse = margin(TimerRule::FirstTick, period);
+        assert_eq!(coarse, Nanos::from_micros(9_700));
+        let short = margin(TimerRule::FirstTick, Nanos::from_millis(10));
+        assert_eq!(short, Nanos::from_millis(5));
+    }
+}

@@ -1,0 +1,197 @@
+//! Tasks that compute until a time: never early, in nobody's way, and alike to those that sleep.
+
+use proptest::prelude::*;
+use ticktax_model::Nanos;
+use ticktax_model::pace::{Frame, PaceRule};
+use ticktax_sim::{
+    Call, Class, Costs, Followed, Footprint, Law, Machine, Mode, Policy, Setup, Step, TaskId,
+    TaskSpec, TickMode, TimerRule, follow, run,
+};
+
+use crate::world::{Rows, policy};
+
+const MS: i64 = 1_000_000;
+
+fn followed(setup: &Setup) -> Followed {
+    follow(setup, TaskId(0), &mut Rows::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn work(nanos: i64) -> Step {
+    Step::Work(Law::Fixed(Nanos(nanos)))
+}
+
+fn rules() -> impl Strategy<Value = PaceRule> {
+    prop::sample::select(&PaceRule::ALL[..])
+}
+
+/// A loop of this rule, with frames every 10 ms.
+fn paced(machine: Machine, rule: PaceRule, spin: i64, frame: i64) -> Setup {
+    let mut setup = Setup::new(machine, Nanos::from_secs(1));
+    let pace = Step::Pace {
+        rule,
+        period: Nanos(10 * MS),
+        unit: Nanos(1),
+        spin: Nanos(spin),
+    };
+    let program = vec![pace, Step::Frame, work(frame)];
+    setup.tasks.push(TaskSpec::new("loop", program));
+    setup
+}
+
+fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
+    frames.iter().map(|it| (it.due, it.began)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    /// Alone, it takes all of its CPU but for what interrupts it, and each frame begins when it is
+    /// due, or where the handler that it was due in ends.
+    #[test]
+    fn alone_it_takes_the_whole_cpu(
+        policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..]),
+        period in 100_000_i64..30 * MS, share in 0.0..0.9_f64, cost in 0_i64..200_000, stops in any::<bool>(),
+        phase in 0_i64..MS
+    ) {
+        let mut machine = Machine::new(1, hz, policy);
+        machine.tick = if stops { TickMode::StopsFull } else { TickMode::Periodic };
+        machine.phases = vec![Nanos(phase)];
+        machine.costs = Costs { tick: Nanos(cost), ..Costs::default() };
+        let mut setup = Setup::new(machine, Nanos::from_secs(1));
+        #[expect(clippy::cast_possible_truncation, reason = "a part of a time")]
+        let length = ((period - cost) as f64 * share).max(1.0) as i64;
+        let program = vec![Step::SpinUntil(Nanos(period)), Step::Frame, work(length)];
+        setup.tasks.push(TaskSpec::new("spinner", program));
+        let told = followed(&setup);
+        let cpu = told.report.cpus[0];
+        prop_assert_eq!(cpu.time(Mode::Idle), Nanos::ZERO);
+        prop_assert_eq!(told.report.tasks[0].ran + cpu.time(Mode::Irq), setup.length);
+        // What it did for nobody is no work.
+        let frames = i64::try_from(told.report.tasks[0].frames).unwrap();
+        let done = told.report.tasks[0].work.0;
+        prop_assert!(done == frames * length || done == (frames - 1) * length, "{done}");
+        let all = told.frames.iter();
+        let late = all.clone().map(|frame| frame.began - frame.due).max();
+        let cost = Nanos(if stops { 0 } else { cost });
+        prop_assert!(late.is_none_or(|late| late <= cost), "{late:?}");
+        for frame in all {
+            prop_assert_eq!(frame.due.0 % period, 0);
+            prop_assert!(frame.began >= frame.due);
+        }
+    }
+
+    /// Whatever else runs, no frame is early, and a task above it takes the CPU whenever it wants.
+    #[test]
+    fn beside_others_it_is_never_early(
+        policy in policy(), period in 500_000_i64..10 * MS, spin in 0_i64..10 * MS, rule in rules(),
+        hog in 10_000_i64..9 * MS, rests in 10_000_i64..9 * MS, switch in 0_i64..9_000, fifo in any::<bool>(),
+        until in any::<bool>()
+    ) {
+        let mut machine = Machine::new(1, 250, policy);
+        machine.timers = TimerRule::HighResolution;
+        machine.costs = Costs { tick: Nanos(3_000), timer: Nanos(2_000), switch: Nanos(switch) };
+        let mut setup = Setup::new(machine, Nanos::from_secs(1));
+        let (period, unit) = (Nanos(period), Nanos(1));
+        let wait = if until {
+            Step::SpinUntil(period)
+        } else {
+            Step::Pace { rule, period, unit, spin: Nanos(spin) }
+        };
+        let footprint = Footprint { refill: Nanos(100_000), tau: Nanos(MS) };
+        let spinner = TaskSpec::new("spinner", vec![wait, Step::Frame, work(20_000)]);
+        setup.tasks.push(spinner.footprint(footprint));
+        let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos(rests)));
+        let other = TaskSpec::new("other", vec![sleep, work(hog)]).footprint(footprint);
+        setup.tasks.push(if fifo { other.class(Class::Fifo(9)) } else { other });
+        let told = followed(&setup);
+        for frame in &told.frames {
+            prop_assert!(frame.began >= frame.due && frame.ended >= frame.began, "{frame:?}");
+        }
+        if fifo {
+            // It waits for nobody: a round is its sleep and its work, its costs, and up to six ticks.
+            let costs = 2_000 + switch + 100_000 + 6 * 3_000;
+            let least = setup.length.0 / (hog + rests + costs) - 1;
+            let bursts = i64::try_from(told.report.tasks[1].bursts).unwrap();
+            prop_assert!(bursts >= least, "{bursts} of {least}");
+        }
+        prop_assert_eq!(told.report.hash, run(&setup).unwrap().hash);
+    }
+
+    /// With exact timers and nothing that costs, frames are due and begin when they do however the
+    /// loop waits, and what it spins is all that differs.
+    #[test]
+    fn where_sleeps_are_exact_spinning_changes_nothing_but_the_cpu_time(
+        rule in rules(), spin in 0_i64..12 * MS, frame in 1_i64..9 * MS
+    ) {
+        let mut machine = Machine::new(1, 100, Policy::Fair);
+        machine.timers = TimerRule::HighResolution;
+        let told = |spin| followed(&paced(machine.clone(), rule, spin, frame));
+        let (sleeps, spins) = (told(0), told(spin));
+        prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
+        prop_assert!(sleeps.frames.iter().all(|it| it.began == it.due && it.cpu == Nanos(frame)));
+        // Of the wait, the last `spin`, and all of it where it is shorter.
+        let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
+        let each = frame + spin.min(wait);
+        let rounds = i64::try_from(spins.frames.len()).unwrap();
+        // The first wait is a whole period, and the last frame and wait may not be done.
+        let (least, most) = (rounds * each, (rounds + 1) * each + frame);
+        let ran = spins.report.tasks[0].ran.0;
+        prop_assert!((least..=most).contains(&ran), "{ran}: {least} to {most}");
+    }
+
+    /// Without high-resolution timers, the sleep before the spin ends on a tick: a frame begins at
+    /// the first tick from `spin` before it is due, or when it is due, whichever is later.
+    #[test]
+    fn a_hybrid_sleeps_to_a_tick(
+        hz in prop::sample::select(&[100_u64, 250, 300, 1000][..]), spin in 1_i64..9 * MS, phase in 0_i64..900_000
+    ) {
+        let mut machine = Machine::new(1, hz, Policy::Fair);
+        machine.phases = vec![Nanos(phase)];
+        let told = followed(&paced(machine, PaceRule::Deadline, spin, 50_000));
+        prop_assert!(told.frames.len() > 90);
+        for frame in &told.frames {
+            let asked = i128::from(frame.due.0 - spin - phase).max(1);
+            let (hz, second) = (i128::from(hz), 1_000_000_000);
+            let tick = (asked * hz + second - 1) / second;
+            let tick = i64::try_from(tick * second / hz).unwrap() + phase;
+            // The grid is in parts of a ns.
+            let late = frame.began - frame.due.max(Nanos(tick));
+            prop_assert!((-1..=1).contains(&late.0), "{frame:?} {tick}");
+        }
+    }
+}
+
+/// By hand: a spinner that another keeps from the CPU when it is time goes on as soon as it has it.
+#[test]
+fn a_time_that_passes_while_another_runs_ends_the_spin_at_once() {
+    let mut machine = Machine::new(1, 100, Policy::Fair);
+    machine.timers = TimerRule::HighResolution;
+    machine.costs.switch = Nanos(1_000);
+    let mut setup = paced(machine, PaceRule::Deadline, 10 * MS, MS);
+    let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos(19 * MS)));
+    let above = TaskSpec::new("above", vec![sleep, work(4 * MS), Step::Exit]);
+    setup.tasks.push(above.class(Class::Fifo(1)));
+    let told = followed(&setup);
+    let of = |frame: &Frame| (frame.due.0, frame.began.0, frame.cpu.0);
+    let frames: Vec<_> = told.frames.iter().take(3).map(of).collect();
+    // A switch before the 19 ms, another, 4 ms, and a third.
+    assert_eq!(
+        frames,
+        [
+            (10 * MS, 10 * MS, MS),
+            (20 * MS, 23 * MS + 3_000, MS),
+            (30 * MS, 30 * MS, MS)
+        ]
+    );
+}
+
+#[test]
+fn a_negative_spin_is_refused() {
+    let setup = paced(
+        Machine::new(1, 100, Policy::Fair),
+        PaceRule::Fixed,
+        -1,
+        1_000,
+    );
+    assert!(run(&setup).is_err());
+}
