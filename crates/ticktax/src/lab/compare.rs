@@ -43,7 +43,9 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     let with = |kernel| typed.cmdline.iter().map(move |cmdline| (kernel, cmdline));
     let places: Vec<(&Kernel, &String)> = kernels.iter().flat_map(with).collect();
     let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
-        let outcome = guests.boot(kernel, cmdline, None, is_over, &progress)?;
+        let outcome = guests
+            .guest()
+            .boot(kernel, cmdline, None, is_over, &progress)?;
         let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
         let (machine, rows) = rows(guests.verb, bytes)?;
         let cells = rows

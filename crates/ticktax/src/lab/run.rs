@@ -108,30 +108,19 @@ impl<'a> Guests<'a> {
         })
     }
 
-    /// Boots one, and brings back what it wrote. It is ended where `is_over` says so, as it is by
-    /// Ctrl-C.
-    pub(super) fn boot(
-        &self,
-        kernel: &Kernel,
-        cmdline: &str,
-        console: Option<&Path>,
-        is_over: &dyn Fn() -> bool,
-        progress: &Progress,
-    ) -> Result<Outcome, Failure> {
-        // An audit whose books do not balance has one all the same.
-        let unbalanced = [i32::from(UNBALANCED)];
-        let guest = Guest {
+    /// One of them.
+    pub(super) fn guest(&self) -> Guest<'_> {
+        Guest {
             typed: self.typed,
             arguments: &self.arguments,
             tools: self.tools.as_ref(),
             counted: false,
             accepted: match self.verb {
-                GuestVerb::Audit => &unbalanced,
+                GuestVerb::Audit => &[UNBALANCED],
                 GuestVerb::Pace | GuestVerb::Sweep | GuestVerb::Peers => &[],
             },
             interrupt: self.interrupt,
-        };
-        guest.boot(kernel, cmdline, console, is_over, progress)
+        }
     }
 
     /// What was typed after `--`.
@@ -150,13 +139,14 @@ pub(super) struct Guest<'a> {
     pub(super) tools: Option<&'a Tools>,
     /// Whether its instructions are counted.
     pub(super) counted: bool,
-    /// Exit codes with a result beside 0.
-    pub(super) accepted: &'a [i32],
+    /// Exit codes with a result beside 0: an audit whose books do not balance has one all the same.
+    pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }
 
 impl Guest<'_> {
-    /// Boots it, and brings back what it wrote.
+    /// Boots it, and brings back what it wrote. It is ended where `is_over` says so, as it is by
+    /// Ctrl-C.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,
@@ -194,7 +184,8 @@ impl Guest<'_> {
             progress.tell(format!("{} {cmdline}: {}", kernel.name, words(stage)));
         };
         let outcome = run.start(&stop, &mut tell)?;
-        if outcome.exit != 0 && !self.accepted.contains(&outcome.exit) {
+        let accepted = u8::try_from(outcome.exit).is_ok_and(|code| self.accepted.contains(&code));
+        if outcome.exit != 0 && !accepted {
             let complaint = outcome.complaint();
             let why = complaint.trim_start_matches("ticktax: ").to_owned();
             return Err(LabError::NoResult(why).into());
@@ -217,7 +208,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     if guests.verb == GuestVerb::Peers {
         guests.tools = Some(Tools::find(&cache, &mut tell)?);
     }
-    let outcome = guests.boot(
+    let outcome = guests.guest().boot(
         &kernel,
         &typed.cmdline,
         typed.console.as_deref(),
