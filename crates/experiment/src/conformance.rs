@@ -245,6 +245,14 @@ pub fn differences(it: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<
     all
 }
 
+/// Whether the phase decides more than what may differ: the range of waits or of samples is wider than
+/// twice that.
+pub fn is_wide(it: &Loop, predicted: &Predicted) -> bool {
+    let width = |range: Range| range.most - range.least;
+    width(predicted.wait) > 2.0 * SHARE * it.period.0 as f64
+        || width(predicted.sampled) > 2.0 * POINTS
+}
+
 /// A machine of one CPU with this kernel, whose tick is at one of [`PHASES`] when it starts.
 pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     let mut machine = Machine::new(1, u64::from(kernel.hz), Policy::Fair);

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::cases;
-use crate::conformance::{Difference, Figures, Loop, Predicted, Range, differences};
+use crate::conformance::{self, Difference, Figures, Loop, Predicted, Range, differences};
 
 /// The width of a plot in characters.
 const PLOT: usize = 40;
@@ -29,6 +29,12 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Whether the model's range of waits or samples is wider than what may differ on both sides.
+    fn is_wide(&self) -> bool {
+        let predicted = self.predicted.as_ref();
+        predicted.is_some_and(|it| conformance::is_wide(&self.loops, it))
+    }
+
     /// Where the model differs from what was measured by more than it may.
     pub fn differences(&self) -> Vec<Difference> {
         let predicted = self.predicted.as_ref();
@@ -48,9 +54,10 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Whether the model agrees with every cell that it has something for.
+    /// Whether the model agrees with every cell, and has something to say of each.
     pub fn agrees(&self) -> bool {
-        self.cells.iter().all(|cell| cell.differences().is_empty())
+        let agrees = |cell: &Cell| cell.predicted.is_some() && cell.differences().is_empty();
+        !self.cells.is_empty() && self.cells.iter().all(agrees)
     }
 
     /// All of it as text.
@@ -139,6 +146,24 @@ impl Matrix {
                 compared - differ.len()
             ),
         );
+        let wide = self.cells.iter().filter(|cell| cell.is_wide()).count();
+        line(
+            page,
+            &format!(
+                "  in {wide} of them the moment at which a loop began decides more than that: there the \
+                 model gives a range which is wider"
+            ),
+        );
+        let silent = self.cells.len() - compared;
+        if silent > 0 {
+            line(
+                page,
+                &format!(
+                    "  {silent} are compared with nothing: the kernel does not tell its tick rate, or the \
+                     loop has no step in the model"
+                ),
+            );
+        }
         for cell in differ {
             let words: Vec<&str> = cell
                 .differences()

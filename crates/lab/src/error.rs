@@ -88,10 +88,15 @@ impl LabError {
     /// The failure to do `what` with the file at `path`.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |error| Self::File {
+        move |error| Self::of_file(what, &path, &error)
+    }
+
+    /// That `what` cannot be done with the file at `path`, because of `error`.
+    pub fn of_file(what: &'static str, path: &Path, error: &io::Error) -> Self {
+        Self::File {
             what,
-            why: in_words(&error),
-            path,
+            why: in_words(error),
+            path: path.to_owned(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-pub use build::{Building, From, build};
+pub use build::{Building, From, build, require_rate};
 pub use cache::{Cache, Listed};
 
 use crate::error::LabError;
@@ -68,6 +68,14 @@ pub struct Kernel {
     /// The configuration that it was built with, where that is known and the kernel does not tell
     /// it itself: its release, and the file's contents.
     pub config: Option<(String, Vec<u8>)>,
+}
+
+impl Kernel {
+    /// Its tick rate in Hz, where its configuration is known.
+    pub fn hz(&self) -> Option<u32> {
+        let (_, config) = self.config.as_ref()?;
+        cache::hz(&String::from_utf8_lossy(config))
+    }
 }
 
 /// Finds the kernel that is wanted; fetches it where it is a package that is not in the cache.

@@ -1,7 +1,7 @@
 //! A deterministic laboratory for real kernels: QEMU boots them with ticktax's own binary as PID 1,
 //! which runs one verb and hands back what it wrote.
 //!
-//! Three parts know nothing of each other: [`image`] makes the initramfs that a kernel unpacks,
+//! These parts know nothing of each other: [`image`] makes the initramfs that a kernel unpacks,
 //! [`qemu`] boots a kernel with it and ends whatever happens, [`kernel`] brings kernels to boot,
 //! [`tools`] other people's programs to run beside ticktax.
 //! [`guest`] is the other side: what PID 1 does. [`wire`] is what the two sides say to each other.

@@ -104,6 +104,12 @@ impl Machine<'_> {
             Clock::Icount { shift: 11.. } => {
                 return wrong("an instruction can take 2^0 to 2^10 ns");
             }
+            Clock::Icount { .. } if self.cpus > 1 => {
+                return wrong(
+                    "a guest under --icount has one CPU: kernels do not get past starting a second \
+                     one in such a time; --tcg can have more",
+                );
+            }
             Clock::Tcg | Clock::Kvm if self.count => {
                 return wrong("only the instructions of a guest under --icount can be counted");
             }
@@ -141,7 +147,8 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            .args(["-smp", &self.cpus.to_string()])
+            // A CPU in each package: the table that kernels without ACPI read knows packages alone.
+            .args(["-smp", &format!("{0},sockets={0}", self.cpus)])
             .args(["-m", &self.memory.to_string()])
             .args(self.clock.arguments())
             .arg("-kernel")
@@ -245,9 +252,11 @@ pub fn boot(
     let mut results = Results::open(&line)?;
     let mut told = None;
     loop {
-        let ended = running.has_ended()?;
+        // Whoever is counted waits at its end; others go on for a moment after their last word.
+        let halted = monitor.as_mut().is_some_and(Monitor::has_halted);
+        let ended = running.has_ended()? || halted;
         results.read()?;
-        if results.exit.is_some() && at_its_end(monitor.as_mut())? {
+        if results.exit.is_some() && (ended || monitor.is_none()) {
             break;
         }
         if ended {
@@ -276,13 +285,6 @@ pub fn boot(
         instructions: instructions.transpose().map_err(monitor_failed)?,
         took: since(began),
     })
-}
-
-/// Whether a guest that has said its last word is done: one whose instructions are counted has to
-/// come to its end, which takes it a moment.
-fn at_its_end(monitor: Option<&mut Monitor>) -> Result<bool, LabError> {
-    let ended = monitor.map(|monitor| monitor.has_ended(INTERVAL));
-    Ok(ended.transpose().map_err(monitor_failed)?.unwrap_or(true))
 }
 
 /// A QEMU that ends with its owner.
@@ -455,6 +457,15 @@ mod tests {
         }));
         assert!(refused(&Machine {
             memory: 1,
+            ..machine("")
+        }));
+        assert!(refused(&Machine {
+            cpus: 2,
+            ..machine("")
+        }));
+        assert!(refused(&Machine {
+            clock: Clock::Tcg,
+            count: true,
             ..machine("")
         }));
         let slow = Clock::Icount { shift: 11 };

@@ -67,7 +67,9 @@ impl Run<'_> {
         let outcome = boot(&machine, folder.path(), stop, tell);
         if let Some(keep) = self.console {
             let console = folder.path().join("console");
-            fs::copy(console, keep).map_err(LabError::file("write", keep))?;
+            let kept = fs::copy(console, keep).map_err(LabError::file("write", keep));
+            // What the guest failed by comes first.
+            return outcome.and_then(|outcome| kept.map(|_| outcome));
         }
         outcome
     }

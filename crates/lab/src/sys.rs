@@ -10,10 +10,13 @@ use std::process::Command;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
-/// Has the kernel kill the child when the thread that starts it is gone, however it went; and lets
-/// no Ctrl-C of a terminal reach the child directly.
+/// As [`die_with_parent`], and lets no Ctrl-C of a terminal reach the child directly.
 pub(crate) fn end_with_parent(command: &mut Command) -> &mut Command {
-    command.process_group(0);
+    die_with_parent(command).process_group(0)
+}
+
+/// Has the kernel kill the child when the thread that starts it is gone, however it went.
+pub(crate) fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = nix::unistd::getpid();
     let prepare = move || {
         prctl::set_pdeathsig(Some(Signal::SIGKILL))?;

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::Kernel;
 use super::cache::{Cache, Keep};
 pub use super::source::From;
 use super::source::{Source, extension, ready};
 use super::tool::{last_words, run, sha256, text};
+use super::{Kernel, Wanted};
 use crate::error::LabError;
 use crate::sys::end_with_parent;
 
@@ -32,6 +32,8 @@ pub struct Building<'a> {
     pub source: &'a From,
     /// More configuration, as lines `CONFIG_X=y`.
     pub fragment: &'a str,
+    /// What to call kernels with more configuration; they are `hz250+NAME` then.
+    pub variant: Option<&'a str>,
     /// Compilers at a time.
     pub jobs: usize,
 }
@@ -46,16 +48,20 @@ pub fn build(
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
-    if !RATES.contains(&hz) {
+    require_rate(hz)?;
+    let name = match building.variant {
+        None => format!("hz{hz}"),
+        Some(variant) => format!("hz{hz}+{variant}"),
+    };
+    // It has to be a name that a kernel can be asked for by.
+    if name.parse::<Wanted>().is_err() {
         return Err(LabError::Senseless(format!(
-            "a kernel of the lab can tick at {} to {} Hz",
-            RATES.start(),
-            RATES.end()
+            "a kernel cannot be called {name}: name the file of the configuration with a-z, 0-9, + \
+             and - alone"
         )));
     }
     require_tools()?;
     let source = ready(building.source, cache, tell)?;
-    let name = format!("hz{hz}");
     let fragment = fragment(hz, building.fragment);
     let key = key(&source, &fragment)?;
     let origin = format!("Linux {} built as {key}", source.release);
@@ -83,6 +89,18 @@ pub fn build(
     cache
         .kernel(&name)?
         .ok_or_else(|| LabError::NoKernel(format!("{name} has gone from the cache meanwhile")))
+}
+
+/// Refuses a tick rate that no kernel can be built with.
+pub fn require_rate(hz: u32) -> Result<(), LabError> {
+    if RATES.contains(&hz) {
+        return Ok(());
+    }
+    Err(LabError::Senseless(format!(
+        "a kernel of the lab can tick at {} to {} Hz, and not at {hz}",
+        RATES.start(),
+        RATES.end()
+    )))
 }
 
 /// What to set beside `tinyconfig`.

@@ -180,7 +180,7 @@ fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// The tick rate that a configuration sets.
-fn hz(config: &str) -> Option<u32> {
+pub(super) fn hz(config: &str) -> Option<u32> {
     let mut lines = config.lines();
     lines.find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())
 }

@@ -1,6 +1,7 @@
 //! Kernel sources: a distribution's package, a tarball or a folder, copied into the cache once.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -112,9 +113,9 @@ fn from_folder(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
-    // Nobody signs a folder: its identity is its place and its release.
-    let release = release_of(folder)?;
-    let digest = sha256(format!("{} {release}", folder.display()).as_bytes());
+    // Refuses what is no kernel's source before any of it is copied.
+    release_of(folder)?;
+    let digest = state_of(folder)?;
     tell("copying the kernel's source");
     settle(&digest, cache, |fresh| {
         let mut copy = Command::new("cp");
@@ -133,6 +134,38 @@ fn from_folder(
         )
         .map(drop)
     })
+}
+
+/// What tells a folder from itself after a change: where it is, and the sizes and times of all that
+/// is in it.
+fn state_of(folder: &Path) -> Result<String, LabError> {
+    let failed = LabError::file("read", folder);
+    let place = fs::canonicalize(folder).map_err(failed)?;
+    let mut lines = vec![place.to_string_lossy().into_owned()];
+    let mut open = vec![place];
+    while let Some(inside) = open.pop() {
+        let entries = fs::read_dir(&inside).map_err(LabError::file("list", &inside))?;
+        for entry in entries {
+            let entry = entry.map_err(LabError::file("list", &inside))?;
+            let path = entry.path();
+            let about = entry.metadata().map_err(LabError::file("look at", &path))?;
+            if about.is_dir() {
+                // Of a repository's own books nothing is built.
+                if entry.file_name() != ".git" {
+                    open.push(path);
+                }
+                continue;
+            }
+            let (seconds, nanos) = (about.mtime(), about.mtime_nsec());
+            lines.push(format!(
+                "{} {} {seconds}.{nanos}",
+                path.display(),
+                about.len()
+            ));
+        }
+    }
+    lines.sort_unstable();
+    Ok(sha256(lines.join("\n").as_bytes()))
 }
 
 /// Puts a source in its place; one that is half unpacked is never there.

@@ -1,22 +1,32 @@
 //! Running the programs that fetching and building take.
 
 use std::fmt::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use libc::{SIGINT, SIGTERM};
 use sha2::{Digest, Sha256};
 
 use crate::error::{LabError, NO_SPACE};
-use crate::sys::end_with_parent;
+use crate::sys::die_with_parent;
 
-/// Runs a program to its end. `packages` is where Debian has it.
+/// Runs a program to its end. `packages` is where Debian has it. Ctrl-C at a terminal reaches it as
+/// well, and ends it.
 pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = end_with_parent(command)
+    let output = die_with_parent(command)
         .output()
         .map_err(|error| LabError::start(&name, packages, &error))?;
     if output.status.success() {
         return Ok(output);
+    }
+    if output
+        .status
+        .signal()
+        .is_some_and(|it| [SIGINT, SIGTERM].contains(&it))
+    {
+        return Err(LabError::Interrupted);
     }
     // What it was to do comes last, after options; files of ours tell nobody anything.
     let arguments = command.get_args().map(|it| it.to_string_lossy());

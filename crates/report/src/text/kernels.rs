@@ -32,7 +32,9 @@ pub fn kernels(statement: &KernelsStatement) -> String {
     let (met, judged) = statement.met();
     section(
         &mut page,
-        &format!("{met} of {judged} rows are as near to what was expected as they should be"),
+        &format!(
+            "{met} of {judged} rows that calibrate nothing are as near to what was expected as they should be"
+        ),
     );
     for table in &statement.tables {
         if let Some(allowed) = table.allowed {

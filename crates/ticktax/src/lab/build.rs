@@ -1,12 +1,13 @@
 //! `ticktax lab list` and `ticktax lab build`.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-use ticktax_lab::LabError;
-use ticktax_lab::kernel::{Building, From, build};
+use ticktax_lab::kernel::{Building, From, Wanted, build, require_rate};
 
 use super::cache;
+use super::run::cannot;
 use crate::arguments::BuildArguments;
 use crate::audit::interrupt::Interrupt;
 use crate::failure::Failure;
@@ -47,19 +48,27 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
     let interrupt = Interrupt::listen()?;
     let fragment = match &typed.config {
         None => String::new(),
-        Some(file) => std::fs::read_to_string(file).map_err(|error| {
-            let why = format!("cannot read {}: {}", file.display(), error.kind());
-            Failure::from(LabError::Senseless(why))
-        })?,
+        Some(file) => {
+            std::fs::read_to_string(file).map_err(|error| cannot("read", file, &error))?
+        }
     };
-    let source = if typed.source.contains('/') {
-        From::Path(typed.source.clone().into())
-    } else {
-        From::Package(typed.source.clone())
+    let name = typed.config.as_deref().and_then(Path::file_stem);
+    let name = name.map(|name| name.to_string_lossy().to_lowercase());
+    let source = match typed.source.parse() {
+        Ok(Wanted::File(path)) => From::Path(path),
+        Ok(Wanted::Package(name)) => From::Package(name),
+        _ => {
+            let why = "--source is a Debian package, or a folder or tarball with a / in it";
+            return Err(Failure::Arguments(why.to_owned()));
+        }
     };
+    for &hz in &typed.hz {
+        require_rate(hz)?;
+    }
     let building = Building {
         source: &source,
         fragment: &fragment,
+        variant: name.as_deref(),
         jobs: typed.jobs.unwrap_or_else(crate::beats::threads),
     };
     for &hz in &typed.hz {

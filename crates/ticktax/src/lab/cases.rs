@@ -1,5 +1,6 @@
 //! `ticktax lab compare --case`: a published investigation on real kernels.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use ticktax_experiment::kernels::{self, NAMES, Order, Trial};
@@ -44,6 +45,7 @@ pub(super) fn run(
     let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
     let progress = terminal.task("looking for the kernels".to_owned());
     let kernels = found(&wanted, &progress)?;
+    require_one_a_rate(&kernels)?;
     let orders = on_kernels.orders();
     let with = |kernel| orders.iter().map(move |order| (kernel, *order));
     let all: Vec<(&Kernel, Order)> = kernels.iter().flat_map(with).collect();
@@ -71,6 +73,21 @@ pub(super) fn run(
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Refuses two kernels with one tick rate: a case has a row for each rate.
+fn require_one_a_rate(kernels: &[Kernel]) -> Result<(), Failure> {
+    let mut rates = BTreeSet::new();
+    for kernel in kernels {
+        if let Some(hz) = kernel.hz()
+            && !rates.insert(hz)
+        {
+            let why =
+                format!("two of these kernels tick at {hz} Hz: a case has a row for each rate");
+            return Err(Failure::Arguments(why));
+        }
+    }
+    Ok(())
 }
 
 /// What the guests of a case have in common.
@@ -106,10 +123,14 @@ impl Guests<'_> {
         let outcome = guest.boot(kernel, order.cmdline, None, is_over, self.progress)?;
         let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
         let performance: Performance = read(bytes)?;
-        let hz = performance.machine.hz_configured.ok_or_else(|| {
-            let why = format!("{} does not say its tick rate", kernel.name);
-            Failure::Case(why)
-        })?;
+        let hz = performance
+            .machine
+            .hz_configured
+            .or(kernel.hz())
+            .ok_or_else(|| {
+                let why = format!("{} does not say its tick rate", kernel.name);
+                Failure::Case(why)
+            })?;
         Ok(Trial {
             hz,
             order,

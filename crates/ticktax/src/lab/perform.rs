@@ -1,7 +1,6 @@
 //! A case's programs in a guest: each a thread, for as long as it was told.
 
 use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use ticktax_probes::pace::hands::Hands;
 use ticktax_sim::{Call, TaskSpec};
 use ticktax_trace::proc::Proc;
 
+use super::run::cannot;
 use super::world;
 use crate::arguments::PerformArguments;
 use crate::case;
@@ -52,7 +52,7 @@ pub(crate) fn run(typed: &PerformArguments) -> Result<ExitCode, Failure> {
     };
     let text = serde_json::to_string(&performance)
         .map_err(|error| Failure::Case(format!("what was performed cannot be told: {error}")))?;
-    fs::write(&typed.output, text).map_err(|error| cannot_write(&typed.output, &error))?;
+    fs::write(&typed.output, text).map_err(|error| cannot("write", &typed.output, &error))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,13 +109,4 @@ impl Stage for Machine {
 fn busy(proc: &Proc) -> Nanos {
     let times = proc.counters(now()).cpu_times;
     times.values().map(CpuTimes::busy).sum()
-}
-
-fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
-    ticktax_lab::LabError::File {
-        what: "write",
-        path: file.to_owned(),
-        why: error.kind().to_string(),
-    }
-    .into()
 }

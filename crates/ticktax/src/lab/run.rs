@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use ticktax_lab::kernel::{Kernel, find};
 use ticktax_lab::qemu::{Outcome, Stage};
 use ticktax_lab::tools::Tools;
@@ -41,6 +42,11 @@ impl GuestVerb {
         let whole = [OsString::from("ticktax")];
         let parsed = Arguments::try_parse_from(whole.iter().chain(typed));
         let parsed = parsed.map_err(|error| {
+            if error.kind() == ErrorKind::DisplayHelp {
+                let why =
+                    "help is not the guest's to give: ask `ticktax help`, or `ticktax pace --help`";
+                return Failure::Arguments(why.to_owned());
+            }
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
             Failure::Arguments(format!(
@@ -196,7 +202,10 @@ impl Guest<'_> {
 
 /// Runs the verb in a guest, and prints what came of it.
 pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    for file in [&typed.save, &typed.output].into_iter().flatten() {
+    for file in [&typed.save, &typed.output, &typed.console]
+        .into_iter()
+        .flatten()
+    {
         require_writable(file)?;
     }
     let interrupt = Interrupt::listen()?;
@@ -226,7 +235,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     };
     let result = outcome.file(name).ok_or_else(|| missing(name))?;
     if let Some(file) = &typed.save {
-        fs::write(file, result).map_err(|error| cannot_write(file, &error))?;
+        fs::write(file, result).map_err(|error| cannot("write", file, &error))?;
     }
     match guests.verb {
         GuestVerb::Audit | GuestVerb::Peers => show_recording(result, typed, terminal),
@@ -263,7 +272,7 @@ fn show_peers(
     let statement = peers::statement(outcome, tools)?;
     if let Some(file) = &typed.save {
         let json = ticktax_report::peers_json(&statement);
-        fs::write(file, json).map_err(|error| cannot_write(file, &error))?;
+        fs::write(file, json).map_err(|error| cannot("write", file, &error))?;
     }
     terminal.put(
         &|style| ticktax_report::peers(&statement, style),
@@ -301,12 +310,13 @@ pub(super) fn with_file<T>(
     bytes: &[u8],
     what: impl FnOnce(&Path) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let folder = std::env::temp_dir();
-    let file = folder.join(format!("ticktax-lab-{}.parquet", std::process::id()));
-    fs::write(&file, bytes).map_err(|error| cannot_write(&file, &error))?;
-    let done = what(&file);
-    drop(fs::remove_file(&file));
-    done
+    let file = tempfile::Builder::new()
+        .prefix("ticktax-lab-")
+        .suffix(".parquet")
+        .tempfile()
+        .map_err(|error| cannot("make a file in", &std::env::temp_dir(), &error))?;
+    fs::write(file.path(), bytes).map_err(|error| cannot("write", file.path(), &error))?;
+    what(file.path())
 }
 
 /// A statement that came as JSON.
@@ -316,16 +326,12 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Fa
     })
 }
 
-/// The statement that the guest's pace left behind.
+/// What a guest should have left behind is not there.
 pub(super) fn missing(name: &str) -> Failure {
     LabError::NoResult(format!("it wrote no {name}")).into()
 }
 
-fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
-    LabError::File {
-        what: "write",
-        path: file.to_owned(),
-        why: error.kind().to_string(),
-    }
-    .into()
+/// The failure to do `what` with a file.
+pub(super) fn cannot(what: &'static str, file: &Path, error: &std::io::Error) -> Failure {
+    LabError::of_file(what, file, error).into()
 }

@@ -67,6 +67,11 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
         (&["--case", "silent-rtc"], 1, "idle-cost-vs-hz can"),
         (&["--case", "idle-cost-vs-hz", "--tcg"], 2, "--icount"),
         (
+            &["--smp", "2", "--kernel", "/proc/self/exe", "--", "pace"],
+            2,
+            "--tcg can",
+        ),
+        (
             &["--hz", "250", "--format", "json", "--", "pace"],
             2,
             "--case",

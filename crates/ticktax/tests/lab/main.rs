@@ -9,6 +9,7 @@
     reason = "a test that cannot set itself up fails, and says why"
 )]
 
+mod builds;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
@@ -49,6 +50,18 @@ const ANYWHERE: &[(&str, Test)] = &[
     (
         "damaged_tools_are_refused",
         faults::damaged_tools_are_refused,
+    ),
+];
+
+/// Tests that need what kernels are built with.
+const BUILDS: &[(&str, Test)] = &[
+    (
+        "a_killed_build_goes_on_where_it_was",
+        builds::a_killed_build_goes_on_where_it_was,
+    ),
+    (
+        "another_source_or_configuration_is_another_build",
+        builds::another_source_or_configuration_is_another_build,
     ),
 ];
 
@@ -143,6 +156,13 @@ fn main() -> ExitCode {
         .iter()
         .map(|&(name, test)| trial(name, test))
         .collect();
+    let tools = builds::why_not();
+    if let Some(why) = &tools {
+        eprintln!("build:: tests are ignored: {why}");
+    }
+    for &(name, test) in BUILDS {
+        trials.push(trial(&format!("build::{name}"), test).with_ignored_flag(tools.is_some()));
+    }
     let cloud = why_not(CLOUD);
     if let Some(why) = &cloud {
         eprintln!("vm:: tests are ignored: {why}");

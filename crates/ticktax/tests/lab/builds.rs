@@ -1,0 +1,156 @@
+//! Building kernels, of a source that is made up: what a kernel's own makefiles do, in a few lines.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::text;
+use crate::world::{eventually, ticktax};
+
+const MAKEFILE: &str = r#"
+kernelversion:
+	@echo 6.9.0
+mrproper:
+	@true
+tinyconfig:
+	@echo CONFIG_TINY=y > $(O)/.config
+olddefconfig:
+	@grep -v CONFIG_NEVER $(O)/.config > $(O)/new; mv $(O)/new $(O)/.config
+bzImage: $(O)/a.o $(O)/b.o
+	@mkdir -p $(O)/arch/x86/boot && cat $^ > $(O)/arch/x86/boot/bzImage
+$(O)/a.o: a.c
+	@echo "  CC      a.o"; echo a >> $(O)/compiled; cp $< $@
+$(O)/b.o: b.c $(O)/a.o
+	@echo "  CC      b.o"; while [ -e "$(HOLD)" ]; do sleep 0.05; done; cp $< $@
+"#;
+/// Its arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
+const MERGE: &str =
+    "#!/bin/sh\ncat \"$4\" \"$5\" > \"$3/merged\" && mv \"$3/merged\" \"$3/.config\"\n";
+const RATES: &str = "choice\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\nconfig HZ\n\tint\n\t\
+                     default 1000 if HZ_1000\n";
+
+/// Why nothing can be built here.
+pub(crate) fn why_not() -> Option<String> {
+    let missing = ["make", "gcc", "flex", "bison", "bc"]
+        .into_iter()
+        .find(|tool| {
+            let started = Command::new(tool).arg("--version").output();
+            started.is_err()
+        });
+    missing.map(|tool| format!("{tool} is not installed"))
+}
+
+/// A source, and a cache of its own.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        let write = |file: &str, text: &str| {
+            let file = place.source().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, text).unwrap();
+            file
+        };
+        write("Makefile", MAKEFILE);
+        write("kernel/Kconfig.hz", RATES);
+        write("a.c", "a");
+        write("b.c", "b");
+        let merge = write("scripts/kconfig/merge_config.sh", MERGE);
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(merge, all).unwrap();
+        place
+    }
+
+    fn source(&self) -> PathBuf {
+        self.0.path().join("linux")
+    }
+
+    /// As long as it is there, builds do not end.
+    fn hold(&self) -> PathBuf {
+        self.0.path().join("hold")
+    }
+
+    fn build(&self, more: &[&str]) -> Command {
+        let mut command = ticktax();
+        command
+            .env("XDG_CACHE_HOME", self.0.path().join("cache"))
+            .env("HOLD", self.hold())
+            .args(["lab", "build", "--hz", "250", "--jobs", "1", "--source"])
+            .arg(self.source())
+            .args(more);
+        command
+    }
+
+    fn built(&self, more: &[&str]) -> Output {
+        self.build(more).output().unwrap()
+    }
+
+    /// How often the first file was compiled, by build.
+    fn compiled(&self) -> Vec<usize> {
+        let builds = fs::read_dir(self.0.path().join("cache/ticktax/lab/build"));
+        let builds = builds.into_iter().flatten().flatten();
+        let notes = builds.filter_map(|build| fs::read(build.path().join("compiled")).ok());
+        notes.map(|note| note.len() / 2).collect()
+    }
+
+    fn image(&self, name: &str) -> Option<Vec<u8>> {
+        let kernels = self.0.path().join("cache/ticktax/lab/kernels");
+        fs::read(kernels.join(name).join("vmlinuz")).ok()
+    }
+}
+
+pub(crate) fn a_killed_build_goes_on_where_it_was() {
+    let place = Place::new();
+    fs::write(place.hold(), "").unwrap();
+    let mut child = place.build(&[]).spawn().unwrap();
+    assert!(
+        eventually(|| place.compiled() == [1]),
+        "nothing is compiled"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(place.image("hz250"), None);
+    fs::remove_file(place.hold()).unwrap();
+    for _ in 0..2 {
+        let output = place.built(&[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(
+            text(&output.stdout),
+            "hz250: Linux 6.9.0 at 250 Hz is ready\n"
+        );
+        assert_eq!(place.compiled(), [1], "what was done is done again");
+        assert_eq!(place.image("hz250").unwrap(), b"ab");
+    }
+}
+
+pub(crate) fn another_source_or_configuration_is_another_build() {
+    let place = Place::new();
+    assert!(place.built(&[]).status.success());
+    fs::write(place.source().join("a.c"), "other").unwrap();
+    assert!(place.built(&[]).status.success());
+    assert_eq!(place.image("hz250").unwrap(), b"otherb");
+    assert_eq!(place.compiled(), [1, 1]);
+
+    let fragment = place.0.path().join("rt.config");
+    fs::write(&fragment, "CONFIG_MORE=y\n").unwrap();
+    let config = ["--config", path(&fragment)];
+    let output = place.built(&config);
+    assert!(text(&output.stdout).starts_with("hz250+rt: "), "{output:?}");
+    assert_eq!(place.compiled(), [1, 1, 1]);
+    assert!(place.image("hz250+rt").is_some() && place.image("hz250").is_some());
+
+    fs::write(&fragment, "CONFIG_NEVER=y\n").unwrap();
+    let refused = place.built(&config);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        text(&refused.stderr).contains("CONFIG_NEVER=y"),
+        "{refused:?}"
+    );
+    // The one that was there stays.
+    assert!(place.image("hz250+rt").is_some());
+}
+
+fn path(file: &Path) -> &str {
+    file.to_str().unwrap()
+}
