@@ -150,8 +150,7 @@ impl Matrix {
         line(
             page,
             &format!(
-                "  in {wide} of them the moment at which a loop began decides more than that: there the \
-                 model gives a range which is wider"
+                "  in {wide} of them the model's range is wider: the moment at which the loop began decides"
             ),
         );
         let silent = self.cells.len() - compared;
