@@ -54,7 +54,8 @@ impl Engine<'_> {
         }
         self.charge(cpu, passed - in_ticks);
         if let Some(task) = self.cpus[cpu].current {
-            self.scheduler.pass(cpu, task, ticks);
+            // Of one whose handler is cut short it hears when that is done.
+            self.scheduler.pass(cpu, task, whole);
         }
         let state = &mut self.cpus[cpu];
         state.stamp = now;

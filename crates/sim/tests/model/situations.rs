@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::recording::Row;
 use ticktax_sim::{
     Call, Class, Group, Law, Machine, Mode, Policy, Setup, Source, Step, TaskId, TaskSpec, Then,
-    TimerRule, record, run,
+    TimerRule, record, run, scenario,
 };
 
 use crate::world::{POLICIES, Rows};
@@ -201,4 +201,27 @@ fn a_setup_that_makes_no_sense_is_refused_with_the_place() {
     assert!(refused(&|s| s.tasks.push(yields.clone())).contains("lets time pass"));
     let negative = TaskSpec::new("n", vec![Step::Work(fixed(-1))]);
     assert!(refused(&|s| s.tasks.push(negative.clone())).contains("negative"));
+}
+
+/// An interrupt in the middle of a tick's handler does not make that tick count twice against the
+/// task that runs.
+#[test]
+fn a_tick_that_is_cut_short_is_one_tick_of_a_slice() {
+    let left_for_the_second = |interrupts: &str| {
+        let text = format!(
+            "length = \"110ms\"\n[machine]\nhz = 1000\npolicy = \"o1\"\nphases = [\"995us\"]\n\
+             costs = {{ tick = \"10us\" }}\n\
+             [[task]]\nname = \"first\"\nround_robin = 10\nprogram = [{{ work = \"1s\" }}]\n\
+             [[task]]\nname = \"second\"\nround_robin = 10\nstart = \"30500us\"\nprogram = [{{ work = \"1s\" }}]\n\
+             {interrupts}"
+        );
+        let setup = scenario::parse("slices.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let report = run(&setup).unwrap_or_else(|error| panic!("{error}"));
+        report.tasks[1].ran
+    };
+    let source = "[[interrupt]]\nname = \"disk\"\ninterval = \"1ms\"\ncost = \"1us\"\n";
+    let (without, with) = (left_for_the_second(""), left_for_the_second(source));
+    // The first task runs for its whole slice of 100 ms, then the second.
+    assert!((8..=11).contains(&(without.0 / 1_000_000)), "{without}");
+    assert!((without - with).0.abs() < 1_000_000, "{without} and {with}");
 }
