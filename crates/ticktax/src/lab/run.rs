@@ -187,7 +187,8 @@ impl Guest<'_> {
             Stage::Sends(bytes) => format!("{bytes} bytes have come"),
         };
         let mut tell = |stage| {
-            progress.tell(format!("{} {cmdline}: {}", kernel.name, words(stage)));
+            let guest = format!("{} {cmdline}", kernel.name);
+            progress.tell(format!("{}: {}", guest.trim_end(), words(stage)));
         };
         let outcome = run.start(&stop, &mut tell)?;
         let accepted = u8::try_from(outcome.exit).is_ok_and(|code| self.accepted.contains(&code));
