@@ -18,17 +18,26 @@ fn unknown(words: &str) -> String {
     )
 }
 
-#[expect(clippy::too_many_lines, reason = "a list of machines")]
 pub(crate) fn cases() -> Vec<Case> {
-    let unknown_to = |words: &str| unknown(words);
-    let full_config = CONFIG
-        .1
-        .replace("# CONFIG_NO_HZ_FULL is not set", "CONFIG_NO_HZ_FULL=y");
+    let lists = [
+        unknown_parameters(),
+        clocks(),
+        high_resolution(),
+        isolated_cpus(),
+        nohz_full(),
+        divider(),
+        huge_pages(),
+        watchdogs(),
+    ];
+    lists.into_iter().flatten().collect()
+}
+
+fn unknown_parameters() -> Vec<Case> {
     vec![
         case(
             "boot-parameter-unknown",
             "a misspelt parameter",
-            &[(LOG, &unknown_to("BOOT_IMAGE=/vmlinuz isolcpu=3 splash"))],
+            &[(LOG, &unknown("BOOT_IMAGE=/vmlinuz isolcpu=3 splash"))],
             Found("isolcpu=3 on"),
         ),
         case(
@@ -36,7 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "parameters for programs",
             &[(
                 LOG,
-                &unknown_to("BOOT_IMAGE=/vmlinuz splash systemd.unit=x single"),
+                &unknown("BOOT_IMAGE=/vmlinuz splash systemd.unit=x single"),
             )],
             Silence,
         ),
@@ -49,6 +58,11 @@ pub(crate) fn cases() -> Vec<Case> {
             )],
             Silence,
         ),
+    ]
+}
+
+fn clocks() -> Vec<Case> {
+    vec![
         case(
             "clocksource-gave-way",
             "a TSC that was given up",
@@ -98,6 +112,11 @@ pub(crate) fn cases() -> Vec<Case> {
             ],
             Silence,
         ),
+    ]
+}
+
+fn high_resolution() -> Vec<Case> {
+    vec![
         case(
             "highres-not-as-asked",
             "high resolution although it was turned off",
@@ -139,6 +158,11 @@ pub(crate) fn cases() -> Vec<Case> {
             &[CONFIG, (CMDLINE, "highres=off")],
             Silence,
         ),
+    ]
+}
+
+fn isolated_cpus() -> Vec<Case> {
+    vec![
         case(
             "isolcpus-without-effect",
             "CPUs that are not there",
@@ -163,6 +187,14 @@ pub(crate) fn cases() -> Vec<Case> {
             &[(CMDLINE, "isolcpus=2-3")],
             Silence,
         ),
+    ]
+}
+
+fn nohz_full() -> Vec<Case> {
+    let config = CONFIG
+        .1
+        .replace("# CONFIG_NO_HZ_FULL is not set", "CONFIG_NO_HZ_FULL=y");
+    vec![
         case(
             "nohz-full-without-effect",
             "a kernel without the option",
@@ -173,7 +205,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "nohz-full-without-effect",
             "an empty list",
             &[
-                ("boot/config-6.1.0", &full_config),
+                ("boot/config-6.1.0", &config),
                 (CMDLINE, "nohz_full=90"),
                 (NOHZ_FULL, " (null)\n"),
             ],
@@ -183,7 +215,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "nohz-full-without-effect",
             "in effect",
             &[
-                ("boot/config-6.1.0", &full_config),
+                ("boot/config-6.1.0", &config),
                 (CMDLINE, "nohz_full=2-3"),
                 (NOHZ_FULL, "2-3\n"),
             ],
@@ -195,13 +227,18 @@ pub(crate) fn cases() -> Vec<Case> {
             &[(CMDLINE, "nohz_full=2-3")],
             Silence,
         ),
+    ]
+}
+
+fn divider() -> Vec<Case> {
+    vec![
         case(
             "tick-divider-without-effect",
             "a kernel that does not know it",
             &[
                 CONFIG,
                 (CMDLINE, "divider=10"),
-                (LOG, &unknown_to("divider=10")),
+                (LOG, &unknown("divider=10")),
             ],
             Found("does not know the parameter"),
         ),
@@ -217,10 +254,15 @@ pub(crate) fn cases() -> Vec<Case> {
             &[
                 CONFIG,
                 (CMDLINE, "divider=1 divider=x"),
-                (LOG, &unknown_to("divider=x")),
+                (LOG, &unknown("divider=x")),
             ],
             Silence,
         ),
+    ]
+}
+
+fn huge_pages() -> Vec<Case> {
+    vec![
         case(
             "huge-pages-not-as-asked",
             "set again after the boot",
@@ -245,6 +287,11 @@ pub(crate) fn cases() -> Vec<Case> {
             ],
             Silence,
         ),
+    ]
+}
+
+fn watchdogs() -> Vec<Case> {
+    vec![
         case(
             "watchdog-not-as-asked",
             "on although turned off",

@@ -9,6 +9,8 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use super::tree::Expected::{self, Found, Silence};
 use super::tree::{CONFIG, Case, case};
 
+const CMDLINE: &str = "proc/cmdline";
+
 /// A case about files and a measurement.
 fn with(
     rule: &'static str,
@@ -151,17 +153,12 @@ fn interrupted(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-#[expect(clippy::too_many_lines, reason = "a list of machines")]
 pub(crate) fn cases() -> Vec<Case> {
-    const CMDLINE: &str = "proc/cmdline";
-    const ISOLATED: (&str, &str) = ("sys/devices/system/cpu/isolated", "1\n");
-    const ANYWHERE: (&str, &str) = ("proc/irq/24/effective_affinity_list", "0-1\n");
-    const ITS_OWN: (&str, &str) = ("proc/irq/24/effective_affinity_list", "1\n");
-    const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
-    const PERIOD: (&str, &str) = ("proc/sys/kernel/sched_rt_period_us", "1000000\n");
-    let full = ("sys/devices/system/cpu/nohz_full", "1\n");
-    let divider = [CONFIG, (CMDLINE, "divider=10")];
-    let off = [CONFIG, (CMDLINE, "nohz=off")];
+    let lists = [samples(), rates(), stopping(), policies(), interrupts()];
+    lists.into_iter().flatten().collect()
+}
+
+fn samples() -> Vec<Case> {
     vec![
         accounted(
             "a CPU that looks idle",
@@ -179,6 +176,13 @@ pub(crate) fn cases() -> Vec<Case> {
             Found("judge dodger by its own times"),
         ),
         accounted("a CPU that is off by two points", || shown(0.58), Silence),
+    ]
+}
+
+fn rates() -> Vec<Case> {
+    let full = ("sys/devices/system/cpu/nohz_full", "1\n");
+    let divider = [CONFIG, (CMDLINE, "divider=10")];
+    vec![
         with(
             "hz-not-as-built",
             "ticks lost",
@@ -214,6 +218,12 @@ pub(crate) fn cases() -> Vec<Case> {
             |_| bill(25.0, 10, None),
             Silence,
         ),
+    ]
+}
+
+fn stopping() -> Vec<Case> {
+    let off = [CONFIG, (CMDLINE, "nohz=off")];
+    vec![
         with(
             "nohz-not-as-asked",
             "stops though off",
@@ -249,6 +259,13 @@ pub(crate) fn cases() -> Vec<Case> {
             |_| bill(250.0, 250, None),
             Silence,
         ),
+    ]
+}
+
+fn policies() -> Vec<Case> {
+    const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
+    const PERIOD: (&str, &str) = ("proc/sys/kernel/sched_rt_period_us", "1000000\n");
+    vec![
         with(
             "probe-policy-not-granted",
             "refused",
@@ -284,6 +301,14 @@ pub(crate) fn cases() -> Vec<Case> {
             |_| None,
             Silence,
         ),
+    ]
+}
+
+fn interrupts() -> Vec<Case> {
+    const ISOLATED: (&str, &str) = ("sys/devices/system/cpu/isolated", "1\n");
+    const ANYWHERE: (&str, &str) = ("proc/irq/24/effective_affinity_list", "0-1\n");
+    const ITS_OWN: (&str, &str) = ("proc/irq/24/effective_affinity_list", "1\n");
+    vec![
         with(
             "interrupts-on-cpus-set-apart",
             "a line that may go elsewhere",
