@@ -44,7 +44,14 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let text = format!("and {} more, see ticktax beats", all.len() - shown);
         page.paragraph(Tone::Faint, "  ", &text);
     }
+    if all[..shown].iter().any(|beat| beat.gaps.is_some()) {
+        page.paragraph(Tone::Faint, "", GAPS);
+    }
 }
+
+/// Which gaps a beat counts: what lends time to a program may be what keeps it from another.
+const GAPS: &str = "gaps: all of them count here, also those that were lent to programs and are no \
+                    loss.";
 
 /// Everything that was found, for the verb of that name.
 pub fn beats(beats: &BeatStatement, style: &TextStyle) -> String {

@@ -269,7 +269,8 @@ fn legend(bill: &TickBill, statement: &Statement) -> String {
     if bill.basis == Basis::Spans {
         legend.push(
             "busy: by the intervals between ticks without idling between them; a dash where there \
-             was too little. stopped: by the kernel, so many times. saved: ticks that did not come \
+             was too little. stopped: by the kernel, so many times, and started as often, give or take \
+             one. saved: ticks that did not come \
              while a CPU idled.",
         );
     }

@@ -1,0 +1,68 @@
+//! What the model is timed on.
+
+use ticktax_model::Nanos;
+use ticktax_sim::{Call, Costs, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule};
+
+const CPUS: usize = 64;
+
+/// A load's name, and how to make it for so many simulated seconds.
+type Load = (&'static str, fn(i64) -> Setup);
+
+/// The loads by name, for so many simulated seconds. `hour` is the size that the model is made for:
+/// 64 CPUs that tick at 1000 Hz and wake up 200 times a second each. `busy` is the same machine
+/// with two tasks to a CPU that use up their slices.
+pub(crate) const LOADS: [Load; 4] = [
+    ("hour", |secs| wakeups(secs, TimerRule::FirstTick)),
+    ("hour-high-resolution", |secs| {
+        wakeups(secs, TimerRule::HighResolution)
+    }),
+    ("busy-fair", |secs| busy(secs, Policy::Fair)),
+    ("busy-o1", |secs| busy(secs, Policy::O1)),
+];
+
+/// The load of this name.
+pub(crate) fn load(name: &str, secs: i64) -> Option<Setup> {
+    let found = LOADS.iter().find(|load| load.0 == name);
+    found.map(|load| load.1(secs))
+}
+
+/// A task on each CPU that wakes up 200 times a second, to work for 50 µs on average.
+fn wakeups(secs: i64, rule: TimerRule) -> Setup {
+    let mut machine = Machine::new(CPUS, 1000, Policy::Fair);
+    machine.timers = rule;
+    machine.tick = TickMode::Periodic;
+    machine.costs = Costs {
+        tick: Nanos(2_000),
+        timer: Nanos(1_500),
+        switch: Nanos(1_000),
+    };
+    let mut setup = Setup::new(machine, Nanos::from_secs(secs));
+    for cpu in 0..CPUS {
+        // A sleep ends half a tick late on average, with the work that is 4.55 ms.
+        let more = if rule == TimerRule::FirstTick {
+            0
+        } else {
+            500_000
+        };
+        let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(Nanos(4_450_000 + more)));
+        let work = Step::Work(Law::Exponential(Nanos(50_000)));
+        setup
+            .tasks
+            .push(TaskSpec::new("task", vec![sleep, work]).on(cpu));
+    }
+    setup
+}
+
+/// Two tasks on each CPU that never sleep.
+fn busy(secs: i64, policy: Policy) -> Setup {
+    let mut machine = Machine::new(CPUS, 1000, policy);
+    machine.costs.tick = Nanos(2_000);
+    let mut setup = Setup::new(machine, Nanos::from_secs(secs));
+    for cpu in 0..2 * CPUS {
+        let program = vec![Step::Work(Law::Exponential(Nanos::from_millis(20)))];
+        setup
+            .tasks
+            .push(TaskSpec::new("hog", program).on(cpu % CPUS));
+    }
+    setup
+}
