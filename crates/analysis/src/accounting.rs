@@ -79,6 +79,8 @@ impl Role {
 pub struct AccountingCheck {
     /// From one tick to the next.
     tick: Option<Nanos>,
+    /// The rows that can be taken for ticks.
+    by: &'static [samples::By],
     roles: Vec<Role>,
     /// By CPU number.
     cpus: Vec<CpuSamples>,
@@ -91,6 +93,7 @@ impl AccountingCheck {
     pub fn new(machine: &Machine) -> Self {
         Self {
             tick: counting(machine).tick,
+            by: samples::By::on(machine.high_resolution),
             roles: Vec::new(),
             cpus: Vec::new(),
             summed: false,
@@ -122,14 +125,8 @@ impl AccountingCheck {
         if !self.has_spans(header) {
             return None;
         }
-        let seen = |by| self.cpus.iter().any(|cpu| cpu.ticks(by) > 0);
-        if seen(samples::By::Function) {
-            Some(samples::By::Function)
-        } else if header.machine.high_resolution == Some(false) && seen(samples::By::Interrupt) {
-            Some(samples::By::Interrupt)
-        } else {
-            None
-        }
+        let seen = |by: &samples::By| self.cpus.iter().any(|cpu| cpu.ticks(*by) > 0);
+        self.by.iter().copied().find(seen)
     }
 
     /// Whether all rows are single intervals of a traced kernel.
@@ -157,13 +154,15 @@ impl RowSink for AccountingCheck {
         if cpu >= self.cpus.len() {
             self.cpus.resize_with(cpu + 1, CpuSamples::default);
         }
-        let (cpu, tick) = (&mut self.cpus[cpu], self.tick);
+        let (cpu, tick, by) = (&mut self.cpus[cpu], self.tick, self.by);
         match (row, role) {
-            (Row::Span(span), Role::Base(who)) => cpu.base(who, span, tick),
+            (Row::Span(span), Role::Base(who)) => cpu.base(who, span, tick, by),
             (Row::Span(span), Role::Tick) => cpu.tick(samples::By::Function, span.start),
-            (Row::Span(span), Role::Frame) => cpu.tick(samples::By::Interrupt, span.start),
+            (Row::Span(span), Role::Frame) if by.contains(&samples::By::Interrupt) => {
+                cpu.tick(samples::By::Interrupt, span.start);
+            }
             (Row::Sum(_), _) => self.summed = true,
-            (_, Role::None) => {}
+            _ => {}
         }
     }
 }

@@ -40,6 +40,26 @@ pub struct Machine {
     pub configured: Configured,
 }
 
+impl Machine {
+    /// The value of a boot parameter: see [`parameter`].
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        parameter(self.cmdline.as_deref().unwrap_or_default(), name)
+    }
+}
+
+/// The words of a command line that are for the kernel: those behind `--` are for its first program.
+pub fn kernel_words(cmdline: &str) -> impl Iterator<Item = &str> {
+    cmdline
+        .split_ascii_whitespace()
+        .take_while(|word| *word != "--")
+}
+
+/// The value of a boot parameter; where it is given more than once, the last.
+pub fn parameter<'a>(cmdline: &'a str, name: &str) -> Option<&'a str> {
+    let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
+    kernel_words(cmdline).filter_map(value).last()
+}
+
 /// A reading of the kernel's own counters, taken at both ends of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {

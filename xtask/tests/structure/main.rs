@@ -26,7 +26,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
     ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
     ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
-    ("ticktax-lab", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-lab", Arrows::Only(&[])),
     (
         "ticktax-experiment",
         Arrows::Only(&["ticktax-model", "ticktax-sim"]),

@@ -6,29 +6,35 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 /// How the machine's kernel counts, by its configuration.
 pub fn counting(machine: &Machine) -> Counting {
-    let has = |option: &str| machine.accounting.iter().any(|name| name == option);
     let known = !machine.accounting.is_empty();
-    let method = if has("VIRT_CPU_ACCOUNTING_NATIVE") {
-        Some(Method::Measured)
-    } else if has("VIRT_CPU_ACCOUNTING_GEN") {
-        Some(Method::MeasuredWithoutTick)
-    } else {
-        known.then_some(Method::Sampled)
-    };
     let hz = machine.hz_configured.filter(|&hz| hz > 0);
     Counting {
         options: machine.accounting.clone(),
-        method,
+        method: method(machine),
         tick: hz.map(|hz| Nanos(1_000_000_000 / i64::from(hz))),
-        interrupts_measured: known.then(|| has("IRQ_TIME_ACCOUNTING")),
+        interrupts_measured: known.then(|| has(machine, "IRQ_TIME_ACCOUNTING")),
     }
+}
+
+fn method(machine: &Machine) -> Option<Method> {
+    if has(machine, "VIRT_CPU_ACCOUNTING_NATIVE") {
+        Some(Method::Measured)
+    } else if has(machine, "VIRT_CPU_ACCOUNTING_GEN") {
+        Some(Method::MeasuredWithoutTick)
+    } else {
+        (!machine.accounting.is_empty()).then_some(Method::Sampled)
+    }
+}
+
+fn has(machine: &Machine, option: &str) -> bool {
+    machine.accounting.iter().any(|name| name == option)
 }
 
 /// Whether the columns of `cpu` are sampled at its tick; `None` where the kernel's configuration is
 /// not known. `VIRT_CPU_ACCOUNTING_GEN` measures where context tracking is on, which is on
 /// `nohz_full` CPUs (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`), and samples elsewhere.
 pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
-    Some(match counting(machine).method? {
+    Some(match method(machine)? {
         Method::Sampled => true,
         Method::MeasuredWithoutTick => !nohz_full(machine).contains(cpu),
         Method::Measured => false,
@@ -39,9 +45,7 @@ pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
 /// line.
 fn nohz_full(machine: &Machine) -> CpuList {
     let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
-    let cmdline = machine.cmdline.as_deref().unwrap_or_default();
-    let mut words = cmdline.split_ascii_whitespace();
-    let list = in_force.or_else(|| words.find_map(|word| word.strip_prefix("nohz_full=")));
+    let list = in_force.or_else(|| machine.parameter("nohz_full"));
     // Where there are none, the file holds `(null)`.
     list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Putting the two sides of each program beside each other.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use ticktax_model::accounting::ProgramCheck;
 use ticktax_model::recording::Level;
@@ -98,16 +98,14 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
 
 /// What `/proc/PID/stat` says of programs, but not of ticktax and the kernel.
 fn shown(case: &Case<'_>, statement: &Statement, found: &mut Found<'_>) {
-    let own = |pid: i32| {
-        statement.accounts.iter().any(|account| {
-            let ours = [Class::Tool, Class::Probe, Class::KernelThread].contains(&account.class);
-            ours && account.pid == Some(pid)
-        })
-    };
+    let ours = statement.accounts.iter().filter(|account| {
+        [Class::Tool, Class::Probe, Class::KernelThread].contains(&account.class)
+    });
+    let own: HashSet<i32> = ours.filter_map(|account| account.pid).collect();
     for (&pid, after) in &case.header.after.programs {
         let before = case.header.before.programs.get(&pid);
         let time = after.time - before.map_or(Nanos::ZERO, |before| before.time);
-        if !after.own_or_kernel && !own(pid) {
+        if !after.own_or_kernel && !own.contains(&pid) {
             found.of(pid, &after.name).shown = Some(time);
         }
     }

@@ -21,6 +21,16 @@ pub(super) enum By {
 
 impl By {
     const BOTH: [Self; 2] = [Self::Function, Self::Interrupt];
+
+    /// Which of them can be taken on a kernel: where timers have high resolution the tick is one of
+    /// them, and its interrupt nothing special.
+    pub(super) fn on(high_resolution: Option<bool>) -> &'static [Self] {
+        if high_resolution == Some(false) {
+            &Self::BOTH
+        } else {
+            &[Self::Function]
+        }
+    }
 }
 
 /// Whom a tick may find.
@@ -128,8 +138,9 @@ impl CpuSamples {
         pending.push_back(at);
     }
 
-    /// Takes a row that ticks, which are `tick` apart, may have found; they came before it.
-    pub(super) fn base(&mut self, who: Who, span: &Span, tick: Option<Nanos>) {
+    /// Takes a row that ticks of the kinds in `all`, which are `tick` apart, may have found; they
+    /// came before it.
+    pub(super) fn base(&mut self, who: Who, span: &Span, tick: Option<Nanos>, all: &[By]) {
         let charge = match who {
             Who::Program(pid) => self.programs.entry(pid).or_default(),
             Who::Probe => &mut self.probe,
@@ -142,7 +153,7 @@ impl CpuSamples {
         if self.last != Some((span.source, span.start)) {
             charge.bursts += 1;
         }
-        for by in By::BOTH {
+        for &by in all {
             let (pending, grid) = (&mut self.pending[by as usize], &mut self.grids[by as usize]);
             while let Some(&at) = pending.front() {
                 if at >= span.end() {
@@ -200,7 +211,7 @@ impl CpuSamples {
 mod tests {
     use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-    use super::{CpuSamples, Who};
+    use super::{By, CpuSamples, Who};
 
     #[test]
     fn a_cpu_holds_what_ran_there_however_many_there_are() {
@@ -213,9 +224,9 @@ mod tests {
         };
         let mut samples = CpuSamples::default();
         // The last of very many threads, and many threads of one process.
-        samples.base(Who::Program(3), &row(4_000_000_000), None);
+        samples.base(Who::Program(3), &row(4_000_000_000), None, &By::BOTH);
         for thread in 0..10_000 {
-            samples.base(Who::Program(4), &row(thread), None);
+            samples.base(Who::Program(4), &row(thread), None, &By::BOTH);
         }
         assert_eq!(samples.programs().count(), 2);
         assert!(samples.programs.capacity() < 16);

@@ -2,6 +2,7 @@
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::Configured;
+use ticktax_model::machine::kernel_words;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::{Account, Class};
 use ticktax_model::tick::TickBill;
@@ -41,16 +42,12 @@ impl<'a> Facts<'a> {
 
     /// The words of the command line that are for the kernel.
     pub(super) fn words(&self) -> impl Iterator<Item = &'a str> {
-        let cmdline = self.header.machine.cmdline.as_deref().unwrap_or_default();
-        cmdline
-            .split_ascii_whitespace()
-            .take_while(|word| *word != "--")
+        kernel_words(self.header.machine.cmdline.as_deref().unwrap_or_default())
     }
 
     /// The value of a boot parameter; where it is given more than once, the last.
     pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
-        let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
-        self.words().filter_map(value).last()
+        self.header.machine.parameter(name)
     }
 
     /// A list of CPUs in a file; `None` where it was not read or names none.

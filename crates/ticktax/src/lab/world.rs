@@ -1,15 +1,12 @@
 //! Whether this is a guest of the lab.
 
 use ticktax_lab::guest::PARAMETER;
+use ticktax_model::machine::parameter;
 use ticktax_model::recording::{Blind, World};
 
 /// Which world a machine with this command line is, and what nobody can see in it.
 pub(crate) fn of(cmdline: Option<&str>) -> (World, Option<Blind>) {
-    let words = cmdline.unwrap_or_default().split_ascii_whitespace();
-    let word = words
-        .filter_map(|word| word.strip_prefix(PARAMETER)?.strip_prefix('='))
-        .next_back();
-    let Some(word) = word else {
+    let Some(word) = parameter(cmdline.unwrap_or_default(), PARAMETER) else {
         return (World::Live, None);
     };
     let (what, why) = match word.strip_prefix("icount:") {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use ticktax_model::machine::Machine;
+use ticktax_model::machine::{Machine, parameter};
 
 use super::Proc;
 
@@ -119,13 +119,7 @@ pub(super) fn config_value(config: &str, name: &str) -> Option<String> {
 }
 
 fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
-    cmdline
-        .unwrap_or_default()
-        .split_ascii_whitespace()
-        .any(|word| {
-            word.split_once('=')
-                .is_some_and(|(n, v)| n == name && v == value)
-        })
+    parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
 /// What the tick does when a CPU idles, or runs a single task.
@@ -134,11 +128,7 @@ fn tick_mode(config: Option<&str>, cmdline: Option<&str>) -> Option<String> {
     if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
         return Some("periodic".to_owned());
     }
-    let full = cmdline
-        .unwrap_or_default()
-        .split_ascii_whitespace()
-        .find_map(|word| word.strip_prefix("nohz_full="));
-    if let Some(cpus) = full {
+    if let Some(cpus) = parameter(cmdline.unwrap_or_default(), "nohz_full") {
         return Some(match set("CONFIG_NO_HZ_FULL") {
             Some(_) => format!("nohz full {cpus}"),
             None => "nohz idle (nohz_full= has no effect: not built in)".to_owned(),
