@@ -28,9 +28,9 @@ fn main() {
         let (sources, header, rows) = recording(with_probe);
         let mut rates: Vec<f64> = (0..RUNS).map(|_| rate(&sources, &header, &rows)).collect();
         rates.sort_by(f64::total_cmp);
-        let (least, median, most) = (rates[0], rates[RUNS / 2], rates[RUNS - 1]);
+        let (min, median, max) = (rates[0], rates[RUNS / 2], rates[RUNS - 1]);
         println!(
-            "{name}: {median:.1} M rows/s (median of {RUNS}, {least:.1} to {most:.1}), {} rows, \
+            "{name}: {median:.1} M rows/s (median of {RUNS}, {min:.1} to {max:.1}), {} rows, \
              {} sources",
             rows.len(),
             sources.len()

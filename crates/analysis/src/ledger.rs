@@ -38,9 +38,9 @@
 mod accounts;
 mod books;
 mod contents;
+mod gap_causes;
 mod gaps;
 mod matching;
-mod observatory;
 mod proc_level;
 mod statement;
 pub(crate) mod tally;
@@ -54,11 +54,11 @@ use ticktax_model::{CpuList, Nanos, SourceTable, Span};
 use self::accounts::{Registry, Role};
 use self::books::ClassTimes;
 use self::contents::Contents;
+use self::gap_causes::GapCauses;
 use self::gaps::CpuGaps;
 use self::matching::{Gap, TimeLine};
-use self::observatory::Observatory;
 use self::waits::Waits;
-use crate::tick::TickBook;
+use crate::tick::TickAccumulator;
 
 /// Takes a recording's rows as they come and makes its statement.
 ///
@@ -69,9 +69,9 @@ pub struct Ledger {
     registry: Registry,
     /// By CPU number. One slot past the kernel's limit takes every CPU that cannot exist.
     cpus: Vec<Option<Box<CpuLedger>>>,
-    observatory: Observatory,
+    gap_causes: GapCauses,
     waits: Waits,
-    tick: TickBook,
+    tick: TickAccumulator,
     tolerance: Nanos,
     /// Kept for its memory.
     contents: Contents,
@@ -101,9 +101,9 @@ impl Ledger {
         Self {
             registry: Registry::default(),
             cpus: Vec::new(),
-            observatory: Observatory::default(),
+            gap_causes: GapCauses::default(),
             waits: Waits::default(),
-            tick: TickBook::default(),
+            tick: TickAccumulator::default(),
             tolerance: Self::TOLERANCE,
             contents: Contents::default(),
         }
@@ -142,7 +142,7 @@ impl Ledger {
             };
             cpu.time_line.look_into(&gap, tolerance, &mut self.contents);
             cpu.gaps.note(&gap, &self.contents, &self.registry);
-            self.observatory.note(&gap, &self.contents, &self.registry);
+            self.gap_causes.note(&gap, &self.contents, &self.registry);
             if gap.moves_time() && !self.contents.blind {
                 let held = self.contents.held.iter();
                 let held = held.map(|held| (held.source, held.count));

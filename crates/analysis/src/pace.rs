@@ -1,7 +1,7 @@
 //! Paced loops: from frames to figures, from a stranger's wakeups to frames, and from many loops to
 //! a choice.
 //!
-//! - [`FrameBook`] takes frames, whoever ran them, and says what became of them.
+//! - [`FrameStats`] takes frames, whoever ran them, and says what became of them.
 //! - [`PaceWatch`] takes the rows of a recording in which a process was followed, and finds the
 //!   frames in its threads' wakeups.
 //! - [`choices`] compares loops of several settings.
@@ -15,7 +15,7 @@ mod times;
 pub(crate) mod watch;
 
 pub use alias::tick_alias;
-pub use book::{Accounts, FrameBook, Terms};
+pub use book::{Accounts, FrameStats, Terms};
 pub use choice::{choices, common_quantile};
 pub use times::tellable;
 pub use watch::{PaceWatch, Watched};

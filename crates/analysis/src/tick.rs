@@ -65,7 +65,7 @@ pub const RETURN: Nanos = Nanos::from_micros(20);
 
 /// Takes rows and the probe's gaps as they come, and makes the bill.
 #[derive(Debug, Default)]
-pub(crate) struct TickBook {
+pub(crate) struct TickAccumulator {
     roles: Roles,
     /// By CPU number, with one slot for all that cannot exist.
     cpus: Vec<Option<Box<CpuBook>>>,
@@ -86,7 +86,7 @@ pub(crate) struct TickBook {
     summed: bool,
 }
 
-impl TickBook {
+impl TickAccumulator {
     /// Takes a row.
     pub(crate) fn row(&mut self, sources: &SourceTable, row: &Row) {
         let span = row.span();

@@ -5,7 +5,7 @@
 //! A followed thread's rows tile its life: base rows while it is on a CPU, waits while it is not.
 //! Of a base row, its own time is the thread's and the rest is what interrupted it. So the accounts
 //! of a thread sum to the time from its first moment to its last; where they do not,
-//! [`Lives::off`](ticktax_model::victim::Lives::off) says so.
+//! [`ThreadTimes::off`](ticktax_model::victim::Lives::off) says so.
 //!
 //! # In which order rows come
 //! A wait for a CPU is told by the CPU that ends it, after the rows of whoever ran there, so these
@@ -26,7 +26,7 @@ mod worst;
 use std::collections::{BTreeMap, HashMap};
 
 use ticktax_model::recording::{Header, Row, RowSink};
-use ticktax_model::victim::{Absence, DelayKind, VictimStatement};
+use ticktax_model::victim::{DelayKind, OffCpuReason, VictimStatement};
 use ticktax_model::{CpuList, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
@@ -42,7 +42,7 @@ use crate::ledger::tally::{Lengths, Tally};
 #[derive(Debug)]
 pub struct Victim {
     since: Nanos,
-    lives: HashMap<i32, Life>,
+    threads: HashMap<i32, Life>,
     /// Threads that ended, and whose number was given to another.
     past_lives: Vec<Life>,
     cpus: Vec<OneCpu>,
@@ -70,7 +70,7 @@ impl Victim {
     pub fn new(since: Nanos) -> Self {
         Self {
             since,
-            lives: HashMap::new(),
+            threads: HashMap::new(),
             past_lives: Vec::new(),
             cpus: Vec::new(),
             latency: Lengths::default(),
@@ -105,7 +105,7 @@ impl Victim {
             && span.end() > self.since
         {
             let life = self
-                .lives
+                .threads
                 .entry(thread.tid)
                 .or_insert_with(|| Life::new(thread.pid));
             life.on_cpu(span, &source.detail, cpu.interruptions.by_source());
@@ -119,29 +119,29 @@ impl Victim {
     /// A thread was off its CPU.
     fn wait(&mut self, source: &Source, span: &Span) {
         let (Some(thread), Some((cause, moved))) =
-            (&source.thread, Absence::from_detail(&source.detail))
+            (&source.thread, OffCpuReason::from_detail(&source.detail))
         else {
             return;
         };
         if span.end() <= self.since {
             return;
         }
-        if cause == Absence::Reborn {
+        if cause == OffCpuReason::Reborn {
             self.born(thread.tid, thread.pid, span);
             return;
         }
         let life = self
-            .lives
+            .threads
             .entry(thread.tid)
             .or_insert_with(|| Life::new(thread.pid));
         life.absent(span, cause, &mut self.worst);
         let kind = match cause {
-            Absence::Woken => DelayKind::Woken,
-            Absence::Preempted => DelayKind::Preempted,
+            OffCpuReason::Woken => DelayKind::Woken,
+            OffCpuReason::Preempted => DelayKind::Preempted,
             _ => return,
         };
         self.migrations += u64::from(moved);
-        if cause == Absence::Woken {
+        if cause == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }
         let slot = self.slot(span);
@@ -161,7 +161,7 @@ impl Victim {
 
     /// A thread's number is a new thread's from here on.
     fn born(&mut self, tid: i32, pid: i32, span: &Span) {
-        let life = self.lives.entry(tid).or_insert_with(|| Life::new(pid));
+        let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
         if life.end() + Self::SETTLED < span.start && !life.is_empty() {
             let ended = std::mem::replace(life, Life::new(pid));
             self.past_lives.push(ended);

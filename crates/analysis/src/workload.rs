@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::pace::Figures;
 use ticktax_model::recording::{Header, Level, Row, RowSink};
-use ticktax_model::victim::Absence;
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::workload::Workload;
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable};
 
@@ -234,7 +234,7 @@ impl RowSink for WorkloadReader {
                 } else if is_off(source) {
                     rows.off.push((span.start, span.end()));
                     // Throttling is told of every thread.
-                    rows.followed |= !source.detail.starts_with(Absence::Throttled.name());
+                    rows.followed |= !source.detail.starts_with(OffCpuReason::Throttled.name());
                 } else {
                     return;
                 }

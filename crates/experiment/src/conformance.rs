@@ -94,23 +94,23 @@ pub struct Figures {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     /// The least.
-    pub least: f64,
+    pub min: f64,
     /// The most.
-    pub most: f64,
+    pub max: f64,
 }
 
 impl Range {
     /// Of all values.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         Self {
-            least: values.clone().fold(f64::INFINITY, f64::min),
-            most: values.fold(f64::NEG_INFINITY, f64::max),
+            min: values.clone().fold(f64::INFINITY, f64::min),
+            max: values.fold(f64::NEG_INFINITY, f64::max),
         }
     }
 
     /// How far outside a value lies; 0 within.
     pub fn off(&self, value: f64) -> f64 {
-        (self.least - value).max(value - self.most).max(0.0)
+        (self.min - value).max(value - self.max).max(0.0)
     }
 }
 
@@ -248,7 +248,7 @@ pub fn differences(it: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<
 /// Whether the phase decides more than what may differ: the range of waits or of samples is wider than
 /// twice that.
 pub fn is_wide(it: &Loop, predicted: &Predicted) -> bool {
-    let width = |range: Range| range.most - range.least;
+    let width = |range: Range| range.max - range.min;
     width(predicted.wait) > 2.0 * SHARE * it.period.0 as f64
         || width(predicted.sampled) > 2.0 * POINTS
 }
@@ -377,13 +377,13 @@ mod tests {
     #[test]
     fn high_resolution_knows_no_tick() {
         let made = predict(kernel(100, true), &LOOP).unwrap();
-        assert!((made.rate.least - 1000.0 / 30.0).abs() < 1e-6);
+        assert!((made.rate.min - 1000.0 / 30.0).abs() < 1e-6);
         // The slack of a task's timers.
-        assert!((made.wait.most - 50_000.0).abs() < 1.0, "{:?}", made.wait);
+        assert!((made.wait.max - 50_000.0).abs() < 1.0, "{:?}", made.wait);
         // Three ticks a period, one phase: a frame of 1 ms is found by one of them or none.
-        assert!(made.sampled.least.abs() < 1e-9);
+        assert!(made.sampled.min.abs() < 1e-9);
         assert!(
-            (made.sampled.most - 100.0 / 3.0).abs() < 0.2,
+            (made.sampled.max - 100.0 / 3.0).abs() < 0.2,
             "{:?}",
             made.sampled
         );
@@ -394,18 +394,18 @@ mod tests {
         let made = predict(kernel(100, false), &LOOP).unwrap();
         // By the phase at which it starts, anything up to a tick late.
         assert!(
-            made.wait.most < 10e6 && made.wait.most > 9e6,
+            made.wait.max < 10e6 && made.wait.max > 9e6,
             "{:?}",
             made.wait
         );
-        assert!(made.sampled.most < 1e-9);
+        assert!(made.sampled.max < 1e-9);
         // A relative sleep of 30 ms after 1 ms of work is 40 ms.
         let fixed = Loop {
             rule: PaceRule::Fixed,
             ..LOOP
         };
         let made = predict(kernel(100, false), &fixed).unwrap();
-        assert!((made.rate.least - 25.0).abs() < 0.01, "{:?}", made.rate);
+        assert!((made.rate.min - 25.0).abs() < 0.01, "{:?}", made.rate);
     }
 
     /// Nine periods of `poll` by `remaining` are 262 ms and 10 µs, and that is 131 ticks at 500 Hz:
@@ -424,12 +424,12 @@ mod tests {
         };
         let held = predict(kernel(500, true), &code(133)).unwrap();
         let four = 100.0 * 4.0 * 2.0 / 262.0;
-        assert!((held.rate.most - 9e3 / 262.0).abs() < 0.001, "{held:?}");
-        assert!((held.sampled.least - four).abs() < 0.1, "{held:?}");
-        assert!((held.sampled.most - four).abs() < 0.1, "{held:?}");
+        assert!((held.rate.max - 9e3 / 262.0).abs() < 0.001, "{held:?}");
+        assert!((held.sampled.min - four).abs() < 0.1, "{held:?}");
+        assert!((held.sampled.max - four).abs() < 0.1, "{held:?}");
         // Without the code there is nothing to take away, and all phases are met.
         let free = predict(kernel(500, true), &code(0)).unwrap();
-        assert!(free.sampled.least > four + 0.4, "{free:?}");
+        assert!(free.sampled.min > four + 0.4, "{free:?}");
     }
 
     /// Seven periods are fifty ticks of 4 ms. A frame that begins 25 µs after a tick has the sixth
@@ -453,11 +453,11 @@ mod tests {
             predict(kernel, &hybrid).unwrap()
         };
         let (stops, goes_on) = (at(false), at(true));
-        assert!(stops.wait.most > 50e3, "{stops:?}");
-        assert!(goes_on.wait.most < 10e3, "{goes_on:?}");
+        assert!(stops.wait.max > 50e3, "{stops:?}");
+        assert!(goes_on.wait.max < 10e3, "{goes_on:?}");
         // One of seven frames is found by a tick, unless it is late, and then begins with one.
-        assert!(stops.sampled.least < 0.5, "{stops:?}");
-        assert!(goes_on.sampled.least > 1.9, "{goes_on:?}");
+        assert!(stops.sampled.min < 0.5, "{stops:?}");
+        assert!(goes_on.sampled.min > 1.9, "{goes_on:?}");
     }
 
     #[test]
@@ -467,8 +467,8 @@ mod tests {
             ..LOOP
         };
         let made = predict(kernel(100, false), &spin).unwrap();
-        assert!(made.wait.most < 1.0, "{:?}", made.wait);
-        assert!(made.sampled.least > 99.9, "{:?}", made.sampled);
+        assert!(made.wait.max < 1.0, "{:?}", made.wait);
+        assert!(made.sampled.min > 99.9, "{:?}", made.sampled);
     }
 
     #[test]
@@ -483,12 +483,12 @@ mod tests {
         // late is at most 1 ms.
         let of = |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
         let made = of(9);
-        assert!(made.wait.least < 1.0, "{:?}", made.wait);
-        assert!((0.3e6..1e6).contains(&made.wait.most), "{:?}", made.wait);
+        assert!(made.wait.min < 1.0, "{:?}", made.wait);
+        assert!((0.3e6..1e6).contains(&made.wait.max), "{:?}", made.wait);
         // With a whole tick none is late, and a tick in three finds it spinning, or working.
         let made = of(10);
-        assert!(made.wait.most < 1.0, "{:?}", made.wait);
-        assert!((33.0..34.0).contains(&made.sampled.most), "{made:?}");
+        assert!(made.wait.max < 1.0, "{:?}", made.wait);
+        assert!((33.0..34.0).contains(&made.sampled.max), "{made:?}");
     }
 
     #[test]

@@ -14,11 +14,11 @@ use ticktax_model::kernels::KernelsStatement;
 use crate::cases;
 use crate::file::CaseFile;
 use crate::judge::Modelled;
-use crate::perform::Performance;
+use crate::replay::Replay;
 
 /// Something to run in a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct GuestJob {
     /// The kernel's parameters.
     pub cmdline: &'static str,
     /// For how long, on the guest's clock.
@@ -35,9 +35,9 @@ pub struct Trial {
     /// The kernel's tick rate, in Hz.
     pub hz: u32,
     /// The order.
-    pub order: Order,
+    pub job: GuestJob,
     /// What the guest's programs did.
-    pub performance: Performance,
+    pub replay: Replay,
     /// The instructions that the guest executed in all, where they were counted.
     pub instructions: Option<u64>,
 }
@@ -45,7 +45,7 @@ pub struct Trial {
 /// A case that real kernels can be asked.
 pub trait KernelCase {
     /// What to run in each kernel.
-    fn orders(&self) -> Vec<Order>;
+    fn jobs(&self) -> Vec<GuestJob>;
 
     /// The tick rates of what was published, in Hz.
     fn rates(&self, file: &CaseFile) -> Vec<u32>;
@@ -97,7 +97,7 @@ fn modelled(file: &CaseFile) -> Modelled {
 
 /// The release of the kernels, where they are all of one.
 fn release(trials: &[Trial]) -> Option<String> {
-    let mut releases = trials.iter().map(|trial| &trial.performance.machine.kernel);
+    let mut releases = trials.iter().map(|trial| &trial.replay.machine.kernel);
     let first = releases.next()?;
     releases.all(|other| other == first).then(|| first.clone())
 }

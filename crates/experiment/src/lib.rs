@@ -15,7 +15,7 @@ pub mod judge;
 pub mod kernels;
 pub mod matrix;
 pub mod peers;
-pub mod perform;
+pub mod replay;
 pub mod statistics;
 pub mod sweep;
 pub mod whatif;

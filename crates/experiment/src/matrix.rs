@@ -101,7 +101,7 @@ impl Matrix {
             (cell.loops.sleep, cell.loops.rule) == (first.loops.sleep, first.loops.rule)
         };
         let cells: Vec<&Cell> = self.cells.iter().filter(same).collect();
-        let most = cells
+        let max = cells
             .iter()
             .map(|cell| cell.measured.wait)
             .fold(0.0, f64::max);
@@ -110,7 +110,7 @@ impl Matrix {
             &format!("Mean wait with {}, {}", first.loops.sleep, first.loops.rule),
         );
         for cell in cells {
-            let share = cell.measured.wait / most.max(1.0);
+            let share = cell.measured.wait / max.max(1.0);
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -235,12 +235,12 @@ fn row(page: &mut String, cell: &Cell) {
 
 /// One number where both ends are told alike.
 fn range(it: Range, scale: f64, digits: usize) -> String {
-    let least = format!("{:.digits$}", it.least / scale);
-    let most = format!("{:.digits$}", it.most / scale);
-    if least == most {
-        least
+    let min = format!("{:.digits$}", it.min / scale);
+    let max = format!("{:.digits$}", it.max / scale);
+    if min == max {
+        min
     } else {
-        format!("{least}–{most}")
+        format!("{min}–{max}")
     }
 }
 
@@ -299,8 +299,8 @@ mod tests {
 
     fn cell(rate: f64) -> Cell {
         let at = |value| Range {
-            least: value,
-            most: value,
+            min: value,
+            max: value,
         };
         Cell {
             kernel: "hz200".to_owned(),

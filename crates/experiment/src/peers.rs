@@ -91,7 +91,7 @@ fn osnoise(table: &str, trace: &str) -> Result<Noise, Unreadable> {
         floor: Nanos::from_micros(OSNOISE_THRESHOLD),
         total: sums.noise,
         longest: sums.longest,
-        lent: None,
+        yielded: None,
         counts: Some(sums.counts),
         attribution: events::attribution(trace)?,
     })

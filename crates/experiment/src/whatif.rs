@@ -271,14 +271,14 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
 /// How many runs at each end an interval leaves out: as many as [`COVERAGE`] allows.
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
-    let most = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
+    let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a share of a count"
     )]
-    let most = most as usize;
-    most.max(1) - 1
+    let max = max as usize;
+    max.max(1) - 1
 }
 
 /// The probability with which one more run lies within an interval from so many.

@@ -22,7 +22,7 @@ use crate::wire::Frame;
 /// The word by which ticktax knows that it is PID 1 of a guest.
 pub const WORD: &str = "lab-guest";
 /// The verb that performs the programs of a case in a guest.
-pub const PERFORM: &str = "lab-perform";
+pub const REPLAY: &str = "lab-replay";
 /// Where the initramfs says what to do: arguments, each ended by a NUL.
 pub const JOB: &str = "/lab/job";
 /// Where the verb writes; every file in it is sent.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::recording::{Blind, ProbeKind};
+use crate::recording::{Limitation, ProbeKind};
 use crate::{CpuList, Nanos};
 
 /// The periodic events of a recording, and what was looked at to find them.
@@ -19,7 +19,7 @@ pub struct BeatStatement {
     /// the number of sources searched.
     pub family_alarm: f64,
     /// What could not be searched, and why.
-    pub unknown: Vec<Blind>,
+    pub unknown: Vec<Limitation>,
 }
 
 /// One beat, with everything that was tied to it.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::recording::Blind;
+use crate::recording::Limitation;
 
 /// Settings from files, and the values in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +38,7 @@ pub struct Configured {
     /// Whether `irqbalance` runs; `None` where nobody looked.
     pub irqbalance: Option<bool>,
     /// What could not be read, and why.
-    pub unread: Vec<Blind>,
+    pub unread: Vec<Limitation>,
 }
 
 impl Configured {
@@ -127,9 +127,9 @@ pub struct FrequencyPolicy {
     /// The governor.
     pub governor: String,
     /// The most that the policy allows, in kHz.
-    pub most_khz: Option<u64>,
+    pub max_khz: Option<u64>,
     /// The most that the hardware can, in kHz.
-    pub hardware_most_khz: Option<u64>,
+    pub hardware_max_khz: Option<u64>,
 }
 
 /// The limit behind `/dev/cpu_dma_latency`.

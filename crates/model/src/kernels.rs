@@ -55,10 +55,10 @@ pub struct KernelRow {
 impl KernelRow {
     /// How far the kernel lies outside what was expected of it: 0 within, negative below.
     pub fn off(&self) -> Option<f64> {
-        let (least, most) = self
+        let (min, max) = self
             .expected
-            .filter(|(least, most)| least.is_finite() && most.is_finite())?;
-        Some(self.kernel - self.kernel.clamp(least, most.max(least)))
+            .filter(|(min, max)| min.is_finite() && max.is_finite())?;
+        Some(self.kernel - self.kernel.clamp(min, max.max(min)))
     }
 }
 
@@ -66,11 +66,11 @@ impl KernelTable {
     /// Whether a row is as near to what was expected as it should be; `None` where that is not
     /// judged.
     pub fn met(&self, row: &KernelRow) -> Option<bool> {
-        let most = match self.allowed? {
-            Allowance::Of(most) => most,
+        let max = match self.allowed? {
+            Allowance::Of(max) => max,
             Allowance::Share(share) => share * row.kernel.abs(),
         };
-        Some(row.off()?.abs() <= most)
+        Some(row.off()?.abs() <= max)
     }
 }
 

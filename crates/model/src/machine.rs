@@ -189,7 +189,7 @@ pub struct RunQueue {
     /// Threads, over all samples.
     pub threads: u64,
     /// The most at one time.
-    pub most: u64,
+    pub max: u64,
 }
 
 impl RunQueue {
@@ -197,7 +197,7 @@ impl RunQueue {
     pub fn sample(&mut self, threads: u64) {
         self.samples += 1;
         self.threads += threads;
-        self.most = self.most.max(threads);
+        self.max = self.max.max(threads);
     }
 }
 

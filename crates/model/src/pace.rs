@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::recording::{Blind, World};
+use crate::recording::{Limitation, World};
 use crate::{Cpu, CpuList, Nanos};
 
 mod sweep;
@@ -246,7 +246,7 @@ pub struct PaceStatement {
     /// How often it was woken.
     pub wakeups: Option<Wakeups>,
     /// What could not be seen, and why.
-    pub blind: Vec<Blind>,
+    pub limitations: Vec<Limitation>,
     /// What ended it early, if anything did.
     pub ended_early: Option<String>,
 }
@@ -409,11 +409,11 @@ pub struct Distribution {
     /// How many.
     pub count: u64,
     /// The shortest.
-    pub least: Nanos,
+    pub min: Nanos,
     /// Their mean.
     pub mean: Nanos,
     /// The longest.
-    pub most: Nanos,
+    pub max: Nanos,
     /// Whether the quantiles are exact; otherwise they are right to ±11 %.
     pub exact: bool,
     /// The quantiles that this many can tell: those that have a 95 % upper bound among them.
@@ -491,9 +491,9 @@ pub struct TickAlias {
     /// The share of a CPU that the work of its frames takes, 0 to 1.
     pub truth: f64,
     /// The least that samples make of that.
-    pub least: f64,
+    pub min: f64,
     /// The most.
-    pub most: f64,
+    pub max: f64,
 }
 
 /// What one clock says.

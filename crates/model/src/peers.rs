@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 use crate::machine::Machine;
-use crate::recording::{Blind, World};
+use crate::recording::{Limitation, World};
 
 /// The version of the statement's JSON form. A field is added without a new version; a field is
 /// renamed, removed or given another meaning only with one.
@@ -22,7 +22,7 @@ pub struct PeersStatement {
     /// Which world it is of.
     pub world: World,
     /// What could not be seen, and why.
-    pub blind: Vec<Blind>,
+    pub limitations: Vec<Limitation>,
     /// The machine.
     pub machine: Machine,
     /// Start of the audit, as seconds since 1970 on the machine's wall clock.
@@ -100,7 +100,7 @@ pub struct Noise {
     /// The longest gap.
     pub longest: Nanos,
     /// Time that the loop gave to programs and to the tool's own threads, as far as that is no noise.
-    pub lent: Option<Nanos>,
+    pub yielded: Option<Nanos>,
     /// What came meanwhile, on the CPUs that it watched; `None` where nothing was traced.
     pub counts: Option<Counts>,
     /// What of it has a name. It may be of a little more time than `total`, as far as the tool's

@@ -112,7 +112,7 @@ pub enum Measure {
     /// The same, the time that 99 of 100 stay below, ns.
     LateP99,
     /// The same, the longest, ns.
-    LateMost,
+    LateMax,
     /// CPU time of the program, s/s.
     Cpu,
     /// The same as `/proc/PID/stat` has it, which `top` shows, s/s.
@@ -141,7 +141,7 @@ impl Measure {
         Self::Overshot,
         Self::LateMedian,
         Self::LateP99,
-        Self::LateMost,
+        Self::LateMax,
         Self::Cpu,
         Self::Top,
         Self::Sampled,

@@ -147,7 +147,7 @@ pub struct Coverage {
     /// Tracepoints that were watched.
     pub attached: Vec<String>,
     /// What could not be seen, one by one.
-    pub blind: Vec<Blind>,
+    pub limitations: Vec<Limitation>,
     /// Losses while recording, by CPU.
     pub lost: Vec<Loss>,
     /// Whether every way into the kernel was watched, so that a gap without a span proves that
@@ -175,7 +175,7 @@ impl Coverage {
 
 /// Something that could not be seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Blind {
+pub struct Limitation {
     /// What: an account, a tracepoint, a CPU.
     pub what: String,
     /// Why, and where there is a remedy, what to do.

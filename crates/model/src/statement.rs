@@ -43,7 +43,7 @@ pub struct Statement {
     pub balance: Balance,
     /// Programs that wanted to run and were not allowed to, longest wait first.
     #[serde(default)]
-    pub held_back: Vec<HeldBack>,
+    pub throttled: Vec<ThrottledProgram>,
     /// What the probes saw, where they ran.
     pub gaps: Option<GapStatement>,
     /// What repeats, where it was looked for.
@@ -235,7 +235,7 @@ impl Balance {
 /// Time for which a program wanted to run and was not allowed to. It is in no account, because no
 /// CPU spent it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HeldBack {
+pub struct ThrottledProgram {
     /// The program.
     pub name: String,
     /// Its process id.
@@ -268,7 +268,7 @@ pub struct GapStatement {
     /// Gaps of a spinning probe in which a program ran, or ticktax itself: the probe gave the CPU
     /// away, as it should, and these are no losses.
     #[serde(default)]
-    pub lent: GapParts,
+    pub yielded: GapParts,
     /// The longest gaps, longest first, with what was in them.
     pub worst: Vec<WorstGap>,
     /// Gaps by what they held, the costliest first.

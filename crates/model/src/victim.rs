@@ -16,7 +16,7 @@ pub const MOVED: &str = ", moved";
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Absence {
+pub enum OffCpuReason {
     /// It may run since something woke it.
     Woken,
     /// It may run, and gave way to another.
@@ -37,7 +37,7 @@ pub enum Absence {
     Reborn,
 }
 
-impl Absence {
+impl OffCpuReason {
     /// Every cause.
     pub const ALL: [Self; 9] = [
         Self::Woken,
@@ -75,6 +75,32 @@ impl Absence {
         let cause = Self::ALL.into_iter().find(|cause| cause.name() == name)?;
         Some((cause, moved))
     }
+}
+
+/// A thread to follow, as `/proc` shows it just before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedThread {
+    /// Its process.
+    pub pid: i32,
+    /// Its number.
+    pub tid: i32,
+    /// Its name.
+    pub name: String,
+    /// What it is doing.
+    pub state: RunState,
+}
+
+/// What a thread is doing, as `/proc/PID/task/TID/stat` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// It may run, or does.
+    Runnable,
+    /// It waits for something, and a signal would wake it.
+    Sleeping,
+    /// It waits for something that no signal interrupts. `/proc` does not tell a disk from a lock.
+    Uninterruptible,
+    /// It is stopped.
+    Stopped,
 }
 
 /// How a victim was named.
@@ -152,7 +178,7 @@ impl Usage {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum ThreadState {
     /// On a CPU, and really running.
     Running,
     /// On a CPU, in a page fault.
@@ -177,7 +203,7 @@ pub enum Fate {
     Unseen,
 }
 
-impl Fate {
+impl ThreadState {
     /// Every account.
     pub const ALL: [Self; 11] = [
         Self::Running,
@@ -207,16 +233,16 @@ impl Fate {
     }
 }
 
-impl From<Absence> for Fate {
-    fn from(absence: Absence) -> Self {
+impl From<OffCpuReason> for ThreadState {
+    fn from(absence: OffCpuReason) -> Self {
         match absence {
-            Absence::Woken | Absence::Preempted => Self::Waiting,
-            Absence::Throttled => Self::Throttled,
-            Absence::Sleeping | Absence::Reborn => Self::Sleeping,
-            Absence::Disk => Self::Disk,
-            Absence::Lock => Self::Lock,
-            Absence::Stopped => Self::Stopped,
-            Absence::Missed => Self::Unseen,
+            OffCpuReason::Woken | OffCpuReason::Preempted => Self::Waiting,
+            OffCpuReason::Throttled => Self::Throttled,
+            OffCpuReason::Sleeping | OffCpuReason::Reborn => Self::Sleeping,
+            OffCpuReason::Disk => Self::Disk,
+            OffCpuReason::Lock => Self::Lock,
+            OffCpuReason::Stopped => Self::Stopped,
+            OffCpuReason::Missed => Self::Unseen,
         }
     }
 }
@@ -231,7 +257,7 @@ pub struct VictimStatement {
     /// Its process id, where it is one process.
     pub pid: Option<i32>,
     /// What the tracer saw of its threads; `None` where they could not be followed.
-    pub lives: Option<Lives>,
+    pub threads: Option<ThreadTimes>,
     /// What the kernel's own counters say that it used meanwhile.
     pub usage: Option<Usage>,
     /// The counters of its cgroup's CPU quota, for the time of the audit.
@@ -242,7 +268,7 @@ pub struct VictimStatement {
 
 /// The lives of a victim's threads, within the books.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Lives {
+pub struct ThreadTimes {
     /// How many processes were seen.
     pub processes: u64,
     /// How many threads.
@@ -253,21 +279,21 @@ pub struct Lives {
     pub accounted: Nanos,
     /// Threads whose own sum differs from their elapsed time, and by how much.
     pub off: Vec<(i32, Nanos)>,
-    /// The accounts that have any time, in the order of [`Fate`].
-    pub accounts: Vec<FateAccount>,
+    /// The accounts that have any time, in the order of [`ThreadState`].
+    pub accounts: Vec<StateAccount>,
     /// From a wake-up until the thread ran.
     pub latency: Option<Latency>,
     /// Waits that ended on another CPU than the thread had run on before.
     pub migrations: u64,
     /// Who ran on the CPU that it waited for, the costliest first.
-    pub behind: Vec<Culprit>,
+    pub behind: Vec<Interferer>,
     /// What interrupted it, the costliest first.
-    pub interrupted_by: Vec<Culprit>,
+    pub interrupted_by: Vec<Interferer>,
     /// The longest delays, longest first.
     pub delays: Vec<Delay>,
 }
 
-impl Lives {
+impl ThreadTimes {
     /// Whether every nanosecond of every thread is in exactly one account.
     pub fn balances(&self) -> bool {
         self.off.is_empty() && self.elapsed == self.accounted
@@ -276,9 +302,9 @@ impl Lives {
 
 /// One account of a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FateAccount {
+pub struct StateAccount {
     /// Which.
-    pub fate: Fate,
+    pub state: ThreadState,
     /// Time, of all threads together.
     pub time: Nanos,
     /// How many intervals.
@@ -302,7 +328,7 @@ pub struct Latency {
 
 /// Who had the time that a victim wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Culprit {
+pub struct Interferer {
     /// A program, a thread of the kernel, an interrupt; `idle` for a CPU that ran nothing.
     pub name: String,
     /// Its process id, where it is a program.
@@ -376,15 +402,18 @@ pub struct Episode {
 
 #[cfg(test)]
 mod tests {
-    use super::{Absence, MOVED};
+    use super::{MOVED, OffCpuReason};
 
     #[test]
     fn a_detail_reads_back_as_what_it_was_written_for() {
-        for cause in Absence::ALL {
-            assert_eq!(Absence::from_detail(cause.name()), Some((cause, false)));
+        for cause in OffCpuReason::ALL {
+            assert_eq!(
+                OffCpuReason::from_detail(cause.name()),
+                Some((cause, false))
+            );
             let moved = format!("{}{MOVED}", cause.name());
-            assert_eq!(Absence::from_detail(&moved), Some((cause, true)));
+            assert_eq!(OffCpuReason::from_detail(&moved), Some((cause, true)));
         }
-        assert_eq!(Absence::from_detail("tick_nohz_handler"), None);
+        assert_eq!(OffCpuReason::from_detail("tick_nohz_handler"), None);
     }
 }

@@ -52,14 +52,14 @@ pub enum ProbeError {
         online: CpuList,
     },
     /// An interval that is too short to sleep for, or too long to be stopped in.
-    #[error("a sleep interval of {interval} cannot be measured: choose {least} to {most}")]
+    #[error("a sleep interval of {interval} cannot be measured: choose {min} to {max}")]
     Interval {
         /// The interval that was asked for.
         interval: Nanos,
         /// The shortest that is accepted.
-        least: Nanos,
+        min: Nanos,
         /// The longest that is accepted.
-        most: Nanos,
+        max: Nanos,
     },
     /// More work than there is time for.
     #[error(
@@ -83,14 +83,14 @@ pub enum ProbeError {
         why: &'static str,
     },
     /// A ring that holds nothing, or more than memory should.
-    #[error("a ring of {capacity} entries per CPU is out of range: choose {least} to {most}")]
+    #[error("a ring of {capacity} entries per CPU is out of range: choose {min} to {max}")]
     RingCapacity {
         /// The capacity that was asked for.
         capacity: usize,
         /// The smallest that is accepted.
-        least: usize,
+        min: usize,
         /// The largest that is accepted.
-        most: usize,
+        max: usize,
     },
     /// A file of the kernel could not be read.
     #[error("{path} could not be read ({why}): mount the file system that it belongs to")]

@@ -8,9 +8,9 @@
 //! done, and the CPU time of that. What follows from them (frames a second, what was dropped or
 //! overshot) is for others to say.
 
-pub mod hands;
 mod run;
 mod sleeper;
+pub mod syscall_driver;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -25,10 +25,10 @@ use ticktax_model::pace::{Frame, PaceRule, SleepMethod};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use crate::clock::now;
-use crate::pinned::{Crew, Duty, Post};
+use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, spin};
-use run::{Next, Stage, Verdict};
+use run::{Next, Platform, Verdict};
 use sleeper::Sleeper;
 use work::{Work, thread_cpu_time};
 
@@ -90,7 +90,7 @@ pub struct PaceReport {
 /// A running loop. Dropping it tells its thread to stop and does not wait for it.
 #[derive(Debug)]
 pub struct PaceProbe {
-    crew: Crew<Outcome>,
+    group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Frame>>,
     begun: Arc<AtomicBool>,
 }
@@ -118,14 +118,14 @@ impl PaceProbe {
         })?;
         let (producer, outlet) = ring(settings.cpu, settings.ring_capacity)?;
         let begun = Arc::new(AtomicBool::new(false));
-        let duty = Pace {
+        let worker = Pace {
             settings: *settings,
             sleeper,
             producer,
             begun: Arc::clone(&begun),
         };
         Ok(Self {
-            crew: Crew::start("ttx-pace", settings.policy, vec![(settings.cpu, duty)])?,
+            group: ThreadGroup::start("ttx-pace", settings.policy, vec![(settings.cpu, worker)])?,
             outlets: vec![outlet],
             begun,
         })
@@ -140,7 +140,7 @@ impl PaceProbe {
 
     /// The kernel's number of the thread.
     pub fn tid(&self) -> Option<i32> {
-        self.crew.posts().next().map(|post| post.tid)
+        self.group.slots().next().map(|slot| slot.tid)
     }
 
     /// Whether the loop has begun to wait for its first frame. A hybrid measures its sleeps first,
@@ -151,10 +151,10 @@ impl PaceProbe {
 
     /// Whether the loop still goes on; one that met a failure has ended.
     pub fn is_running(&self) -> bool {
-        self.crew.is_running()
+        self.group.is_running()
     }
 
-    /// Stops the loop, hands its last frames to `sink`, and reports.
+    /// Stops the loop, syscall_driver its last frames to `sink`, and reports.
     ///
     /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
     /// [`ProbeError::NotStopped`].
@@ -162,12 +162,12 @@ impl PaceProbe {
     /// # Errors
     /// [`ProbeError::NoCpu`] cannot happen for a loop that was started.
     pub fn stop(mut self, mut sink: impl FnMut(Frame)) -> Result<PaceReport, ProbeError> {
-        let locked = self.crew.memory_locked();
-        let results = self.crew.stop();
+        let locked = self.group.memory_locked();
+        let results = self.group.stop();
         drain(&mut self.outlets, |_, frame| sink(frame));
         let mut reports = results
             .into_iter()
-            .map(|(post, outcome)| report(locked, post, outcome));
+            .map(|(slot, outcome)| report(locked, slot, outcome));
         reports.next().ok_or(ProbeError::NoCpu {
             online: CpuList::default(),
         })
@@ -177,12 +177,12 @@ impl PaceProbe {
 /// Refuses what no loop can keep to.
 fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     let PaceSettings { period, work, .. } = *settings;
-    let (least, most) = PERIODS;
-    if !(least..=most).contains(&period) {
+    let (min, max) = PERIODS;
+    if !(min..=max).contains(&period) {
         return Err(ProbeError::Interval {
             interval: period,
-            least,
-            most,
+            min,
+            max,
         });
     }
     if work < Nanos::ZERO || work >= period {
@@ -219,7 +219,7 @@ struct Machine {
     work: Work,
 }
 
-impl Stage for Machine {
+impl Platform for Machine {
     #[inline]
     fn now(&mut self) -> Nanos {
         now()
@@ -236,7 +236,7 @@ impl Stage for Machine {
     }
 }
 
-impl Duty for Pace {
+impl Worker for Pace {
     type Report = Outcome;
 
     fn prepare(&mut self, _: Cpu) {}
@@ -295,15 +295,15 @@ impl Duty for Pace {
     }
 }
 
-fn report(memory_locked: bool, post: Post, outcome: Result<Outcome, ProbeError>) -> PaceReport {
+fn report(memory_locked: bool, slot: Slot, outcome: Result<Outcome, ProbeError>) -> PaceReport {
     let (outcome, lost) = match outcome {
         Ok(outcome) => (outcome, None),
         Err(error) => (Outcome::default(), Some(error)),
     };
     PaceReport {
-        cpu: post.cpu,
-        tid: post.tid,
-        policy: post.policy,
+        cpu: slot.cpu,
+        tid: slot.tid,
+        policy: slot.policy,
         memory_locked,
         timer_slack: outcome.timer_slack,
         margin: outcome.margin,

@@ -23,7 +23,7 @@ const STOP_LIMIT: Nanos = Nanos::from_secs(5);
 const STACK: usize = 256 * 1024;
 
 /// What a thread does on its CPU.
-pub(crate) trait Duty: Send + 'static {
+pub(crate) trait Worker: Send + 'static {
     /// What it brings back.
     type Report: Send + 'static;
 
@@ -36,7 +36,7 @@ pub(crate) trait Duty: Send + 'static {
 
 /// A thread in its place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Post {
+pub(crate) struct Slot {
     pub(crate) cpu: Cpu,
     pub(crate) tid: i32,
     pub(crate) policy: PolicyGrant,
@@ -44,51 +44,51 @@ pub(crate) struct Post {
 
 /// The threads of one probe. Dropping it tells them to stop and does not wait for them.
 #[derive(Debug)]
-pub(crate) struct Crew<R> {
-    members: Vec<(Post, JoinHandle<Option<R>>)>,
+pub(crate) struct ThreadGroup<R> {
+    members: Vec<(Slot, JoinHandle<Option<R>>)>,
     stop: Arc<AtomicBool>,
     memory_locked: bool,
 }
 
 /// A thread that was created but has not reported yet.
-struct Recruit<R> {
+struct Starting<R> {
     cpu: Cpu,
     thread: JoinHandle<Option<R>>,
-    ready: Receiver<Result<Post, ProbeError>>,
+    ready: Receiver<Result<Slot, ProbeError>>,
     go: Sender<()>,
 }
 
-impl<R: Send + 'static> Crew<R> {
+impl<R: Send + 'static> ThreadGroup<R> {
     /// Starts one thread per duty, named `NAME/CPU`, and returns once all are ready and told to begin.
     ///
     /// # Errors
     /// The first thread's failure; the others end by themselves then.
-    pub(crate) fn start<D: Duty<Report = R>>(
+    pub(crate) fn start<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
-        duties: Vec<(Cpu, D)>,
+        workers: Vec<(Cpu, D)>,
     ) -> Result<Self, ProbeError> {
-        let mut crew = Self {
+        let mut group = Self {
             members: Vec::new(),
             stop: Arc::default(),
             memory_locked: false,
         };
-        let recruits = duties
+        let recruits = workers
             .into_iter()
-            .map(|(cpu, duty)| recruit(name, policy, cpu, duty, Arc::clone(&crew.stop)))
+            .map(|(cpu, worker)| starting(name, policy, cpu, worker, Arc::clone(&group.stop)))
             .collect::<Result<Vec<_>, _>>()?;
         let mut starts = Vec::new();
-        for recruit in recruits {
-            let post = recruit.report()?;
-            crew.members.push((post, recruit.thread));
-            starts.push(recruit.go);
+        for starting in recruits {
+            let slot = starting.report()?;
+            group.members.push((slot, starting.thread));
+            starts.push(starting.go);
         }
-        crew.memory_locked = lock_memory();
+        group.memory_locked = lock_memory();
         for go in starts {
             // A thread that is gone is found by `stop`.
             let _ = go.send(());
         }
-        Ok(crew)
+        Ok(group)
     }
 
     /// Whether the process' memory is held in RAM, so that no page fault falls into a measurement.
@@ -97,8 +97,8 @@ impl<R: Send + 'static> Crew<R> {
     }
 
     /// The threads and their places.
-    pub(crate) fn posts(&self) -> impl Iterator<Item = &Post> {
-        self.members.iter().map(|(post, _)| post)
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.members.iter().map(|(slot, _)| slot)
     }
 
     /// Whether any thread still measures.
@@ -107,21 +107,21 @@ impl<R: Send + 'static> Crew<R> {
     }
 
     /// Stops all threads and collects what they bring back. Waits for at most [`STOP_LIMIT`].
-    pub(crate) fn stop(mut self) -> Vec<(Post, Result<R, ProbeError>)> {
+    pub(crate) fn stop(mut self) -> Vec<(Slot, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);
-        for (post, thread) in &self.members {
+        for (slot, thread) in &self.members {
             // On a busy CPU a SCHED_IDLE thread may not run for seconds, not even to end itself.
-            if post.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
-                let _ = SchedulingPolicy::Other.apply_to(post.tid);
+            if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
+                let _ = SchedulingPolicy::Other.apply_to(slot.tid);
             }
         }
         let deadline = now() + STOP_LIMIT;
-        let collect = |(post, thread): (Post, JoinHandle<Option<R>>)| {
-            let cpu = post.cpu;
+        let collect = |(slot, thread): (Slot, JoinHandle<Option<R>>)| {
+            let cpu = slot.cpu;
             while !thread.is_finished() {
                 if now() > deadline {
                     return (
-                        post,
+                        slot,
                         Err(ProbeError::NotStopped {
                             cpu,
                             limit: STOP_LIMIT,
@@ -131,7 +131,7 @@ impl<R: Send + 'static> Crew<R> {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let report = thread.join().ok().flatten();
-            (post, report.ok_or(ProbeError::Panicked { cpu }))
+            (slot, report.ok_or(ProbeError::Panicked { cpu }))
         };
         std::mem::take(&mut self.members)
             .into_iter()
@@ -140,15 +140,15 @@ impl<R: Send + 'static> Crew<R> {
     }
 }
 
-impl<R> Drop for Crew<R> {
+impl<R> Drop for ThreadGroup<R> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl<R> Recruit<R> {
+impl<R> Starting<R> {
     /// Waits until the thread is ready to measure.
-    fn report(&self) -> Result<Post, ProbeError> {
+    fn report(&self) -> Result<Slot, ProbeError> {
         let limit = Duration::from_nanos(START_LIMIT.0.unsigned_abs());
         match self.ready.recv_timeout(limit) {
             Ok(report) => report,
@@ -162,22 +162,22 @@ impl<R> Recruit<R> {
 }
 
 /// Creates the thread of one CPU. It prepares at once, then waits for its start.
-fn recruit<D: Duty>(
+fn starting<D: Worker>(
     name: &str,
     policy: SchedulingPolicy,
     cpu: Cpu,
-    mut duty: D,
+    mut worker: D,
     stop: Arc<AtomicBool>,
-) -> Result<Recruit<D::Report>, ProbeError> {
+) -> Result<Starting<D::Report>, ProbeError> {
     let (report, ready) = channel();
     let (go, start) = channel();
     let body = move || {
         let place = cpus::pin(cpu).map(|()| {
             touch_stack();
-            duty.prepare(cpu);
+            worker.prepare(cpu);
             // Last, so that on a busy CPU the preparation does not crawl along as SCHED_IDLE.
             let policy = PolicyGrant::obtain(policy);
-            Post {
+            Slot {
                 cpu,
                 tid: gettid().as_raw(),
                 policy,
@@ -187,7 +187,7 @@ fn recruit<D: Duty>(
         let heard = report.send(place).is_ok();
         // The start never comes when another thread of the probe has failed.
         let started = pinned && heard && start.recv().is_ok();
-        started.then(|| duty.run(cpu, &stop))
+        started.then(|| worker.run(cpu, &stop))
     };
     let thread = Builder::new()
         .name(format!("{name}/{cpu}"))
@@ -197,7 +197,7 @@ fn recruit<D: Duty>(
             cpu,
             why: error.kind().to_string(),
         })?;
-    Ok(Recruit {
+    Ok(Starting {
         cpu,
         thread,
         ready,
@@ -228,14 +228,14 @@ mod tests {
 
     use ticktax_model::{Cpu, CpuList, Nanos};
 
-    use super::{Crew, Duty};
+    use super::{ThreadGroup, Worker};
     use crate::clock::now;
     use crate::{ProbeError, SchedulingPolicy, cpus};
 
     /// Waits for its end, and brings back where it was.
     struct Waiting;
 
-    impl Duty for Waiting {
+    impl Worker for Waiting {
         type Report = (Option<String>, Option<Cpu>);
 
         fn prepare(&mut self, _: Cpu) {}
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    fn duties(cpus: &CpuList) -> Vec<(Cpu, Waiting)> {
+    fn workers(cpus: &CpuList) -> Vec<(Cpu, Waiting)> {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
@@ -271,33 +271,37 @@ mod tests {
 
     #[test]
     fn threads_are_named_placed_and_gone_after_the_stop() {
-        let crew = Crew::start("ttx-test", SchedulingPolicy::Idle, duties(&cpus::allowed()));
-        for (post, report) in crew.unwrap().stop() {
+        let group = ThreadGroup::start(
+            "ttx-test",
+            SchedulingPolicy::Idle,
+            workers(&cpus::allowed()),
+        );
+        for (slot, report) in group.unwrap().stop() {
             assert_eq!(
                 report,
-                Ok((Some(format!("ttx-test/{}", post.cpu)), Some(post.cpu)))
+                Ok((Some(format!("ttx-test/{}", slot.cpu)), Some(slot.cpu)))
             );
-            assert_eq!(post.policy.granted, SchedulingPolicy::Idle);
-            assert!(ends(post.tid));
+            assert_eq!(slot.policy.granted, SchedulingPolicy::Idle);
+            assert!(ends(slot.tid));
         }
     }
 
     #[test]
     fn a_dropped_crew_ends_by_itself() {
-        let crew = Crew::start(
+        let group = ThreadGroup::start(
             "ttx-test",
             SchedulingPolicy::Other,
-            duties(&cpus::allowed()),
+            workers(&cpus::allowed()),
         );
-        let tids: Vec<i32> = crew.unwrap().posts().map(|post| post.tid).collect();
+        let tids: Vec<i32> = group.unwrap().slots().map(|slot| slot.tid).collect();
         assert!(!tids.is_empty() && tids.into_iter().all(ends));
     }
 
     #[test]
     fn one_thread_that_cannot_start_ends_them_all() {
-        let mut duties = duties(&cpus::allowed());
-        duties.push((Cpu(8000), Waiting));
-        let error = Crew::start("ttx-test", SchedulingPolicy::Other, duties).unwrap_err();
+        let mut workers = workers(&cpus::allowed());
+        workers.push((Cpu(8000), Waiting));
+        let error = ThreadGroup::start("ttx-test", SchedulingPolicy::Other, workers).unwrap_err();
         assert!(
             matches!(error, ProbeError::NotAllowed { cpu: Cpu(8000), .. }),
             "{error}"

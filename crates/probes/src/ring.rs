@@ -20,13 +20,9 @@ pub(crate) fn ring<T: Copy + Default>(
     cpu: Cpu,
     capacity: usize,
 ) -> Result<(Producer<T>, Outlet<T>), ProbeError> {
-    let (least, most) = CAPACITY;
-    if !(least..=most).contains(&capacity) {
-        return Err(ProbeError::RingCapacity {
-            capacity,
-            least,
-            most,
-        });
+    let (min, max) = CAPACITY;
+    if !(min..=max).contains(&capacity) {
+        return Err(ProbeError::RingCapacity { capacity, min, max });
     }
     let (mut producer, mut entries) = RingBuffer::new(capacity);
     // Filled once, so that the kernel has given every page before the measurement begins.

@@ -16,7 +16,7 @@ use rtrb::Producer;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use crate::clock::now;
-use crate::pinned::{Crew, Duty, Post};
+use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus};
 use cycle::Cycle;
@@ -87,7 +87,7 @@ pub struct SleepReport {
 /// A running sleep probe. Dropping it tells its threads to stop and does not wait for them.
 #[derive(Debug)]
 pub struct SleepProbe {
-    crew: Crew<Outcome>,
+    group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Wakeup>>,
 }
 
@@ -104,21 +104,17 @@ impl SleepProbe {
     pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;
         settings.policy.validate()?;
-        let (interval, (least, most)) = (settings.interval, INTERVALS);
-        if !(least..=most).contains(&interval) {
-            return Err(ProbeError::Interval {
-                interval,
-                least,
-                most,
-            });
+        let (interval, (min, max)) = (settings.interval, INTERVALS);
+        if !(min..=max).contains(&interval) {
+            return Err(ProbeError::Interval { interval, min, max });
         }
-        let mut duties = Vec::with_capacity(cpus.len());
+        let mut workers = Vec::with_capacity(cpus.len());
         let mut outlets = Vec::with_capacity(cpus.len());
         let count = i64::try_from(cpus.len()).unwrap_or(i64::MAX);
         for (cpu, place) in cpus.iter().zip(0_i64..) {
             let (producer, outlet) = ring(cpu, settings.ring_capacity)?;
             let offset = Nanos(interval.0 * place / count);
-            duties.push((
+            workers.push((
                 cpu,
                 Sleep {
                     interval,
@@ -129,7 +125,7 @@ impl SleepProbe {
             outlets.push(outlet);
         }
         Ok(Self {
-            crew: Crew::start("ttx-sleep", settings.policy, duties)?,
+            group: ThreadGroup::start("ttx-sleep", settings.policy, workers)?,
             outlets,
         })
     }
@@ -144,7 +140,7 @@ impl SleepProbe {
 
     /// The threads' kernel numbers, by CPU, so that a tracer can tell them from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
-        self.crew.posts().map(|post| (post.cpu, post.tid))
+        self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
     /// Stops the threads, hands the last wakeups to `sink`, and reports, in the order of the CPUs.
@@ -152,12 +148,12 @@ impl SleepProbe {
     /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Wakeup)) -> Vec<SleepReport> {
-        let locked = self.crew.memory_locked();
-        let results = self.crew.stop();
+        let locked = self.group.memory_locked();
+        let results = self.group.stop();
         drain(&mut self.outlets, sink);
         results
             .into_iter()
-            .map(|(post, outcome)| report(locked, post, outcome))
+            .map(|(slot, outcome)| report(locked, slot, outcome))
             .collect()
     }
 }
@@ -181,7 +177,7 @@ struct Outcome {
     moved_to: Option<Cpu>,
 }
 
-impl Duty for Sleep {
+impl Worker for Sleep {
     type Report = Outcome;
 
     fn prepare(&mut self, _: Cpu) {}
@@ -227,8 +223,8 @@ fn sleep_until(due: Nanos) -> bool {
     }
 }
 
-fn report(memory_locked: bool, post: Post, outcome: Result<Outcome, ProbeError>) -> SleepReport {
-    let Post { cpu, tid, policy } = post;
+fn report(memory_locked: bool, slot: Slot, outcome: Result<Outcome, ProbeError>) -> SleepReport {
+    let Slot { cpu, tid, policy } = slot;
     let (outcome, lost) = match outcome {
         Ok(outcome) => (outcome, None),
         Err(error) => (Outcome::default(), Some(error)),

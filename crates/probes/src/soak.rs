@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use crate::clock::now;
-use crate::pinned::{Crew, Duty, Post};
+use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 
 /// Multiplications in a block, each of which needs the one before: some 25 µs on a CPU of 2.6 GHz.
@@ -49,7 +49,7 @@ pub struct SoakReport {
 /// A running soaker. Dropping it tells its threads to stop and does not wait for them.
 #[derive(Debug)]
 pub struct SoakProbe {
-    crew: Crew<Outcome>,
+    group: ThreadGroup<Outcome>,
 }
 
 impl SoakProbe {
@@ -62,22 +62,22 @@ impl SoakProbe {
     pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
         let online = cpus::online_cpus()?;
         cpus::require_online(cpus, &online)?;
-        let duties = cpus.iter().map(|cpu| (cpu, Soak::default())).collect();
-        let crew = Crew::start("ttx-soak", SchedulingPolicy::Idle, duties)?;
-        Ok(Self { crew })
+        let workers = cpus.iter().map(|cpu| (cpu, Soak::default())).collect();
+        let group = ThreadGroup::start("ttx-soak", SchedulingPolicy::Idle, workers)?;
+        Ok(Self { group })
     }
 
     /// The threads' kernel numbers, by CPU.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
-        self.crew.posts().map(|post| (post.cpu, post.tid))
+        self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
     /// Stops the threads and reports, in the order of the CPUs. Waits for at most 5 s.
     pub fn stop(self) -> Vec<SoakReport> {
-        let results = self.crew.stop();
+        let results = self.group.stop();
         results
             .into_iter()
-            .map(|(post, outcome)| report(post, outcome))
+            .map(|(slot, outcome)| report(slot, outcome))
             .collect()
     }
 }
@@ -99,7 +99,7 @@ struct Outcome {
     moved_to: Option<Cpu>,
 }
 
-impl Duty for Soak {
+impl Worker for Soak {
     type Report = Outcome;
 
     fn prepare(&mut self, _: Cpu) {
@@ -159,8 +159,8 @@ fn calibrate() -> f64 {
     times[times.len() / 10] as f64
 }
 
-fn report(post: Post, outcome: Result<Outcome, ProbeError>) -> SoakReport {
-    let Post { cpu, tid, policy } = post;
+fn report(slot: Slot, outcome: Result<Outcome, ProbeError>) -> SoakReport {
+    let Slot { cpu, tid, policy } = slot;
     let (outcome, mut error) = match outcome {
         Ok(outcome) => (outcome, None),
         Err(error) => (Outcome::default(), Some(error)),

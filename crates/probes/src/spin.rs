@@ -14,7 +14,7 @@ use rtrb::Producer;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use crate::clock::{Clock, Counter, CounterSource, FastHardware, Monotonic};
-use crate::pinned::{Crew, Duty, Post};
+use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 use calibration::Calibration;
@@ -94,7 +94,7 @@ pub struct SpinReport {
 #[derive(Debug)]
 pub struct SpinProbe {
     clock: Clock,
-    crew: Crew<Outcome>,
+    group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Gap>>,
 }
 
@@ -122,17 +122,17 @@ impl SpinProbe {
             &online,
             rt_throttling_is_off(Path::new("/")),
         )?;
-        let mut duties = Vec::with_capacity(cpus.len());
+        let mut workers = Vec::with_capacity(cpus.len());
         let mut outlets = Vec::with_capacity(cpus.len());
         for cpu in cpus.iter() {
             let (producer, outlet) = ring(cpu, settings.ring_capacity)?;
-            duties.push((cpu, Spin::new(clock, &settings, producer)));
+            workers.push((cpu, Spin::new(clock, &settings, producer)));
             outlets.push(outlet);
         }
-        let crew = Crew::start("ttx-spin", settings.policy, duties)?;
+        let group = ThreadGroup::start("ttx-spin", settings.policy, workers)?;
         Ok(Self {
             clock: clock.clone(),
-            crew,
+            group,
             outlets,
         })
     }
@@ -146,7 +146,7 @@ impl SpinProbe {
 
     /// The threads' kernel numbers, by CPU, so that a tracer can tell them from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
-        self.crew.posts().map(|post| (post.cpu, post.tid))
+        self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
     /// Stops the threads, hands the last gaps to `sink`, and reports, in the order of the CPUs.
@@ -154,12 +154,12 @@ impl SpinProbe {
     /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Gap)) -> Vec<SpinReport> {
-        let locked = self.crew.memory_locked();
-        let results = self.crew.stop();
+        let locked = self.group.memory_locked();
+        let results = self.group.stop();
         drain(&mut self.outlets, sink);
         results
             .into_iter()
-            .map(|(post, outcome)| report(&self.clock, locked, post, outcome))
+            .map(|(slot, outcome)| report(&self.clock, locked, slot, outcome))
             .collect()
     }
 }
@@ -236,7 +236,7 @@ impl Spin {
     }
 }
 
-impl Duty for Spin {
+impl Worker for Spin {
     type Report = Outcome;
 
     fn prepare(&mut self, _: Cpu) {
@@ -244,8 +244,8 @@ impl Duty for Spin {
             CounterSource::Monotonic => calibration::calibrate(&mut Monotonic, self.frequency_hz),
             _ => calibration::calibrate(&mut FastHardware, self.frequency_hz),
         };
-        let least = self.calibration.threshold;
-        self.calibration.threshold = self.wanted.map_or(least, |wanted| wanted.max(least));
+        let min = self.calibration.threshold;
+        self.calibration.threshold = self.wanted.map_or(min, |wanted| wanted.max(min));
         // /proc/stat has a column for the time of nice programs: what is in the others is theirs.
         sys::be_nice();
     }
@@ -261,10 +261,10 @@ impl Duty for Spin {
 fn report(
     clock: &Clock,
     memory_locked: bool,
-    post: Post,
+    slot: Slot,
     outcome: Result<Outcome, ProbeError>,
 ) -> SpinReport {
-    let Post { cpu, tid, policy } = post;
+    let Slot { cpu, tid, policy } = slot;
     let (outcome, mut error) = match outcome {
         Ok(outcome) => (Some(outcome), None),
         Err(error) => (None, Some(error)),

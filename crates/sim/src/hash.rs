@@ -5,7 +5,7 @@ use ticktax_model::Nanos;
 /// What happened, to the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Deed {
+pub(crate) enum TraceEvent {
     Switch = 1,
     Wake = 2,
     Interrupt = 3,
@@ -23,8 +23,8 @@ impl TraceHash {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
 
-    pub(crate) fn note(&mut self, at: Nanos, deed: Deed, cpu: usize, what: u32) {
-        let place = (cpu as u64) << 40 | u64::from(what) << 8 | deed as u64;
+    pub(crate) fn note(&mut self, at: Nanos, event: TraceEvent, cpu: usize, what: u32) {
+        let place = (cpu as u64) << 40 | u64::from(what) << 8 | event as u64;
         // Multiply and fold: an odd constant, and the high half brought back down.
         let mixed = (self.0 ^ at.0.cast_unsigned()).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let mixed = (mixed ^ (mixed >> 32) ^ place).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

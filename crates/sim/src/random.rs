@@ -27,7 +27,7 @@ impl Law {
     pub fn mean(&self) -> Nanos {
         match *self {
             Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
-            Self::Spaced(least, mean) => least + mean,
+            Self::Spaced(min, mean) => min + mean,
             Self::Uniform(low, high) => Nanos(low.0 + (high.0 - low.0) / 2),
         }
     }
@@ -39,7 +39,7 @@ impl Law {
             Self::Fixed(time) => Self::Fixed(time + more),
             Self::Normal(mean, sd) => Self::Normal(mean + more, sd),
             Self::Exponential(mean) => Self::Spaced(more, mean),
-            Self::Spaced(least, mean) => Self::Spaced(least + more, mean),
+            Self::Spaced(min, mean) => Self::Spaced(min + more, mean),
             Self::Uniform(low, high) => Self::Uniform(low + more, high + more),
         }
     }
@@ -87,7 +87,7 @@ impl Stream {
                 let e = neg_ln(high(self.0.next_u64()));
                 Nanos(narrow((i128::from(e) * i128::from(mean.0)) >> 32))
             }
-            Law::Spaced(least, mean) => least + self.draw(&Law::Exponential(mean)),
+            Law::Spaced(min, mean) => min + self.draw(&Law::Exponential(mean)),
             Law::Uniform(low, high) => {
                 let width = i128::from((high - low).0);
                 low + Nanos(narrow((i128::from(self.0.next_u64()) * width) >> 64))

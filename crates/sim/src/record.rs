@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ticktax_model::machine::{Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime};
 use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
-use ticktax_model::victim::{Absence, Target, VictimHeader};
+use ticktax_model::victim::{OffCpuReason, Target, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 use crate::report::{CpuReport, Mode, Report};
@@ -92,7 +92,7 @@ impl<'s> Recorder<'s> {
             irqs: named(&mut sources, Kind::Irq),
             softirqs: named(&mut sources, Kind::Softirq),
             tasks: threads(&mut sources, Kind::Task, ""),
-            throttled: threads(&mut sources, Kind::Wait, Absence::Throttled.name()),
+            throttled: threads(&mut sources, Kind::Wait, OffCpuReason::Throttled.name()),
         };
         let followed = followed.and_then(|task| {
             let source = sources.get(*ids.tasks.get(task.index())?);
@@ -141,7 +141,7 @@ impl<'s> Recorder<'s> {
     }
 
     /// Hands on why the followed task was off its CPU.
-    pub(crate) fn wait(&mut self, cpu: usize, why: Absence, start: Nanos, end: Nanos) {
+    pub(crate) fn wait(&mut self, cpu: usize, why: OffCpuReason, start: Nanos, end: Nanos) {
         let Some(followed) = &self.followed else {
             return;
         };

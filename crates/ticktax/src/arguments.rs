@@ -14,7 +14,7 @@ use clap_complete::Shell;
 use ticktax_model::{CpuList, Nanos};
 
 pub(crate) use lab::{
-    BuildArguments, CompareArguments, GuestArguments, LabTask, PeersArguments, PerformArguments,
+    BuildArguments, CompareArguments, GuestArguments, LabTask, PeersArguments, ReplayArguments,
     RunArguments,
 };
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
@@ -94,8 +94,8 @@ pub(crate) enum Verb {
     #[command(hide = true, name = ticktax_lab::guest::WORD)]
     LabGuest,
     /// Perform the programs of a case, in a guest
-    #[command(hide = true, name = ticktax_lab::guest::PERFORM)]
-    LabPerform(PerformArguments),
+    #[command(hide = true, name = ticktax_lab::guest::REPLAY)]
+    LabReplay(ReplayArguments),
     /// Run rtla and cyclictest one after the other beside an audit, in a guest of the lab
     #[command(hide = true)]
     Peers(PeersArguments),

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
+use ticktax_host::Proc;
 use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::Lives;
-use ticktax_trace::proc::Proc;
+use ticktax_model::victim::ThreadTimes;
 
 use crate::arguments::AuditArguments;
 use crate::failure::{Failure, UNBALANCED};
@@ -98,8 +98,8 @@ pub(crate) fn extrapolate(statement: &mut Statement, guests: Option<u32>, termin
 /// Whether every nanosecond is where it belongs: the machine's, and the victim's.
 pub(crate) fn balances(statement: &Statement) -> bool {
     let victim = statement.victim.as_ref();
-    let lives = victim.and_then(|victim| victim.lives.as_ref());
-    statement.balance.balances() && lives.is_none_or(Lives::balances)
+    let threads = victim.and_then(|victim| victim.threads.as_ref());
+    statement.balance.balances() && threads.is_none_or(ThreadTimes::balances)
 }
 
 /// The books' verdict comes first: a statement that is wrong must not pass for one that is right.

@@ -4,20 +4,20 @@ mod build;
 mod cases;
 mod compare;
 mod peers;
-mod perform;
+mod replay;
 mod run;
 mod turns;
 pub(crate) mod world;
 
-pub(crate) use perform::run as perform;
+pub(crate) use replay::run as replay;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ticktax_host::Proc;
 use ticktax_lab::kernel::Cache;
 use ticktax_lab::{LabError, guest};
 use ticktax_model::recording::World;
-use ticktax_trace::proc::Proc;
 
 use crate::arguments::{LabTask, PeersArguments};
 use crate::failure::Failure;

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Verb::Sim(typed) => sim::run(&typed, &terminal),
         Verb::Lab { task } => lab::run(&task, &terminal),
         Verb::LabGuest => lab::guest(),
-        Verb::LabPerform(typed) => lab::perform(&typed),
+        Verb::LabReplay(typed) => lab::replay(&typed),
         Verb::Peers(typed) => lab::peers(&typed),
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use ticktax_analysis::accounting::sampled;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
-use ticktax_model::recording::Blind;
+use ticktax_model::recording::Limitation;
 use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::ProbeError;
 use ticktax_probes::pace::PaceSettings;
@@ -65,13 +65,13 @@ const LIVE: Nanos = Nanos::from_secs(1);
 
 /// A frame is overshot from here on: one tick of this kernel. Where its frequency is not known, it
 /// is taken for the longest, and the second says so.
-fn tick(machine: &Machine) -> (Nanos, Option<Blind>) {
+fn tick(machine: &Machine) -> (Nanos, Option<Limitation>) {
     const SLOWEST: Nanos = Nanos::from_millis(10);
     match machine.hz_configured.filter(|&hz| hz > 0) {
         Some(hz) => (Nanos(1_000_000_000 / i64::from(hz)), None),
         None => (
             SLOWEST,
-            Some(Blind {
+            Some(Limitation {
                 what: "how long a tick of this kernel is".to_owned(),
                 why: format!(
                     "its configuration cannot be read; frames are overshot from {SLOWEST} on, the \

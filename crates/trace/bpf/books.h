@@ -341,7 +341,7 @@ found:
 }
 
 /* Ends the stretch of the running thread at the bottom of the stack and begins its next one. */
-static __noinline void turn_page(struct here *here, struct task_struct *task, __u64 detail)
+static __noinline void end_stretch(struct here *here, struct task_struct *task, __u64 detail)
 {
 	struct frame *base = &here->state->stack[0];
 	struct frame ended;
@@ -369,7 +369,7 @@ static __noinline void turn_page(struct here *here, struct task_struct *task, __
 }
 
 /* Who is at the bottom of the stack from now on: for the reader that finds the frame open. */
-static __always_inline void seat(struct here *here, struct task_struct *task)
+static __always_inline void set_current(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
 

@@ -20,11 +20,11 @@ struct {
 	__uint(max_entries, MAX_FOLLOWED); /* the loader: 1 where nobody is followed */
 	__type(key, __u32);
 	__type(value, struct life);
-} lives SEC(".maps");
+} threads SEC(".maps");
 
 static __always_inline struct life *life_of(__u32 tid)
 {
-	struct life *life = bpf_map_lookup_elem(&lives, &tid);
+	struct life *life = bpf_map_lookup_elem(&threads, &tid);
 
 	return life && life->detail != DETAIL_PARENT ? life : 0;
 }
@@ -87,7 +87,7 @@ static __always_inline __u32 why_absent(struct task_struct *task, __u32 state, i
 	return is_in_iowait(task) ? DETAIL_DISK : DETAIL_LOCK;
 }
 
-static __noinline void depart(struct here *here, struct task_struct *task, int preempted,
+static __noinline void sched_out(struct here *here, struct task_struct *task, int preempted,
 			      int throttled_here)
 {
 	__u32 tid = task->pid, state;
@@ -97,7 +97,7 @@ static __noinline void depart(struct here *here, struct task_struct *task, int p
 		return;
 	state = state_of(task);
 	if (state & TASK_DEAD && !preempted) {
-		bpf_map_delete_elem(&lives, &tid);
+		bpf_map_delete_elem(&threads, &tid);
 		return;
 	}
 	/*
@@ -113,7 +113,7 @@ static __noinline void depart(struct here *here, struct task_struct *task, int p
 	copy_name(life->comm, task);
 }
 
-static __noinline void come(struct here *here, struct task_struct *task)
+static __noinline void sched_in(struct here *here, struct task_struct *task)
 {
 	struct life *life = life_of(task->pid);
 
@@ -160,7 +160,7 @@ static __always_inline int begin_life(struct task_struct *parent, struct task_st
 	struct life life = {};
 	struct here here;
 
-	if (likely(!bpf_map_lookup_elem(&lives, &tid)))
+	if (likely(!bpf_map_lookup_elem(&threads, &tid)))
 		return 0;
 	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
 		return 0;
@@ -170,7 +170,7 @@ static __always_inline int begin_life(struct task_struct *parent, struct task_st
 	life.cpu = here.cpu;
 	life.tgid = child->tgid;
 	copy_name(life.comm, child);
-	if (bpf_map_update_elem(&lives, &tid, &life, 0))
+	if (bpf_map_update_elem(&threads, &tid, &life, 0))
 		__sync_fetch_and_add(&here.state->unfollowed, 1);
 	else
 		mark_birth(&here, child);
@@ -191,8 +191,8 @@ static __always_inline int change_number(struct task_struct *task, __u32 before)
 	if (!life || !arrive(&here) || !here.state->opened)
 		return 0;
 	moved = *life;
-	bpf_map_delete_elem(&lives, &before);
-	bpf_map_update_elem(&lives, &tid, &moved, 0);
+	bpf_map_delete_elem(&threads, &before);
+	bpf_map_update_elem(&threads, &tid, &moved, 0);
 	mark_birth(&here, task);
 	return 0;
 }

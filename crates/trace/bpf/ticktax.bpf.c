@@ -120,11 +120,11 @@ int sched_switch(__u64 *ctx)
 		state->stack[0].start = here.now;
 		state->stack[0].child = 0;
 		state->stack[0].detail = work_in_progress(next);
-		seat(&here, next);
+		set_current(&here, next);
 		if (unlikely(here.running & RUN_FOLLOW)) {
 			here.began = here.now;
-			depart(&here, prev, ctx[0] & 1, 0);
-			come(&here, next);
+			sched_out(&here, prev, ctx[0] & 1, 0);
+			sched_in(&here, next);
 		}
 		return 0;
 	}
@@ -141,16 +141,16 @@ int sched_switch(__u64 *ctx)
 	if (unlikely(state->stack[0].id != prev->pid))
 		state->missed++;
 	here.began = state->stack[0].start;
-	turn_page(&here, prev, work_in_progress(next));
-	seat(&here, next);
+	end_stretch(&here, prev, work_in_progress(next));
+	set_current(&here, next);
 	if (unlikely(throttled_now > 0) && next->pid)
 		end_wait(&here, next);
 	throttled_here = is_throttled(prev) && prev->pid;
 	if (unlikely(throttled_here))
 		begin_wait(&here, prev);
 	if (unlikely(here.running & RUN_FOLLOW)) {
-		depart(&here, prev, ctx[0] & 1, throttled_here);
-		come(&here, next);
+		sched_out(&here, prev, ctx[0] & 1, throttled_here);
+		sched_in(&here, next);
 	}
 	return 0;
 }
@@ -180,7 +180,7 @@ int workqueue_execute_start(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		turn_page(&here, bpf_get_current_task_btf(), (__u64)work->func);
+		end_stretch(&here, bpf_get_current_task_btf(), (__u64)work->func);
 	return 0;
 }
 
@@ -190,7 +190,7 @@ int workqueue_execute_end(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		turn_page(&here, bpf_get_current_task_btf(), DETAIL_NONE);
+		end_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
 	return 0;
 }
 
@@ -204,7 +204,7 @@ int page_fault_entry(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		turn_page(&here, bpf_get_current_task_btf(), DETAIL_PAGE_FAULT);
+		end_stretch(&here, bpf_get_current_task_btf(), DETAIL_PAGE_FAULT);
 	return 0;
 }
 
@@ -214,7 +214,7 @@ int page_fault_exit(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		turn_page(&here, bpf_get_current_task_btf(), DETAIL_NONE);
+		end_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
 	return 0;
 }
 
@@ -230,7 +230,7 @@ static __always_inline int turn_reclaim(__u64 detail)
 	if (task->flags & PF_KTHREAD)
 		return 0;
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		turn_page(&here, task, detail);
+		end_stretch(&here, task, detail);
 	return 0;
 }
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use ticktax_host::Proc;
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_trace::proc::Proc;
 use ticktax_trace::{Output, TraceSettings, Tracer};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         proc.room_for_cpus(),
     )?;
     println!("loading: {:?}", begin.elapsed());
-    println!("blind: {:#?}", tracer.blind());
+    println!("blind: {:#?}", tracer.limitations());
     let begin = Instant::now();
     println!("late: {}", tracer.start(&online, &online, Nanos(1)));
     println!("starting: {:?}", begin.elapsed());

@@ -8,45 +8,19 @@ use std::collections::HashMap;
 
 use aya::maps::{HashMap as KernelMap, MapData};
 use ticktax_model::recording::Row;
+use ticktax_model::victim::{FollowedThread, RunState};
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::record::{Life, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
-/// A thread to follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FollowedThread {
-    /// Its process.
-    pub pid: i32,
-    /// Its number.
-    pub tid: i32,
-    /// Its name.
-    pub name: String,
-    /// What it is doing.
-    pub state: Absent,
-}
-
-/// Why a thread is not on a CPU, as `/proc` tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
-    /// It may run, or does.
-    Runnable,
-    /// It waits for something, and a signal would wake it.
-    Sleeping,
-    /// It waits for something that no signal interrupts. `/proc` does not tell a disk from a lock.
-    Uninterruptible,
-    /// It is stopped.
-    Stopped,
-}
-
-impl Absent {
-    fn detail(self) -> u64 {
-        match self {
-            Self::Runnable => detail::PREEMPTED,
-            Self::Sleeping => detail::SLEEPING,
-            Self::Uninterruptible => detail::LOCK,
-            Self::Stopped => detail::STOPPED,
-        }
+/// The detail of a wait that a thread in this state is in.
+fn detail_of(state: RunState) -> u64 {
+    match state {
+        RunState::Runnable => detail::PREEMPTED,
+        RunState::Sleeping => detail::SLEEPING,
+        RunState::Uninterruptible => detail::LOCK,
+        RunState::Stopped => detail::STOPPED,
     }
 }
 
@@ -81,22 +55,22 @@ fn small(detail: u64) -> u32 {
 }
 
 impl Tracer {
-    fn lives(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
+    fn threads(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
         KernelMap::try_from(self.programs.map_mut("lives")?).ok()
     }
 
     /// The threads that are followed.
     pub(crate) fn followed(&mut self) -> Vec<u32> {
-        let lives = self.lives();
-        lives.map_or_else(Vec::new, |lives| {
-            lives.keys().filter_map(Result::ok).collect()
+        let threads = self.threads();
+        threads.map_or_else(Vec::new, |threads| {
+            threads.keys().filter_map(Result::ok).collect()
         })
     }
 
     fn enter(&mut self, tid: i32, life: Life) -> bool {
         let tid = tid.cast_unsigned();
-        self.lives()
-            .is_some_and(|mut lives| lives.insert(tid, life, 0).is_ok())
+        self.threads()
+            .is_some_and(|mut threads| threads.insert(tid, life, 0).is_ok())
     }
 
     /// Follows these threads and whatever they start, from [`Tracer::start`] on. Returns how many
@@ -120,7 +94,7 @@ impl Tracer {
     /// Says what the followed threads are doing `now` that the books are open. Those of which
     /// nothing has been seen yet have been doing it since.
     pub fn begin_lives(&mut self, now: Nanos, threads: &[FollowedThread]) {
-        let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), thread.state.detail());
+        let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), detail_of(thread.state));
         self.first_states = FirstStates {
             since: now,
             by_thread: threads.iter().map(state).collect(),
@@ -138,9 +112,9 @@ impl Tracer {
 
     /// Lets go of a thread.
     pub fn let_go(&mut self, tid: i32) {
-        if let Some(mut lives) = self.lives() {
+        if let Some(mut threads) = self.threads() {
             // It is gone where it had ended before.
-            let _ = lives.remove(&tid.cast_unsigned());
+            let _ = threads.remove(&tid.cast_unsigned());
         }
     }
 
@@ -151,11 +125,11 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        let lives: Vec<(u32, Life)> = self
-            .lives()
-            .map(|lives| lives.iter().filter_map(Result::ok).collect())
+        let threads: Vec<(u32, Life)> = self
+            .threads()
+            .map(|threads| threads.iter().filter_map(Result::ok).collect())
             .unwrap_or_default();
-        for (tid, life) in lives {
+        for (tid, life) in threads {
             let detail = u64::from(life.detail);
             if detail == detail::NONE || detail == detail::PARENT {
                 continue;

@@ -1,7 +1,6 @@
-//! The live machine as a recording.
+//! The live kernel as a recording.
 //!
 //! [`Tracer`] loads the BPF programs of `bpf/` and turns what they hand out into the model's rows.
-//! [`proc`] reads the machine's facts and its counters, which need no rights at all.
 
 mod decode;
 mod error;
@@ -10,7 +9,6 @@ mod hooks;
 mod load;
 mod names;
 mod nudge;
-pub mod proc;
 #[doc(hidden)]
 pub mod record;
 mod sys;
@@ -18,7 +16,6 @@ mod tracer;
 
 pub use decode::{Decoder, Identity};
 pub use error::TraceError;
-pub use follow::{Absent, FollowedThread};
 pub use hooks::{Attach, HOOKS, Hook};
 pub use load::{Output, TraceSettings};
 pub use names::{KernelFunctions, Names};

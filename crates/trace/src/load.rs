@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::{FEntry, FExit, Program, ProgramError};
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
-use ticktax_model::recording::Blind;
+use ticktax_model::recording::Limitation;
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, Hook};
@@ -68,7 +68,7 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     pub(crate) fn of(settings: &TraceSettings, cpus: usize) -> Self {
-        let power = |n: u32, least: u32, most: u32| n.clamp(least, most).next_power_of_two();
+        let power = |n: u32, min: u32, max: u32| n.clamp(min, max).next_power_of_two();
         match settings.output {
             Output::Spans { per_cpu } => Self {
                 cpus,
@@ -124,7 +124,7 @@ impl Sizes {
 pub(crate) struct Loaded {
     pub(crate) programs: Ebpf,
     pub(crate) attached: Vec<String>,
-    pub(crate) blind: Vec<Blind>,
+    pub(crate) limitations: Vec<Limitation>,
     pub(crate) every_entry_watched: bool,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
 
     let mut outcome = Outcome {
         attached: Vec::new(),
-        blind: Vec::new(),
+        limitations: Vec::new(),
         every_entry_watched: true,
     };
     let wanted = |hook: &&Hook| sizes.following || !hook.following;
@@ -175,13 +175,13 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     }
     let Outcome {
         attached,
-        blind,
+        limitations,
         every_entry_watched,
     } = outcome;
     Ok(Loaded {
         programs,
         attached,
-        blind,
+        limitations,
         every_entry_watched,
     })
 }
@@ -189,14 +189,14 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
 /// What came of attaching, so far.
 struct Outcome {
     attached: Vec<String>,
-    blind: Vec<Blind>,
+    limitations: Vec<Limitation>,
     every_entry_watched: bool,
 }
 
 impl Outcome {
     fn note(&mut self, hook: &Hook, why: &str) {
         self.every_entry_watched &= !hook.entry;
-        self.blind.push(Blind {
+        self.limitations.push(Limitation {
             what: hook.tells.to_owned(),
             why: format!("{why} ({})", hook.name),
         });

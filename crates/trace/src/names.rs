@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ticktax_model::victim::Absence;
+use ticktax_model::victim::OffCpuReason;
 
 use crate::record::{detail, vector};
 
@@ -106,16 +106,16 @@ impl Names {
         match address {
             detail::NONE => "".into(),
             detail::PAGE_FAULT => "page_fault".into(),
-            detail::THROTTLED => Absence::Throttled.name().into(),
+            detail::THROTTLED => OffCpuReason::Throttled.name().into(),
             detail::RECLAIM => "reclaim".into(),
-            detail::WOKEN => Absence::Woken.name().into(),
-            detail::PREEMPTED => Absence::Preempted.name().into(),
-            detail::SLEEPING => Absence::Sleeping.name().into(),
-            detail::DISK => Absence::Disk.name().into(),
-            detail::LOCK => Absence::Lock.name().into(),
-            detail::STOPPED => Absence::Stopped.name().into(),
-            detail::MISSED => Absence::Missed.name().into(),
-            detail::REBORN => Absence::Reborn.name().into(),
+            detail::WOKEN => OffCpuReason::Woken.name().into(),
+            detail::PREEMPTED => OffCpuReason::Preempted.name().into(),
+            detail::SLEEPING => OffCpuReason::Sleeping.name().into(),
+            detail::DISK => OffCpuReason::Disk.name().into(),
+            detail::LOCK => OffCpuReason::Lock.name().into(),
+            detail::STOPPED => OffCpuReason::Stopped.name().into(),
+            detail::MISSED => OffCpuReason::Missed.name().into(),
+            detail::REBORN => OffCpuReason::Reborn.name().into(),
             address => self
                 .function(address)
                 .unwrap_or_else(|| format!("{address:#x}").into()),

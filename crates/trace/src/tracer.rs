@@ -8,7 +8,7 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::Map;
 use nix::time::{ClockId, clock_gettime};
-use ticktax_model::recording::{Blind, Books, Loss, Row};
+use ticktax_model::recording::{Books, Limitation, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::decode::Decoder;
@@ -54,7 +54,7 @@ pub struct Tracer {
     window: Vec<Option<SumRecord>>,
     window_begin: Nanos,
     attached: Vec<String>,
-    blind: Vec<Blind>,
+    limitations: Vec<Limitation>,
     every_entry_watched: bool,
 }
 
@@ -85,7 +85,7 @@ impl Tracer {
     /// Loads the programs and attaches them; nothing is recorded before [`Tracer::start`].
     ///
     /// `possible` is the number of CPUs that the machine may ever have, plugged in or not:
-    /// [`Proc::room_for_cpus`](crate::proc::Proc::room_for_cpus).
+    /// `ticktax_host::Proc::room_for_cpus`.
     ///
     /// # Errors
     /// When the kernel, the caller's rights or the machine's memory do not allow it.
@@ -94,12 +94,12 @@ impl Tracer {
         let Loaded {
             mut programs,
             attached,
-            mut blind,
+            mut limitations,
             every_entry_watched,
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"));
         if !names.knows_functions() {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: "names of kernel functions".to_owned(),
                 why: "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
                       kernel.kptr_restrict to 1 or 0"
@@ -127,7 +127,7 @@ impl Tracer {
             window: vec![None; windowed],
             window_begin: Nanos::ZERO,
             attached,
-            blind,
+            limitations,
             every_entry_watched,
         })
     }
@@ -138,8 +138,8 @@ impl Tracer {
     }
 
     /// What cannot be seen on this kernel.
-    pub fn blind(&self) -> &[Blind] {
-        &self.blind
+    pub fn limitations(&self) -> &[Limitation] {
+        &self.limitations
     }
 
     /// Whether every way into the kernel is watched.

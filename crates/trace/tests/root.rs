@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use ticktax_host::Proc;
 use ticktax_model::recording::Row;
 use ticktax_model::{CpuList, Nanos, SourceTable};
-use ticktax_trace::proc::Proc;
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
 /// How long a thread sleeps that is there to be one more.
@@ -123,11 +123,11 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
         return Err("it claims to see every entry".into());
     }
     if !tracer
-        .blind()
+        .limitations()
         .iter()
-        .any(|blind| blind.what.contains("local timer"))
+        .any(|limitations| limitations.what.contains("local timer"))
     {
-        return Err(format!("{:?}", tracer.blind()).into());
+        return Err(format!("{:?}", tracer.limitations()).into());
     }
     let (closing, times) = run(tracer, 100);
     balances(&closing, &times)

@@ -23,6 +23,7 @@ enum Arrows {
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
     ("ticktax-probes", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-host", Arrows::Only(&["ticktax-model"])),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
     ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
     ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
@@ -34,12 +35,12 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),
     ("ticktax", Arrows::Never(&["xtask"])),
-    ("ticktax-benches", Arrows::Never(&["xtask"])),
+    ("ticktax-bench", Arrows::Never(&["xtask"])),
     ("xtask", Arrows::Never(&[])),
 ];
 
 /// Crates, by folder, that forbid unsafe code.
-const WITHOUT_UNSAFE: &[&str] = &["analysis", "experiment", "model", "report", "sim"];
+const WITHOUT_UNSAFE: &[&str] = &["analysis", "experiment", "host", "model", "report", "sim"];
 
 /// Crates, by folder, that may have a `sys.rs` or a folder `sys` with unsafe code.
 const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];
@@ -138,7 +139,7 @@ fn is_claim(word: &str, next: &str) -> bool {
 
 fn may_be_unsafe(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    let ["crates", package, "src", inner @ ..] = &parts[..] else {
+    let ["crates" | "testing", package, "src", inner @ ..] = &parts[..] else {
         return false;
     };
     WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")

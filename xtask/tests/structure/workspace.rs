@@ -64,8 +64,9 @@ pub(crate) fn root() -> PathBuf {
 /// The folders of the workspace's packages.
 pub(crate) fn packages() -> Vec<PathBuf> {
     let mut packages = entries(&root().join("crates"));
+    packages.extend(entries(&root().join("testing")));
+    packages.extend(["bench", "xtask"].map(|name| root().join(name)));
     packages.retain(|folder| folder.join("Cargo.toml").is_file());
-    packages.push(root().join("xtask"));
     packages
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Train {
 /// is the observed time, ns.
 pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track: &Track) -> Train {
     let placed = place(times, stretches, track);
-    let (centre, spread) = spread(&placed, track.manner.width);
+    let (centre, spread) = spread(&placed, track.drift_model.width);
     let gate = (3.0 * spread + 0.012).min(0.3);
     let slots = (seen / track.period).max(1.0);
     let residuals: Vec<(i64, f64)> = placed
@@ -88,7 +88,7 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
         parts[at] += 1.0;
     }
     let parts = parts.map(|hit| net(hit, slots / PARTS as f64));
-    let loose = track.manner.ratio > 0.1;
+    let loose = track.drift_model.ratio > 0.1;
     let fill = net(entries.len() as f64, slots);
     Train {
         entries,
@@ -137,11 +137,11 @@ fn recentre(slot: i64, residual: f64) -> (i64, f64) {
 fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, u32, f64)> {
     let mut placed = Vec::with_capacity(times.len());
     let path = unwrap(track);
-    let block = f64::from(track.manner.block);
+    let block = f64::from(track.drift_model.block);
     let mut at = 0;
     for &time in stretches.iter().flat_map(|s| &times[s.clone()]) {
         let turns = time / track.period;
-        let number = whole(turns.floor()).div_euclid(i64::from(track.manner.block));
+        let number = whole(turns.floor()).div_euclid(i64::from(track.drift_model.block));
         while at + 1 < path.len() && path[at].block < number {
             at += 1;
         }
@@ -180,7 +180,7 @@ fn unwrap(track: &Track) -> Vec<Step> {
             None => (f64::from(phase) + 0.5) / PHASES as f64,
             Some(last) => {
                 let moved = turn(phase, track.path[i - 1].1);
-                let segment = last.segment + u32::from(new || track.manner.is_restart(moved));
+                let segment = last.segment + u32::from(new || track.drift_model.is_restart(moved));
                 let phase = last.phase + f64::from(moved) / PHASES as f64;
                 steps.push(Step {
                     block,

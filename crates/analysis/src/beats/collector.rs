@@ -148,10 +148,10 @@ impl BeatCollector {
         let usual = sorted.get(used / 2).copied().unwrap_or(0);
         // Four standard deviations of a Poisson count above the usual one.
         let half = Nanos(self.width / 2);
-        let least = f64::from(usual) + 4.0 * f64::from(usual).sqrt();
+        let min = f64::from(usual) + 4.0 * f64::from(usual).sqrt();
         let mut starts = Vec::new();
         for (bin, &count) in (0..).zip(&self.bins[..used]) {
-            if f64::from(count) > least {
+            if f64::from(count) > min {
                 starts.push(self.begin + Nanos(bin * self.width) + half);
             }
         }

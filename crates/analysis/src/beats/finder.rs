@@ -321,8 +321,8 @@ impl BeatFinder {
             ProbeKind::Sleep => LEAST_GAPS.len(),
         };
         let cpu = span.cpu.index();
-        for (i, &least) in lengths.iter().enumerate() {
-            if span.dur < least {
+        for (i, &min) in lengths.iter().enumerate() {
+            if span.dur < min {
                 break;
             }
             if cpu >= self.gap_streams.len() {
@@ -331,7 +331,7 @@ impl BeatFinder {
             }
             let mut stream = self.gap_streams[cpu][offset + i];
             if stream == NONE {
-                let what = What::Gaps { probe, least };
+                let what = What::Gaps { probe, min };
                 stream = self.stream(Key {
                     what,
                     cpu: Some(span.cpu),

@@ -8,7 +8,7 @@ use super::number::index;
 use super::refine::Fit;
 use super::spectrum::{self, Candidate};
 use super::track::{Track, follow};
-use super::trial::{FILL, Trial, manner};
+use super::trial::{FILL, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
 
@@ -131,8 +131,8 @@ impl<'a> Search<'a> {
     fn ranked(&self) -> Vec<(f64, f64)> {
         let shortest = (0.4 * self.seen / self.times.len() as f64).max(self.shortest);
         let mut candidates = Vec::new();
-        let add = |list: Vec<Candidate>, most: usize, all: &mut Vec<f64>| {
-            for candidate in list.into_iter().take(most) {
+        let add = |list: Vec<Candidate>, max: usize, all: &mut Vec<f64>| {
+            for candidate in list.into_iter().take(max) {
                 if all
                     .iter()
                     .all(|p: &f64| (p / candidate.period - 1.0).abs() > 5e-4)
@@ -155,8 +155,8 @@ impl<'a> Search<'a> {
             .into_iter()
             .filter_map(|period| {
                 let trial = self.trial(period);
-                let loose = trial.follow(period, manner(0.06, 4, 0.4))?;
-                let steady = trial.follow(loose.corrected(), manner(0.04, 8, 0.05))?;
+                let loose = trial.follow(period, drift_model(0.06, 4, 0.4))?;
+                let steady = trial.follow(loose.corrected(), drift_model(0.04, 8, 0.05))?;
                 let best = if steady.score > loose.score {
                     &steady
                 } else {
@@ -223,7 +223,7 @@ impl<'a> Search<'a> {
             .collect();
         let (mut track, mut last) = (found, None);
         for _ in 0..2 {
-            track = follow(&whole, track.period, track.manner);
+            track = follow(&whole, track.period, track.drift_model);
             let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
             let fit = anchor::measure(&self.times, &self.stretches, &mut train, track.period)?;
             let period = fit.period;
@@ -269,8 +269,8 @@ fn every_other(train: &Train) -> Option<f64> {
         for entry in &train.entries {
             classes[usize::try_from(entry.slot.rem_euclid(factor)).unwrap_or(0)] += 1;
         }
-        let most = classes.into_iter().max().unwrap_or(0);
-        (most as f64 >= 0.85 * train.entries.len() as f64).then_some(factor as f64)
+        let max = classes.into_iter().max().unwrap_or(0);
+        (max as f64 >= 0.85 * train.entries.len() as f64).then_some(factor as f64)
     })
 }
 

@@ -31,7 +31,7 @@ const PIECE: usize = 1 << 14;
 
 /// How a path may move and how sharp the beat is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct DriftModel {
     /// Standard deviation of g, in periods.
     pub(super) width: f64,
     /// w: the share of slots in which the beat is taken to be there.
@@ -42,7 +42,7 @@ pub(super) struct Manner {
     pub(super) ratio: f32,
 }
 
-impl Manner {
+impl DriftModel {
     /// Whether a move of so many phases between two blocks is a restart rather than wandering.
     pub(super) fn is_restart(&self, phases: i32) -> bool {
         let per_step = -self.ratio.ln();
@@ -56,7 +56,7 @@ pub(super) struct Track {
     /// The trial period, ns.
     pub(super) period: f64,
     /// How it was followed.
-    pub(super) manner: Manner,
+    pub(super) drift_model: DriftModel,
     /// ln(prior · likelihood ratio), nats.
     pub(super) score: f64,
     /// Blocks with events, in order: (number of the block from time 0, phase of the path).
@@ -73,12 +73,12 @@ impl Track {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
             let (step, moved) = (pair[1].0 - pair[0].0, turn(pair[1].1, pair[0].1));
-            if step <= 4 && !self.manner.is_restart(moved) && moved.abs() < 20 {
+            if step <= 4 && !self.drift_model.is_restart(moved) && moved.abs() < 20 {
                 phases += i64::from(moved);
                 blocks += step;
             }
         }
-        let slots = (blocks * i64::from(self.manner.block)).max(1) as f64;
+        let slots = (blocks * i64::from(self.drift_model.block)).max(1) as f64;
         self.period * (1.0 + phases as f64 / PHASES as f64 / slots)
     }
 }
@@ -91,23 +91,24 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
 
 /// Follows `period` (ns) through the events; `stretches` are sorted times (ns from the window's
 /// begin) that were seen without a hole, and the path starts anew in each.
-pub(super) fn follow(stretches: &[&[f64]], period: f64, manner: Manner) -> Track {
+pub(super) fn follow(stretches: &[&[f64]], period: f64, drift_model: DriftModel) -> Track {
     let mut track = Track {
         period,
-        manner,
+        drift_model,
         score: 0.0,
         path: Vec::new(),
         starts: Vec::new(),
         occupied: 0,
     };
-    let kernel = kernel(manner.width);
-    let mut state = State::new(manner);
+    let kernel = kernel(drift_model.width);
+    let mut state = State::new(drift_model);
     for stretch in stretches {
         state.restart();
         track.starts.push(track.path.len() + state.blocks.len());
         let mut at = 0;
         while at < stretch.len() {
-            let (block, used, gain, slots) = block_gain(&stretch[at..], period, manner, &kernel);
+            let (block, used, gain, slots) =
+                block_gain(&stretch[at..], period, drift_model, &kernel);
             track.occupied += slots;
             state.step(block, &gain, &mut track.path);
             at += used;
@@ -123,16 +124,16 @@ pub(super) fn follow(stretches: &[&[f64]], period: f64, manner: Manner) -> Track
 fn block_gain(
     times: &[f64],
     period: f64,
-    manner: Manner,
+    drift_model: DriftModel,
     kernel: &[f32; 2 * PHASES],
 ) -> (i64, usize, [f32; PHASES], u64) {
     let (start, _) = slot_and_phase(times[0], period);
-    let block = start.div_euclid(i64::from(manner.block));
+    let block = start.div_euclid(i64::from(drift_model.block));
     let mut product = [1.0_f32; PHASES];
     let (mut used, mut slots) = (0, 0);
     while used < times.len() {
         let (slot, _) = slot_and_phase(times[used], period);
-        if slot.div_euclid(i64::from(manner.block)) != block {
+        if slot.div_euclid(i64::from(drift_model.block)) != block {
             break;
         }
         let mut density = [0.0_f32; PHASES];
@@ -148,8 +149,8 @@ fn block_gain(
             count += 1.0;
             used += 1;
         }
-        let share = manner.weight / count;
-        let rest = 1.0 - manner.weight;
+        let share = drift_model.weight / count;
+        let rest = 1.0 - drift_model.weight;
         product
             .iter_mut()
             .zip(&density)
@@ -201,7 +202,7 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
 
 /// The dynamic programme: for every phase the best log probability of a path that ends there.
 struct State {
-    manner: Manner,
+    drift_model: DriftModel,
     /// Relative to `base`.
     best: [f32; PHASES],
     base: f64,
@@ -212,9 +213,9 @@ struct State {
 }
 
 impl State {
-    fn new(manner: Manner) -> Self {
+    fn new(drift_model: DriftModel) -> Self {
         Self {
-            manner,
+            drift_model,
             best: [0.0; PHASES],
             base: 0.0,
             block: 0,
@@ -269,7 +270,7 @@ impl State {
         };
         // Over an empty stretch the steps add up to a wider law; four of them are as many as matter.
         let lapse = blocks.clamp(1, 4) as f32;
-        let ratio = self.manner.ratio.powf(1.0 / lapse.sqrt());
+        let ratio = self.drift_model.ratio.powf(1.0 / lapse.sqrt());
         let per_step = -ratio.ln();
         // The law of a move, less the share that restarts take: together they are at most 1.
         let stay = ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32;

@@ -1,6 +1,6 @@
 //! Periods compared on a part of the events, and the choice among the multiples of one.
 
-use super::track::{Manner, Track, follow};
+use super::track::{DriftModel, Track, follow};
 
 /// The least share of slots that a beat fills, beyond chance.
 pub(super) const FILL: f64 = 0.4;
@@ -20,41 +20,41 @@ pub(super) struct Trial {
 
 impl Trial {
     /// Follows a period; `None` where too few slots are occupied for it to be one.
-    pub(super) fn follow(&self, period: f64, mut manner: Manner) -> Option<Track> {
+    pub(super) fn follow(&self, period: f64, mut drift_model: DriftModel) -> Option<Track> {
         let slots = self.length / period;
-        let most = [1, 2, 4, 8]
+        let max = [1, 2, 4, 8]
             .into_iter()
             .rev()
             .find(|&b| f64::from(b) * 6.0 <= slots)
             .unwrap_or(1);
-        manner.block = manner.block.min(most);
+        drift_model.block = drift_model.block.min(max);
         let pieces: Vec<&[f64]> = self
             .pieces
             .iter()
             .map(Vec::as_slice)
             .filter(|p| !p.is_empty())
             .collect();
-        let track = follow(&pieces, period, manner);
+        let track = follow(&pieces, period, drift_model);
         (track.occupied as f64 >= FILL * slots.floor()).then_some(track)
     }
 
     /// The best way to follow a period near this one.
     pub(super) fn best(&self, period: f64) -> Option<Track> {
-        let loose = self.follow(period, manner(0.06, 4, 0.4))?;
+        let loose = self.follow(period, drift_model(0.06, 4, 0.4))?;
         let mut best = loose;
         for round in 0..2 {
             let period = best.corrected();
             let mut tracks = Vec::new();
             if round == 0 {
                 for width in [0.008, 0.025, 0.06, 0.12] {
-                    tracks.extend(self.follow(period, manner(width, 8, 0.05)));
+                    tracks.extend(self.follow(period, drift_model(width, 8, 0.05)));
                 }
                 for width in [0.02, 0.06] {
-                    tracks.extend(self.follow(period, manner(width, 4, 0.3)));
-                    tracks.extend(self.follow(period, manner(width, 2, 0.6)));
+                    tracks.extend(self.follow(period, drift_model(width, 4, 0.3)));
+                    tracks.extend(self.follow(period, drift_model(width, 2, 0.6)));
                 }
             } else {
-                tracks.extend(self.follow(period, best.manner));
+                tracks.extend(self.follow(period, best.drift_model));
             }
             best = tracks
                 .into_iter()
@@ -108,8 +108,8 @@ impl Trial {
 
 /// A manner of following a path: width of the beat in periods, slots to a block, and how readily the
 /// path moves. [`Trial::follow`] shortens the blocks where there are few slots.
-pub(super) fn manner(width: f64, block: u32, ratio: f32) -> Manner {
-    Manner {
+pub(super) fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
+    DriftModel {
         width,
         weight: WEIGHT,
         block,

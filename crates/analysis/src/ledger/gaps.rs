@@ -47,7 +47,7 @@ pub(super) struct Side {
     named: Nanos,
     around: Nanos,
     empty: Nanos,
-    untold: Nanos,
+    unmatched: Nanos,
 }
 
 /// The gaps that one probe saw on one CPU.
@@ -56,7 +56,7 @@ pub(super) struct GapBook {
     pub(super) long: Side,
     pub(super) short: Side,
     /// Of the spinning probe's gaps those in which a program ran, or the tool.
-    pub(super) lent: Side,
+    pub(super) yielded: Side,
     /// The residual around named rows, by the account of the first of them.
     pub(super) around: Vec<Tally>,
     /// The same of all accounts.
@@ -64,7 +64,7 @@ pub(super) struct GapBook {
     /// Gaps with nothing in them.
     pub(super) empty: Lengths,
     /// The residual of gaps of which not all rows could be looked at.
-    pub(super) untold: Lengths,
+    pub(super) unmatched: Lengths,
     /// Those of them in which nothing was found.
     pub(super) nameless: Lengths,
 }
@@ -72,14 +72,14 @@ pub(super) struct GapBook {
 impl GapBook {
     /// The time of all gaps.
     pub(super) fn time(&self) -> Nanos {
-        self.long.gaps.tally.time + self.short.gaps.tally.time + self.lent.gaps.tally.time
+        self.long.gaps.tally.time + self.short.gaps.tally.time + self.yielded.gaps.tally.time
     }
 
     fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
         let length = gap.span.dur;
         let residual = length - contents.named;
         let side = if is_lent(gap, contents, registry) {
-            &mut self.lent
+            &mut self.yielded
         } else if length >= GapStatement::FLOOR {
             &mut self.long
         } else {
@@ -89,8 +89,8 @@ impl GapBook {
         side.named += contents.named;
         match contents.held.first() {
             first if contents.blind => {
-                side.untold += residual;
-                self.untold.add(residual, residual);
+                side.unmatched += residual;
+                self.unmatched.add(residual, residual);
                 if first.is_none() {
                     self.nameless.add(length, length);
                 }
@@ -145,8 +145,8 @@ impl GapBook {
         let long = side_of(&long, time - short_time, count - short_count, max);
         for (side, gaps) in [(&mut self.short, short), (&mut self.long, long)] {
             side.gaps.merge(&gaps);
-            side.untold += gaps.tally.time;
-            self.untold.merge(&gaps);
+            side.unmatched += gaps.tally.time;
+            self.unmatched.merge(&gaps);
             self.nameless.merge(&gaps);
         }
     }
@@ -209,7 +209,7 @@ pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Verdict)>) -> Gap
     for (side, verdict) in sides {
         gaps.merge(&side.gaps);
         sum.named += side.named;
-        sum.unexplained += side.untold;
+        sum.unexplained += side.unmatched;
         match verdict {
             Verdict::Outside => sum.outside += side.empty,
             Verdict::Unexplained | Verdict::Unplaceable => sum.unexplained += side.empty,

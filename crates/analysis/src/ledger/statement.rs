@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::machine::Pressure;
-use ticktax_model::recording::{Blind, Coverage, Header, Level, ProbeKind};
+use ticktax_model::recording::{Coverage, Header, Level, Limitation, ProbeKind};
 use ticktax_model::statement::{Account, STATEMENT_VERSION, Statement};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
@@ -53,9 +53,9 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         began_unix: header.began_unix,
         balance: balance(&cpus, &accounts),
         cpus,
-        held_back: ledger.waits.statement(sources),
+        throttled: ledger.waits.statement(sources),
         gaps: ledger
-            .observatory
+            .gap_causes
             .statement(header, &gaps, &ledger.registry, sources),
         beats: None,
         coverage: coverage(header, &closings),
@@ -168,10 +168,10 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
         let probes = [ProbeKind::Spin, ProbeKind::Sleep];
         gaps.is_some_and(|gaps| probes.into_iter().any(|probe| gaps.of(probe).is_some()))
     };
-    let mut blind = |cpus: CpuList, what: &str, why: &str| {
+    let mut limitations = |cpus: CpuList, what: &str, why: &str| {
         if !cpus.is_empty() {
             let what = format!("{what} on CPU {cpus}");
-            coverage.blind.push(Blind {
+            coverage.limitations.push(Limitation {
                 what,
                 why: why.to_owned(),
             });
@@ -184,14 +184,14 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
             .map(|closing| closing.cpu)
             .collect()
     };
-    blind(
+    limitations(
         list(&|closing| closing.verdict == Verdict::Unplaceable && saw_gaps(closing)),
         "what was in the probe's gaps",
         "the recording sums intervals over windows, or some came too late, so that they have no \
          place in time; these gaps are unexplained, and their time stays with the probe as far as \
          those intervals may account for it",
     );
-    blind(
+    limitations(
         list(&|closing| {
             header.level == Level::Proc && !proc_level::has_counters(header, closing.cpu)
         }),

@@ -24,7 +24,7 @@ pub(super) struct Transfers {
     /// Empty gaps that prove nothing.
     unproven: Lengths,
     /// Gaps whose rows could not be placed.
-    untold: Lengths,
+    unmatched: Lengths,
     from_probe: Nanos,
 }
 
@@ -57,7 +57,7 @@ impl Transfers {
         let Some(book) = cpu.gaps.of(ProbeKind::Spin) else {
             return;
         };
-        let mut untold = book.untold.clone();
+        let mut unmatched = book.unmatched.clone();
         let mut elsewhere = loss.self_time;
         match verdict {
             Verdict::Outside => {
@@ -71,8 +71,8 @@ impl Transfers {
                 self.unproven.merge(&unproven);
             }
             Verdict::Unplaceable => {
-                untold.merge(&book.empty);
-                untold.merge(&book.all_around);
+                unmatched.merge(&book.empty);
+                unmatched.merge(&book.all_around);
             }
         }
         if verdict != Verdict::Unplaceable {
@@ -86,9 +86,9 @@ impl Transfers {
                 .zip(&book.around)
                 .for_each(|(sum, tally)| sum.merge(tally));
         }
-        withhold(&mut untold, elsewhere + cpu.time_line.unplaced());
-        self.move_out(classes, Class::Unexplained, untold.tally.time);
-        self.untold.merge(&untold);
+        withhold(&mut unmatched, elsewhere + cpu.time_line.unplaced());
+        self.move_out(classes, Class::Unexplained, unmatched.tally.time);
+        self.unmatched.merge(&unmatched);
     }
 
     fn move_out(&mut self, classes: &mut ClassTimes, to: Class, time: Nanos) {
@@ -133,7 +133,7 @@ impl Transfers {
 
     fn unexplained_account(&self) -> Account {
         let mut lengths = self.unproven.clone();
-        lengths.merge(&self.untold);
+        lengths.merge(&self.unmatched);
         let time = lengths.tally.time + self.lost.time;
         lengths.tally.count += self.lost.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
@@ -141,7 +141,7 @@ impl Transfers {
         let parts = [
             ("lost events", &self.lost),
             ("gaps without a span", &self.unproven.tally),
-            ("gaps that could not be matched", &self.untold.tally),
+            ("gaps that could not be matched", &self.unmatched.tally),
         ];
         let parts = parts.into_iter().filter(|(_, tally)| !tally.is_empty());
         account.parts = parts

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::recording::Row;
-use ticktax_model::statement::HeldBack;
-use ticktax_model::victim::Absence;
+use ticktax_model::statement::ThrottledProgram;
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{SourceId, SourceTable};
 
 use super::tally::Lengths;
@@ -26,12 +26,12 @@ impl Waits {
     }
 
     /// All of them, by program and cause, the longest first.
-    pub(super) fn statement(&self, sources: &SourceTable) -> Vec<HeldBack> {
+    pub(super) fn statement(&self, sources: &SourceTable) -> Vec<ThrottledProgram> {
         let mut programs: BTreeMap<(&str, Option<i32>, &str), Lengths> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {
             let source = sources.get(id);
             // The other waits are the victim's, and part of its own statement.
-            if *source.detail != *Absence::Throttled.name() {
+            if *source.detail != *OffCpuReason::Throttled.name() {
                 continue;
             }
             let thread = source.thread.as_ref();
@@ -39,9 +39,9 @@ impl Waits {
             let key = (name, thread.map(|thread| thread.pid), &*source.detail);
             programs.entry(key).or_default().merge(lengths);
         }
-        let held_back = programs
+        let throttled = programs
             .into_iter()
-            .map(|((name, pid, why), lengths)| HeldBack {
+            .map(|((name, pid, why), lengths)| ThrottledProgram {
                 name: name.to_owned(),
                 pid,
                 why: why.to_owned(),
@@ -51,8 +51,8 @@ impl Waits {
                 p99: lengths.quantile(0.99),
                 max: lengths.tally.max(),
             });
-        let mut held_back: Vec<HeldBack> = held_back.collect();
-        held_back.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-        held_back
+        let mut throttled: Vec<ThrottledProgram> = throttled.collect();
+        throttled.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+        throttled
     }
 }

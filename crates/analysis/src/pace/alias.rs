@@ -31,8 +31,8 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
         frames: u32::try_from(phases).ok()?,
         ticks: u64::try_from(ticks).ok()?,
         truth: work.share_of(period),
-        least: share(found),
-        most: share(if exact { found } else { found + 1 }),
+        min: share(found),
+        max: share(if exact { found } else { found + 1 }),
     })
 }
 
@@ -59,7 +59,7 @@ mod tests {
 
     fn alias(period: i64, work: i64) -> Option<(u32, u64, f64, f64)> {
         let alias = tick_alias(Nanos(period), Nanos(work), TICK, 1_000)?;
-        Some((alias.frames, alias.ticks, alias.least, alias.most))
+        Some((alias.frames, alias.ticks, alias.min, alias.max))
     }
 
     #[test]
@@ -72,11 +72,11 @@ mod tests {
     #[test]
     fn a_frame_of_parts_of_ticks_is_seen_more_evenly() {
         // 60 a second: six frames are 25 ticks. Of 3 ms, four or five of six are found.
-        let (frames, ticks, least, most) = alias(16_666_667, 3_000_000).unwrap();
+        let (frames, ticks, min, max) = alias(16_666_667, 3_000_000).unwrap();
         assert_eq!((frames, ticks), (6, 25));
         assert!(
-            (least - 0.16).abs() < 1e-6 && (most - 0.20).abs() < 1e-6,
-            "{least} {most}"
+            (min - 0.16).abs() < 1e-6 && (max - 0.20).abs() < 1e-6,
+            "{min} {max}"
         );
     }
 
@@ -111,12 +111,12 @@ mod tests {
             };
             let share = |found: i64| found as f64 * tick as f64 / (round * period) as f64;
             let here = share(found(start));
-            prop_assert!(here >= alias.least - 1e-9 && here <= alias.most + 1e-9);
+            prop_assert!(here >= alias.min - 1e-9 && here <= alias.max + 1e-9);
             // The samples are right on average over all starts, so both bounds are about the truth.
-            prop_assert!(alias.least <= alias.truth + 1e-9 && alias.truth <= alias.most + 1e-9);
+            prop_assert!(alias.min <= alias.truth + 1e-9 && alias.truth <= alias.max + 1e-9);
             // A start right behind a tick is found least, one at a tick most.
-            prop_assert!((share(found(1)) - alias.least).abs() < 1e-9 || work * round % tick < round);
-            prop_assert!((share(found(0)) - alias.most).abs() < 1e-9);
+            prop_assert!((share(found(1)) - alias.min).abs() < 1e-9 || work * round % tick < round);
+            prop_assert!((share(found(0)) - alias.max).abs() < 1e-9);
         }
     }
 }

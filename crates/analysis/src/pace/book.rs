@@ -24,7 +24,7 @@ pub struct Terms {
 /// Takes frames in order and says what became of them. The words are defined in
 /// [`ticktax_model::pace`].
 #[derive(Clone, Debug)]
-pub struct FrameBook {
+pub struct FrameStats {
     terms: Terms,
     sums: Sums,
     first: Option<Frame>,
@@ -62,7 +62,7 @@ struct Sums {
     work: Times,
 }
 
-impl FrameBook {
+impl FrameStats {
     /// A book without a frame.
     pub fn new(terms: Terms) -> Self {
         Self {
@@ -205,7 +205,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::pace::{Figures, FpsSeconds, Frame};
 
-    use super::{FrameBook, Terms};
+    use super::{FrameStats, Terms};
 
     const MS: i64 = 1_000_000;
 
@@ -219,7 +219,7 @@ mod tests {
 
     /// Frames as (due, began, ended), in ms.
     fn figures(period_ms: i64, frames: &[(i64, i64, i64)]) -> Figures {
-        let mut book = FrameBook::new(terms(period_ms));
+        let mut book = FrameStats::new(terms(period_ms));
         for &(due, began, ended) in frames {
             book.frame(Frame {
                 due: Nanos(due * MS),
@@ -248,7 +248,7 @@ mod tests {
                 seconds: 7
             }]
         );
-        assert_eq!(told.interval.unwrap().most, Nanos(20 * MS));
+        assert_eq!(told.interval.unwrap().max, Nanos(20 * MS));
         assert_eq!(told.frame_time.unwrap().mean, Nanos(3 * MS));
         assert_eq!(told.wakeup.unwrap().count, 351);
     }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!((told.frames, told.wanted), (5, Some(6)));
         assert_eq!((told.dropped, told.slept_through, told.overshot), (1, 0, 1));
         let wait = told.wait.unwrap();
-        assert_eq!((wait.count, wait.most), (6, Nanos(30 * MS)));
+        assert_eq!((wait.count, wait.max), (6, Nanos(30 * MS)));
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
         let frame_time = told.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
@@ -288,7 +288,7 @@ mod tests {
         let told = figures(20, &[(0, 0, 3), (20, 65, 68), (80, 84, 87)]);
         assert_eq!((told.dropped, told.slept_through), (2, 2));
         assert_eq!(told.overshot, 1, "4 ms is a tick, and not more");
-        assert_eq!(told.wakeup.unwrap().most, Nanos(45 * MS));
+        assert_eq!(told.wakeup.unwrap().max, Nanos(45 * MS));
     }
 
     /// Each frame is due a period after the last began, and 1 ms late: after 20 of them a slot of
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn runs_of_one_loop_are_added_up() {
         let mut accounts = [0, 7_000].map(|begin| {
-            let mut book = FrameBook::new(terms(20));
+            let mut book = FrameStats::new(terms(20));
             for k in 0..101 {
                 let due = Nanos((begin + k * 20) * MS);
                 book.frame(Frame {
@@ -343,6 +343,6 @@ mod tests {
             (202, Some(202), Some(0))
         );
         assert!((told.average_fps.unwrap() - 50.0).abs() < 1e-9);
-        assert!(FrameBook::new(terms(20)).close().figures().is_none());
+        assert!(FrameStats::new(terms(20)).close().figures().is_none());
     }
 }

@@ -74,14 +74,14 @@ fn keep_best(places: &mut Vec<usize>, rows: &[SweepRow], criterion: Criterion, q
     let Some(&best) = places.iter().min_by(|&&a, &&b| cost(a).total_cmp(&cost(b))) else {
         return;
     };
-    let least = cost(best);
+    let min = cost(best);
     places.retain(|&place| match criterion {
         Criterion::LateFrames => !is_more(late(&rows[place]), late(&rows[best])),
         Criterion::Lateness => {
             let than = lateness(&rows[best], q);
             !is_more(beyond(&rows[place], than), beyond(&rows[best], than))
         }
-        Criterion::Cpu => cost(place) <= (least * SAME_CPU).max(least + SAME_SHARE),
+        Criterion::Cpu => cost(place) <= (min * SAME_CPU).max(min + SAME_SHARE),
     });
 }
 
@@ -125,13 +125,13 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::pace::{Criterion, Frame, PaceRule, SleepMethod, SweepRow};
 
-    use super::super::{FrameBook, Terms};
+    use super::super::{FrameStats, Terms};
     use super::{choices, common_quantile};
 
     /// A loop of 50 frames a second for 20 s: every `late_every`th frame is 5 ms late, the others
     /// `wait_us`.
     fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> SweepRow {
-        let mut book = FrameBook::new(Terms {
+        let mut book = FrameStats::new(Terms {
             period: Nanos::from_millis(20),
             overshot_from: Nanos::from_millis(4),
             asked_for: true,

@@ -27,8 +27,8 @@ pub(super) struct Times {
     kept: Vec<Nanos>,
     count: u64,
     sum: i128,
-    least: Option<Nanos>,
-    most: Nanos,
+    min: Option<Nanos>,
+    max: Nanos,
 }
 
 impl Times {
@@ -41,8 +41,8 @@ impl Times {
         }
         self.count += 1;
         self.sum += i128::from(time.0);
-        self.least = Some(self.least.map_or(time, |least| least.min(time)));
-        self.most = self.most.max(time);
+        self.min = Some(self.min.map_or(time, |min| min.min(time)));
+        self.max = self.max.max(time);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -51,16 +51,16 @@ impl Times {
         self.kept.extend(other.kept.iter().take(room));
         self.count += other.count;
         self.sum += other.sum;
-        self.least = match (self.least, other.least) {
+        self.min = match (self.min, other.min) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        self.most = self.most.max(other.most);
+        self.max = self.max.max(other.max);
     }
 
     /// What they say; `None` where there is none.
     pub(super) fn distribution(&self) -> Option<Distribution> {
-        let least = self.least?;
+        let min = self.min?;
         let mean = i64::try_from(self.sum / i128::from(self.count)).unwrap_or(i64::MAX);
         let exact = self.kept.len() as u64 == self.count;
         let mut sorted = if exact { self.kept.clone() } else { Vec::new() };
@@ -73,16 +73,16 @@ impl Times {
             };
             Some(Quantile {
                 q,
-                value: value?.clamp(least, self.most),
+                value: value?.clamp(min, self.max),
             })
         };
         let told = QUANTILES.iter().filter(|&&q| tellable(q, self.count));
         let counts = self.histogram.counts().iter().enumerate();
         Some(Distribution {
             count: self.count,
-            least,
+            min,
             mean: Nanos(mean),
-            most: self.most,
+            max: self.max,
             exact,
             quantiles: told.filter_map(quantile).collect(),
             buckets: counts
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn a_quantile_needs_a_time_beyond_it() {
-        for (q, least) in [(0.5, 5), (0.9, 29), (0.99, 299), (0.999, 2_995)] {
-            assert!(tellable(q, least) && !tellable(q, least - 1), "{q}");
+        for (q, min) in [(0.5, 5), (0.9, 29), (0.99, 299), (0.999, 2_995)] {
+            assert!(tellable(q, min) && !tellable(q, min - 1), "{q}");
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
         times.add(Nanos(-3));
         let told = times.distribution().unwrap();
         assert_eq!(
-            (told.count, told.least, told.most.0),
+            (told.count, told.min, told.max.0),
             (101, Nanos::ZERO, 100_000)
         );
         assert_eq!(told.mean, Nanos(50_000));

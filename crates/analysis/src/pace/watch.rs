@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 
 use ticktax_model::pace::{Figures, ThreadReport, Wakeups};
 use ticktax_model::recording::{Row, RowSink};
-use ticktax_model::victim::Absence;
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Source, SourceTable, Span};
 
-use super::book::{FrameBook, Terms};
+use super::book::{FrameStats, Terms};
 use super::frames;
 use super::rhythm::{self, Found};
 
@@ -145,7 +145,7 @@ impl PaceWatch {
         };
         let marked = strongest.marked(*mark, runs);
         let (period, frames) = frames::frames(&marked, beat);
-        let mut book = FrameBook::new(Terms {
+        let mut book = FrameStats::new(Terms {
             period,
             overshot_from,
             asked_for: false,
@@ -249,8 +249,8 @@ impl Rows {
 
 /// Whether a wait is one in which the thread had nothing to do, or was not allowed to.
 pub(crate) fn is_off(source: &Source) -> bool {
-    use Absence::{Disk, Lock, Sleeping, Stopped, Throttled};
-    let cause = Absence::from_detail(&source.detail).map(|(cause, _)| cause);
+    use OffCpuReason::{Disk, Lock, Sleeping, Stopped, Throttled};
+    let cause = OffCpuReason::from_detail(&source.detail).map(|(cause, _)| cause);
     matches!(cause, Some(Sleeping | Disk | Lock | Stopped | Throttled))
 }
 

@@ -8,7 +8,7 @@ use ticktax_model::tick::{Around, Basis, CpuTicks, Estimate, Fleet, TickBill, Ti
 use ticktax_model::{Nanos, SourceId, SourceTable};
 
 use super::cpu::CpuBook;
-use super::{SECOND, TickBook};
+use super::{SECOND, TickAccumulator};
 use crate::beats::student;
 use crate::ledger::tally::{Tally, sort_parts};
 
@@ -33,7 +33,11 @@ const LOCAL_TIMER: &str = "LOC";
 /// Whole seconds that it takes to tell how much they differ.
 const LEAST_SECONDS: usize = 5;
 
-pub(super) fn make(book: &TickBook, header: &Header, sources: &SourceTable) -> Option<TickBill> {
+pub(super) fn make(
+    book: &TickAccumulator,
+    header: &Header,
+    sources: &SourceTable,
+) -> Option<TickBill> {
     let machine = &header.machine;
     let basis = match header.level {
         Level::Kernel if book.ticks.tally.count > 0 && !book.summed => Basis::Spans,
@@ -77,7 +81,7 @@ fn parameters(cmdline: &str) -> Vec<String> {
 }
 
 /// A tick's length: by the kernel's configuration, or else by the fastest that was measured.
-fn period(book: &TickBook, configured: Option<u32>) -> Option<Nanos> {
+fn period(book: &TickAccumulator, configured: Option<u32>) -> Option<Nanos> {
     let measured = book.cpus.iter().flatten().filter_map(|cpu| cpu.frequency());
     let hz = configured
         .map(f64::from)
@@ -149,7 +153,12 @@ fn parts<'a>(tallies: &BTreeMap<SourceId, Tally>, name: impl Fn(SourceId) -> &'a
     parts
 }
 
-fn cost(book: &TickBook, basis: Basis, header: &Header, sources: &SourceTable) -> Option<TickCost> {
+fn cost(
+    book: &TickAccumulator,
+    basis: Basis,
+    header: &Header,
+    sources: &SourceTable,
+) -> Option<TickCost> {
     let lengths = match basis {
         Basis::Counters => return None,
         Basis::Interrupts => &book.frames,
@@ -197,7 +206,7 @@ fn share(tally: Tally, count: u64) -> Nanos {
     Nanos(i64::try_from(time).unwrap_or(i64::MAX))
 }
 
-fn seen_around(book: &TickBook) -> Option<Around> {
+fn seen_around(book: &TickAccumulator) -> Option<Around> {
     Some(Around {
         count: book.around.tally.count,
         median: book.around.quantile(0.5)?,
@@ -207,7 +216,7 @@ fn seen_around(book: &TickBook) -> Option<Around> {
 
 /// The time of ticks a second of the machine. The interval takes whole seconds of the recording for
 /// independent of each other.
-fn cores(book: &TickBook, time: Nanos, basis: Basis, header: &Header) -> Estimate {
+fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> Estimate {
     let begin = header
         .books
         .iter()

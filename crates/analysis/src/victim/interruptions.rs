@@ -92,9 +92,9 @@ impl Interruptions {
         if self.stretches.len() > Self::MOST {
             let mut lengths: Vec<Nanos> = self.stretches.iter().map(Stretch::length).collect();
             lengths.sort_unstable_by(|a, b| b.cmp(a));
-            let least = lengths[Self::LONGEST];
+            let min = lengths[Self::LONGEST];
             let newest = self.stretches.pop();
-            self.stretches.retain(|stretch| stretch.length() > least);
+            self.stretches.retain(|stretch| stretch.length() > min);
             self.stretches.extend(newest);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::victim::{Absence, Fate};
+use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Nanos, SourceId, Span};
 
 use super::worst::{Candidate, Worst};
@@ -12,7 +12,7 @@ use crate::ledger::tally::Tally;
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) pid: i32,
-    pub(super) fates: BTreeMap<Fate, Tally>,
+    pub(super) states: BTreeMap<ThreadState, Tally>,
     pub(super) interrupted_by: BTreeMap<SourceId, Tally>,
     /// Whether it is the victim's: only the victim's threads have waits other than throttling.
     pub(super) followed: bool,
@@ -30,7 +30,7 @@ impl Life {
     pub(super) fn new(pid: i32) -> Self {
         Self {
             pid,
-            fates: BTreeMap::new(),
+            states: BTreeMap::new(),
             interrupted_by: BTreeMap::new(),
             followed: false,
             taken_over: false,
@@ -55,7 +55,7 @@ impl Life {
 
     /// The sum of its accounts.
     pub(super) fn accounted(&self) -> Nanos {
-        self.fates.values().map(|tally| tally.time).sum()
+        self.states.values().map(|tally| tally.time).sum()
     }
 
     fn saw(&mut self, span: &Span) {
@@ -63,23 +63,23 @@ impl Life {
         self.span = Some((begin.min(span.start), end.max(span.end())));
     }
 
-    fn add(&mut self, fate: Fate, time: Nanos, length: Nanos) {
-        self.fates.entry(fate).or_default().add(time, length);
+    fn add(&mut self, state: ThreadState, time: Nanos, length: Nanos) {
+        self.states.entry(state).or_default().add(time, length);
     }
 
     /// Adds a stretch on a CPU, and what interrupted it.
     pub(super) fn on_cpu(&mut self, span: &Span, detail: &str, by: &[(SourceId, Tally)]) {
         self.saw(span);
-        let fate = match detail {
-            "page_fault" => Fate::PageFault,
-            "reclaim" => Fate::Reclaim,
-            _ => Fate::Running,
+        let state = match detail {
+            "page_fault" => ThreadState::PageFault,
+            "reclaim" => ThreadState::Reclaim,
+            _ => ThreadState::Running,
         };
-        self.add(fate, span.self_time, span.dur);
+        self.add(state, span.self_time, span.dur);
         let interrupted = span.dur - span.self_time;
         if interrupted != Nanos::ZERO {
-            self.fates
-                .entry(Fate::Interrupted)
+            self.states
+                .entry(ThreadState::Interrupted)
                 .or_default()
                 .merge(&Tally {
                     time: interrupted,
@@ -94,7 +94,7 @@ impl Life {
 
     /// Takes note of the stretches for which it was interrupted.
     pub(super) fn interrupted(&mut self, stretches: Vec<Candidate>, worst: &mut Worst) {
-        if let Some(tally) = self.fates.get_mut(&Fate::Interrupted) {
+        if let Some(tally) = self.states.get_mut(&ThreadState::Interrupted) {
             for stretch in &stretches {
                 tally.count += 1;
                 tally.longest = tally.longest.max(stretch.length());
@@ -113,10 +113,10 @@ impl Life {
     }
 
     /// Adds a stretch off its CPU.
-    pub(super) fn absent(&mut self, span: &Span, cause: Absence, worst: &mut Worst) {
+    pub(super) fn absent(&mut self, span: &Span, cause: OffCpuReason, worst: &mut Worst) {
         self.saw(span);
         self.add(cause.into(), span.dur, span.dur);
-        if cause != Absence::Throttled {
+        if cause != OffCpuReason::Throttled {
             self.known(worst);
         }
     }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{
-    Culprit, Delay, Episode, Fate, FateAccount, Latency, Lives, VictimHeader, VictimStatement,
+    Delay, Episode, Interferer, Latency, StateAccount, ThreadState, ThreadTimes, VictimHeader,
+    VictimStatement,
 };
 use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
 
@@ -27,9 +28,9 @@ pub(super) fn make(
         target: about.target.clone(),
         name: about.name.clone(),
         pid: about.pid,
-        lives: about
+        threads: about
             .followed
-            .then(|| lives(victim, about, header, sources)),
+            .then(|| threads(victim, about, header, sources)),
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling: quota.and_then(|(after, before)| after.since(before)),
         stolen: header
@@ -40,21 +41,26 @@ pub(super) fn make(
     }
 }
 
-fn lives(victim: Victim, about: &VictimHeader, header: &Header, sources: &SourceTable) -> Lives {
+fn threads(
+    victim: Victim,
+    about: &VictimHeader,
+    header: &Header,
+    sources: &SourceTable,
+) -> ThreadTimes {
     let may_lack = about.incomplete.is_some() || header.coverage.events_lost() > 0;
-    let threads = victim.lives.iter().map(|(&tid, life)| (tid, life));
+    let present = victim.threads.iter().map(|(&tid, life)| (tid, life));
     let before = victim.past_lives.iter().map(|life| (0, life));
     // A thread that was only ever throttled looks like a stranger's, but for its process.
-    let lives = victim.lives.values().chain(&victim.past_lives);
+    let lives = victim.threads.values().chain(&victim.past_lives);
     let followed = lives.filter(|life| life.followed).map(|life| life.pid);
     let pids: BTreeSet<i32> = followed.chain(about.pid).collect();
-    let all: BTreeMap<(i32, usize), &Life> = threads
+    let all: BTreeMap<(i32, usize), &Life> = present
         .chain(before)
         .filter(|(_, life)| pids.contains(&life.pid) && !life.is_empty())
         .enumerate()
         .map(|(place, (tid, life))| ((tid, place), life))
         .collect();
-    let mut told = Lives {
+    let mut told = ThreadTimes {
         processes: all
             .values()
             .map(|life| life.pid)
@@ -62,30 +68,33 @@ fn lives(victim: Victim, about: &VictimHeader, header: &Header, sources: &Source
             .len() as u64,
         threads: all.len() as u64,
         migrations: victim.migrations,
-        ..Lives::default()
+        ..ThreadTimes::default()
     };
-    let mut fates: BTreeMap<Fate, Tally> = BTreeMap::new();
+    let mut states: BTreeMap<ThreadState, Tally> = BTreeMap::new();
     let mut interrupted_by: BTreeMap<SourceId, Tally> = BTreeMap::new();
     for (&(tid, _), life) in &all {
         told.elapsed += life.elapsed();
-        for (&fate, tally) in &life.fates {
-            fates.entry(fate).or_default().merge(tally);
+        for (&state, tally) in &life.states {
+            states.entry(state).or_default().merge(tally);
         }
         for (&source, tally) in &life.interrupted_by {
             interrupted_by.entry(source).or_default().merge(tally);
         }
         let missing = life.elapsed() - life.accounted();
         if missing != Nanos::ZERO && (may_lack || life.taken_over) {
-            fates.entry(Fate::Unseen).or_default().add(missing, missing);
+            states
+                .entry(ThreadState::Unseen)
+                .or_default()
+                .add(missing, missing);
         } else if missing != Nanos::ZERO {
             told.off.push((tid, -missing));
         }
     }
-    told.accounts = fates
+    told.accounts = states
         .into_iter()
         .filter(|(_, tally)| !tally.is_empty())
-        .map(|(fate, tally)| FateAccount {
-            fate,
+        .map(|(state, tally)| StateAccount {
+            state,
             time: tally.time,
             count: tally.count,
             max: tally.max(),
@@ -93,8 +102,8 @@ fn lives(victim: Victim, about: &VictimHeader, header: &Header, sources: &Source
         .collect();
     told.accounted = told.accounts.iter().map(|account| account.time).sum();
     told.latency = latency(&victim);
-    told.behind = culprits(&victim.behind, sources);
-    told.interrupted_by = culprits(&interrupted_by, sources);
+    told.behind = interferers(&victim.behind, sources);
+    told.interrupted_by = interferers(&interrupted_by, sources);
     let delays = victim.worst.into_longest().into_iter();
     told.delays = delays
         .map(|delay| delay_of(delay, about.begin, sources))
@@ -128,7 +137,7 @@ fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     }
 }
 
-fn culprits(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec<Culprit> {
+fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec<Interferer> {
     let mut by_name: BTreeMap<(String, Option<i32>), Tally> = BTreeMap::new();
     for (&id, tally) in by_source {
         let source = sources.get(id);
@@ -140,9 +149,9 @@ fn culprits(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec
             ..*tally
         });
     }
-    let mut culprits: Vec<Culprit> = by_name
+    let mut interferers: Vec<Interferer> = by_name
         .into_iter()
-        .map(|((name, pid), tally)| Culprit {
+        .map(|((name, pid), tally)| Interferer {
             name,
             pid,
             time: tally.time,
@@ -150,8 +159,8 @@ fn culprits(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec
             max: tally.longest,
         })
         .collect();
-    culprits.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-    culprits
+    interferers.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    interferers
 }
 
 fn delay_of(delay: Candidate, begin: Nanos, sources: &SourceTable) -> Delay {

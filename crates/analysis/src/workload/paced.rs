@@ -11,7 +11,7 @@ use super::{Asked, NoWorkload};
 use crate::beats::Beat;
 use crate::pace::rhythm::{self, Found};
 use crate::pace::watch::Run;
-use crate::pace::{FrameBook, Terms, frames};
+use crate::pace::{FrameStats, Terms, frames};
 
 /// Threads that are searched for a rhythm where none is named: those that ran longest.
 const SEARCHED: usize = 32;
@@ -114,7 +114,7 @@ impl Rhythmic {
             ));
         }
         let (rule, period, judged) = judge(&marked, beat, asked.period);
-        let mut book = FrameBook::new(Terms {
+        let mut book = FrameStats::new(Terms {
             period,
             overshot_from,
             asked_for: asked.period.is_some() && rule != PaceRule::Deadline,

@@ -96,7 +96,7 @@ proptest! {
             prop_assert_eq!(world.truth.gaps, [(0, 0, 0, 0); 3]);
             return Ok(());
         };
-        for (parts, truth) in [gaps.long, gaps.short, gaps.lent].iter().zip(world.truth.gaps) {
+        for (parts, truth) in [gaps.long, gaps.short, gaps.yielded].iter().zip(world.truth.gaps) {
             let told = (parts.count, parts.named.0, parts.entry_exit.0, parts.outside.0);
             prop_assert_eq!(told, truth);
             prop_assert_eq!(parts.unexplained, Nanos::ZERO);

@@ -203,7 +203,7 @@ fn a_row_that_comes_much_too_late_takes_the_proof_from_its_cpu() {
         [0, 2_000]
     );
     assert_eq!(
-        statement.coverage.blind[0].what,
+        statement.coverage.limitations[0].what,
         "what was in the probe's gaps on CPU 0"
     );
 }
@@ -332,7 +332,10 @@ fn without_rows_the_kernels_counters_make_the_books() {
     let statement = desk.close();
     assert!(statement.balance.balances());
     assert_eq!(time_of(&statement, Class::Unexplained), Nanos(40_000_000));
-    assert_eq!(statement.coverage.blind[0].what, "every account on CPU 0");
+    assert_eq!(
+        statement.coverage.limitations[0].what,
+        "every account on CPU 0"
+    );
 }
 
 #[test]
@@ -378,12 +381,12 @@ fn a_wait_is_told_and_is_no_cpus_time() {
     }];
     let statement = statement(&rows, &header, &sources);
     assert!(statement.balance.balances());
-    let [held_back] = &statement.held_back[..] else {
-        panic!("{:?}", statement.held_back)
+    let [throttled] = &statement.throttled[..] else {
+        panic!("{:?}", statement.throttled)
     };
     assert_eq!(
-        (held_back.name.as_str(), held_back.why.as_str()),
+        (throttled.name.as_str(), throttled.why.as_str()),
         ("game", "throttled")
     );
-    assert_eq!((held_back.time, held_back.count), (Nanos(1_500), 2));
+    assert_eq!((throttled.time, throttled.count), (Nanos(1_500), 2));
 }

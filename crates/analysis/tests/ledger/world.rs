@@ -241,7 +241,7 @@ impl Machinery<'_> {
 
     fn loss(&mut self, loss: &Loss, delay: i64) {
         let start = self.now;
-        let (mut around, mut empty, mut lent) = (0, 0, false);
+        let (mut around, mut empty, mut yielded) = (0, 0, false);
         match loss {
             Loss::Outside(length) => {
                 empty = *length;
@@ -262,7 +262,7 @@ impl Machinery<'_> {
                 self.end_probe();
                 for frame in frames {
                     let (_, (class, ..)) = self.cast.base[frame.pick % self.cast.base.len()];
-                    lent |= matches!(class, Class::Program | Class::Tool);
+                    yielded |= matches!(class, Class::Program | Class::Tool);
                     self.frame(frame, true);
                 }
                 self.begin_probe();
@@ -270,7 +270,11 @@ impl Machinery<'_> {
             }
         }
         let length = self.now - start;
-        let side = if lent { 2 } else { usize::from(length < 1_000) };
+        let side = if yielded {
+            2
+        } else {
+            usize::from(length < 1_000)
+        };
         let side = &mut self.truth.gaps[side];
         side.0 += 1;
         side.1 += length - around - empty;

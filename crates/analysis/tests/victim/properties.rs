@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use ticktax_analysis::Victim;
 use ticktax_model::recording::{Header, Loss, Row, RowSink};
-use ticktax_model::victim::{Fate, Lives};
+use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
 
 use super::world::{VICTIMS, World, events};
 
-fn lives(rows: &[Row], header: &Header, sources: &SourceTable) -> Lives {
+fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes {
     let begin = header.victim.as_ref().unwrap().begin;
     let mut victim = Victim::new(begin - Nanos(1));
     for row in rows {
         victim.row(sources, row);
     }
-    victim.finish(header, sources).unwrap().lives.unwrap()
+    victim.finish(header, sources).unwrap().threads.unwrap()
 }
 
-fn told(lives: &Lives) -> BTreeMap<Fate, i64> {
-    let accounts = lives.accounts.iter();
+fn told(threads: &ThreadTimes) -> BTreeMap<ThreadState, i64> {
+    let accounts = threads.accounts.iter();
     accounts
-        .map(|account| (account.fate, account.time.0))
+        .map(|account| (account.state, account.time.0))
         .filter(|(_, time)| *time != 0)
         .collect()
 }
@@ -35,18 +35,18 @@ proptest! {
     #[test]
     fn every_moment_of_every_thread_is_in_its_account(events in events()) {
         let world = World::run(&events);
-        let lives = lives(&world.rows, &world.header, &world.sources);
-        prop_assert!(lives.balances(), "{:?}", lives.off);
-        prop_assert_eq!(lives.threads, VICTIMS as u64);
-        prop_assert_eq!(lives.elapsed.0, world.elapsed);
-        let truth: BTreeMap<Fate, i64> =
-            world.truth.iter().map(|(&fate, &time)| (fate, time)).filter(|&(_, time)| time != 0)
+        let threads = threads(&world.rows, &world.header, &world.sources);
+        prop_assert!(threads.balances(), "{:?}", threads.off);
+        prop_assert_eq!(threads.threads, VICTIMS as u64);
+        prop_assert_eq!(threads.elapsed.0, world.elapsed);
+        let truth: BTreeMap<ThreadState, i64> =
+            world.truth.iter().map(|(&state, &time)| (state, time)).filter(|&(_, time)| time != 0)
                 .collect();
-        prop_assert_eq!(told(&lives), truth);
+        prop_assert_eq!(told(&threads), truth);
         // Whoever it waited behind had at most the time that it waited.
-        let behind: i64 = lives.behind.iter().map(|culprit| culprit.time.0).sum();
+        let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= world.waits);
-        for delay in &lives.delays {
+        for delay in &threads.delays {
             let episodes: i64 = delay.timeline.iter().map(|episode| episode.length.0).sum();
             prop_assert!(episodes <= delay.length.0, "{delay:?}");
         }
@@ -58,8 +58,8 @@ proptest! {
         let (first, second): (Vec<Row>, Vec<Row>) =
             world.rows.iter().cloned().partition(|row| row.cpu() == Cpu(0));
         let rows: Vec<Row> = second.into_iter().chain(first).collect();
-        let straight = lives(&world.rows, &world.header, &world.sources);
-        let mixed = lives(&rows, &world.header, &world.sources);
+        let straight = threads(&world.rows, &world.header, &world.sources);
+        let mixed = threads(&rows, &world.header, &world.sources);
         prop_assert_eq!(straight.accounts, mixed.accounts);
         prop_assert_eq!(straight.elapsed, mixed.elapsed);
     }
@@ -84,15 +84,15 @@ proptest! {
         prop_assume!(!waits.is_empty());
         let mut rows = world.rows.clone();
         let gone = rows.remove(waits[pick.index(waits.len())]);
-        let told = lives(&rows, &world.header, &world.sources);
+        let told = threads(&rows, &world.header, &world.sources);
         prop_assert!(!told.balances());
         prop_assert_eq!(told.off.iter().map(|&(_, time)| time).sum::<Nanos>(), -gone.span().dur);
 
         let mut header = world.header.clone();
         header.coverage.lost.push(Loss { events: 1, ..Loss::none(Cpu(0)) });
-        let excused = lives(&rows, &header, &world.sources);
+        let excused = threads(&rows, &header, &world.sources);
         prop_assert!(excused.balances());
-        let unseen = excused.accounts.iter().find(|account| account.fate == Fate::Unseen);
+        let unseen = excused.accounts.iter().find(|account| account.state == ThreadState::Unseen);
         prop_assert_eq!(unseen.map(|account| account.time), Some(gone.span().dur));
     }
 }

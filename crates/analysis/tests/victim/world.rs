@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use ticktax_model::recording::{Header, Level, Row, World as Whose};
-use ticktax_model::victim::{Absence, Fate, MOVED, Target, VictimHeader};
+use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadState, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 /// One thing that happens, some time after the last.
@@ -48,7 +48,7 @@ pub(crate) struct World {
     pub(crate) header: Header,
     pub(crate) rows: Vec<Row>,
     /// Time by account.
-    pub(crate) truth: BTreeMap<Fate, i64>,
+    pub(crate) truth: BTreeMap<ThreadState, i64>,
     /// From the first to the last moment of each thread.
     pub(crate) elapsed: i64,
     /// Time for which the stranger ran on a CPU whose thread waited for it.
@@ -58,10 +58,10 @@ pub(crate) struct World {
 struct Machinery {
     sources: SourceTable,
     rows: Vec<Row>,
-    truth: BTreeMap<Fate, i64>,
+    truth: BTreeMap<ThreadState, i64>,
     cpus: [Occupant; 2],
     /// Since when, why, and where last.
-    absent: [Option<(i64, Absence, usize)>; VICTIMS],
+    absent: [Option<(i64, OffCpuReason, usize)>; VICTIMS],
     now: i64,
 }
 
@@ -92,8 +92,8 @@ impl Machinery {
         }));
     }
 
-    fn book(&mut self, fate: Fate, time: i64) {
-        *self.truth.entry(fate).or_default() += time;
+    fn book(&mut self, state: ThreadState, time: i64) {
+        *self.truth.entry(state).or_default() += time;
     }
 
     fn end_base(&mut self, cpu: usize) {
@@ -109,8 +109,8 @@ impl Machinery {
         };
         self.tell(cpu, since, own, source);
         if who.is_some_and(|who| who < VICTIMS) {
-            self.book(Fate::Running, own);
-            self.book(Fate::Interrupted, interrupted);
+            self.book(ThreadState::Running, own);
+            self.book(ThreadState::Interrupted, interrupted);
         }
     }
 
@@ -118,7 +118,7 @@ impl Machinery {
         let Some((since, cause, last)) = self.absent[who] else {
             return;
         };
-        let waiting = matches!(cause, Absence::Woken | Absence::Preempted);
+        let waiting = matches!(cause, OffCpuReason::Woken | OffCpuReason::Preempted);
         let moved = if waiting && last != cpu { MOVED } else { "" };
         let source = self.thread(Kind::Wait, who, &format!("{}{moved}", cause.name()));
         self.tell(cpu, since, self.now - since, source);
@@ -131,16 +131,16 @@ impl Machinery {
         let blocked = |who: usize| match self.absent.get(who) {
             Some(Some((_, cause, _))) => !matches!(
                 cause,
-                Absence::Woken | Absence::Preempted | Absence::Throttled
+                OffCpuReason::Woken | OffCpuReason::Preempted | OffCpuReason::Throttled
             ),
             _ => false,
         };
         let next = Some(to).filter(|&to| to <= STRANGER && elsewhere != Some(to) && !blocked(to));
         let left = self.cpus[cpu].who;
         if let Some(who) = left.filter(|&who| who < VICTIMS && next != left) {
-            let cause = Absence::ALL[cause];
-            let cause = if cause == Absence::Woken {
-                Absence::Preempted
+            let cause = OffCpuReason::ALL[cause];
+            let cause = if cause == OffCpuReason::Woken {
+                OffCpuReason::Preempted
             } else {
                 cause
             };
@@ -168,11 +168,11 @@ impl Machinery {
                 if let Some((_, cause, last)) = self.absent[who]
                     && !matches!(
                         cause,
-                        Absence::Woken | Absence::Preempted | Absence::Throttled
+                        OffCpuReason::Woken | OffCpuReason::Preempted | OffCpuReason::Throttled
                     )
                 {
                     self.end_absence(who, last);
-                    self.absent[who] = Some((self.now, Absence::Woken, last));
+                    self.absent[who] = Some((self.now, OffCpuReason::Woken, last));
                 }
             }
             Event::Interrupt(after, cpu, length) => {
@@ -202,7 +202,7 @@ impl World {
             rows: Vec::new(),
             truth: BTreeMap::new(),
             cpus: [occupant(Some(0)), occupant(Some(STRANGER))],
-            absent: [Some((BEGIN, Absence::Sleeping, 0)); VICTIMS],
+            absent: [Some((BEGIN, OffCpuReason::Sleeping, 0)); VICTIMS],
             now: BEGIN,
         };
         machinery.absent[0] = None;
@@ -220,7 +220,7 @@ impl World {
             machinery.end_absence(who, 0);
         }
         let elapsed = (machinery.now - BEGIN) * i64::try_from(VICTIMS).unwrap();
-        let waits = machinery.truth.get(&Fate::Waiting).copied();
+        let waits = machinery.truth.get(&ThreadState::Waiting).copied();
         Self {
             sources: machinery.sources,
             header: header(),

@@ -88,7 +88,7 @@ fn interval(at: &str) -> f64 {
 }
 
 fn worst(errors: &[f64]) -> f64 {
-    errors.iter().fold(0.0, |most, error| most.max(error.abs()))
+    errors.iter().fold(0.0, |max, error| max.max(error.abs()))
 }
 
 fn deviation(values: &[f64]) -> f64 {

@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
 use ticktax_sim::{Report, Setup, Step, TaskSpec, run};
 
-use super::{KernelCase, Order, Trial, modelled, published, rates, release};
+use super::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 use crate::cases;
 use crate::conformance::{Kernel, PHASES, Range, machine};
 use crate::file::CaseFile;
@@ -13,7 +13,7 @@ use crate::file::CaseFile;
 pub(super) struct Frames;
 
 /// Sleeps end at ticks, as they did on the machine of the publication, and the tick never stops.
-const ORDER: Order = Order {
+const JOB: GuestJob = GuestJob {
     cmdline: "highres=off nohz=off",
     length: Nanos::from_secs(60),
     programs: true,
@@ -71,8 +71,8 @@ struct Seen {
 }
 
 impl KernelCase for Frames {
-    fn orders(&self) -> Vec<Order> {
-        vec![ORDER]
+    fn jobs(&self) -> Vec<GuestJob> {
+        vec![JOB]
     }
 
     fn rates(&self, file: &CaseFile) -> Vec<u32> {
@@ -98,14 +98,14 @@ impl KernelCase for Frames {
                     hz: *hz,
                     published,
                     modelled,
-                    expected: (!expected.is_empty()).then_some((range.least, range.most)),
+                    expected: (!expected.is_empty()).then_some((range.min, range.max)),
                     fit: false,
                     kernel: (figure.of)(kernel),
                 }
             });
             KernelTable {
                 what: figure.what.to_owned(),
-                cmdline: ORDER.cmdline.to_owned(),
+                cmdline: JOB.cmdline.to_owned(),
                 unit: figure.unit.to_owned(),
                 kernel_unit: figure.unit.to_owned(),
                 expectation: "the model of this kernel".to_owned(),
@@ -138,12 +138,12 @@ impl KernelCase for Frames {
 
 /// What the kernel did.
 fn measured(trial: &Trial) -> Option<Seen> {
-    let performance = &trial.performance;
-    let task = performance.tasks.first()?;
-    let seconds = performance.elapsed.as_secs_f64();
+    let replay = &trial.replay;
+    let task = replay.tasks.first()?;
+    let seconds = replay.elapsed.as_secs_f64();
     Some(Seen {
         frames: task.frames as f64 / seconds,
-        sampled: performance.sampled.as_secs_f64() / seconds * 100.0,
+        sampled: replay.sampled.as_secs_f64() / seconds * 100.0,
         used: task.ran.as_secs_f64() / seconds * 100.0,
         overshot: task.overshot as f64 / seconds,
     })
@@ -152,16 +152,16 @@ fn measured(trial: &Trial) -> Option<Seen> {
 /// What the model makes of the same loop on this kernel, from each phase of the tick. It is told
 /// how much CPU time a burst took beyond what was asked for, getting into and out of the kernel.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
-    let Some(kernel) = Kernel::of(&trial.performance.machine) else {
+    let Some(kernel) = Kernel::of(&trial.replay.machine) else {
         return Vec::new();
     };
-    let told = trial.performance.tasks.first();
+    let told = trial.replay.tasks.first();
     let more = told.map_or(Nanos::ZERO, |it| {
         let bursts = i64::try_from(it.bursts.max(1)).unwrap_or(i64::MAX);
         Nanos((it.ran - it.asked).0 / bursts)
     });
     let phases = (0..PHASES).map(|phase| {
-        let mut setup = Setup::new(machine(kernel, phase), trial.order.length);
+        let mut setup = Setup::new(machine(kernel, phase), trial.job.length);
         setup.tasks.push(longer(task, more));
         let report = run(&setup).unwrap_or_else(|error| panic!("the case's machine: {error}"));
         seen(&report, kernel.hz)
@@ -197,11 +197,11 @@ mod tests {
     use ticktax_model::machine::Machine as Facts;
     use ticktax_sim::{Setup, run};
 
-    use super::{Frames, ORDER};
+    use super::{Frames, JOB};
     use crate::cases;
     use crate::conformance::{Kernel, machine};
     use crate::kernels::{KernelCase, Trial};
-    use crate::perform::{Performance, Performed};
+    use crate::replay::{Replay, ReplayedTask};
 
     /// What a kernel would have done that is just like the model, but for a share of its frames.
     fn trial(hz: u32, share: f64) -> Trial {
@@ -214,7 +214,7 @@ mod tests {
         };
         let case = cases::find("frame-rate-vs-hz").unwrap();
         let file = case.file().unwrap();
-        let mut setup = Setup::new(machine(Kernel::of(&facts).unwrap(), 5), ORDER.length);
+        let mut setup = Setup::new(machine(Kernel::of(&facts).unwrap(), 5), JOB.length);
         setup.tasks = case.programs(&file.values());
         let task = run(&setup).unwrap().tasks[0];
         #[expect(
@@ -225,14 +225,14 @@ mod tests {
         let frames = (task.frames as f64 * share) as u64;
         Trial {
             hz,
-            order: ORDER,
-            performance: Performance {
+            job: JOB,
+            replay: Replay {
                 machine: facts,
-                elapsed: ORDER.length,
+                elapsed: JOB.length,
                 sampled: Nanos(
                     i64::try_from(task.sampled).unwrap() * 1_000_000_000 / i64::from(hz),
                 ),
-                tasks: vec![Performed {
+                tasks: vec![ReplayedTask {
                     frames,
                     overshot: task.overshot,
                     bursts: task.bursts,

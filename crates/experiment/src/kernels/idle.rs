@@ -5,7 +5,7 @@ use ticktax_model::Nanos;
 use ticktax_model::case::Remark;
 use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
 
-use super::{KernelCase, Order, Trial, modelled, published, rates, release};
+use super::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 use crate::cases::{self, remark};
 use crate::conformance::Range;
 use crate::file::CaseFile;
@@ -26,22 +26,22 @@ const STOPS: &str = "";
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
 impl KernelCase for Idle {
-    fn orders(&self) -> Vec<Order> {
+    fn jobs(&self) -> Vec<GuestJob> {
         let kinds = [
             (PUBLISHED, false),
             (ONE_SHOT, false),
             (STOPS, false),
             (PUBLISHED, true),
         ];
-        let orders = kinds.into_iter().flat_map(|(cmdline, programs)| {
-            LENGTHS.map(|length| Order {
+        let jobs = kinds.into_iter().flat_map(|(cmdline, programs)| {
+            LENGTHS.map(|length| GuestJob {
                 cmdline,
                 length,
                 programs,
                 counted: true,
             })
         });
-        orders.collect()
+        jobs.collect()
     }
 
     fn rates(&self, file: &CaseFile) -> Vec<u32> {
@@ -120,18 +120,18 @@ fn twice(value: f64) -> (f64, f64) {
 fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
     let these = trials
         .iter()
-        .filter(|trial| trial.order.cmdline == cmdline && trial.order.programs == programs);
+        .filter(|trial| trial.job.cmdline == cmdline && trial.job.programs == programs);
     let find = |hz: u32, length: Nanos| {
         let mut of = these.clone().filter(|trial| trial.hz == hz);
-        of.find(|trial| trial.order.length == length)
+        of.find(|trial| trial.job.length == length)
     };
     let [short, long] = LENGTHS;
-    let pairs = these.clone().filter(|trial| trial.order.length == short);
+    let pairs = these.clone().filter(|trial| trial.job.length == short);
     pairs
         .filter_map(|one| {
             let other = find(one.hz, long)?;
             let more = other.instructions?.checked_sub(one.instructions?)?;
-            let time = other.performance.elapsed - one.performance.elapsed;
+            let time = other.replay.elapsed - one.replay.elapsed;
             Some((one.hz, more as f64 / time.as_secs_f64()))
         })
         .collect()
@@ -237,7 +237,7 @@ fn waking(hz: u32, wakeups: f64) -> f64 {
 /// The range of counts, in thousands.
 fn least_and_most(counts: &[(u32, f64)]) -> String {
     let range = Range::of(counts.iter().map(|(_, count)| count / 1e3));
-    format!("{:.0} to {:.0}", range.least, range.most)
+    format!("{:.0} to {:.0}", range.min, range.max)
 }
 
 fn remarks(
@@ -303,15 +303,15 @@ mod tests {
 
     use super::{Idle, LENGTHS, PUBLISHED, waking};
     use crate::cases;
-    use crate::kernels::{KernelCase, Order, Trial};
-    use crate::perform::Performance;
+    use crate::kernels::{GuestJob, KernelCase, Trial};
+    use crate::replay::Replay;
 
     /// Guests whose instructions are known: so many a second and a tick, for programs that wake up
     /// and for each tick that wakes one.
     fn trials(hz: u32, programs: [f64; 2]) -> Vec<Trial> {
-        let trial = |order: Order| {
+        let trial = |job: GuestJob| {
             let mut a_second = 9_000.0 + 2_000.0 * f64::from(hz);
-            if order.programs {
+            if job.programs {
                 a_second += programs[0] + programs[1] * waking(hz, 40.0);
             }
             #[expect(
@@ -319,20 +319,20 @@ mod tests {
                 clippy::cast_sign_loss,
                 reason = "some hundred million"
             )]
-            let count = (a_second * order.length.as_secs_f64()).round() as u64;
+            let count = (a_second * job.length.as_secs_f64()).round() as u64;
             Trial {
                 hz,
-                order,
-                performance: Performance {
+                job,
+                replay: Replay {
                     machine: Machine::default(),
-                    elapsed: order.length,
+                    elapsed: job.length,
                     sampled: Nanos::ZERO,
                     tasks: Vec::new(),
                 },
                 instructions: Some(160_000_000 + count),
             }
         };
-        Idle.orders().into_iter().map(trial).collect()
+        Idle.jobs().into_iter().map(trial).collect()
     }
 
     #[test]
@@ -367,7 +367,7 @@ mod tests {
         // One that costs more than a line says is not what was expected of it.
         let mut other = all;
         for trial in other.iter_mut().filter(|trial| trial.hz == 200) {
-            if trial.order.length == LENGTHS[1] && !trial.order.programs {
+            if trial.job.length == LENGTHS[1] && !trial.job.programs {
                 *trial.instructions.as_mut().unwrap() += 5_000_000;
             }
         }

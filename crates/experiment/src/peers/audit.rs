@@ -29,7 +29,7 @@ impl Counter {
     /// The audit as its peers would tell it; `None` where no probe noted gaps.
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
-        let (long, short, lent) = (&gaps.long, &gaps.short, &gaps.lent);
+        let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);
         let outside = gaps.causes.iter().find(|cause| cause.name == "outside");
         let time = long.time + short.time;
         Some(Noise {
@@ -37,7 +37,7 @@ impl Counter {
             floor: self.probes.iter().map(|it| it.threshold).max()?,
             total: time,
             longest: long.max.max(short.max).unwrap_or_default(),
-            lent: Some(lent.time),
+            yielded: Some(yielded.time),
             counts: (statement.level == Level::Kernel).then(|| Counts {
                 outside: outside.map_or(0, |cause| cause.count),
                 ..self.counts

@@ -160,8 +160,8 @@ impl Gathered {
         }
         self.cycles = self.cycles.checked_add(cycles)?;
         self.sum = self.sum.checked_add(mean.checked_mul(cycles)?)?;
-        let (least, most) = self.extremes.unwrap_or((min, max));
-        self.extremes = Some((least.min(min), most.max(max)));
+        let (low, high) = self.extremes.unwrap_or((min, max));
+        self.extremes = Some((low.min(min), high.max(max)));
         Some(())
     }
 

@@ -138,7 +138,7 @@ fn nothing() -> Noise {
         floor: Nanos::ZERO,
         total: Nanos::ZERO,
         longest: Nanos::ZERO,
-        lent: None,
+        yielded: None,
         counts: None,
         attribution: None,
     }

@@ -172,14 +172,14 @@ fn a_sweep_that_is_stopped_goes_on_where_it_was() {
     let mut sweep = ready(plan(&AXES), &results);
     // A thread may have finished one more, which nobody listened to.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
-    let mut least = usize::MAX;
+    let mut min = usize::MAX;
     sweep
         .run(2, &mut |progress| {
-            least = least.min(progress.done);
+            min = min.min(progress.done);
             true
         })
         .unwrap();
-    assert!(least >= done, "it began anew");
+    assert!(min >= done, "it began anew");
     sweep.finish().unwrap();
     let other = whole(plan(&AXES), &folder.path().join("other"), 2);
     assert!(fs::read(&results).unwrap() == other);

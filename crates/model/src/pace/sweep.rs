@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CpuReading, Figures, PaceRule, SleepMethod};
 use crate::machine::Machine;
-use crate::recording::{Blind, World};
+use crate::recording::{Limitation, World};
 use crate::{Cpu, Nanos};
 
 /// Loops of several settings, each run several times in turns, and which to choose.
@@ -20,7 +20,7 @@ pub struct SweepStatement {
     pub world: World,
     /// What could not be seen, and why.
     #[serde(default)]
-    pub blind: Vec<Blind>,
+    pub limitations: Vec<Limitation>,
     /// The machine.
     pub machine: Machine,
     /// Start, as seconds since 1970 on the wall clock.

@@ -264,8 +264,8 @@ mod tests {
             let steps = kept[..kept.len() - 1]
                 .windows(2)
                 .map(|a| a[1].monotonic - a[0].monotonic);
-            let (least, most) = (steps.clone().min(), steps.max());
-            let spread = most.zip(least).map_or(0, |(most, least)| most.0 - least.0);
+            let (min, max) = (steps.clone().min(), steps.max());
+            let spread = max.zip(min).map_or(0, |(max, min)| max.0 - min.0);
             assert!(spread < 100, "{kept:?}");
         }
     }

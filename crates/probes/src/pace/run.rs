@@ -5,7 +5,7 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 
 /// What the loop stands on: a clock, sleep and work.
-pub(super) trait Stage {
+pub(super) trait Platform {
     /// The time.
     fn now(&mut self) -> Nanos;
 
@@ -53,7 +53,7 @@ pub(super) enum Verdict {
 /// never makes up for slots that it left out.
 #[inline]
 pub(super) fn run(
-    stage: &mut impl Stage,
+    platform: &mut impl Platform,
     next: Next,
     stop: &mut impl FnMut() -> bool,
     emit: &mut impl FnMut(Frame) -> bool,
@@ -64,19 +64,19 @@ pub(super) fn run(
             if stop() {
                 return Verdict::Stopped;
             }
-            let now = stage.now();
+            let now = platform.now();
             if now >= due {
                 break now;
             }
-            if let Err(errno) = stage.wait(now, due) {
+            if let Err(errno) = platform.wait(now, due) {
                 return Verdict::NoSleep(errno);
             }
         };
-        let cpu = stage.work();
+        let cpu = platform.work();
         let frame = Frame {
             due,
             began,
-            ended: stage.now(),
+            ended: platform.now(),
             cpu,
         };
         due = next.after(&frame);
@@ -92,7 +92,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::pace::{Frame, PaceRule};
 
-    use super::{Next, Stage, Verdict, run};
+    use super::{Next, Platform, Verdict, run};
 
     const PERIOD: Nanos = Nanos(1_000);
 
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    impl Stage for Fake {
+    impl Platform for Fake {
         fn now(&mut self) -> Nanos {
             self.now
         }
@@ -150,14 +150,14 @@ mod tests {
     }
 
     /// The due times and begins of the first frames.
-    fn frames(stage: &mut Fake, rule: PaceRule, count: usize) -> Vec<(i64, i64)> {
+    fn frames(platform: &mut Fake, rule: PaceRule, count: usize) -> Vec<(i64, i64)> {
         let mut frames: Vec<Frame> = Vec::new();
         let next = Next {
             first: PERIOD,
             period: PERIOD,
             rule,
         };
-        let verdict = run(stage, next, &mut || false, &mut |frame| {
+        let verdict = run(platform, next, &mut || false, &mut |frame| {
             frames.push(frame);
             frames.len() < count
         });
@@ -206,8 +206,8 @@ mod tests {
     /// no frame, and the third gets one that begins at once, late.
     #[test]
     fn a_stall_drops_the_slots_that_it_ran_over() {
-        let mut stage = Fake::new(&[], &[300, 3_500, 300]);
-        let told = frames(&mut stage, PaceRule::Deadline, 4);
+        let mut platform = Fake::new(&[], &[300, 3_500, 300]);
+        let told = frames(&mut platform, PaceRule::Deadline, 4);
         assert_eq!(
             told,
             [
@@ -223,13 +223,13 @@ mod tests {
             ..Frame::default()
         };
         assert_eq!(late.dropped(PERIOD), 2);
-        assert_eq!(stage.naps, 3, "a frame that is due does not sleep");
+        assert_eq!(platform.naps, 3, "a frame that is due does not sleep");
     }
 
     #[test]
     fn after_a_stall_what_remains_goes_on_from_the_late_begin() {
-        let mut stage = Fake::new(&[], &[300, 3_500, 300]);
-        let told = frames(&mut stage, PaceRule::Remaining, 4);
+        let mut platform = Fake::new(&[], &[300, 3_500, 300]);
+        let told = frames(&mut platform, PaceRule::Remaining, 4);
         assert_eq!(
             told,
             [
@@ -243,22 +243,24 @@ mod tests {
 
     #[test]
     fn a_sleep_that_ends_early_is_slept_again() {
-        let mut stage = Fake::new(&[], &[0]);
-        stage.interrupted_after = Some(10);
-        let told = frames(&mut stage, PaceRule::Deadline, 2);
+        let mut platform = Fake::new(&[], &[0]);
+        platform.interrupted_after = Some(10);
+        let told = frames(&mut platform, PaceRule::Deadline, 2);
         assert_eq!(told, [(1_000, 1_000), (2_000, 2_000)]);
-        assert_eq!(stage.naps, 3);
+        assert_eq!(platform.naps, 3);
     }
 
     #[test]
     fn a_loop_that_is_told_to_stop_begins_no_frame() {
-        let mut stage = Fake::new(&[], &[0]);
+        let mut platform = Fake::new(&[], &[0]);
         let next = Next {
             first: PERIOD,
             period: PERIOD,
             rule: PaceRule::Deadline,
         };
-        let verdict = run(&mut stage, next, &mut || true, &mut |_| panic!("a frame"));
+        let verdict = run(&mut platform, next, &mut || true, &mut |_| {
+            panic!("a frame")
+        });
         assert_eq!(verdict, Verdict::Stopped);
     }
 }

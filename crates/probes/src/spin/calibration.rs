@@ -58,10 +58,10 @@ fn conclude(steps: &[u32], frequency_hz: u64) -> Calibration {
     let median = quantile(total / 2);
     let tail = quantile(total - total / ONE_IN - 1) + 1;
     let limit = frequency_hz / 10_000_000;
-    let least = (3 * median).max(2);
+    let min = (3 * median).max(2);
     Calibration {
         median,
-        threshold: tail.min(limit).max(least),
+        threshold: tail.min(limit).max(min),
     }
 }
 

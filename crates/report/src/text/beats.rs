@@ -81,11 +81,11 @@ pub fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
     }
     if !beats.unknown.is_empty() {
         page.section("What cannot be known");
-        for blind in &beats.unknown {
+        for limitations in &beats.unknown {
             page.paragraph(
                 Tone::Plain,
                 "  - ",
-                &format!("{}: {}", blind.what, blind.why),
+                &format!("{}: {}", limitations.what, limitations.why),
             );
         }
     }

@@ -153,8 +153,8 @@ fn plot(row: &Line, statement: &CaseStatement) -> String {
         .lines
         .iter()
         .filter(|line| line.series == row.series);
-    let most = series.fold(0.0_f64, |most, line| {
-        most.max(line.published.1).max(line.modelled)
+    let max = series.fold(0.0_f64, |max, line| {
+        max.max(line.published.1).max(line.modelled)
     });
     #[expect(
         clippy::cast_possible_truncation,
@@ -162,8 +162,8 @@ fn plot(row: &Line, statement: &CaseStatement) -> String {
         reason = "a share of a plot's width is a place in it"
     )]
     let place = |value: f64| {
-        let share = if most > 0.0 {
-            (value / most).clamp(0.0, 1.0)
+        let share = if max > 0.0 {
+            (value / max).clamp(0.0, 1.0)
         } else {
             0.0
         };

@@ -43,9 +43,9 @@ fn unseen(page: &mut Page, statement: &Statement) {
     }
     items.extend(
         coverage
-            .blind
+            .limitations
             .iter()
-            .map(|blind| format!("{}: {}", blind.what, blind.why)),
+            .map(|limitations| format!("{}: {}", limitations.what, limitations.why)),
     );
     for loss in coverage
         .lost

@@ -37,7 +37,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if let Some(about) = about(&probes, spin) {
         page.paragraph(Tone::Faint, "", &about);
     }
-    if gaps.long.count + gaps.short.count + gaps.lent.count == 0 {
+    if gaps.long.count + gaps.short.count + gaps.yielded.count == 0 {
         let nothing = if spin {
             "It lost nothing"
         } else {
@@ -76,8 +76,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let name = format!("Shorter {noun}");
         page.row(Tone::Plain, 0, &name, &table.summary(&gaps.short).text());
     }
-    if gaps.lent.count > 0 {
-        let cells = table.summary(&gaps.lent);
+    if gaps.yielded.count > 0 {
+        let cells = table.summary(&gaps.yielded);
         page.row(Tone::Faint, 0, "Lent to programs: no loss", &cells.text());
     }
     explained(page, gaps, statement.level, noun);

@@ -1,7 +1,7 @@
 //! Programs that wanted to run and were not allowed to.
 
 use ticktax_model::Nanos;
-use ticktax_model::statement::{HeldBack, Statement};
+use ticktax_model::statement::{Statement, ThrottledProgram};
 
 use super::accounts::Cells;
 use super::numbers::{counted, rate, time_or_blank};
@@ -13,7 +13,7 @@ const SHOWN: usize = 8;
 
 /// Writes the section, where a program was held back.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
-    let all = &statement.held_back;
+    let all = &statement.throttled;
     if all.is_empty() {
         return;
     }
@@ -56,7 +56,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Faint, "", &legend);
 }
 
-fn cells(held: &HeldBack, wall: Nanos) -> Cells {
+fn cells(held: &ThrottledProgram, wall: Nanos) -> Cells {
     Cells {
         time: held.time.to_string(),
         share: String::new(),

@@ -23,9 +23,9 @@ pub fn kernels(statement: &KernelsStatement) -> String {
         for place in [0, 1] {
             line(&mut page, &heading(&columns, place));
         }
-        let most = table.rows.iter().map(|row| row.kernel).fold(0.0, f64::max);
+        let max = table.rows.iter().map(|row| row.kernel).fold(0.0, f64::max);
         for row in &table.rows {
-            let (figures, plot) = (figures(&columns, row), plot(table, row, most));
+            let (figures, plot) = (figures(&columns, row), plot(table, row, max));
             line(&mut page, &format!("{figures}  {plot}"));
         }
     }
@@ -39,8 +39,8 @@ pub fn kernels(statement: &KernelsStatement) -> String {
     for table in &statement.tables {
         if let Some(allowed) = table.allowed {
             let near = match allowed {
-                Allowance::Of(most) if table.kernel_unit == "%" => format!("{most} points"),
-                Allowance::Of(most) => format!("{most} {}", table.kernel_unit),
+                Allowance::Of(max) if table.kernel_unit == "%" => format!("{max} points"),
+                Allowance::Of(max) => format!("{max} {}", table.kernel_unit),
                 Allowance::Share(share) => format!("{} %", share * 100.0),
             };
             line(
@@ -105,13 +105,13 @@ fn figures(columns: &[Column<'_>], row: &KernelRow) -> String {
 }
 
 /// A row's place on the scale of its table, and how near it is.
-fn plot(table: &KernelTable, row: &KernelRow, most: f64) -> String {
+fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     let mark = match table.met(row) {
         Some(false) => "off",
         Some(true) if row.fit => "fit",
         _ => "",
     };
-    let share = if most > 0.0 { row.kernel / most } else { 0.0 };
+    let share = if max > 0.0 { row.kernel / max } else { 0.0 };
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -8,7 +8,7 @@ use ticktax_model::pace::{
     Bucket, Distribution, Figures, LoopReport, PaceRule, PaceStatement, ProcessReport,
     RhythmReport, SleepMethod, Subject, ThreadReport,
 };
-use ticktax_model::recording::Blind;
+use ticktax_model::recording::Limitation;
 
 use super::TextStyle;
 use super::beats::with_interval;
@@ -41,7 +41,7 @@ pub fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
         None => nothing(&mut page, statement),
     }
     cost::write(&mut page, statement);
-    blind_spots(&mut page, &statement.blind);
+    limitations(&mut page, &statement.limitations);
     if let Some(figures) = &statement.figures {
         page.section("What the words mean");
         page.paragraph(Tone::Faint, "", &legend(figures, &statement.subject));
@@ -50,13 +50,13 @@ pub fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
 }
 
 /// What could not be seen, where there is anything.
-pub(super) fn blind_spots(page: &mut Page, blind: &[Blind]) {
-    if blind.is_empty() {
+pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
+    if limitations.is_empty() {
         return;
     }
     page.section("What could not be seen");
-    for blind in blind {
-        let text = format!("{}: {}", blind.what, blind.why);
+    for limitations in limitations {
+        let text = format!("{}: {}", limitations.what, limitations.why);
         page.paragraph(Tone::Warning, "  - ", &clean(&text));
     }
 }
@@ -179,14 +179,14 @@ fn rhythm_in_words(rhythm: &RhythmReport) -> String {
         Wakeups => "of its wakeups",
         LongRuns => "of the wakeups after which it works, among naps",
     };
-    let manner = if rhythm.rearmed {
+    let drift_model = if rhythm.rearmed {
         "each starts from the last, so that delays add up"
     } else {
         "on a grid: a late one does not delay the next"
     };
     let period = with_interval(rhythm.period, rhythm.low, rhythm.high);
     format!(
-        "{} {of}, {} of {} seen, {}; {manner}",
+        "{} {of}, {} of {} seen, {}; {drift_model}",
         tied(format!("every {period}")),
         grouped(rhythm.seen),
         grouped(rhythm.expected),
@@ -278,7 +278,7 @@ fn of(distribution: &Distribution) -> String {
         &quantile(0.9),
         &quantile(0.99),
         &quantile(0.999),
-        &distribution.most.to_string(),
+        &distribution.max.to_string(),
     ])
 }
 
@@ -309,8 +309,8 @@ fn seconds(page: &mut Page, figures: &Figures) {
     }
 }
 
-fn bar(count: u64, most: u64) -> String {
-    let length = (count as f64 / most.max(1) as f64 * BAR as f64).ceil();
+fn bar(count: u64, max: u64) -> String {
+    let length = (count as f64 / max.max(1) as f64 * BAR as f64).ceil();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -350,14 +350,14 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
     };
     let (shown, others) = buckets.split_at(buckets.len().min(BUCKETS));
     let rest: u64 = others.iter().map(|bucket| bucket.count).sum();
-    let most = shown.iter().map(|bucket| bucket.count).max();
-    let most = most.unwrap_or(0).max(rest);
+    let max = shown.iter().map(|bucket| bucket.count).max();
+    let max = max.unwrap_or(0).max(rest);
     for bucket in shown {
         let line = format!(
             "  {:>8} {:>8}  {}",
             bucket.from.to_string(),
             bucket.count,
-            bar(bucket.count, most)
+            bar(bucket.count, max)
         );
         page.line(Tone::Plain, &line);
     }
@@ -365,7 +365,7 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
         let line = format!(
             "  {:>8} {rest:>8}  {}",
             first.from.to_string(),
-            bar(rest, most)
+            bar(rest, max)
         );
         page.line(Tone::Plain, &format!("{line} and longer"));
     }

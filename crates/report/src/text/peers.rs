@@ -8,7 +8,7 @@ use ticktax_model::peers::{
 use super::TextStyle;
 use super::head;
 use super::numbers::{date, grouped, percent, percent_of_success};
-use super::pace::blind_spots;
+use super::pace::limitations;
 use super::page::{Page, Tone, clean, tied};
 
 /// Columns of a cell.
@@ -45,7 +45,7 @@ pub fn peers(statement: &PeersStatement, style: &TextStyle) -> String {
     );
     page.section("What each says of the same CPUs");
     table(&mut page, &statement.tools);
-    untold(&mut page, &statement.tools);
+    unmatched(&mut page, &statement.tools);
     page.section("What was run");
     for tool in &statement.tools {
         page.paragraph(Tone::Plain, "  ", &clean(&tool.command));
@@ -53,7 +53,7 @@ pub fn peers(statement: &PeersStatement, style: &TextStyle) -> String {
     page.section("What the words mean");
     page.paragraph(Tone::Faint, "", LEGEND);
     page.paragraph(Tone::Faint, "", FAIRNESS);
-    blind_spots(&mut page, &statement.blind);
+    limitations(&mut page, &statement.limitations);
     page.finish()
 }
 
@@ -95,7 +95,7 @@ const ROWS: [(&str, Show); 25] = [
         noise(it, |noise| Some(noise.longest.to_string()))
     }),
     ("  lent, and no noise", |it| {
-        noise(it, |noise| Some(noise.lent?.to_string()))
+        noise(it, |noise| Some(noise.yielded?.to_string()))
     }),
     ("Came meanwhile: interrupts", |it| {
         count(it, |counts| counts.irq)
@@ -159,7 +159,7 @@ fn table(page: &mut Page, tools: &[PeerReport]) {
 }
 
 /// Why a tool's column has nothing in it, or not all.
-fn untold(page: &mut Page, tools: &[PeerReport]) {
+fn unmatched(page: &mut Page, tools: &[PeerReport]) {
     for tool in tools {
         let (tone, why) = match &tool.outcome {
             PeerOutcome::Absent(why) => (Tone::Plain, why.clone()),

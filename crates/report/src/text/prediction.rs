@@ -17,7 +17,7 @@ const FRAMES: [Column; 6] = [
     ("overshot", Measure::Overshot),
     ("late", Measure::LateMedian),
     ("p99", Measure::LateP99),
-    ("longest", Measure::LateMost),
+    ("longest", Measure::LateMax),
 ];
 const PROGRAM: [Column; 4] = [
     ("CPU", Measure::Cpu),
@@ -166,7 +166,7 @@ fn in_words(measure: Measure, value: f64) -> String {
             v => format!("{v:.0}"),
         },
         Measure::Wakeups | Measure::Ticks => format!("{value:.1}"),
-        Measure::LateMedian | Measure::LateP99 | Measure::LateMost => time(value),
+        Measure::LateMedian | Measure::LateP99 | Measure::LateMax => time(value),
         Measure::TickCost => time(value * 1e9),
         Measure::Cpu
         | Measure::Top

@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::machine::Throttling;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Culprit, Delay, Fate, FateAccount, Lives, Target, Usage, VictimStatement,
+    Delay, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage, VictimStatement,
 };
 
 use super::accounts::Cells;
@@ -24,15 +24,15 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     };
     page.section(&format!("What happened to {}", who(victim)));
     let wall = wall(statement);
-    match &victim.lives {
-        Some(lives) if lives.threads > 0 => {
-            accounts(page, lives, wall);
-            latency(page, lives);
-            culprits(page, "It waited behind", &lives.behind, lives, wall);
-            let by = &lives.interrupted_by;
-            culprits(page, "It was interrupted by", by, lives, wall);
-            delays(page, &lives.delays);
-            balance(page, lives);
+    match &victim.threads {
+        Some(threads) if threads.threads > 0 => {
+            accounts(page, threads, wall);
+            latency(page, threads);
+            interferers(page, "It waited behind", &threads.behind, threads, wall);
+            let by = &threads.interrupted_by;
+            interferers(page, "It was interrupted by", by, threads, wall);
+            delays(page, &threads.delays);
+            balance(page, threads);
         }
         Some(_) => page.line(Tone::Warning, "None of its threads was seen."),
         None => page.paragraph(
@@ -67,71 +67,74 @@ fn who(victim: &VictimStatement) -> String {
 }
 
 /// The name of an account.
-fn name(fate: Fate) -> &'static str {
-    match fate {
-        Fate::Running => "running",
-        Fate::PageFault => "in page faults",
-        Fate::Reclaim => "reclaiming memory",
-        Fate::Interrupted => "interrupted",
-        Fate::Waiting => "waiting for a CPU",
-        Fate::Throttled => "throttled by its quota",
-        Fate::Sleeping => "sleeping",
-        Fate::Disk => "waiting for a disk",
-        Fate::Lock => "waiting for a kernel lock",
-        Fate::Stopped => "stopped",
-        Fate::Unseen => "not seen",
+fn name(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Running => "running",
+        ThreadState::PageFault => "in page faults",
+        ThreadState::Reclaim => "reclaiming memory",
+        ThreadState::Interrupted => "interrupted",
+        ThreadState::Waiting => "waiting for a CPU",
+        ThreadState::Throttled => "throttled by its quota",
+        ThreadState::Sleeping => "sleeping",
+        ThreadState::Disk => "waiting for a disk",
+        ThreadState::Lock => "waiting for a kernel lock",
+        ThreadState::Stopped => "stopped",
+        ThreadState::Unseen => "not seen",
     }
 }
 
-fn tone(fate: Fate) -> Tone {
-    match fate {
-        Fate::Waiting | Fate::Throttled | Fate::Reclaim | Fate::Unseen => Tone::Warning,
+fn tone(state: ThreadState) -> Tone {
+    match state {
+        ThreadState::Waiting
+        | ThreadState::Throttled
+        | ThreadState::Reclaim
+        | ThreadState::Unseen => Tone::Warning,
         _ => Tone::Plain,
     }
 }
 
-fn accounts(page: &mut Page, lives: &Lives, wall: Nanos) {
+fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     let headings = Cells {
         median: String::new(),
         p99: String::new(),
         ..Cells::headings()
     };
     page.row(Tone::Faint, 0, "", &headings.text());
-    let groups: [(&str, &dyn Fn(Fate) -> bool); 3] = [
-        ("It wanted to run", &Fate::is_wanted),
-        ("It waited for something else", &|fate| {
-            !fate.is_wanted() && fate != Fate::Unseen
+    let groups: [(&str, &dyn Fn(ThreadState) -> bool); 3] = [
+        ("It wanted to run", &ThreadState::is_wanted),
+        ("It waited for something else", &|state| {
+            !state.is_wanted() && state != ThreadState::Unseen
         }),
-        ("Unknown", &|fate| fate == Fate::Unseen),
+        ("Unknown", &|state| state == ThreadState::Unseen),
     ];
     for (title, belongs) in groups {
         let of_group = || {
-            lives
+            threads
                 .accounts
                 .iter()
-                .filter(|account| belongs(account.fate))
+                .filter(|account| belongs(account.state))
         };
         if of_group().next().is_none() {
             continue;
         }
         let time = of_group().map(|account| account.time).sum();
-        let cells = Cells::of_time(time, lives.elapsed);
+        let cells = Cells::of_time(time, threads.elapsed);
         page.row(Tone::Strong, 0, title, &cells.text());
         for account in of_group() {
-            let cells = account_cells(account, lives.elapsed, wall);
-            page.row(tone(account.fate), 2, name(account.fate), &cells.text());
+            let cells = account_cells(account, threads.elapsed, wall);
+            page.row(tone(account.state), 2, name(account.state), &cells.text());
         }
     }
-    let threads = counted(lives.threads, "thread");
-    let sum = match lives.processes {
-        0 | 1 => format!("Sum of {threads}"),
-        processes => format!("Sum of {threads} in {processes} processes"),
+    let counted = counted(threads.threads, "thread");
+    let sum = match threads.processes {
+        0 | 1 => format!("Sum of {counted}"),
+        processes => format!("Sum of {counted} in {processes} processes"),
     };
-    let cells = Cells::of_time(lives.accounted, lives.elapsed);
+    let cells = Cells::of_time(threads.accounted, threads.elapsed);
     page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.text());
 }
 
-fn account_cells(account: &FateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
+fn account_cells(account: &StateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
     Cells {
         rate: rate(account.count, wall),
         max: time_or_blank(account.max),
@@ -139,15 +142,15 @@ fn account_cells(account: &FateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
     }
 }
 
-fn latency(page: &mut Page, lives: &Lives) {
-    if let Some(latency) = &lives.latency {
+fn latency(page: &mut Page, threads: &ThreadTimes) {
+    if let Some(latency) = &threads.latency {
         let text = format!(
             "median {}, 99 of 100 within {}, at most {}, over {}; {} to another CPU",
             tied(latency.median),
             tied(latency.p99),
             tied(latency.max),
             counted(latency.count, "wake-up"),
-            counted(lives.migrations, "move"),
+            counted(threads.migrations, "move"),
         );
         page.paragraph(Tone::Plain, "From waking to running: ", &text);
     }
@@ -162,7 +165,13 @@ fn called(name: &str, pid: Option<i32>) -> String {
     }
 }
 
-fn culprits(page: &mut Page, title: &str, all: &[Culprit], lives: &Lives, wall: Nanos) {
+fn interferers(
+    page: &mut Page,
+    title: &str,
+    all: &[Interferer],
+    threads: &ThreadTimes,
+    wall: Nanos,
+) {
     if all.is_empty() {
         return;
     }
@@ -172,22 +181,22 @@ fn culprits(page: &mut Page, title: &str, all: &[Culprit], lives: &Lives, wall: 
     } else {
         CULPRITS
     };
-    for culprit in &all[..shown] {
+    for interferer in &all[..shown] {
         let cells = Cells {
-            rate: rate(culprit.count, wall),
-            max: culprit.max.to_string(),
-            ..Cells::of_time(culprit.time, lives.elapsed)
+            rate: rate(interferer.count, wall),
+            max: interferer.max.to_string(),
+            ..Cells::of_time(interferer.time, threads.elapsed)
         };
-        let name = called(&culprit.name, culprit.pid);
+        let name = called(&interferer.name, interferer.pid);
         page.row(Tone::Plain, 2, &name, &cells.text());
     }
     let others = &all[shown..];
     if !others.is_empty() {
-        let time = others.iter().map(|culprit| culprit.time).sum();
+        let time = others.iter().map(|interferer| interferer.time).sum();
         let cells = Cells {
-            rate: rate(others.iter().map(|culprit| culprit.count).sum(), wall),
-            max: time_or_blank(others.iter().map(|culprit| culprit.max).max()),
-            ..Cells::of_time(time, lives.elapsed)
+            rate: rate(others.iter().map(|interferer| interferer.count).sum(), wall),
+            max: time_or_blank(others.iter().map(|interferer| interferer.max).max()),
+            ..Cells::of_time(time, threads.elapsed)
         };
         let name = counted(others.len() as u64, "other").replace(TIE, " ");
         page.row(Tone::Plain, 2, &name, &cells.text());
@@ -238,28 +247,28 @@ fn timeline(delay: &Delay) -> String {
     told.join(", ")
 }
 
-fn balance(page: &mut Page, lives: &Lives) {
+fn balance(page: &mut Page, threads: &ThreadTimes) {
     let sums = format!(
         "{} accounted for, {} elapsed, of {}.",
-        exact(lives.accounted),
-        exact(lives.elapsed),
-        counted(lives.threads, "thread"),
+        exact(threads.accounted),
+        exact(threads.elapsed),
+        counted(threads.threads, "thread"),
     );
-    if lives.balances() {
+    if threads.balances() {
         page.paragraph(Tone::Good, "", &format!("Its books balance: {sums}"));
         return;
     }
-    let mut off: Vec<String> = lives
+    let mut off: Vec<String> = threads
         .off
         .iter()
         .take(OFF_SHOWN)
         .map(|(tid, time)| tied(format!("{time} in thread {tid}")))
         .collect();
-    if lives.off.len() > OFF_SHOWN {
-        off.push(format!("in {} more threads", lives.off.len() - OFF_SHOWN));
+    if threads.off.len() > OFF_SHOWN {
+        off.push(format!("in {} more threads", threads.off.len() - OFF_SHOWN));
     }
     if off.is_empty() {
-        off.push(tied(lives.accounted - lives.elapsed));
+        off.push(tied(threads.accounted - threads.elapsed));
     }
     let text = format!(
         "ITS BOOKS DO NOT BALANCE: off by {}. {sums}",
@@ -321,7 +330,7 @@ fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
         let text = format!(
             "{} ran or wanted to at a time, {} at most",
             tied(format!("{mean:.1} threads")),
-            grouped(queue.most)
+            grouped(queue.max)
         );
         page.paragraph(Tone::Plain, "          ", &text);
     }

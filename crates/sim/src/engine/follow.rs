@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
 use ticktax_model::pace::Frame;
 use ticktax_model::recording::{Header, RowSink};
-use ticktax_model::victim::Absence;
+use ticktax_model::victim::OffCpuReason;
 
 use super::Engine;
 use crate::record::{Recorder, header};
@@ -62,7 +62,7 @@ pub(super) struct Follower {
     /// The frame that is under way, and how much the task had run when it began.
     open: Option<(Frame, Nanos)>,
     /// Why the task is off its CPU, and since when.
-    off: Option<(Absence, Nanos)>,
+    off: Option<(OffCpuReason, Nanos)>,
 }
 
 impl Follower {
@@ -120,7 +120,7 @@ impl Engine<'_> {
 
     /// `task` is off its CPU from now on, or for another reason; a wait before that is handed on,
     /// as told by `cpu`.
-    pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<Absence>) {
+    pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
         let Some(follower) = self.follower.as_mut().filter(|it| it.task == task) else {
             return;
@@ -138,8 +138,8 @@ impl Engine<'_> {
         let why = match self.tasks[task.index()].state {
             // Told when its quota is filled up.
             State::Throttled => None,
-            _ if goes_on => Some(Absence::Preempted),
-            State::Sleeping | State::Blocked => Some(Absence::Sleeping),
+            _ if goes_on => Some(OffCpuReason::Preempted),
+            State::Sleeping | State::Blocked => Some(OffCpuReason::Sleeping),
             _ => None,
         };
         self.is_off(cpu, task, why);

@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 
 use super::{Engine, Event, Frame, Work};
-use crate::hash::Deed;
+use crate::hash::TraceEvent;
 use crate::report::Mode;
 use crate::setup::Then;
 use crate::task::TaskId;
@@ -169,7 +169,7 @@ impl Engine<'_> {
         self.cpus[cpu].pending &= !(1 << source);
         let cost = self.chances[source].draw(&self.setup.sources[source].cost);
         let what = u32::try_from(source).unwrap_or(u32::MAX);
-        self.hash.note(self.now, Deed::Interrupt, cpu, what);
+        self.hash.note(self.now, TraceEvent::Interrupt, cpu, what);
         self.push(cpu, Work::Irq(source), level, cost);
         true
     }

@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 
 use super::Engine;
-use crate::hash::Deed;
+use crate::hash::TraceEvent;
 
 const RING: usize = 0;
 const PROTOCOL: usize = 1;
@@ -54,7 +54,7 @@ impl Engine<'_> {
         report.queued[SOCKET] -= 1;
         report.delivered += 1;
         let what = u32::try_from(link).unwrap_or(u32::MAX);
-        self.hash.note(self.now, Deed::Packet, 0, what);
+        self.hash.note(self.now, TraceEvent::Packet, 0, what);
         true
     }
 }

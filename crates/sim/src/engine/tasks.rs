@@ -2,11 +2,11 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
-use ticktax_model::victim::Absence;
+use ticktax_model::victim::OffCpuReason;
 
 use super::{Engine, Event};
 use crate::fixed::{ONE, exp_neg, narrow};
-use crate::hash::Deed;
+use crate::hash::TraceEvent;
 use crate::random::Law;
 use crate::report::Mode;
 use crate::scheduler::Arrival;
@@ -56,7 +56,7 @@ impl Engine<'_> {
             state.masked = false;
             state.report.halts += u64::from(prev.is_some());
             if prev.is_some() {
-                self.hash.note(self.now, Deed::Switch, cpu, u32::MAX);
+                self.hash.note(self.now, TraceEvent::Switch, cpu, u32::MAX);
             }
             return;
         };
@@ -81,7 +81,7 @@ impl Engine<'_> {
             notes.report.switches += 1;
             // A task that has no work yet pays with its first.
             notes.left += self.setup.machine.costs.switch;
-            self.hash.note(self.now, Deed::Switch, cpu, task.0);
+            self.hash.note(self.now, TraceEvent::Switch, cpu, task.0);
         }
         if self.setup.tasks[task.index()].footprint.is_some() && self.cpus[cpu].warm != Some(task) {
             let notes = &mut self.tasks[task.index()];
@@ -123,7 +123,7 @@ impl Engine<'_> {
             notes.until = None;
             notes.report.work += asked;
             notes.report.bursts += 1;
-            self.hash.note(self.now, Deed::Done, cpu, task.0);
+            self.hash.note(self.now, TraceEvent::Done, cpu, task.0);
             self.set_mode(cpu, task);
             if self.cpus[cpu].resched {
                 // Held up by kernel work until now.
@@ -447,12 +447,8 @@ impl Engine<'_> {
             notes.due_at = until;
             let late = now - until;
             notes.report.sleeps += 1;
-            notes.report.least_late = Some(
-                notes
-                    .report
-                    .least_late
-                    .map_or(late, |least| least.min(late)),
-            );
+            notes.report.least_late =
+                Some(notes.report.least_late.map_or(late, |min| min.min(late)));
         }
         notes.woken_at = Some(now);
         notes.state = State::Runnable;
@@ -464,8 +460,8 @@ impl Engine<'_> {
             self.advance(cpu);
         }
         self.scheduler.wake(cpu, task, slept);
-        self.is_off(cpu, task, Some(Absence::Woken));
-        self.hash.note(now, Deed::Wake, cpu, task.0);
+        self.is_off(cpu, task, Some(OffCpuReason::Woken));
+        self.hash.note(now, TraceEvent::Wake, cpu, task.0);
         let state = &mut self.cpus[cpu];
         match state.current {
             None => state.resched = true,

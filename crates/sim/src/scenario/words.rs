@@ -43,8 +43,8 @@ fn law(text: &str) -> Option<Law> {
     if let Some(mean) = text.trim().strip_prefix("exp ") {
         return Some(Law::Exponential(time(mean)?));
     }
-    if let Some((least, mean)) = text.split_once("+ exp ") {
-        return Some(Law::Spaced(time(least)?, time(mean)?));
+    if let Some((min, mean)) = text.split_once("+ exp ") {
+        return Some(Law::Spaced(time(min)?, time(mean)?));
     }
     if let Some((mean, deviation)) = text.split_once('±') {
         return Some(Law::Normal(time(mean)?, time(deviation)?));

@@ -125,8 +125,8 @@ impl RunQueue for Eevdf {
     fn leave(&mut self, tasks: &mut [Request], task: TaskId) {
         self.settle(tasks);
         let notes = &mut tasks[task.index()];
-        let most = 2 * notes.virtual_slice();
-        notes.lag = (self.idle_at - notes.vruntime).clamp(-most, most);
+        let max = 2 * notes.virtual_slice();
+        notes.lag = (self.idle_at - notes.vruntime).clamp(-max, max);
         self.running = None;
         self.settle(tasks);
     }

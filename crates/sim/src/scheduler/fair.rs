@@ -59,11 +59,11 @@ impl Fair {
 
     fn advance_min(&mut self) {
         let first = self.queue.first().map(|&(vruntime, _)| vruntime);
-        let least = match (self.running, first) {
+        let min = match (self.running, first) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        self.min = self.min.max(least.unwrap_or(self.min));
+        self.min = self.min.max(min.unwrap_or(self.min));
     }
 }
 

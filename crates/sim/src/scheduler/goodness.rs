@@ -229,9 +229,9 @@ mod tests {
                 .map(|&nice| queue.entity(&Attributes { nice, ..Attributes::default() }))
                 .collect();
             let mut running = None;
-            for (deed, which) in deeds {
+            for (event, which) in deeds {
                 let task = TaskId(u32::try_from(which % nices.len()).unwrap());
-                match (deed, running) {
+                match (event, running) {
                     (0, _) if running != Some(task) && !queue.list.contains(&task) => {
                         queue.put(&mut tasks, task, Arrival::Woken(ticktax_model::Nanos(0)));
                     }
@@ -251,9 +251,9 @@ mod tests {
                     _ => {}
                 }
                 for merit in &tasks {
-                    let most = 2 * nice_to_ticks(merit.nice, 100);
-                    prop_assert!((0..=most).contains(&merit.counter), "{merit:?}");
-                    prop_assert!((0..=most).contains(&merit.timer_ticks), "{merit:?}");
+                    let max = 2 * nice_to_ticks(merit.nice, 100);
+                    prop_assert!((0..=max).contains(&merit.counter), "{merit:?}");
+                    prop_assert!((0..=max).contains(&merit.timer_ticks), "{merit:?}");
                 }
             }
         }

@@ -196,7 +196,7 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
         let priority = |task: TaskId| self.urgency[task.index()].priority;
         match priority(running).max(priority(woken)) {
             0 => self.lines[self.of(cpu)].preempts(&self.tasks, running, woken),
-            most => most > priority(running),
+            max => max > priority(running),
         }
     }
 

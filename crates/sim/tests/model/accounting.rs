@@ -92,8 +92,8 @@ proptest! {
         };
         // Order may differ where a tick's end of slice differs, the CPU's idle time only by that.
         let times = [100, 250, 1000].map(done);
-        let most = times.iter().max().unwrap().0;
-        let least = times.iter().min().unwrap().0;
-        prop_assert!((most - least) as f64 <= 0.02 * most as f64, "{times:?}");
+        let max = times.iter().max().unwrap().0;
+        let min = times.iter().min().unwrap().0;
+        prop_assert!((max - min) as f64 <= 0.02 * max as f64, "{times:?}");
     }
 }

@@ -5,7 +5,7 @@ use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
 use ticktax_model::accounting::BiasKind;
 use ticktax_model::pace::PaceRule;
-use ticktax_model::victim::Fate;
+use ticktax_model::victim::ThreadState;
 use ticktax_sim::{
     Costs, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
 };
@@ -130,11 +130,11 @@ proptest! {
         let statement = auditor.finish(&followed.header, &followed.sources, 1);
         prop_assert!(statement.balance.balances());
         let ran = followed.report.tasks[task].ran;
-        if let Some(lives) = statement.victim.and_then(|victim| victim.lives) {
-            prop_assert!(lives.balances(), "{lives:#?}");
-            let of = |fate| lives.accounts.iter().filter(|a| a.fate == fate).map(|a| a.time).sum();
-            prop_assert_eq!(ran, of(Fate::Running));
-            let waited: Nanos = of(Fate::Throttled);
+        if let Some(threads) = statement.victim.and_then(|victim| victim.threads) {
+            prop_assert!(threads.balances(), "{threads:#?}");
+            let of = |state| threads.accounts.iter().filter(|a| a.state == state).map(|a| a.time).sum();
+            prop_assert_eq!(ran, of(ThreadState::Running));
+            let waited: Nanos = of(ThreadState::Throttled);
             prop_assert_eq!(waited, followed.report.tasks[task].throttled);
         } else {
             prop_assert_eq!(ran, Nanos::ZERO);

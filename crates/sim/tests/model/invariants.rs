@@ -93,8 +93,8 @@ proptest! {
         let report = run(&setup).unwrap();
         for task in &report.tasks {
             // A turn is its sleep and, at worst, all others' work before its own, twice.
-            let least = 4_000 / (2 * demand + 3 * demand + 2) - 1;
-            prop_assert!(task.bursts >= least.max(1).unsigned_abs(), "{task:?} of {least}");
+            let min = 4_000 / (2 * demand + 3 * demand + 2) - 1;
+            prop_assert!(task.bursts >= min.max(1).unsigned_abs(), "{task:?} of {min}");
         }
     }
 

@@ -39,7 +39,7 @@ proptest! {
         prop_assert_eq!(did(&[Mode::Irq]), of(Class::Irq));
         prop_assert_eq!(did(&[Mode::Softirq]), of(Class::Softirq));
         prop_assert_eq!(did(&[Mode::Idle]), of(Class::Idle));
-        let held: Nanos = statement.held_back.iter().map(|held| held.time).sum();
+        let held: Nanos = statement.throttled.iter().map(|held| held.time).sum();
         prop_assert_eq!(held, report.tasks.iter().map(|task| task.throttled).sum());
     }
 }

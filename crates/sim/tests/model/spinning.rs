@@ -110,9 +110,9 @@ proptest! {
         if fifo {
             // It waits for nobody: a round is its sleep and its work, its costs, and up to six ticks.
             let costs = 2_000 + switch + 100_000 + 6 * 3_000;
-            let least = setup.length.0 / (hog + rests + costs) - 1;
+            let min = setup.length.0 / (hog + rests + costs) - 1;
             let bursts = i64::try_from(told.report.tasks[1].bursts).unwrap();
-            prop_assert!(bursts >= least, "{bursts} of {least}");
+            prop_assert!(bursts >= min, "{bursts} of {min}");
         }
         prop_assert_eq!(told.report.hash, run(&setup).unwrap().hash);
     }
@@ -134,9 +134,9 @@ proptest! {
         let each = frame + spin.min(wait);
         let rounds = i64::try_from(spins.frames.len()).unwrap();
         // The first wait is a whole period, and the last frame and wait may not be done.
-        let (least, most) = (rounds * each, (rounds + 1) * each + frame);
+        let (min, max) = (rounds * each, (rounds + 1) * each + frame);
         let ran = spins.report.tasks[0].ran.0;
-        prop_assert!((least..=most).contains(&ran), "{ran}: {least} to {most}");
+        prop_assert!((min..=max).contains(&ran), "{ran}: {min} to {max}");
     }
 
     /// Without high-resolution timers, the sleep before the spin ends on a tick: a frame begins at

@@ -40,16 +40,16 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
 }
 
 /// A time up to `most` µs, to the ns.
-pub(crate) fn micros(most: i64) -> impl Strategy<Value = Nanos> {
-    (0..most * 1000).prop_map(Nanos)
+pub(crate) fn micros(max: i64) -> impl Strategy<Value = Nanos> {
+    (0..max * 1000).prop_map(Nanos)
 }
 
-pub(crate) fn law(most: i64) -> impl Strategy<Value = Law> {
+pub(crate) fn law(max: i64) -> impl Strategy<Value = Law> {
     prop_oneof![
-        micros(most).prop_map(Law::Fixed),
-        (micros(most), micros(most)).prop_map(|(mean, sd)| Law::Normal(mean, sd)),
-        micros(most).prop_map(Law::Exponential),
-        (micros(most), micros(most)).prop_map(|(a, b)| Law::Uniform(a.min(b), a.max(b) + Nanos(1))),
+        micros(max).prop_map(Law::Fixed),
+        (micros(max), micros(max)).prop_map(|(mean, sd)| Law::Normal(mean, sd)),
+        micros(max).prop_map(Law::Exponential),
+        (micros(max), micros(max)).prop_map(|(a, b)| Law::Uniform(a.min(b), a.max(b) + Nanos(1))),
     ]
 }
 

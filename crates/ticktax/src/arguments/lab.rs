@@ -174,7 +174,7 @@ impl FromStr for Seconds {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PerformArguments {
+pub(crate) struct ReplayArguments {
     /// The case
     pub(crate) case: String,
 

@@ -132,10 +132,10 @@ impl FromStr for Rate {
             .ok()
             .filter(|rate: &f64| rate.is_finite());
         let rate = rate.ok_or_else(|| format!("`{text}` is no number of frames a second"))?;
-        let (least, most) = (1e9 / PERIODS.1.0 as f64, 1e9 / PERIODS.0.0 as f64);
-        if !(least..=most).contains(&rate) {
+        let (min, max) = (1e9 / PERIODS.1.0 as f64, 1e9 / PERIODS.0.0 as f64);
+        if !(min..=max).contains(&rate) {
             return Err(format!(
-                "no loop keeps {text} frames a second: choose {least} to {most}"
+                "no loop keeps {text} frames a second: choose {min} to {max}"
             ));
         }
         Ok(Self(rate))

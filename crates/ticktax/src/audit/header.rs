@@ -1,10 +1,10 @@
 //! The header of a live recording: what is known besides the rows, and what is not.
 
+use ticktax_host::{Proc, untraced_interrupts};
 use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{Blind, Books, Coverage, Header, Level, Row, ToolCost};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Limitation, Row, ToolCost};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::proc::{Proc, untraced_interrupts};
 use ticktax_trace::{Closing, TraceError, Tracer};
 
 use super::probe::ProbeResults;
@@ -36,7 +36,7 @@ impl End<'_> {
     ) -> Header {
         let coverage = Coverage {
             attached: tracer.attached().to_vec(),
-            blind: tracer.blind().to_vec(),
+            limitations: tracer.limitations().to_vec(),
             lost: Vec::new(),
             every_entry_watched: tracer.every_entry_watched(),
         };
@@ -62,18 +62,18 @@ impl End<'_> {
         }
         header
             .coverage
-            .blind
-            .extend(kernel_blind_spots(&closing, &header));
+            .limitations
+            .extend(kernel_limitations(&closing, &header));
         header
     }
 
     pub(super) fn at_level_proc(self, why: &TraceError, cost: ToolCost) -> Header {
-        let blind = Blind {
+        let limitations = Limitation {
             what: "which interrupt, softirq or thread took the time".to_owned(),
             why: why.to_string(),
         };
         let coverage = Coverage {
-            blind: vec![blind],
+            limitations: vec![limitations],
             ..Coverage::default()
         };
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
@@ -112,11 +112,11 @@ impl End<'_> {
         closing: &Closing,
     ) -> Header {
         let online = self.proc.online().unwrap_or_default();
-        coverage.blind.extend(self.blind_spots(&online));
+        coverage.limitations.extend(self.limitations(&online));
         coverage.lost.extend(self.results.lost.iter().copied());
         let unseen = self.unseen(closing);
         let (world, hidden) = crate::lab::world::of(self.machine.cmdline.as_deref());
-        coverage.blind.extend(hidden);
+        coverage.limitations.extend(hidden);
         Header {
             machine: self.machine,
             coverage,
@@ -150,36 +150,36 @@ impl End<'_> {
     }
 
     /// What a reader should know at any level.
-    fn blind_spots(&self, online: &CpuList) -> Vec<Blind> {
-        let mut blind = self.machine.configured.unread.clone();
+    fn limitations(&self, online: &CpuList) -> Vec<Limitation> {
+        let mut limitations = self.machine.configured.unread.clone();
         for cpu in self
             .settings
             .online
             .iter()
             .filter(|&cpu| !online.contains(cpu))
         {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: format!("the end of CPU {cpu}"),
                 why: "it was taken offline: its books end with the last event seen on it"
                     .to_owned(),
             });
         }
         for cpu in self.late.iter() {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: format!("the beginning of CPU {cpu}"),
                 why: "a thread of high priority held it: its books begin with its first switch"
                     .to_owned(),
             });
         }
         if !self.unprobed.is_empty() {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: format!("gaps on CPU {}", self.unprobed),
                 why: "this process may not run there: its cpuset or container does not allow it"
                     .to_owned(),
             });
         }
         for refused in &self.results.refused {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: "the probe as asked for".to_owned(),
                 why: refused.clone(),
             });
@@ -190,7 +190,7 @@ impl End<'_> {
             ProbeChoice::Soak => Some("a soaker reads no clock"),
         };
         if let Some(why) = why {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: "the hypervisor's time, and getting into and out of the kernel".to_owned(),
                 why: format!(
                     "{why}, so both are inside the time of whoever had the CPU; --probe spin tells \
@@ -199,24 +199,24 @@ impl End<'_> {
             });
         }
         if self.settings.unwatched {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: "what happened to the program".to_owned(),
                 why: "that needs every span: leave --keep sums out".to_owned(),
             });
         }
-        blind.extend(clock_blind_spots(&self.before, &self.after));
-        blind
+        limitations.extend(clock_limitations(&self.before, &self.after));
+        limitations
     }
 }
 
 /// Clocks that did not run on, which times and periods depend on.
-fn clock_blind_spots(before: &Counters, after: &Counters) -> Vec<Blind> {
+fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
     let Some(changes) = after.clocks_since(before) else {
         return Vec::new();
     };
-    let mut blind = Vec::new();
+    let mut limitations = Vec::new();
     if changes.suspended > Nanos::ZERO {
-        blind.push(Blind {
+        limitations.push(Limitation {
             what: format!("{} in which the machine was suspended", changes.suspended),
             why: "no CPU ran, and the clock of all times here stood still".to_owned(),
         });
@@ -227,22 +227,22 @@ fn clock_blind_spots(before: &Counters, after: &Counters) -> Vec<Blind> {
         } else {
             (-changes.stepped, "back")
         };
-        blind.push(Blind {
+        limitations.push(Limitation {
             what: format!("what follows the time of day, which was set {by} {way}"),
             why: "times here are on another clock; what starts at times of day changed its phase"
                 .to_owned(),
         });
     }
-    blind
+    limitations
 }
 
 /// What a reader should know of a run of the tracer.
-fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
-    let mut blind = Vec::new();
+fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
+    let mut limitations = Vec::new();
     for books in &header.books {
         let untraced = untraced_interrupts(&header.before, &header.after, books.cpu);
         for (interrupt, count) in untraced {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: format!(
                     "{count} of CPU {}'s {}",
                     books.cpu,
@@ -254,14 +254,14 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
             });
         }
         if !header.machine.online.is_empty() && !header.machine.online.contains(books.cpu) {
-            blind.push(Blind {
+            limitations.push(Limitation {
                 what: format!("CPU {} before it was plugged in", books.cpu),
                 why: "its books begin with its first switch".to_owned(),
             });
         }
     }
     if closing.missed > 0 {
-        blind.push(Blind {
+        limitations.push(Limitation {
             what: format!("{} context switches", closing.missed),
             why: "the kernel told no tracer of them: the thread that left next has the time of \
                   the one before it too"
@@ -269,20 +269,20 @@ fn kernel_blind_spots(closing: &Closing, header: &Header) -> Vec<Blind> {
         });
     }
     if closing.mismatched > 0 {
-        blind.push(Blind {
+        limitations.push(Limitation {
             what: format!("{} borders of interrupts or functions", closing.mismatched),
             why: "the kernel left them out: their time is counted with what is around them"
                 .to_owned(),
         });
     }
     if closing.folded > 0 {
-        blind.push(Blind {
+        limitations.push(Limitation {
             what: format!("the sources of {} intervals", closing.folded),
             why: "there were more than the table of sums holds: they are counted as others"
                 .to_owned(),
         });
     }
-    blind
+    limitations
 }
 
 #[cfg(test)]
@@ -327,15 +327,18 @@ mod tests {
             victim: None,
             results: ProbeResults::default(),
         };
-        let blind = end.blind_spots(&"0-1".parse().unwrap());
-        let told: Vec<&str> = blind.iter().map(|blind| &*blind.what).collect();
+        let limitations = end.limitations(&"0-1".parse().unwrap());
+        let told: Vec<&str> = limitations
+            .iter()
+            .map(|limitations| &*limitations.what)
+            .collect();
         assert_eq!(told, ["the end of CPU 2", "the beginning of CPU 1"]);
-        assert!(blind[0].why.contains("offline"));
+        assert!(limitations[0].why.contains("offline"));
     }
 
     #[test]
     fn what_only_a_spinning_probe_sees_is_named_without_one() {
-        let blind = |probe| {
+        let limitations = |probe| {
             let settings = Settings {
                 probe,
                 ..settings("0")
@@ -351,17 +354,17 @@ mod tests {
                 victim: None,
                 results: ProbeResults::default(),
             };
-            let blind = end.blind_spots(&"0".parse().unwrap());
-            let mut why = blind.into_iter().map(|blind| blind.why);
+            let limitations = end.limitations(&"0".parse().unwrap());
+            let mut why = limitations.into_iter().map(|limitations| limitations.why);
             why.find(|why| why.contains("--probe spin"))
         };
-        assert_eq!(blind(ProbeChoice::Spin), None);
+        assert_eq!(limitations(ProbeChoice::Spin), None);
         assert!(
-            blind(ProbeChoice::None)
+            limitations(ProbeChoice::None)
                 .unwrap()
                 .starts_with("no probe ran")
         );
-        let soaked = blind(ProbeChoice::Soak).unwrap();
+        let soaked = limitations(ProbeChoice::Soak).unwrap();
         assert!(soaked.starts_with("a soaker reads no clock"), "{soaked}");
     }
 
@@ -375,8 +378,11 @@ mod tests {
             ..Counters::default()
         };
         let told = |after: Counters| -> Vec<String> {
-            let blind = clock_blind_spots(&reading(1_000_000, 0), &after);
-            blind.into_iter().map(|blind| blind.what).collect()
+            let limitations = clock_limitations(&reading(1_000_000, 0), &after);
+            limitations
+                .into_iter()
+                .map(|limitations| limitations.what)
+                .collect()
         };
         assert!(told(reading(1_000_000, 0)).is_empty());
         assert!(told(Counters::default()).is_empty());
@@ -418,7 +424,7 @@ mod tests {
             begin: Nanos(5),
             end: Nanos(9),
         }];
-        let blind = kernel_blind_spots(&Closing::default(), &header);
-        assert_eq!(blind[0].what, "CPU 3 before it was plugged in");
+        let limitations = kernel_limitations(&Closing::default(), &header);
+        assert_eq!(limitations[0].what, "CPU 3 before it was plugged in");
     }
 }

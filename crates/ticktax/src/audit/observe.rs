@@ -5,12 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::machine::{Machine, RunQueue};
 use ticktax_model::recording::{Header, Row, ToolCost};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
-use ticktax_trace::proc::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_trace::{TraceError, TraceSettings, Tracer};
 
 use super::command::Audited;

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
+use ticktax_host::Proc;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::SchedulingPolicy;
 use ticktax_trace::Output;
-use ticktax_trace::proc::Proc;
 
 use super::victim::Wanted;
 use crate::arguments::{AuditArguments, Keep, ProbeChoice};

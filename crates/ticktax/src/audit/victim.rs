@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use nix::unistd::gettid;
+use ticktax_host::{Proc, throttling};
 use ticktax_model::Nanos;
 use ticktax_model::machine::Throttling;
+use ticktax_model::victim::FollowedThread;
 use ticktax_model::victim::{Target, Usage, VictimHeader};
-use ticktax_trace::proc::{Proc, throttling};
-use ticktax_trace::{FollowedThread, Tracer};
+use ticktax_trace::Tracer;
 
 use super::command::Audited;
 use super::settings::Settings;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use ticktax_experiment::kernels::{self, NAMES, Order, Trial};
-use ticktax_experiment::perform::Performance;
-use ticktax_lab::guest::PERFORM;
+use ticktax_experiment::kernels::{self, GuestJob, NAMES, Trial};
+use ticktax_experiment::replay::Replay;
+use ticktax_lab::guest::REPLAY;
 use ticktax_lab::kernel::{Kernel, Wanted};
 use ticktax_lab::qemu::Clock;
 
@@ -32,7 +32,7 @@ pub(super) fn run(
             "{name} cannot be put to a kernel of today; {all} can"
         ))
     })?;
-    let counts = on_kernels.orders().iter().any(|order| order.counted);
+    let counts = on_kernels.jobs().iter().any(|job| job.counted);
     if counts && !matches!(typed.guest.clock(), Clock::Icount { .. }) {
         let why = format!("{name} counts instructions, which takes guests under --icount");
         return Err(Failure::Arguments(why));
@@ -46,17 +46,17 @@ pub(super) fn run(
     let progress = terminal.task("looking for the kernels".to_owned());
     let kernels = found(&wanted, &progress)?;
     require_one_a_rate(&kernels)?;
-    let orders = on_kernels.orders();
-    let with = |kernel| orders.iter().map(move |order| (kernel, *order));
-    let all: Vec<(&Kernel, Order)> = kernels.iter().flat_map(with).collect();
+    let wanted_jobs = on_kernels.jobs();
+    let with = |kernel| wanted_jobs.iter().map(move |job| (kernel, *job));
+    let all: Vec<(&Kernel, GuestJob)> = kernels.iter().flat_map(with).collect();
     let guests = Guests {
         name,
         typed,
         interrupt,
         progress: &progress,
     };
-    let trials = in_turns(&all, jobs(typed), |&(kernel, order), is_over| {
-        guests.trial(kernel, order, is_over)
+    let trials = in_turns(&all, jobs(typed), |&(kernel, job), is_over| {
+        guests.trial(kernel, job, is_over)
     });
     progress.done();
     let trials = trials?;
@@ -103,12 +103,12 @@ impl Guests<'_> {
     fn trial(
         &self,
         kernel: &Kernel,
-        order: Order,
+        job: GuestJob,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Trial, Failure> {
-        let length = format!("{}us", order.length.0 / 1_000);
-        let mut arguments = vec![PERFORM, self.name, "--for", &length, "--output", STATEMENT];
-        if !order.programs {
+        let length = format!("{}us", job.length.0 / 1_000);
+        let mut arguments = vec![REPLAY, self.name, "--for", &length, "--output", STATEMENT];
+        if !job.programs {
             arguments.push("--idle");
         }
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
@@ -116,14 +116,14 @@ impl Guests<'_> {
             typed: &self.typed.guest,
             arguments: &arguments,
             tools: None,
-            counted: order.counted,
+            counted: job.counted,
             accepted: &[],
             interrupt: self.interrupt,
         };
-        let outcome = guest.boot(kernel, order.cmdline, None, is_over, self.progress)?;
+        let outcome = guest.boot(kernel, job.cmdline, None, is_over, self.progress)?;
         let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
-        let performance: Performance = read(bytes)?;
-        let hz = performance
+        let replay: Replay = read(bytes)?;
+        let hz = replay
             .machine
             .hz_configured
             .or(kernel.hz())
@@ -133,8 +133,8 @@ impl Guests<'_> {
             })?;
         Ok(Trial {
             hz,
-            order,
-            performance,
+            job,
+            replay,
             instructions: outcome.instructions,
         })
     }

@@ -45,7 +45,7 @@ pub(super) fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStateme
             peers_version: PEERS_VERSION,
             tool_version: audited.tool_version.clone(),
             world: audited.world,
-            blind: audited.coverage.blind.clone(),
+            limitations: audited.coverage.limitations.clone(),
             machine: audited.machine.clone(),
             began_unix: audited.began_unix,
             packages: tools.packages.clone(),

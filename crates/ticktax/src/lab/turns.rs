@@ -70,9 +70,9 @@ mod tests {
     fn results_come_in_order_whoever_is_first() {
         let work: Vec<u64> = (0..20).collect();
         for jobs in [1, 2, 7, 50] {
-            let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let told = in_turns(&work, jobs, |&one, is_over| {
-                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 // The later ones take less time.
                 for _ in 0..(20 - one) * 50 {
                     std::thread::yield_now();
@@ -82,7 +82,7 @@ mod tests {
                 Ok::<u64, ()>(one * one)
             });
             assert_eq!(told, Ok(work.iter().map(|one| one * one).collect()));
-            assert!(most.into_inner() <= jobs, "more than {jobs} at once");
+            assert!(max.into_inner() <= jobs, "more than {jobs} at once");
         }
         assert_eq!(
             in_turns(&work[..0], 2, |_, _| Err::<(), ()>(())),

@@ -2,10 +2,10 @@
 
 use ticktax_lab::guest::PARAMETER;
 use ticktax_model::machine::parameter;
-use ticktax_model::recording::{Blind, World};
+use ticktax_model::recording::{Limitation, World};
 
 /// Which world a machine with this command line is, and what nobody can see in it.
-pub(crate) fn of(cmdline: Option<&str>) -> (World, Option<Blind>) {
+pub(crate) fn of(cmdline: Option<&str>) -> (World, Option<Limitation>) {
     let Some(word) = parameter(cmdline.unwrap_or_default(), PARAMETER) else {
         return (World::Live, None);
     };
@@ -23,11 +23,11 @@ pub(crate) fn of(cmdline: Option<&str>) -> (World, Option<Blind>) {
             "time in this guest is the host's".to_owned(),
         ),
     };
-    let blind = Blind {
+    let limitations = Limitation {
         what: what.to_owned(),
         why,
     };
-    (World::Lab, Some(blind))
+    (World::Lab, Some(limitations))
 }
 
 #[cfg(test)]
@@ -40,9 +40,9 @@ mod tests {
     fn a_guest_is_told_by_its_command_line() {
         assert_eq!(of(Some("quiet nohz=off")).0, World::Live);
         assert_eq!(of(None).0, World::Live);
-        let (world, blind) = of(Some("quiet ticktax.lab=icount:3 -- lab-guest"));
+        let (world, limitations) = of(Some("quiet ticktax.lab=icount:3 -- lab-guest"));
         assert_eq!(world, World::Lab);
-        assert!(blind.unwrap().why.contains("8 ns"));
+        assert!(limitations.unwrap().why.contains("8 ns"));
         assert_eq!(of(Some("ticktax.lab=tcg")).0, World::Lab);
     }
 }

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use ticktax_analysis::accounting::counting;
-use ticktax_analysis::pace::{Accounts, FrameBook, Terms, tick_alias};
+use ticktax_analysis::pace::{Accounts, FrameStats, Terms, tick_alias};
+use ticktax_host::Proc;
 use ticktax_model::machine::{CpuTimes, Machine};
 use ticktax_model::pace::{
     CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, LoopReport, PACE_VERSION,
@@ -14,7 +15,6 @@ use ticktax_model::victim::Usage;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_probes::pace::{PaceProbe, PaceReport, PaceSettings};
-use ticktax_trace::proc::Proc;
 
 use super::{LIVE, cpu, require_possible, sampled_at_tick, tick, unix_time};
 use crate::arguments::PaceArguments;
@@ -97,7 +97,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
             alias,
         },
         wakeups: ran.wakeups,
-        blind: unknown_tick.into_iter().chain(hidden).collect(),
+        limitations: unknown_tick.into_iter().chain(hidden).collect(),
         ended_early,
         machine,
         subject: Subject::Loop(LoopReport {
@@ -141,16 +141,16 @@ fn alias(
 /// Whether frames began and ended as nearly in time as their phases are apart: nine of ten within a
 /// quarter of that.
 fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
-    let most = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
-    let within = |times: &Option<Distribution>, least: Nanos| {
+    let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
+    let within = |times: &Option<Distribution>, min: Nanos| {
         let ninth = times.as_ref().and_then(|times| times.quantile(0.9));
-        ninth.is_some_and(|time| time - least <= most)
+        ninth.is_some_and(|time| time - min <= max)
     };
-    let earliest = figures.wait.as_ref().map_or(Nanos::ZERO, |wait| wait.least);
+    let earliest = figures.wait.as_ref().map_or(Nanos::ZERO, |wait| wait.min);
     within(&figures.wait, earliest) && within(&figures.busy, work)
 }
 
-fn show(book: &FrameBook, elapsed: Nanos, progress: &Progress) {
+fn show(book: &FrameStats, elapsed: Nanos, progress: &Progress) {
     let (_, dropped, overshot) = book.so_far();
     let line = ticktax_report::pace_line(book.last_second(), dropped, overshot);
     progress.tell(line);
@@ -172,9 +172,9 @@ pub(super) fn run_loop(
     tick: Nanos,
     proc: &Proc,
     interrupt: &Interrupt,
-    live: &mut dyn FnMut(&FrameBook, Nanos),
+    live: &mut dyn FnMut(&FrameStats, Nanos),
 ) -> Result<Ran, Failure> {
-    let mut book = FrameBook::new(Terms {
+    let mut book = FrameStats::new(Terms {
         period: settings.period,
         overshot_from: tick,
         asked_for: true,

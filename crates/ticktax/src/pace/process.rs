@@ -5,16 +5,17 @@ use std::thread;
 use std::time::Duration;
 
 use ticktax_analysis::pace::{PaceWatch, Watched};
+use ticktax_host::Proc;
 use ticktax_model::machine::Counters;
 use ticktax_model::pace::{
     CpuClock, CpuReading, CpuStatement, PACE_VERSION, PaceStatement, ProcessReport, Subject,
 };
-use ticktax_model::recording::{Blind, RowSink};
+use ticktax_model::recording::{Limitation, RowSink};
+use ticktax_model::victim::FollowedThread;
 use ticktax_model::victim::Usage;
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::proc::Proc;
-use ticktax_trace::{Closing, FollowedThread, TraceSettings, Tracer};
+use ticktax_trace::{Closing, TraceSettings, Tracer};
 
 use super::{LIVE, sampled_at_tick, tick, unix_time};
 use crate::arguments::PaceArguments;
@@ -62,7 +63,7 @@ struct Followed {
     uses: (Uses, Uses),
     exited: bool,
     interrupted: bool,
-    blind: Vec<Blind>,
+    limitations: Vec<Limitation>,
 }
 
 /// Watches process `pid` and says what became of its frames.
@@ -86,9 +87,9 @@ pub(super) fn watch(
         (false, true) => Some("it was interrupted".to_owned()),
         (false, false) => None,
     };
-    let mut blind: Vec<Blind> = unknown_tick.into_iter().collect();
+    let mut limitations: Vec<Limitation> = unknown_tick.into_iter().collect();
     if let Some(full_at) = watched.full_at {
-        blind.push(Blind {
+        limitations.push(Limitation {
             what: format!("what came after {}", full_at - followed.begin),
             why:
                 "the process switches too often for the memory set aside; watch for a shorter time"
@@ -96,7 +97,7 @@ pub(super) fn watch(
         });
     }
     let readings = readings(&followed, &watched);
-    blind.extend(followed.blind);
+    limitations.extend(followed.limitations);
     Ok(PaceStatement {
         world: crate::lab::world::of(machine.cmdline.as_deref()).0,
         pace_version: PACE_VERSION,
@@ -112,7 +113,7 @@ pub(super) fn watch(
             alias: None,
         },
         wakeups: watched.wakeups,
-        blind,
+        limitations,
         ended_early,
         machine,
         subject: Subject::Process(ProcessReport {
@@ -156,7 +157,7 @@ fn follow(
         uses: (Uses::read(proc, pid), Uses::read(proc, pid)),
         exited: false,
         interrupted: false,
-        blind: Vec::new(),
+        limitations: Vec::new(),
     };
     let mut sources = SourceTable::default();
     let line = ticktax_report::pace_line(None, 0, 0);
@@ -207,7 +208,7 @@ fn follow(
     let closing = tracer.close(&still_online, now(), &mut sources, &mut |sources, row| {
         followed.watch.row(sources, row);
     });
-    followed.blind = blind_spots(&closing, &late, without_room);
+    followed.limitations = limitations(&closing, &late, without_room);
     Ok(followed)
 }
 
@@ -228,11 +229,11 @@ fn follow_all(tracer: &mut Tracer, proc: &Proc, pid: i32) -> u64 {
     without_room
 }
 
-fn blind_spots(closing: &Closing, late: &CpuList, without_room: u64) -> Vec<Blind> {
-    let mut blind = Vec::new();
+fn limitations(closing: &Closing, late: &CpuList, without_room: u64) -> Vec<Limitation> {
+    let mut limitations = Vec::new();
     let mut add = |what: String, why: &str| {
         let why = why.to_owned();
-        blind.push(Blind { what, why });
+        limitations.push(Limitation { what, why });
     };
     let lost: u64 = closing.lost.iter().map(|loss| loss.events).sum();
     if lost > 0 {
@@ -260,7 +261,7 @@ fn blind_spots(closing: &Closing, late: &CpuList, without_room: u64) -> Vec<Blin
             "the kernel told no tracer of them",
         );
     }
-    blind
+    limitations
 }
 
 /// The CPU time of the chosen thread by every clock.

@@ -1,12 +1,12 @@
 //! Loops of many settings in turns, so that a machine that slows down slows all of them down.
 
 use ticktax_analysis::pace::{Accounts, choices, common_quantile};
+use ticktax_host::Proc;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
     CpuReading, PACE_VERSION, PaceRule, SleepMethod, SweepRow, SweepStatement,
 };
 use ticktax_probes::pace::PaceSettings;
-use ticktax_trace::proc::Proc;
 
 use super::own::{Ran, ring_capacity, run_loop};
 use super::{require_possible, tick, unix_time};
@@ -95,7 +95,7 @@ pub(super) fn compare(
     let (world, hidden) = crate::lab::world::of(machine.cmdline.as_deref());
     Ok(SweepStatement {
         world,
-        blind: hidden.into_iter().collect(),
+        limitations: hidden.into_iter().collect(),
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine,

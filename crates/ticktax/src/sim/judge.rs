@@ -1,7 +1,7 @@
 //! A run of the model, judged as a recording is.
 
-use ticktax_analysis::pace::{FrameBook, Terms};
-use ticktax_analysis::{Meter, of_frames};
+use ticktax_analysis::pace::{FrameStats, Terms};
+use ticktax_analysis::{Summary, of_frames};
 use ticktax_experiment::whatif::Run;
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -14,18 +14,18 @@ use crate::failure::Failure;
 /// Runs it and tells what it gave. `asked_for` says whether the period is what the loop was asked
 /// for, rather than what was found in it.
 pub(super) fn judge(run: &Run<'_>, asked_for: bool) -> Result<Vec<Figure>, SetupError> {
-    let mut meter = Meter::new(&ticktax_sim::facts(run.setup));
+    let mut summary = Summary::new(&ticktax_sim::facts(run.setup));
     let Some(task) = run.task else {
-        let (_, header, sources) = ticktax_sim::record(run.setup, &mut meter)?;
-        return Ok(meter.finish(&header, &sources, None));
+        let (_, header, sources) = ticktax_sim::record(run.setup, &mut summary)?;
+        return Ok(summary.finish(&header, &sources, None));
     };
-    let followed = ticktax_sim::follow(run.setup, task, &mut meter)?;
+    let followed = ticktax_sim::follow(run.setup, task, &mut summary)?;
     let pid = followed
         .header
         .victim
         .as_ref()
         .and_then(|victim| victim.pid);
-    let mut figures = meter.finish(&followed.header, &followed.sources, pid);
+    let mut figures = summary.finish(&followed.header, &followed.sources, pid);
     let elapsed = followed.report.elapsed;
     if elapsed > Nanos::ZERO {
         let sleeps = followed.report.tasks[task.index()].sleeps;
@@ -39,7 +39,7 @@ pub(super) fn judge(run: &Run<'_>, asked_for: bool) -> Result<Vec<Figure>, Setup
         / i64::try_from(run.setup.machine.hz)
             .unwrap_or(i64::MAX)
             .max(1);
-    let mut book = FrameBook::new(Terms {
+    let mut book = FrameStats::new(Terms {
         period: run
             .period
             .or_else(|| mean_interval(&followed.frames))

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use ticktax_analysis::workload::{Asked, Recorded, SMALL};
-use ticktax_analysis::{Meter, WorkloadReader, of_frames};
+use ticktax_analysis::{Summary, WorkloadReader, of_frames};
 use ticktax_experiment::whatif::{self, Load};
 use ticktax_model::machine::Machine;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
@@ -91,7 +91,7 @@ fn scenario(typed: &SimArguments) -> Result<Loaded, Failure> {
 }
 
 /// Hands each row to both.
-struct Both(Meter, WorkloadReader);
+struct Both(Summary, WorkloadReader);
 
 impl RowSink for Both {
     fn row(&mut self, sources: &SourceTable, row: &ticktax_model::recording::Row) {
@@ -102,7 +102,7 @@ impl RowSink for Both {
 
 fn recording(typed: &SimArguments) -> Result<Loaded, Failure> {
     let mut file = RecordingReader::open(&typed.load)?;
-    let mut both = Both(Meter::new(&file.header().machine), WorkloadReader::new());
+    let mut both = Both(Summary::new(&file.header().machine), WorkloadReader::new());
     let sources = file.replay(&mut |sources, row| both.row(sources, row))?;
     let header = file.header();
     let machine = header.machine.clone();
@@ -139,9 +139,14 @@ fn recording(typed: &SimArguments) -> Result<Loaded, Failure> {
 }
 
 /// What was measured.
-fn row(meter: Meter, header: &Header, sources: &SourceTable, recorded: &Recorded) -> PredictionRow {
+fn row(
+    summary: Summary,
+    header: &Header,
+    sources: &SourceTable,
+    recorded: &Recorded,
+) -> PredictionRow {
     let paced = recorded.workload.paced.as_ref();
-    let mut figures = meter.finish(header, sources, paced.map(|paced| paced.pid));
+    let mut figures = summary.finish(header, sources, paced.map(|paced| paced.pid));
     let elapsed = recorded.workload.elapsed;
     figures.extend(recorded.wakeups.map(|count| Figure {
         measure: Measure::Wakeups,

@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use ticktax_analysis::findings::{Measured, judge};
+use ticktax_host::Proc;
 use ticktax_model::machine::Machine;
 use ticktax_probes::clock::now;
-use ticktax_trace::proc::Proc;
 
 use super::tree::{header, put};
 
@@ -76,7 +76,7 @@ fn a_huge_file_is_read_in_part_and_said() {
     let unread = &machine.configured.unread;
     let told = unread
         .iter()
-        .find(|blind| blind.what.contains("/etc/sysctl.conf"));
+        .find(|limitations| limitations.what.contains("/etc/sysctl.conf"));
     assert!(told.unwrap().why.contains("1 MiB"), "{unread:?}");
     assert_eq!(machine.configured.sysctl[0].key, "kernel.x");
 }

@@ -2,7 +2,7 @@
 
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Counting, CpuCheck};
 use ticktax_model::machine::{CpuTimes, InterruptRow};
-use ticktax_model::recording::{Blind, Header, ProbeKind, ProbeReport};
+use ticktax_model::recording::{Header, Limitation, ProbeKind, ProbeReport};
 use ticktax_model::tick::{Basis, CpuTicks, Frequency, TickBill, Ticks};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -133,7 +133,7 @@ fn fifo_probe(header: &mut Header) -> Option<TickBill> {
 }
 
 fn refused_probe(header: &mut Header) -> Option<TickBill> {
-    header.coverage.blind.push(Blind {
+    header.coverage.limitations.push(Limitation {
         what: "the probe as asked for".to_owned(),
         why: "CPU 1: SCHED_OTHER; SCHED_FIFO:50 was refused".to_owned(),
     });

@@ -294,11 +294,11 @@ fn power() -> Vec<Case> {
     const GOVERNOR: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
     const MOST: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
     const HARDWARE: &str = "sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq";
-    let capped = |most| {
+    let capped = |max| {
         [
             (POLICY, "0 1\n"),
             (GOVERNOR, "performance\n"),
-            (MOST, most),
+            (MOST, max),
             (HARDWARE, "3000000\n"),
         ]
     };

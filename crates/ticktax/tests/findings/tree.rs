@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ticktax_analysis::findings::{Measured, judge};
+use ticktax_host::Proc;
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::finding::Finding;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Level, World};
 use ticktax_model::tick::TickBill;
-use ticktax_trace::proc::Proc;
 
 /// What a rule must say of a machine.
 #[derive(Clone, Copy)]

@@ -86,11 +86,11 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
 }
 
 pub(crate) fn the_guests_verbs_are_nobody_elses() {
-    let perform = "lab-perform frame-rate-vs-hz --for 1s --output x";
+    let replay = "lab-replay frame-rate-vs-hz --for 1s --output x";
     for (verb, words) in [
         ("lab-guest", "PID 1"),
         ("peers", "in a guest alone"),
-        (perform, "a lab's guests alone"),
+        (replay, "a lab's guests alone"),
     ] {
         let output = ticktax().args(verb.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(2));

@@ -55,7 +55,7 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
     assert_eq!(fine.machine.high_resolution, Some(true));
     assert_eq!(coarse.machine.high_resolution, Some(false));
-    let wait = |it: &PaceStatement| it.figures.as_ref().unwrap().wakeup.as_ref().unwrap().most.0;
+    let wait = |it: &PaceStatement| it.figures.as_ref().unwrap().wakeup.as_ref().unwrap().max.0;
     // Slack of 50 µs and a bit against what is left of a tick of 4 ms.
     assert!(wait(&fine) < 200_000, "{}", wait(&fine));
     assert!(
@@ -98,11 +98,16 @@ pub(crate) fn the_tracer_loads_on(kernel: &str) {
     assert!(output.status.success(), "{}", complaint(&output));
     let recording = RecordingReader::open(&file).unwrap();
     let header = recording.header();
-    assert_eq!(header.level, Level::Kernel, "{:?}", header.coverage.blind);
+    assert_eq!(
+        header.level,
+        Level::Kernel,
+        "{:?}",
+        header.coverage.limitations
+    );
     assert!(
         header.coverage.every_entry_watched,
         "{:?}",
-        header.coverage.blind
+        header.coverage.limitations
     );
     assert_eq!(header.coverage.events_lost(), 0);
 }

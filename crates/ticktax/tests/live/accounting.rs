@@ -6,11 +6,11 @@ use libtest_mimic::Failed;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_analysis::accounting::{counting, sampled};
+use ticktax_host::Proc;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth, Window};
 use ticktax_model::accounting::{AccountingStatement, BiasKind, CpuCheck, ProgramCheck, Witness};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
-use ticktax_trace::proc::Proc;
 
 use super::world::{Place, WHOLE_PROCESS, check, injector, statement, ticktax};
 

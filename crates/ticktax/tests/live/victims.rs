@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{Fate, Lives};
+use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Nanos};
 
 use super::world::{Place, check, close, injector, statement, ticktax};
@@ -39,14 +39,14 @@ impl Shell {
     }
 
     /// Audits it for 2 s.
-    fn audit(&self) -> Result<Lives, Failed> {
+    fn audit(&self) -> Result<ThreadTimes, Failed> {
         let pid = self.pid()?.to_string();
         let output = ticktax(&[
             "audit", "--probe", "none", "--format", "json", "--for", "2s",
         ])
         .args(["--pid", &pid])
         .output()?;
-        lives(&statement(&output)?)
+        threads(&statement(&output)?)
     }
 }
 
@@ -59,31 +59,34 @@ impl Drop for Shell {
 }
 
 /// The lives of the victim, whose books must balance.
-fn lives(statement: &Statement) -> Result<Lives, Failed> {
+fn threads(statement: &Statement) -> Result<ThreadTimes, Failed> {
     let victim = statement.victim.as_ref().ok_or("no victim")?;
-    let lives = victim.lives.clone().ok_or("it was not followed")?;
-    check(lives.balances(), || format!("{:?}", lives.off))?;
-    let sum: Nanos = lives.accounts.iter().map(|account| account.time).sum();
-    check(sum == lives.elapsed && lives.threads > 0, || {
-        format!("{lives:?}")
+    let threads = victim.threads.clone().ok_or("it was not followed")?;
+    check(threads.balances(), || format!("{:?}", threads.off))?;
+    let sum: Nanos = threads.accounts.iter().map(|account| account.time).sum();
+    check(sum == threads.elapsed && threads.threads > 0, || {
+        format!("{threads:?}")
     })?;
-    Ok(lives)
+    Ok(threads)
 }
 
-fn time(lives: &Lives, fate: Fate) -> Nanos {
-    let of_fate = lives.accounts.iter().filter(|account| account.fate == fate);
+fn time(threads: &ThreadTimes, state: ThreadState) -> Nanos {
+    let of_fate = threads
+        .accounts
+        .iter()
+        .filter(|account| account.state == state);
     of_fate.map(|account| account.time).sum()
 }
 
 /// Audits what the audited command does to itself or to others.
-fn audit_of(plan: &Plan) -> Result<(Truth, Lives), Failed> {
+fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     let place = Place::new();
     let (command, truth) = injector(plan, &place)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--"])
         .args(command)
         .output()?;
-    let lives = lives(&statement(&output)?)?;
-    Ok((serde_json::from_slice(&fs::read(truth)?)?, lives))
+    let threads = threads(&statement(&output)?)?;
+    Ok((serde_json::from_slice(&fs::read(truth)?)?, threads))
 }
 
 /// The disturbance is begun first and outlasts the audit, so what it took in 2 s is its rate.
@@ -95,11 +98,11 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
         .duration(Nanos::from_secs(30));
     let loop_forever = Shell::run("while :; do :; done", Some(cpu))?;
     let running = ticktax_inject::spawn(&plan)?;
-    let lives = loop_forever.audit()?;
+    let threads = loop_forever.audit()?;
     let truth = running.stop()?;
     let injected = truth.injected.as_ref().ok_or("nothing was measured")?;
     let share = injected.time.share_of(truth.end - truth.start);
-    let behind = lives
+    let behind = threads
         .behind
         .iter()
         .filter(|one| one.name.starts_with(&truth.comm));
@@ -107,12 +110,12 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     close(
         "behind the thread",
         behind.as_secs_f64(),
-        share * lives.elapsed.as_secs_f64(),
+        share * threads.elapsed.as_secs_f64(),
         0.005,
     )?;
-    let waited = time(&lives, Fate::Waiting);
+    let waited = time(&threads, ThreadState::Waiting);
     check(waited >= behind, || format!("{waited} < {behind}"))?;
-    check(!lives.delays.is_empty(), || "no delay".to_owned())
+    check(!threads.delays.is_empty(), || "no delay".to_owned())
 }
 
 pub(crate) fn is_throttled_by_its_quota() -> Result<(), Failed> {
@@ -121,31 +124,31 @@ pub(crate) fn is_throttled_by_its_quota() -> Result<(), Failed> {
     let plan = Plan::new(Disturbance::Throttle { quota }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
         .duration(Nanos::from_secs(3));
-    let (truth, lives) = audit_of(&plan)?;
+    let (truth, threads) = audit_of(&plan)?;
     let injected = truth.injected.as_ref().ok_or("nothing was measured")?;
-    let told = time(&lives, Fate::Throttled);
+    let told = time(&threads, ThreadState::Throttled);
     close(
         "throttled",
         told.as_secs_f64(),
         injected.time.as_secs_f64(),
         0.0,
     )?;
-    check(lives.processes >= 2, || "its child is missing".to_owned())
+    check(threads.processes >= 2, || "its child is missing".to_owned())
 }
 
 pub(crate) fn sleeps() -> Result<(), Failed> {
     let sleeper = Shell::run("exec sleep 60", None)?;
     thread::sleep(Duration::from_millis(200));
-    let lives = sleeper.audit()?;
+    let threads = sleeper.audit()?;
     // Nothing happens to it: its whole life is one wait that no event tells.
-    let asleep = time(&lives, Fate::Sleeping);
-    check(asleep == lives.elapsed, || format!("{lives:?}"))?;
+    let asleep = time(&threads, ThreadState::Sleeping);
+    check(asleep == threads.elapsed, || format!("{threads:?}"))?;
     close("asleep", asleep.as_secs_f64(), 2.0, 0.2)
 }
 
 pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
     let ending = Shell::run("sleep 1.5; :", None)?;
-    let lives = {
+    let threads = {
         let pid = ending.pid()?.to_string();
         let audit = ticktax(&[
             "audit", "--probe", "none", "--format", "json", "--for", "60s",
@@ -155,10 +158,10 @@ pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
         .stderr(Stdio::piped())
         .spawn()?;
         // The shell is this process's child: it is gone once it is waited for or a zombie.
-        lives(&statement(&audit.wait_with_output()?)?)?
+        threads(&statement(&audit.wait_with_output()?)?)?
     };
-    check(lives.elapsed < Nanos::from_secs(5), || {
-        format!("{}", lives.elapsed)
+    check(threads.elapsed < Nanos::from_secs(5), || {
+        format!("{}", threads.elapsed)
     })
 }
 
@@ -173,11 +176,11 @@ pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
     .arg(env::current_exe()?)
     .arg(place.file("list"))
     .output()?;
-    let lives = lives(&statement(&output)?)?;
-    check(lives.processes >= 9, || {
-        format!("{} processes", lives.processes)
+    let threads = threads(&statement(&output)?)?;
+    check(threads.processes >= 9, || {
+        format!("{} processes", threads.processes)
     })?;
-    check(time(&lives, Fate::Running) > Nanos::ZERO, || {
+    check(time(&threads, ThreadState::Running) > Nanos::ZERO, || {
         "nothing ran".to_owned()
     })
 }
@@ -186,10 +189,11 @@ pub(crate) fn a_stopped_program_is_stopped() -> Result<(), Failed> {
     let stopped = Shell::run("while :; do :; done", None)?;
     kill(Pid::from_raw(stopped.pid()?), Signal::SIGSTOP)?;
     thread::sleep(Duration::from_millis(100));
-    let lives = stopped.audit()?;
-    check(time(&lives, Fate::Stopped) == lives.elapsed, || {
-        format!("{lives:?}")
-    })
+    let threads = stopped.audit()?;
+    check(
+        time(&threads, ThreadState::Stopped) == threads.elapsed,
+        || format!("{threads:?}"),
+    )
 }
 
 /// A memory cgroup of version 1 with a limit, removed with the test.
@@ -240,16 +244,18 @@ pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
         .arg(place.path())
         .output()?;
     let statement = statement(&output)?;
-    let blind = statement.coverage.blind.iter();
-    if blind
+    let limitations = statement.coverage.limitations.iter();
+    if limitations
         .clone()
-        .any(|blind| blind.what.contains("memory cgroup"))
+        .any(|limitations| limitations.what.contains("memory cgroup"))
     {
         return Ok(());
     }
-    let lives = lives(&statement)?;
-    let reclaiming = time(&lives, Fate::Reclaim);
-    check(reclaiming > Nanos::from_millis(1), || format!("{lives:?}"))
+    let threads = threads(&statement)?;
+    let reclaiming = time(&threads, ThreadState::Reclaim);
+    check(reclaiming > Nanos::from_millis(1), || {
+        format!("{threads:?}")
+    })
 }
 
 pub(crate) fn a_process_that_is_not_there_is_named() -> Result<(), Failed> {
@@ -284,7 +290,7 @@ pub(crate) fn without_root_the_counters_are_told() -> Result<(), Failed> {
         .output()?;
     let statement = statement(&output)?;
     let victim = statement.victim.ok_or("no victim")?;
-    check(victim.lives.is_none(), || "it was followed".to_owned())?;
+    check(victim.threads.is_none(), || "it was followed".to_owned())?;
     let usage = victim.usage.ok_or("no counters")?;
     check(usage.user > Nanos::ZERO, || format!("{usage:?}"))
 }

@@ -1,7 +1,7 @@
 //! From beats of sources to the lines of a statement: what is one thing becomes one line.
 
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
-use ticktax_model::recording::{Blind, Header, Level, ProbeKind};
+use ticktax_model::recording::{Header, Level, Limitation, ProbeKind};
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Beat, Events, FEWEST, Rhythm, explains};
@@ -66,10 +66,10 @@ fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
 }
 
 /// Everything that limits what can be known.
-fn unknown(finder: &BeatFinder, header: &Header, searched: &[u32]) -> Vec<Blind> {
+fn unknown(finder: &BeatFinder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
     let mut say = |what: String, why: &str| {
-        unknown.push(Blind {
+        unknown.push(Limitation {
             what,
             why: why.to_owned(),
         });
@@ -300,7 +300,7 @@ impl<'a> Lines<'a> {
         let mut nameless: Vec<usize> = Vec::new();
         let mut done: Vec<usize> = Vec::new();
         for g in 0..self.found.len() {
-            let Some((probe, least)) = self.what(g).gaps() else {
+            let Some((probe, min)) = self.what(g).gaps() else {
                 continue;
             };
             // A probe that sleeps looks only once an interval: this is its own rhythm.
@@ -318,7 +318,7 @@ impl<'a> Lines<'a> {
                 done.push(g);
                 let gaps = BeatGaps {
                     probe,
-                    from: least,
+                    from: min,
                     count: whole(beat.seen as f64 * beat.burst),
                     median: beat.lengths.median,
                     p99: beat.lengths.p99,

@@ -37,7 +37,7 @@ pub(super) enum What {
     /// First runs of threads of one name.
     Starts { name: Arc<str> },
     /// Gaps of at least this length.
-    Gaps { probe: ProbeKind, least: Nanos },
+    Gaps { probe: ProbeKind, min: Nanos },
 }
 
 impl What {
@@ -141,7 +141,7 @@ impl What {
 
     pub(super) fn gaps(&self) -> Option<(ProbeKind, Nanos)> {
         match self {
-            Self::Gaps { probe, least } => Some((*probe, *least)),
+            Self::Gaps { probe, min } => Some((*probe, *min)),
             _ => None,
         }
     }

@@ -273,7 +273,7 @@ fn a_thread_that_moves_is_one_source() {
     let told = found
         .unknown
         .iter()
-        .any(|blind| blind.what.contains("threads that move"));
+        .any(|limitations| limitations.what.contains("threads that move"));
     assert!(told || names(&found) == ["nomad"], "{found:#?}");
 }
 
@@ -295,7 +295,12 @@ fn a_hole_in_the_recording_moves_no_period_and_is_told() {
     assert!(near(&found.beats[0], 50 * MS));
     // The hole's 40 beats are not expected.
     assert!(found.beats[0].expected < 145, "{}", found.beats[0].expected);
-    let told = |what: &str| found.unknown.iter().any(|blind| blind.what.contains(what));
+    let told = |what: &str| {
+        found
+            .unknown
+            .iter()
+            .any(|limitations| limitations.what.contains(what))
+    };
     assert!(
         told("12 events") && told("in 1 parts"),
         "{:?}",
@@ -327,7 +332,12 @@ fn the_tools_own_beat_is_marked() {
 fn with_nothing_to_go_by_nothing_is_said() {
     let empty = Story::default().search(1);
     assert!(empty.beats.is_empty() && empty.searched == 0);
-    assert!(empty.unknown.iter().any(|blind| blind.what == "any beat"));
+    assert!(
+        empty
+            .unknown
+            .iter()
+            .any(|limitations| limitations.what == "any beat")
+    );
 
     let mut one = Story::default();
     one.woken(0, MS, "once", 300 * US);
@@ -356,7 +366,7 @@ fn with_nothing_to_go_by_nothing_is_said() {
     assert!(
         sums.unknown
             .iter()
-            .any(|blind| blind.why.contains("--keep spans"))
+            .any(|limitations| limitations.why.contains("--keep spans"))
     );
 }
 
@@ -410,6 +420,6 @@ fn there_is_memory_for_so_many_sources_and_the_rest_is_told() {
     let told = found
         .unknown
         .iter()
-        .any(|blind| blind.why.contains("memory"));
+        .any(|limitations| limitations.why.contains("memory"));
     assert!(told, "{:?}", found.unknown);
 }

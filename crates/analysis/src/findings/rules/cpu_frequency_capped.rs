@@ -6,11 +6,11 @@ use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let capped = facts.configured.frequency.iter().filter_map(|policy| {
-        let (most, hardware) = (policy.most_khz?, policy.hardware_most_khz?);
-        (most < hardware).then_some((policy, most, hardware))
+        let (max, hardware) = (policy.max_khz?, policy.hardware_max_khz?);
+        (max < hardware).then_some((policy, max, hardware))
     });
     let capped: Vec<_> = capped.collect();
-    let Some(&(first, most, hardware)) = capped.first() else {
+    let Some(&(first, max, hardware)) = capped.first() else {
         return Vec::new();
     };
     let cpus: Vec<&str> = capped.iter().map(|(policy, ..)| &*policy.cpus).collect();
@@ -19,12 +19,12 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         title: "CPUs are kept below their highest frequency".to_owned(),
         configured: format!(
             "scaling_max_freq of {} MHz, governor {}",
-            most / 1000,
+            max / 1000,
             first.governor
         ),
         effective: format!(
             "at most {} of {} MHz on CPUs {}",
-            most / 1000,
+            max / 1000,
             hardware / 1000,
             cpus.join(" ")
         ),
@@ -33,7 +33,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         severity: Severity::Warning,
         cost: Cost::said(format!(
             "up to {:.0} % of the speed",
-            100.0 * (1.0 - most as f64 / hardware as f64)
+            100.0 * (1.0 - max as f64 / hardware as f64)
         )),
         remedy: "write cpuinfo_max_freq to scaling_max_freq, unless heat or power is what it is \
                  meant to limit"

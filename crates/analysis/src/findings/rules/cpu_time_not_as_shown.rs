@@ -41,8 +41,8 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     let phase = cpu.causes.iter().find(|cause| {
         cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
     });
-    let culprit = phase.and_then(|cause| cause.program.as_deref());
-    let remedy = match culprit {
+    let interferer = phase.and_then(|cause| cause.program.as_deref());
+    let remedy = match interferer {
         Some(name) => format!(
             "judge {name} by its own times (/proc/PID/stat, cpuacct), which are exact; samples at \
              the tick cannot see a program that follows it"

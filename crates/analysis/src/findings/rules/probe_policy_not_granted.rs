@@ -11,10 +11,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let refused = facts
         .header
         .coverage
-        .blind
+        .limitations
         .iter()
-        .filter(|blind| blind.what == WHAT);
-    let refused: Vec<&str> = refused.map(|blind| &*blind.why).collect();
+        .filter(|limitations| limitations.what == WHAT);
+    let refused: Vec<&str> = refused.map(|limitations| &*limitations.why).collect();
     let Some(first) = refused.first() else {
         return Vec::new();
     };

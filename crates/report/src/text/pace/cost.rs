@@ -57,14 +57,14 @@ fn rhythm(alias: &TickAlias) -> String {
         1 => "every frame begins at one phase of the tick".to_owned(),
         frames => format!("frames keep to {frames} phases of the tick"),
     };
-    let range = if percent(alias.least) == percent(alias.most) {
+    let range = if percent(alias.min) == percent(alias.max) {
         format!("its samples are right: {}", tied(percent(alias.truth)))
     } else {
         format!(
             "samples at the tick show between {} and {} for what takes {}, by the moment at which \
              the loop was started",
-            tied(percent(alias.least)),
-            tied(percent(alias.most)),
+            tied(percent(alias.min)),
+            tied(percent(alias.max)),
             tied(percent(alias.truth))
         )
     };

@@ -6,7 +6,7 @@ use super::super::TextStyle;
 use super::super::head;
 use super::super::numbers::{counted, date, percent, time_or_blank};
 use super::super::page::{Page, Tone, tied};
-use super::{blind_spots, number};
+use super::{limitations, number};
 
 /// The comparison of paced loops as text, with a line break at the end.
 pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
@@ -75,7 +75,7 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
          what chance may have made (two standard deviations), and CPU time that differs by less \
          than a tenth, is taken for equal.",
     );
-    blind_spots(&mut page, &statement.blind);
+    limitations(&mut page, &statement.limitations);
     page.finish()
 }
 

@@ -7,7 +7,7 @@ use ticktax_model::pace::{
     ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement,
     ThreadReport, TickAlias, Wakeups,
 };
-use ticktax_model::recording::{Blind, World};
+use ticktax_model::recording::{Limitation, World};
 use ticktax_model::{Cpu, Nanos};
 
 use super::samples::kernel_level;
@@ -18,21 +18,21 @@ fn machine() -> Machine {
 }
 
 fn times(count: u64, us: [i64; 5]) -> Distribution {
-    let [least, median, p90, p99, most] = us.map(Nanos::from_micros);
+    let [min, median, p90, p99, max] = us.map(Nanos::from_micros);
     let told = [(0.5, median, 5), (0.9, p90, 29), (0.99, p99, 299)];
     let from = |time: Nanos| Nanos(1 << time.0.max(1).ilog2());
     Distribution {
         count,
-        least,
+        min,
         mean: median,
-        most,
+        max,
         exact: true,
         quantiles: told
             .into_iter()
-            .filter(|&(_, _, least)| count >= least)
+            .filter(|&(_, _, min)| count >= min)
             .map(|(q, value, _)| Quantile { q, value })
             .collect(),
-        buckets: [(least, count - 3), (p99, 2), (most, 1)]
+        buckets: [(min, count - 3), (p99, 2), (max, 1)]
             .map(|(time, count)| Bucket {
                 from: from(time),
                 below: from(time) + from(time),
@@ -87,8 +87,8 @@ fn readings(first: CpuClock) -> CpuStatement {
             frames: 3,
             ticks: 7,
             truth: 0.105,
-            least: 0.0,
-            most: 0.14,
+            min: 0.0,
+            max: 0.14,
         }),
     }
 }
@@ -123,7 +123,7 @@ fn a_loop() -> PaceStatement {
                 own: false,
             }),
         }),
-        blind: Vec::new(),
+        limitations: Vec::new(),
         ended_early: None,
     }
 }
@@ -168,7 +168,7 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
                 own: true,
             }),
         }),
-        blind: vec![Blind {
+        limitations: vec![Limitation {
             what: "3 events of the kernel".to_owned(),
             why: "they came faster than they were read: frames may be missing or seem late"
                 .to_owned(),
@@ -276,7 +276,7 @@ fn ways_side_by_side() {
     };
     let statement = SweepStatement {
         world: World::Live,
-        blind: Vec::new(),
+        limitations: Vec::new(),
         pace_version: PACE_VERSION,
         tool_version: "0.1.0".to_owned(),
         machine: machine(),

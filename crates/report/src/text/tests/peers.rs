@@ -6,7 +6,7 @@ use ticktax_model::peers::{
     Attribution, Counts, Latency, Noise, PEERS_VERSION, Peer, PeerOutcome, PeerReport,
     PeersStatement, Spread,
 };
-use ticktax_model::recording::{Blind, World};
+use ticktax_model::recording::{Limitation, World};
 
 use crate::{TextStyle, peers};
 
@@ -17,7 +17,7 @@ fn noise(entry_exit: Option<Nanos>) -> Noise {
         floor: Nanos(5_000),
         total: Nanos(9_910_000),
         longest: Nanos(1_250_000),
-        lent: entry_exit.map(|_| Nanos::from_millis(22)),
+        yielded: entry_exit.map(|_| Nanos::from_millis(22)),
         counts: Some(Counts {
             irq: 1_477,
             softirq: 0,
@@ -59,7 +59,7 @@ fn statement() -> PeersStatement {
         peers_version: PEERS_VERSION,
         tool_version: "0.1.0".to_owned(),
         world: World::Lab,
-        blind: vec![Blind {
+        limitations: vec![Limitation {
             what: "what caches cost".to_owned(),
             why: "time in this guest is its number of instructions".to_owned(),
         }],

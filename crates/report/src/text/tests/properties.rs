@@ -54,12 +54,12 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
         }
     }
     statement
-        .held_back
+        .throttled
         .iter_mut()
         .for_each(|held| rename(&mut held.name));
-    for blind in &mut statement.coverage.blind {
-        rename(&mut blind.what);
-        rename(&mut blind.why);
+    for limitations in &mut statement.coverage.limitations {
+        rename(&mut limitations.what);
+        rename(&mut limitations.why);
     }
     statement
         .probes

@@ -2,12 +2,12 @@
 
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{
-    Blind, ClockReport, CommandReport, Coverage, Level, Loss, ProbeKind, ProbeReport, ToolCost,
-    World,
+    ClockReport, CommandReport, Coverage, Level, Limitation, Loss, ProbeKind, ProbeReport,
+    ToolCost, World,
 };
 use ticktax_model::statement::{
-    Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, HeldBack, Part,
-    STATEMENT_VERSION, Statement, WorstGap,
+    Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, Part,
+    STATEMENT_VERSION, Statement, ThrottledProgram, WorstGap,
 };
 use ticktax_model::{Cpu, Nanos};
 
@@ -27,7 +27,7 @@ pub(super) fn empty() -> Statement {
             accounted: Nanos::ZERO,
             off: Vec::new(),
         },
-        held_back: Vec::new(),
+        throttled: Vec::new(),
         gaps: None,
         beats: None,
         coverage: Coverage {
@@ -276,7 +276,7 @@ fn gaps() -> GapStatement {
             max: Some(Nanos(999)),
             ..GapParts::default()
         },
-        lent: GapParts {
+        yielded: GapParts {
             count: 16_291,
             time: Nanos::from_micros(3_004_100),
             named: Nanos::from_micros(3_004_100),
@@ -346,7 +346,7 @@ pub(super) fn kernel_level() -> Statement {
         machine: a_machine(),
         began_unix: 1_700_000_000,
         accounts: accounts(),
-        held_back: vec![HeldBack {
+        throttled: vec![ThrottledProgram {
             name: "game".to_owned(),
             pid: Some(4_121),
             why: "throttled".to_owned(),
@@ -359,7 +359,7 @@ pub(super) fn kernel_level() -> Statement {
         gaps: Some(gaps()),
         coverage: Coverage {
             attached: vec!["irq_handler_entry".to_owned()],
-            blind: vec![Blind {
+            limitations: vec![Limitation {
                 what: "functions of timers".to_owned(),
                 why: "/proc/kallsyms hides them; set kernel.kptr_restrict to 1 or 0".to_owned(),
             }],
@@ -434,7 +434,7 @@ pub(super) fn proc_level() -> Statement {
                 ..GapParts::default()
             },
             short: GapParts::default(),
-            lent: GapParts::default(),
+            yielded: GapParts::default(),
             worst: vec![WorstGap {
                 cpu: Cpu(0),
                 at: Nanos(77_000_000),
@@ -444,7 +444,7 @@ pub(super) fn proc_level() -> Statement {
             causes: Vec::new(),
         }),
         coverage: Coverage {
-            blind: vec![Blind {
+            limitations: vec![Limitation {
                 what: "steal time".to_owned(),
                 why: "the hypervisor does not tell it".to_owned(),
             }],

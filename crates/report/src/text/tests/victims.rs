@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use ticktax_model::machine::{Pressure, RunQueue, Throttling};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Culprit, Delay, DelayKind, Episode, Fate, FateAccount, Latency, Lives, Target, Usage,
-    VictimStatement,
+    Delay, DelayKind, Episode, Interferer, Latency, StateAccount, Target, ThreadState, ThreadTimes,
+    Usage, VictimStatement,
 };
 use ticktax_model::{Cpu, Nanos};
 
 use super::samples::{kernel_level, proc_level};
 use crate::{TextStyle, text};
 
-fn culprit(name: &str, pid: Option<i32>, us: i64, count: u64) -> Culprit {
-    Culprit {
+fn interferer(name: &str, pid: Option<i32>, us: i64, count: u64) -> Interferer {
+    Interferer {
         name: name.to_owned(),
         pid,
         time: Nanos::from_micros(us),
@@ -23,14 +23,14 @@ fn culprit(name: &str, pid: Option<i32>, us: i64, count: u64) -> Culprit {
     }
 }
 
-fn lives() -> Lives {
-    let accounts: Vec<FateAccount> = Fate::ALL
+fn threads() -> ThreadTimes {
+    let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()
         .zip([
             3_000_000, 2_100, 40, 212_000, 310_007, 1_210_000, 35_000_000, 90, 12, 3, 0,
         ])
-        .map(|(fate, us)| FateAccount {
-            fate,
+        .map(|(state, us)| StateAccount {
+            state,
             time: Nanos::from_micros(us),
             count: 17,
             max: Some(Nanos::from_micros(us / 4)),
@@ -38,7 +38,7 @@ fn lives() -> Lives {
         .filter(|account| account.time > Nanos::ZERO)
         .collect();
     let elapsed = accounts.iter().map(|account| account.time).sum();
-    Lives {
+    ThreadTimes {
         processes: 1,
         threads: 2,
         elapsed,
@@ -53,17 +53,17 @@ fn lives() -> Lives {
         }),
         migrations: 31,
         behind: vec![
-            culprit("backup", Some(812), 200_000, 310),
-            culprit("kworker/0:1", None, 60_000, 4_000),
-            culprit("idle", None, 40_007, 11_000),
-            culprit("sshd", Some(911), 8_000, 3),
-            culprit("rcu_preempt", None, 1_000, 30),
-            culprit("ksoftirqd/1", None, 900, 3),
-            culprit("ticktax's probe", None, 100, 3),
+            interferer("backup", Some(812), 200_000, 310),
+            interferer("kworker/0:1", None, 60_000, 4_000),
+            interferer("idle", None, 40_007, 11_000),
+            interferer("sshd", Some(911), 8_000, 3),
+            interferer("rcu_preempt", None, 1_000, 30),
+            interferer("ksoftirqd/1", None, 900, 3),
+            interferer("ticktax's probe", None, 100, 3),
         ],
         interrupted_by: vec![
-            culprit("local_timer", None, 180_000, 40_000),
-            culprit("NET_RX", None, 32_000, 5_000),
+            interferer("local_timer", None, 180_000, 40_000),
+            interferer("NET_RX", None, 32_000, 5_000),
         ],
         delays: vec![
             Delay {
@@ -115,7 +115,7 @@ fn with_victim(statement: Statement) -> Statement {
             target: Target::Process,
             name: "game".to_owned(),
             pid: Some(4_121),
-            lives: Some(lives()),
+            threads: Some(threads()),
             usage: Some(Usage {
                 user: Nanos::from_millis(2_810),
                 system: Nanos::from_millis(400),
@@ -136,7 +136,7 @@ fn with_victim(statement: Statement) -> Statement {
         run_queue: Some(RunQueue {
             samples: 400,
             threads: 1_000,
-            most: 7,
+            max: 7,
         }),
         ..statement
     }
@@ -160,9 +160,9 @@ fn a_game_that_stutters() {
 #[test]
 fn a_victim_whose_books_are_off() {
     let mut statement = with_victim(kernel_level());
-    let lives = statement.victim.as_mut().unwrap().lives.as_mut().unwrap();
-    lives.accounted += Nanos(17);
-    lives.off = vec![(4_122, Nanos(17))];
+    let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
+    threads.accounted += Nanos(17);
+    threads.off = vec![(4_122, Nanos(17))];
     let page = section(&statement);
     assert!(
         page.contains("ITS BOOKS DO NOT BALANCE: off by 17 ns in thread 4122"),
@@ -173,7 +173,7 @@ fn a_victim_whose_books_are_off() {
 #[test]
 fn a_victim_seen_by_an_ordinary_user() {
     let mut statement = with_victim(proc_level());
-    statement.victim.as_mut().unwrap().lives = None;
+    statement.victim.as_mut().unwrap().threads = None;
     insta::assert_snapshot!(section(&statement));
 }
 
@@ -182,10 +182,10 @@ fn no_line_of_it_is_too_long() {
     let mut statement = with_victim(kernel_level());
     let victim = statement.victim.as_mut().unwrap();
     victim.name = "気温🦀 \u{1b}\n".repeat(40);
-    let lives = victim.lives.as_mut().unwrap();
-    lives.delays[0].thread = "x".repeat(200);
-    lives.delays[0].timeline[0].name = "y".repeat(200);
-    lives.behind[0].name = "z".repeat(200);
+    let threads = victim.threads.as_mut().unwrap();
+    threads.delays[0].thread = "x".repeat(200);
+    threads.delays[0].timeline[0].name = "y".repeat(200);
+    threads.behind[0].name = "z".repeat(200);
     let page = text(&statement, &TextStyle::default());
     for line in page.lines() {
         assert!(crate::text::page::columns(line) <= 80, "{line:?}");

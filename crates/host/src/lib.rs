@@ -1,7 +1,11 @@
-//! What `/proc` and `/sys` say of the machine: facts, and counters at both ends of a recording.
+//! The machine as `/proc` and `/sys` tell of it: its facts, what it was configured to do, and the
+//! kernel's counters at both ends of a recording. It needs no rights, and loads nothing into the
+//! kernel.
 //!
 //! Everything is read below a root folder, so that tests can put another machine there. What
 //! cannot be read is left out: a fact is `None`, a counter has no row.
+
+#![forbid(unsafe_code)]
 
 mod configured;
 mod counters;

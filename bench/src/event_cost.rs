@@ -188,7 +188,7 @@ fn print(contenders: &[Contender], base: &Series) {
             format!("{ratio:.1}"),
             contender
                 .target
-                .map_or("-".to_owned(), |most| format!("≤ {most:.0}: {}", met(most))),
+                .map_or("-".to_owned(), |max| format!("≤ {max:.0}: {}", met(max))),
         ]);
     }
     table.print();

@@ -5,19 +5,19 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use ticktax_experiment::perform::{Performance, Performed, Stage, perform};
+use ticktax_experiment::replay::{Platform, Replay, ReplayedTask, replay};
+use ticktax_host::Proc;
 use ticktax_model::Nanos;
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::pace::SleepMethod;
 use ticktax_model::recording::World;
 use ticktax_probes::clock::now;
-use ticktax_probes::pace::hands::Hands;
+use ticktax_probes::pace::syscall_driver::SyscallDriver;
 use ticktax_sim::{Call, TaskSpec};
-use ticktax_trace::proc::Proc;
 
 use super::run::cannot;
 use super::world;
-use crate::arguments::PerformArguments;
+use crate::arguments::ReplayArguments;
 use crate::case;
 use crate::failure::Failure;
 
@@ -25,11 +25,11 @@ use crate::failure::Failure;
 const SEED: u64 = 1;
 
 /// Performs, and leaves what came of it in a file.
-pub(crate) fn run(typed: &PerformArguments) -> Result<ExitCode, Failure> {
+pub(crate) fn run(typed: &ReplayArguments) -> Result<ExitCode, Failure> {
     let proc = Proc::default();
     let machine = proc.machine();
     if world::of(machine.cmdline.as_deref()).0 != World::Lab {
-        let why = "lab-perform is for a lab's guests alone; see `ticktax lab compare --help`";
+        let why = "lab-replay is for a lab's guests alone; see `ticktax lab compare --help`";
         return Err(Failure::Arguments(why.to_owned()));
     }
     let case = case::named(&typed.case)?;
@@ -44,20 +44,20 @@ pub(crate) fn run(typed: &PerformArguments) -> Result<ExitCode, Failure> {
     let tasks = all(&tasks, length)?;
     let left = length - (now() - begin);
     thread::sleep(Duration::from_nanos(left.max(Nanos::ZERO).0.unsigned_abs()));
-    let performance = Performance {
+    let replay = Replay {
         machine,
         elapsed: now() - begin,
         sampled: busy() - before,
         tasks,
     };
-    let text = serde_json::to_string(&performance)
+    let text = serde_json::to_string(&replay)
         .map_err(|error| Failure::Case(format!("what was performed cannot be told: {error}")))?;
     fs::write(&typed.output, text).map_err(|error| cannot("write", &typed.output, &error))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Lets a thread perform each task, and waits for all.
-fn all(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<Performed>, Failure> {
+fn all(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, Failure> {
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .iter()
@@ -68,24 +68,24 @@ fn all(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<Performed>, Failure> {
             let result = thread.join();
             result.unwrap_or_else(|_| Err("its thread ended".to_owned()))
         });
-        let performed: Result<Vec<Performed>, String> = ended.collect();
-        performed.map_err(|why| Failure::Case(format!("a program cannot be performed: {why}")))
+        let replayed: Result<Vec<ReplayedTask>, String> = ended.collect();
+        replayed.map_err(|why| Failure::Case(format!("a program cannot be performed: {why}")))
     })
 }
 
 /// Performs one task on the calling thread.
-fn one(task: &TaskSpec, place: usize, length: Nanos) -> Result<Performed, String> {
-    let mut machine = Machine(Hands::default());
+fn one(task: &TaskSpec, place: usize, length: Nanos) -> Result<ReplayedTask, String> {
+    let mut machine = Machine(SyscallDriver::default());
     let begin = machine.0.cpu_time();
-    let mut done = perform(task, place, SEED, length, &mut machine)?;
+    let mut done = replay(task, place, SEED, length, &mut machine)?;
     done.ran = machine.0.cpu_time() - begin;
     Ok(done)
 }
 
 /// The machine itself.
-struct Machine(Hands);
+struct Machine(SyscallDriver);
 
-impl Stage for Machine {
+impl Platform for Machine {
     fn now(&mut self) -> Nanos {
         now()
     }

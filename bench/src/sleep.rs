@@ -30,10 +30,10 @@ const LONGEST: u32 = 20_000;
 #[derive(Default)]
 pub(crate) struct Results {
     wakeups: Series,
-    least: Series,
+    min: Series,
     median: Series,
     p99: Series,
-    most: Series,
+    max: Series,
 }
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -87,20 +87,20 @@ impl Results {
             name.to_owned(),
             self.median.n().to_string(),
             format!("{:.0}", self.wakeups.median()),
-            cell(&self.least),
+            cell(&self.min),
             cell(&self.median),
             cell(&self.p99),
-            cell(&self.most),
+            cell(&self.max),
         ]);
     }
 
     pub(crate) fn push(&mut self, latencies: &Series) {
         self.wakeups.push(latencies.n() as f64);
         for (results, share) in [
-            (&mut self.least, 0.0),
+            (&mut self.min, 0.0),
             (&mut self.median, 0.5),
             (&mut self.p99, 0.99),
-            (&mut self.most, 1.0),
+            (&mut self.max, 1.0),
         ] {
             results.push(latencies.quantile(share));
         }

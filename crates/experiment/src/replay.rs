@@ -10,7 +10,7 @@ use ticktax_model::machine::Machine;
 use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 /// What a performing thread stands on.
-pub trait Stage {
+pub trait Platform {
     /// The time, from any moment on.
     fn now(&mut self) -> Nanos;
 
@@ -26,7 +26,7 @@ pub trait Stage {
 
 /// What a thread performed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Performed {
+pub struct ReplayedTask {
     /// [`Step::Frame`]s.
     pub frames: u64,
     /// Steps of [`Step::Every`] that were left out.
@@ -43,7 +43,7 @@ pub struct Performed {
 
 /// What all threads did, and what the kernel's counters say of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Performance {
+pub struct Replay {
     /// The machine.
     pub machine: Machine,
     /// How long it was watched.
@@ -51,12 +51,12 @@ pub struct Performance {
     /// The time that sampling at ticks counted as busy, over all CPUs (`/proc/stat`).
     pub sampled: Nanos,
     /// By task.
-    pub tasks: Vec<Performed>,
+    pub tasks: Vec<ReplayedTask>,
 }
 
 /// The step that no thread can perform: only a simulated machine has what it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotPerform {
+pub enum CannotReplay {
     /// Which.
     #[error("step {0} of the program is one for the simulator alone")]
     Step(usize),
@@ -66,7 +66,7 @@ pub enum CannotPerform {
 ///
 /// # Errors
 /// The first step that it cannot.
-pub fn check(task: &TaskSpec) -> Result<(), CannotPerform> {
+pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
     let can = |step: &Step| {
         matches!(
             step,
@@ -78,39 +78,39 @@ pub fn check(task: &TaskSpec) -> Result<(), CannotPerform> {
         )
     };
     let strange = task.program.iter().position(|step| !can(step));
-    strange.map_or(Ok(()), |place| Err(CannotPerform::Step(place)))
+    strange.map_or(Ok(()), |place| Err(CannotReplay::Step(place)))
 }
 
 /// Performs `task`, which is number `place` of its setup, until `length` has passed. Its CPU time
-/// ([`Performed::ran`]) is for the caller to fill in.
+/// ([`ReplayedTask::ran`]) is for the caller to fill in.
 ///
 /// # Errors
 /// The program has a step that threads cannot perform, or the kernel refuses to let one sleep.
-pub fn perform(
+pub fn replay(
     task: &TaskSpec,
     place: usize,
     seed: u64,
     length: Nanos,
-    stage: &mut impl Stage,
-) -> Result<Performed, String> {
+    platform: &mut impl Platform,
+) -> Result<ReplayedTask, String> {
     check(task).map_err(|error| error.to_string())?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
     // The stream that the simulator gives this task.
     let mut chance = Stream::new(seed, 2 * number);
-    let begin = stage.now();
-    let mut notes = Performed::default();
+    let begin = platform.now();
+    let mut notes = ReplayedTask::default();
     let mut frame_at = Nanos::ZERO;
     let mut due = vec![None; task.program.len()];
     for (at, step) in task.program.iter().enumerate().cycle() {
-        let now = stage.now() - begin;
+        let now = platform.now() - begin;
         if now >= length {
             break;
         }
-        let mut work = |time: Nanos, notes: &mut Performed| {
+        let mut work = |time: Nanos, notes: &mut ReplayedTask| {
             let time = time.max(Nanos(1));
             notes.asked += time;
             notes.bursts += 1;
-            stage.work(time);
+            platform.work(time);
         };
         match *step {
             Step::Work(law) => work(chance.draw(&law), &mut notes),
@@ -125,22 +125,22 @@ pub fn perform(
                 }
             }
             Step::Sleep(call, law) => {
-                stage.sleep(call, chance.draw(&law))?;
-                notes.sleeps += u64::from(stage.now() - begin <= length);
+                platform.sleep(call, chance.draw(&law))?;
+                notes.sleeps += u64::from(platform.now() - begin <= length);
             }
             Step::SleepRest { call, time, unit } => {
                 let passed = now - frame_at;
                 let rest = time - Nanos(passed.0 / unit.0 * unit.0);
                 if rest > Nanos::ZERO {
-                    stage.sleep(call, rest)?;
-                    notes.sleeps += u64::from(stage.now() - begin <= length);
+                    platform.sleep(call, rest)?;
+                    notes.sleeps += u64::from(platform.now() - begin <= length);
                 }
             }
             Step::Frame => {
                 notes.frames += 1;
                 frame_at = now;
             }
-            _ => return Err(CannotPerform::Step(at).to_string()),
+            _ => return Err(CannotReplay::Step(at).to_string()),
         }
     }
     Ok(notes)
@@ -151,13 +151,13 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TimerRule, run};
 
-    use super::{CannotPerform, Stage, check, perform};
+    use super::{CannotReplay, Platform, check, replay};
 
     /// A machine on which nothing but sleeping and working takes time.
     #[derive(Default)]
     struct Ideal(Nanos);
 
-    impl Stage for Ideal {
+    impl Platform for Ideal {
         fn now(&mut self) -> Nanos {
             self.0
         }
@@ -212,7 +212,7 @@ mod tests {
             }
             let report = run(&alone).unwrap().tasks[place];
             let task = &setup.tasks[place];
-            let done = perform(task, place, setup.seed, length, &mut Ideal::default()).unwrap();
+            let done = replay(task, place, setup.seed, length, &mut Ideal::default()).unwrap();
             assert_eq!(
                 (done.frames, done.overshot, done.sleeps),
                 (report.frames, report.overshot, report.sleeps)
@@ -231,8 +231,8 @@ mod tests {
     fn what_only_a_simulated_machine_has_is_refused() {
         let mut task = server();
         task.program.insert(1, Step::Lock(0));
-        assert_eq!(check(&task), Err(CannotPerform::Step(1)));
-        let error = perform(&task, 0, 1, ms(1), &mut Ideal::default()).unwrap_err();
+        assert_eq!(check(&task), Err(CannotReplay::Step(1)));
+        let error = replay(&task, 0, 1, ms(1), &mut Ideal::default()).unwrap_err();
         assert!(error.contains("step 1"), "{error}");
     }
 }

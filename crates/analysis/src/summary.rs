@@ -12,12 +12,12 @@ use crate::{AccountingCheck, Ledger};
 
 /// Takes a recording's rows and tells what the CPUs and one program did.
 #[derive(Debug)]
-pub struct Meter {
+pub struct Summary {
     ledger: Ledger,
     accounting: AccountingCheck,
 }
 
-impl Meter {
+impl Summary {
     /// A meter that has seen nothing of `machine` yet.
     pub fn new(machine: &Machine) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Meter {
     }
 }
 
-impl RowSink for Meter {
+impl RowSink for Summary {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         self.ledger.row(sources, row);
         self.accounting.row(sources, row);
@@ -105,7 +105,7 @@ pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<Figure> {
         (Measure::Overshot, a_minute(figures.overshot)),
         (Measure::LateMedian, quantile(0.5)),
         (Measure::LateP99, quantile(0.99)),
-        (Measure::LateMost, wait.map(|wait| wait.most.0 as f64)),
+        (Measure::LateMax, wait.map(|wait| wait.max.0 as f64)),
     ]
     .into_iter()
     .filter_map(|(measure, value)| {

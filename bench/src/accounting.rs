@@ -9,12 +9,12 @@ use std::error::Error;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use ticktax_host::Proc;
 use ticktax_inject::{Disturbance, Plan, Schedule, Window};
 use ticktax_model::accounting::ProgramCheck;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_probes::soak::SoakProbe;
-use ticktax_trace::proc::Proc;
 
 use crate::table::{Series, Table};
 use crate::tool::Tool;

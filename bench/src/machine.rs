@@ -5,8 +5,8 @@ use std::io;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use ticktax_host::Proc;
 use ticktax_model::Cpu;
-use ticktax_trace::proc::Proc;
 
 /// Keeps the calling thread, and what it starts, on one CPU.
 pub(crate) fn pin(cpu: Cpu) -> io::Result<()> {

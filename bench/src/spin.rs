@@ -176,11 +176,11 @@ fn run_oslat(bench: &Bench, oslat: &Path, results: &mut Results) -> Outcome {
     let duration = number(&thread["duration"])?;
     results.turn.push(duration * 1e9 / turns);
     results.threshold.push(2_000.0);
-    let least = histogram.keys().filter(|key| *key != "1");
-    let least = least.filter_map(|key| key.parse::<f64>().ok());
+    let min = histogram.keys().filter(|key| *key != "1");
+    let min = min.filter_map(|key| key.parse::<f64>().ok());
     results
         .shortest
-        .push(1e3 * least.fold(f64::INFINITY, f64::min));
+        .push(1e3 * min.fold(f64::INFINITY, f64::min));
     results.long.push(gaps / duration);
     results.longest.push(number(&thread["max"])?);
     Ok(())

@@ -15,7 +15,7 @@ use crate::sys;
 use crate::truth::{Measured, Truth};
 
 use super::thread;
-use super::worker::{Desk, Worker};
+use super::worker::{Worker, WorkerChannel};
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let room = plan
@@ -23,7 +23,9 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
         .events(plan.duration)
         .take(Truth::MOST_LOGGED)
         .count();
-    let worker = Worker::start(plan.cpu, c"ttx-inj-itimer", room, |desk| alarms(plan, desk))?;
+    let worker = Worker::start(plan.cpu, c"ttx-inj-itimer", room, |channel| {
+        alarms(plan, channel)
+    })?;
     let counter = Watched::interrupts("LOC", plan.cpu);
     let left = worker.run(plan, control)?;
     let comm = plan.disturbance.comm();
@@ -54,7 +56,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
 }
 
 /// The child: one alarm an event, waited for.
-fn alarms(plan: &Plan, desk: &mut Desk<'_>) -> nix::Result<()> {
+fn alarms(plan: &Plan, channel: &mut WorkerChannel<'_>) -> nix::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGALRM);
     // All signals but the alarm stay as they are; the alarm comes only while waited for.
@@ -63,10 +65,10 @@ fn alarms(plan: &Plan, desk: &mut Desk<'_>) -> nix::Result<()> {
     blocked.thread_block()?;
     sys::handle_alarms()?;
 
-    let first = desk.start + Truth::LEAD;
+    let first = channel.start + Truth::LEAD;
     for event in plan.schedule.events(plan.duration) {
         let due = first + event.at;
-        desk.plan();
+        channel.plan();
         if clock::now() >= first + plan.duration {
             continue;
         }
@@ -75,7 +77,7 @@ fn alarms(plan: &Plan, desk: &mut Desk<'_>) -> nix::Result<()> {
         while sys::alarms() == before {
             waiting.suspend()?;
         }
-        desk.note(due, clock::now(), Nanos::ZERO);
+        channel.note(due, clock::now(), Nanos::ZERO);
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ pub(super) struct Left {
 }
 
 /// The child's side.
-pub(super) struct Desk<'a> {
+pub(super) struct WorkerChannel<'a> {
     words: &'a SharedWords,
     room: usize,
     /// When the disturbance began.
@@ -65,7 +65,7 @@ impl Worker {
         cpu: Cpu,
         comm: &CStr,
         room: usize,
-        work: impl FnOnce(&mut Desk<'_>) -> nix::Result<()>,
+        work: impl FnOnce(&mut WorkerChannel<'_>) -> nix::Result<()>,
     ) -> Result<Self, InjectError> {
         let hint = "free memory, or raise the limit of processes";
         let failed = |e| InjectError::system("start a process", e, hint);
@@ -84,7 +84,7 @@ impl Worker {
             };
             let done = prepare().and_then(|()| {
                 let start = wait_for_start(&words);
-                work(&mut Desk {
+                work(&mut WorkerChannel {
                     words: &words,
                     room,
                     start,
@@ -150,7 +150,7 @@ impl Worker {
     }
 }
 
-impl Desk<'_> {
+impl WorkerChannel<'_> {
     /// Notes that an event was due.
     pub(super) fn plan(&mut self) {
         self.words.words()[PLANNED].fetch_add(1, Ordering::Relaxed);

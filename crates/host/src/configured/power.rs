@@ -28,8 +28,8 @@ pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
             cpus: text("affected_cpus")?,
             driver: text("scaling_driver").unwrap_or_default(),
             governor: text("scaling_governor")?,
-            most_khz: khz(text("scaling_max_freq")),
-            hardware_most_khz: khz(text("cpuinfo_max_freq")),
+            max_khz: khz(text("scaling_max_freq")),
+            hardware_max_khz: khz(text("cpuinfo_max_freq")),
         })
     };
     policies.filter_map(&mut read).collect()

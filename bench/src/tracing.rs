@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use ticktax_host::Proc;
 use ticktax_model::recording::Row;
 use ticktax_model::{CpuList, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::proc::Proc;
 use ticktax_trace::{Closing, Output, TraceSettings, Tracer};
 
 /// Spans as the command keeps them.

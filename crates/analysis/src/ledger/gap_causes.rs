@@ -139,14 +139,14 @@ struct View {
 
 /// What the probes saw on all CPUs.
 #[derive(Debug, Default)]
-pub(super) struct Observatory {
+pub(super) struct GapCauses {
     spin: View,
     sleep: View,
     /// Kept for its memory.
     ranking: Vec<(AccountId, Nanos)>,
 }
 
-impl Observatory {
+impl GapCauses {
     /// How many of the worst gaps are kept.
     const WORST: usize = 10;
     /// How many causes are told apart.
@@ -228,7 +228,11 @@ impl Observatory {
             watched: of_probe.map(|report| report.end - report.begin).sum(),
             long: parts(books.iter().map(|&(book, verdict)| (&book.long, verdict))),
             short: parts(books.iter().map(|&(book, verdict)| (&book.short, verdict))),
-            lent: parts(books.iter().map(|&(book, verdict)| (&book.lent, verdict))),
+            yielded: parts(
+                books
+                    .iter()
+                    .map(|&(book, verdict)| (&book.yielded, verdict)),
+            ),
             worst: worst
                 .map(|noted| noted.to_worst(header, verdict_on(noted.gap.span.cpu), sources))
                 .collect(),
@@ -243,10 +247,10 @@ impl View {
         let place = self
             .worst
             .partition_point(|noted| Noted::rank(&noted.gap) < rank);
-        if place >= Observatory::WORST {
+        if place >= GapCauses::WORST {
             return;
         }
-        self.worst.truncate(Observatory::WORST - 1);
+        self.worst.truncate(GapCauses::WORST - 1);
         let (held, named, blind) = (contents.held.clone(), contents.named, contents.blind);
         self.worst.insert(
             place,

@@ -1,6 +1,6 @@
 //! Benchmarks: what ticktax costs and how fine it sees, each beside its peers in the same run.
 //!
-//! `cargo run --release -p ticktax-benches -- NAME` runs one, `all` every one, and each prints a
+//! `cargo run --release -p ticktax-bench -- NAME` runs one, `all` every one, and each prints a
 //! Markdown table. Rounds are interleaved (A B C A B C …), so that a machine that slows down
 //! slows all of them down. A peer that is not installed costs its own row, nothing else.
 #![allow(
@@ -44,7 +44,7 @@ type Benchmark = fn(&Bench) -> Outcome;
 
 /// Measures what ticktax costs, beside its peers.
 #[derive(Debug, Parser)]
-#[command(name = "ticktax-benches")]
+#[command(name = "ticktax-bench")]
 struct Arguments {
     /// Which benchmark
     #[arg(value_enum)]
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ticktax-benches: {error}");
+            eprintln!("ticktax-bench: {error}");
             ExitCode::FAILURE
         }
     }

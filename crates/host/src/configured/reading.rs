@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use ticktax_model::recording::Blind;
+use ticktax_model::recording::Limitation;
 
 /// The most of a file that is read. Files of settings are some kB long.
 const MOST: u64 = 1 << 20;
@@ -108,7 +108,7 @@ impl Reading {
     }
 
     /// What could not be read, a line for each reason.
-    pub(super) fn unread(self) -> Vec<Blind> {
+    pub(super) fn unread(self) -> Vec<Limitation> {
         /// Paths that a line names.
         const NAMED: usize = 4;
         let line = |(why, mut paths): (String, Vec<String>)| {
@@ -120,7 +120,7 @@ impl Reading {
             } else {
                 String::new()
             };
-            Blind {
+            Limitation {
                 what: format!("settings in {}{more}", paths.join(", ")),
                 why,
             }

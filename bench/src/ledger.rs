@@ -150,9 +150,7 @@ fn live(bench: &Bench) -> Outcome {
             series.n().to_string(),
             format!("{median:.1}"),
             series.range(1),
-            target.map_or("-".to_owned(), |least| {
-                format!("≥ {least} M/s: {}", met(least))
-            }),
+            target.map_or("-".to_owned(), |min| format!("≥ {min} M/s: {}", met(min))),
         ]);
     }
     table.print();

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::truth::{Count, Measured, Truth};
 
 use super::thread;
-use super::worker::{Desk, Left, Worker};
+use super::worker::{Left, Worker, WorkerChannel};
 
 /// The name of the process that is throttled.
 const HOG: &str = "ttx-inj-hog";
@@ -29,7 +29,9 @@ pub(super) fn run(plan: &Plan, quota: Nanos, control: &Control) -> Result<Truth,
         .max(8);
     // What is shorter than half of a throttling is somebody else's doing.
     let shortest = Nanos((period - quota).0 / 2);
-    let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |desk| hog(desk, shortest))?;
+    let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |channel| {
+        hog(channel, shortest)
+    })?;
     group.add(worker.pid())?;
     let before = group.stat()?;
     let left = worker.run(plan, control)?;
@@ -83,12 +85,12 @@ fn truth(plan: &Plan, left: Left, stat: (Stat, Stat), stopped: bool, group: &Pat
 }
 
 /// The child: wants the CPU all the time, and notes when it did not get it.
-fn hog(desk: &mut Desk<'_>, shortest: Nanos) -> ! {
+fn hog(channel: &mut WorkerChannel<'_>, shortest: Nanos) -> ! {
     let mut last = clock::now();
     loop {
         let time = clock::now();
         if time - last >= shortest {
-            desk.note(last, last, time - last);
+            channel.note(last, last, time - last);
         }
         last = time;
     }

@@ -11,11 +11,11 @@ use crate::clock::now;
 
 /// The calling thread's means.
 #[derive(Debug, Default)]
-pub struct Hands {
+pub struct SyscallDriver {
     sleepers: Vec<(SleepMethod, Sleeper)>,
 }
 
-impl Hands {
+impl SyscallDriver {
     /// Sleeps once, by `method`, for `time`; a signal may end it early. Does nothing where `time`
     /// is 0 or less.
     ///
@@ -60,26 +60,28 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::pace::SleepMethod;
 
-    use super::Hands;
+    use super::SyscallDriver;
     use crate::clock::now;
 
     #[test]
     fn hands_sleep_and_work_for_as_long_as_they_are_told() {
-        let mut hands = Hands::default();
+        let mut syscall_driver = SyscallDriver::default();
         let time = Nanos::from_millis(2);
         for method in [
             SleepMethod::Nanosleep,
             SleepMethod::Poll,
             SleepMethod::Nanosleep,
         ] {
-            let (begin, used) = (now(), hands.cpu_time());
-            hands.sleep(method, time).unwrap();
+            let (begin, used) = (now(), syscall_driver.cpu_time());
+            syscall_driver.sleep(method, time).unwrap();
             assert!(now() - begin >= time, "{method}");
-            assert!(hands.cpu_time() - used < time, "{method} spins");
+            assert!(syscall_driver.cpu_time() - used < time, "{method} spins");
         }
-        let begin = hands.cpu_time();
-        hands.work(time);
-        assert!(hands.cpu_time() - begin >= time);
-        hands.sleep(SleepMethod::Nanosleep, Nanos(-1)).unwrap();
+        let begin = syscall_driver.cpu_time();
+        syscall_driver.work(time);
+        assert!(syscall_driver.cpu_time() - begin >= time);
+        syscall_driver
+            .sleep(SleepMethod::Nanosleep, Nanos(-1))
+            .unwrap();
     }
 }

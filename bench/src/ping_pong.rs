@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
+use ticktax_host::own_thread_cpu_time;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
-use ticktax_trace::proc::own_thread_cpu_time;
 
 use crate::machine::pin;
 

@@ -5,11 +5,10 @@ use std::fs;
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::ProgramTime;
-use ticktax_model::victim::Usage;
+use ticktax_model::victim::{FollowedThread, RunState, Usage};
 
 use super::Proc;
 use super::counters::user_hz;
-use crate::follow::{Absent, FollowedThread};
 
 /// The most processes whose time is read.
 const MOST_PROCESSES: usize = 1 << 13;
@@ -39,11 +38,11 @@ impl Proc {
         let thread = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
             let state = match state(&self.text(&format!("{folder}/stat"))?)? {
-                'R' => Absent::Runnable,
-                'D' => Absent::Uninterruptible,
-                'T' | 't' => Absent::Stopped,
+                'R' => RunState::Runnable,
+                'D' => RunState::Uninterruptible,
+                'T' | 't' => RunState::Stopped,
                 'Z' | 'X' => return None,
-                _ => Absent::Sleeping,
+                _ => RunState::Sleeping,
             };
             Some(FollowedThread {
                 pid,

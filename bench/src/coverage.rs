@@ -139,7 +139,7 @@ fn print(situations: &[Situation], seconds: u32) {
             s.gaps.as_ref().map(|gaps| gaps.long)
         });
         add(&mut table, situation, "CPU lent to programs", false, |s| {
-            s.gaps.as_ref().map(|gaps| gaps.lent)
+            s.gaps.as_ref().map(|gaps| gaps.yielded)
         });
     }
     table.print();
