@@ -1,8 +1,8 @@
 //! The ledger against worlds whose books are known, and against single situations by hand.
 
+mod fixture;
 mod properties;
 mod situations;
-mod world;
 
 use ticktax_analysis::Ledger;
 use ticktax_model::recording::{Header, Row, RowSink};

@@ -1,4 +1,4 @@
-//! What holds in every world.
+//! What holds in every fixture.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use ticktax_model::recording::{Loss, Row, Sum};
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::{Histogram, Kind, Nanos, Owner, SourceTable};
 
-use crate::world::{World, scripts};
+use crate::fixture::{Fixture, scripts};
 use crate::{statement, time_of};
 
 const MADE_BY_THE_LEDGER: [Class; 5] = [
@@ -18,8 +18,8 @@ const MADE_BY_THE_LEDGER: [Class; 5] = [
     Class::Unexplained,
 ];
 
-fn book(world: &World) -> Statement {
-    statement(&world.rows(), &world.header, &world.sources)
+fn book(fixture: &Fixture) -> Statement {
+    statement(&fixture.rows(), &fixture.header, &fixture.sources)
 }
 
 fn is_gap(sources: &SourceTable, row: &Row) -> bool {
@@ -63,12 +63,12 @@ proptest! {
 
     #[test]
     fn every_nanosecond_is_in_exactly_the_account_that_it_belongs_to(scripts in scripts()) {
-        let world = World::run(&scripts);
-        let statement = book(&world);
+        let fixture = Fixture::run(&scripts);
+        let statement = book(&fixture);
         prop_assert!(statement.balance.balances(), "{:?}", statement.balance);
         prop_assert!(statement.accounts.iter().all(|account| account.time >= Nanos::ZERO));
 
-        let truth = &world.truth;
+        let truth = &fixture.truth;
         let known = truth.accounts.iter().map(|(&key, &time)| (key, time));
         let known: BTreeMap<_, _> = known.filter(|&(_, time)| time != 0).collect();
         prop_assert_eq!(by_key(&statement), known);
@@ -81,7 +81,7 @@ proptest! {
 
     #[test]
     fn parts_are_at_most_the_whole(scripts in scripts()) {
-        let statement = book(&World::run(&scripts));
+        let statement = book(&Fixture::run(&scripts));
         for Account { time, parts, median, p99, max, .. } in &statement.accounts {
             prop_assert!(parts.iter().map(|part| part.time).sum::<Nanos>() <= *time);
             prop_assert!(median <= p99 && p99 <= max);
@@ -90,13 +90,13 @@ proptest! {
 
     #[test]
     fn gaps_fall_into_their_four_parts(scripts in scripts()) {
-        let world = World::run(&scripts);
-        let statement = book(&world);
+        let fixture = Fixture::run(&scripts);
+        let statement = book(&fixture);
         let Some(gaps) = statement.gaps else {
-            prop_assert_eq!(world.truth.gaps, [(0, 0, 0, 0); 3]);
+            prop_assert_eq!(fixture.truth.gaps, [(0, 0, 0, 0); 3]);
             return Ok(());
         };
-        for (parts, truth) in [gaps.long, gaps.short, gaps.yielded].iter().zip(world.truth.gaps) {
+        for (parts, truth) in [gaps.long, gaps.short, gaps.yielded].iter().zip(fixture.truth.gaps) {
             let told = (parts.count, parts.named.0, parts.entry_exit.0, parts.outside.0);
             prop_assert_eq!(told, truth);
             prop_assert_eq!(parts.unexplained, Nanos::ZERO);
@@ -114,45 +114,45 @@ proptest! {
 
     #[test]
     fn empty_gaps_prove_nothing_unless_everything_was_seen(scripts in scripts()) {
-        let mut world = World::run(&scripts);
-        world.header.coverage.every_entry_watched = false;
-        let statement = book(&world);
+        let mut fixture = Fixture::run(&scripts);
+        fixture.header.coverage.every_entry_watched = false;
+        let statement = book(&fixture);
         prop_assert!(statement.balance.balances());
         prop_assert_eq!(time_of(&statement, Class::Outside), Nanos::ZERO);
-        let empty: i64 = world.truth.gaps.iter().map(|side| side.3).sum();
+        let empty: i64 = fixture.truth.gaps.iter().map(|side| side.3).sum();
         prop_assert_eq!(time_of(&statement, Class::Unexplained).0, empty);
-        prop_assert_eq!(time_of(&statement, Class::Probe).0, world.truth.probe);
+        prop_assert_eq!(time_of(&statement, Class::Probe).0, fixture.truth.probe);
     }
 
     #[test]
     fn the_order_in_which_cpus_are_drained_does_not_matter(
         scripts in scripts(), picks in prop::collection::vec(0usize..3, 1..20),
     ) {
-        let world = World::run(&scripts);
-        let rows = world.interleaved(&picks);
-        prop_assert_eq!(statement(&rows, &world.header, &world.sources), book(&world));
+        let fixture = Fixture::run(&scripts);
+        let rows = fixture.interleaved(&picks);
+        prop_assert_eq!(statement(&rows, &fixture.header, &fixture.sources), book(&fixture));
     }
 
     #[test]
     fn a_missing_row_is_missed_by_exactly_its_own_time(
         scripts in scripts(), pick in any::<prop::sample::Index>(),
     ) {
-        let mut world = World::run(&scripts);
-        let mut rows = world.rows();
-        let of_time = rows.iter().enumerate().filter(|(_, row)| !is_gap(&world.sources, row));
+        let mut fixture = Fixture::run(&scripts);
+        let mut rows = fixture.rows();
+        let of_time = rows.iter().enumerate().filter(|(_, row)| !is_gap(&fixture.sources, row));
         let of_time: Vec<usize> = of_time.map(|(index, _)| index).collect();
         prop_assume!(!of_time.is_empty());
         let missing = *rows.remove(of_time[pick.index(of_time.len())]).span();
 
-        let torn = statement(&rows, &world.header, &world.sources);
+        let torn = statement(&rows, &fixture.header, &fixture.sources);
         let off = (missing.cpu, -missing.self_time);
         let expected = if missing.self_time == Nanos::ZERO { vec![] } else { vec![off] };
         prop_assert_eq!(&torn.balance.off, &expected);
         prop_assert_eq!(torn.balance.accounted - torn.balance.elapsed, -missing.self_time);
 
         let (cpu, self_time) = (missing.cpu, missing.self_time);
-        world.header.coverage.lost = vec![Loss { cpu, events: 1, self_time, gaps: 0 }];
-        let mended = statement(&rows, &world.header, &world.sources);
+        fixture.header.coverage.lost = vec![Loss { cpu, events: 1, self_time, gaps: 0 }];
+        let mended = statement(&rows, &fixture.header, &fixture.sources);
         prop_assert!(mended.balance.balances());
         let unexplained = mended.accounts.iter().find(|a| a.class == Class::Unexplained);
         let lost = unexplained.and_then(|a| a.parts.iter().find(|part| part.name == "lost events"));
@@ -161,18 +161,18 @@ proptest! {
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
         prop_assert_eq!(books.map(|books| books.of(Class::Outside)), Some(Nanos::ZERO));
         // What is not known to be in a gap is at most charged twice in gaps that hold more.
-        if world.sources.get(missing.source).owner != Owner::Probe {
-            prop_assert!(time_of(&mended, Class::Probe) >= Nanos(world.truth.probe) - self_time);
+        if fixture.sources.get(missing.source).owner != Owner::Probe {
+            prop_assert!(time_of(&mended, Class::Probe) >= Nanos(fixture.truth.probe) - self_time);
         }
     }
 
     #[test]
     fn sums_make_the_same_accounts_as_the_rows_they_sum(scripts in scripts()) {
-        let world = World::run(&scripts);
-        let mut rows = world.rows();
-        rows.retain(|row| !is_gap(&world.sources, row));
-        let spans = statement(&rows, &world.header, &world.sources);
-        let sums = statement(&summed(&rows), &world.header, &world.sources);
+        let fixture = Fixture::run(&scripts);
+        let mut rows = fixture.rows();
+        rows.retain(|row| !is_gap(&fixture.sources, row));
+        let spans = statement(&rows, &fixture.header, &fixture.sources);
+        let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.balance.balances());
         prop_assert_eq!(spans.accounts, sums.accounts);
         prop_assert_eq!(spans.cpus, sums.cpus);
@@ -180,18 +180,18 @@ proptest! {
 
     #[test]
     fn gaps_beside_sums_are_unexplained_and_overdraw_nothing(scripts in scripts()) {
-        let world = World::run(&scripts);
-        let rows = world.rows();
+        let fixture = Fixture::run(&scripts);
+        let rows = fixture.rows();
         let (gaps, others): (Vec<Row>, Vec<Row>) =
-            rows.into_iter().partition(|row| is_gap(&world.sources, row));
+            rows.into_iter().partition(|row| is_gap(&fixture.sources, row));
         for gaps in [gaps.clone(), summed(&gaps)] {
             let rows: Vec<Row> = summed(&others).into_iter().chain(gaps).collect();
-            let told = statement(&rows, &world.header, &world.sources);
+            let told = statement(&rows, &fixture.header, &fixture.sources);
             prop_assert!(told.balance.balances());
             prop_assert!(told.accounts.iter().all(|account| account.time >= Nanos::ZERO));
             if let Some(gaps) = &told.gaps {
                 let time = gaps.long.time + gaps.short.time;
-                let truth = world.truth.gaps.iter().map(|side| side.1 + side.2 + side.3);
+                let truth = fixture.truth.gaps.iter().map(|side| side.1 + side.2 + side.3);
                 prop_assert_eq!(time.0, truth.sum::<i64>());
                 prop_assert!(gaps.long.unexplained + gaps.short.unexplained <= time);
             }

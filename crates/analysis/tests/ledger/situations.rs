@@ -5,7 +5,7 @@ use ticktax_model::recording::{Books, Header, Level, Loss, ProbeKind, ProbeRepor
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
-use crate::world::header;
+use crate::fixture::header;
 use crate::{statement, time_of};
 
 /// Rows of CPU 0, as (start, length, own time, source).

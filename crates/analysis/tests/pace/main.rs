@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-mod world;
+mod fixture;
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FpsSeconds, FrameMark};
 
-use world::{BEGIN, Doing, Random, grid, watch};
+use fixture::{BEGIN, Doing, Random, grid, watch};
 
 /// 35 frames a second: 28 571 µs.
 const PERIOD: i64 = 28_571;

@@ -1,5 +1,5 @@
 //! The victim's statement against worlds whose truth is known.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod fixture;
 mod properties;
-mod world;

@@ -8,7 +8,7 @@ use ticktax_model::recording::{Header, Loss, Row, RowSink};
 use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
 
-use super::world::{VICTIMS, World, events};
+use super::fixture::{Fixture, VICTIMS, events};
 
 fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes {
     let begin = header.victim.as_ref().unwrap().begin;
@@ -34,18 +34,18 @@ proptest! {
 
     #[test]
     fn every_moment_of_every_thread_is_in_its_account(events in events()) {
-        let world = World::run(&events);
-        let threads = threads(&world.rows, &world.header, &world.sources);
+        let fixture = Fixture::run(&events);
+        let threads = threads(&fixture.rows, &fixture.header, &fixture.sources);
         prop_assert!(threads.balances(), "{:?}", threads.off);
         prop_assert_eq!(threads.threads, VICTIMS as u64);
-        prop_assert_eq!(threads.elapsed.0, world.elapsed);
+        prop_assert_eq!(threads.elapsed.0, fixture.elapsed);
         let truth: BTreeMap<ThreadState, i64> =
-            world.truth.iter().map(|(&state, &time)| (state, time)).filter(|&(_, time)| time != 0)
+            fixture.truth.iter().map(|(&state, &time)| (state, time)).filter(|&(_, time)| time != 0)
                 .collect();
         prop_assert_eq!(told(&threads), truth);
         // Whoever it waited behind had at most the time that it waited.
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
-        prop_assert!(behind <= world.waits);
+        prop_assert!(behind <= fixture.waits);
         for delay in &threads.delays {
             let episodes: i64 = delay.timeline.iter().map(|episode| episode.length.0).sum();
             prop_assert!(episodes <= delay.length.0, "{delay:?}");
@@ -54,26 +54,26 @@ proptest! {
 
     #[test]
     fn rows_of_different_cpus_may_come_in_any_order(events in events()) {
-        let world = World::run(&events);
+        let fixture = Fixture::run(&events);
         let (first, second): (Vec<Row>, Vec<Row>) =
-            world.rows.iter().cloned().partition(|row| row.cpu() == Cpu(0));
+            fixture.rows.iter().cloned().partition(|row| row.cpu() == Cpu(0));
         let rows: Vec<Row> = second.into_iter().chain(first).collect();
-        let straight = threads(&world.rows, &world.header, &world.sources);
-        let mixed = threads(&rows, &world.header, &world.sources);
+        let straight = threads(&fixture.rows, &fixture.header, &fixture.sources);
+        let mixed = threads(&rows, &fixture.header, &fixture.sources);
         prop_assert_eq!(straight.accounts, mixed.accounts);
         prop_assert_eq!(straight.elapsed, mixed.elapsed);
     }
 
     #[test]
     fn what_is_missing_is_told(events in events(), pick in any::<prop::sample::Index>()) {
-        let world = World::run(&events);
+        let fixture = Fixture::run(&events);
         // In the middle of a life; at its edges a shorter life would be as good.
-        let waits: Vec<usize> = (0..world.rows.len())
+        let waits: Vec<usize> = (0..fixture.rows.len())
             .filter(|&at| {
-                let span = world.rows[at].span();
-                let source = world.sources.get(span.source);
-                let others = || world.rows.iter().filter(|row| {
-                    let other = world.sources.get(row.source());
+                let span = fixture.rows[at].span();
+                let source = fixture.sources.get(span.source);
+                let others = || fixture.rows.iter().filter(|row| {
+                    let other = fixture.sources.get(row.source());
                     other.thread == source.thread && row.span() != span
                 });
                 source.kind == Kind::Wait && span.dur > Nanos::ZERO
@@ -82,15 +82,15 @@ proptest! {
             })
             .collect();
         prop_assume!(!waits.is_empty());
-        let mut rows = world.rows.clone();
+        let mut rows = fixture.rows.clone();
         let gone = rows.remove(waits[pick.index(waits.len())]);
-        let told = threads(&rows, &world.header, &world.sources);
+        let told = threads(&rows, &fixture.header, &fixture.sources);
         prop_assert!(!told.balances());
         prop_assert_eq!(told.off.iter().map(|&(_, time)| time).sum::<Nanos>(), -gone.span().dur);
 
-        let mut header = world.header.clone();
+        let mut header = fixture.header.clone();
         header.coverage.lost.push(Loss { events: 1, ..Loss::none(Cpu(0)) });
-        let excused = threads(&rows, &header, &world.sources);
+        let excused = threads(&rows, &header, &fixture.sources);
         prop_assert!(excused.balances());
         let unseen = excused.accounts.iter().find(|account| account.state == ThreadState::Unseen);
         prop_assert_eq!(unseen.map(|account| account.time), Some(gone.span().dur));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use ticktax_model::Nanos;
 use ticktax_sim::{Call, Law, Machine, Setup, Step, TaskSpec, TickMode, TimerRule, run};
 
-use crate::world::policy;
+use crate::fixture::policy;
 
 fn fixed(nanos: i64) -> Law {
     Law::Fixed(Nanos(nanos))

@@ -10,7 +10,7 @@ use ticktax_sim::{
     Costs, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
 };
 
-use crate::world::{Rows, setup};
+use crate::fixture::{Rows, setup};
 
 const MS: i64 = 1_000_000;
 

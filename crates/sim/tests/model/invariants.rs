@@ -7,7 +7,7 @@ use ticktax_model::Nanos;
 use ticktax_model::recording::Row;
 use ticktax_sim::{Call, Law, Machine, Report, Setup, Step, TaskSpec, TimerRule, record, run};
 
-use crate::world::{Rows, policy, setup};
+use crate::fixture::{Rows, policy, setup};
 
 /// Every time and every tick is somewhere, and only once.
 fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {

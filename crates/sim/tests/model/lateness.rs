@@ -6,7 +6,7 @@ use ticktax_sim::{
     Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
 };
 
-use crate::world::Rows;
+use crate::fixture::Rows;
 
 /// A task that sleeps for 5 ms at 100 Hz, and works for 1 µs.
 fn sleeper(timers: TimerRule) -> Setup {

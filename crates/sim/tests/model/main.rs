@@ -1,10 +1,10 @@
 //! The model against what must hold of every machine, and against single situations by hand.
 
 mod accounting;
+mod fixture;
 mod followed;
 mod invariants;
 mod lateness;
 mod recording;
 mod situations;
 mod spinning;
-mod world;

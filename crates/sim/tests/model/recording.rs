@@ -9,7 +9,7 @@ use ticktax_sim::{
     Call, Costs, Law, Machine, Mode, Policy, Setup, Source, Step, TaskSpec, Then, record,
 };
 
-use crate::world::setup;
+use crate::fixture::setup;
 
 /// Hands each row to both.
 struct Both(Ledger, BeatFinder);

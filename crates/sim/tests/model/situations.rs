@@ -7,7 +7,7 @@ use ticktax_sim::{
     TimerRule, record, run, scenario,
 };
 
-use crate::world::{POLICIES, Rows};
+use crate::fixture::{POLICIES, Rows};
 
 fn fixed(nanos: i64) -> Law {
     Law::Fixed(Nanos(nanos))

@@ -8,7 +8,7 @@ use ticktax_sim::{
     TaskSpec, TickMode, TimerRule, follow, run,
 };
 
-use crate::world::{Rows, policy};
+use crate::fixture::{Rows, policy};
 
 const MS: i64 = 1_000_000;
 

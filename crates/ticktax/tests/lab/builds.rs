@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::text;
-use crate::world::{eventually, ticktax};
+use crate::fixture::{eventually, ticktax};
 
 const MAKEFILE: &str = r#"
 kernelversion:

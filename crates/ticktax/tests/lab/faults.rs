@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::let_children_hear_ctrl_c;
-use crate::world::{CLOUD, complaint, eventually, lab_run, running_in, ticktax};
+use crate::fixture::{CLOUD, complaint, eventually, lab_run, running_in, ticktax};
 
 /// Fails unless what was said is one line with these words.
 fn one_line(complaint: &str, words: &str) {

@@ -6,7 +6,7 @@ use ticktax_model::kernels::KernelsStatement;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Level, RecordingReader, World};
 
-use crate::world::{CLOUD, complaint, lab_run, ticktax};
+use crate::fixture::{CLOUD, complaint, lab_run, ticktax};
 
 const PACE: [&str; 8] = [
     "pace",

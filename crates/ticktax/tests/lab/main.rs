@@ -13,15 +13,15 @@ mod builds;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
+mod fixture;
 mod guests;
 mod peers;
-mod world;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-use world::{CLOUD, RT, why_no_tools, why_not};
+use fixture::{CLOUD, RT, why_no_tools, why_not};
 
 type Test = fn();
 

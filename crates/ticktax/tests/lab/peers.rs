@@ -6,7 +6,7 @@ use ticktax_model::Nanos;
 use ticktax_model::peers::{Latency, Noise, Peer, PeerOutcome, PeersStatement};
 use ticktax_model::recording::World;
 
-use crate::world::{CLOUD, RT, complaint, lab_run};
+use crate::fixture::{CLOUD, RT, complaint, lab_run};
 
 /// Runs them for so many seconds; the statement, and the page.
 fn peers(kernel: &str, seconds: u32) -> (PeersStatement, String) {

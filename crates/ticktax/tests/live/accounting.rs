@@ -12,7 +12,7 @@ use ticktax_model::accounting::{AccountingStatement, BiasKind, CpuCheck, Program
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
 
-use super::world::{Place, WHOLE_PROCESS, check, injector, statement, ticktax};
+use super::fixture::{Place, WHOLE_PROCESS, check, injector, statement, ticktax};
 
 /// How far a share of the time may be from the injected truth.
 const POINTS: f64 = 0.005;

@@ -5,7 +5,7 @@ use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatLine, BeatStatement};
 
-use super::world::{Place, audit_to, check, ticktax};
+use super::fixture::{Place, audit_to, check, ticktax};
 
 /// The beats of the injecting thread, as `ticktax beats` tells them of a saved recording.
 fn beats_of(schedule: Schedule) -> Result<(Vec<BeatLine>, BeatStatement), Failed> {

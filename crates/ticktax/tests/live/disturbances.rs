@@ -8,7 +8,7 @@ use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::{Cpu, Kind, Nanos, Source, Span};
 
-use super::world::{Recorded, audit_of, check, close};
+use super::fixture::{Recorded, audit_of, check, close};
 
 fn plan(disturbance: Disturbance, period: Nanos, length: Nanos) -> Result<Plan, Failed> {
     let cpu: Cpu = ticktax_inject::default_cpu()?;

@@ -15,7 +15,7 @@ use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::common::let_children_hear_ctrl_c;
-use super::world::{Place, Recorded, check, close, statement, ticktax};
+use super::fixture::{Place, Recorded, check, close, statement, ticktax};
 
 /// Nobody, on every Linux there is.
 const NOBODY: u32 = 65_534;

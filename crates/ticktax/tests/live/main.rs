@@ -15,10 +15,10 @@ mod beats;
 mod common;
 mod disturbances;
 mod faults;
+mod fixture;
 mod paces;
 mod ticks;
 mod victims;
-mod world;
 
 use std::process::ExitCode;
 
@@ -152,12 +152,12 @@ const SAMPLED: &[(&str, Test)] = &[
 
 fn main() -> ExitCode {
     // The same binary makes the disturbances, as the command that is audited.
-    if let Some(exit) = world::as_injector() {
+    if let Some(exit) = fixture::as_injector() {
         return exit;
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let allowed = world::may_trace();
+    let allowed = fixture::may_trace();
     let trial = |&(name, test): &(&str, Test)| Trial::test(format!("root::{name}"), test);
     let unsampled = accounting::unsampled();
     let sampled = SAMPLED.iter().map(|named| match unsampled {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use ticktax_model::pace::{PaceStatement, Subject};
 
-use super::world::{check, ticktax};
+use super::fixture::{check, ticktax};
 
 /// A program, ended with the test.
 struct Program(Child);

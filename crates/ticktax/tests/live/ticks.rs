@@ -6,7 +6,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::tick::{Basis, TickBill};
 use ticktax_model::{Cpu, Kind};
 
-use super::world::{Place, Recorded, check, close, statement, ticktax};
+use super::fixture::{Place, Recorded, check, close, statement, ticktax};
 
 fn audit(arguments: &[&str]) -> Result<Statement, Failed> {
     let arguments = [&["audit", "--for", "5s", "--format", "json"][..], arguments].concat();

@@ -16,7 +16,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Nanos};
 
-use super::world::{Place, check, close, injector, statement, ticktax};
+use super::fixture::{Place, check, close, injector, statement, ticktax};
 
 /// A shell, ended with the test.
 struct Shell(Child);

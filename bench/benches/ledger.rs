@@ -1,4 +1,4 @@
-//! How many rows a second the ledger takes, on one thread: `cargo bench -p ticktax-analysis`.
+//! How many rows a second the ledger takes, on one thread: `cargo bench -p ticktax-bench --bench ledger`.
 //!
 //! The recording is made up and always the same: CPUs that tick, take interrupts with softirqs
 //! behind them, and switch between threads, with a spinning probe on each that sees every

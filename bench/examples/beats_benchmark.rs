@@ -1,7 +1,7 @@
 //! Measures the beat finder on synthetic events of known truth: recall, precision, error of the
 //! period, coverage of its confidence interval, and false beats in events without a period.
 //!
-//! `cargo run --release -p ticktax-analysis --example beats_benchmark [cases] [seed]`; the same seed gives the same figures.
+//! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`; the same seed gives the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,6 +1,6 @@
 //! How long the beats of an hour of many CPUs take, and how much memory is kept.
 //!
-//! `cargo run --release -p ticktax-analysis --example beats_hour [CPUs] [minutes]`. On each CPU: a
+//! `cargo run --release -p ticktax-bench --example beats_hour [CPUs] [minutes]`. On each CPU: a
 //! tick of 250 Hz with its function and, every third time, two softirqs; a device's interrupt and a
 //! thread at random, and a work item each second; in between the CPU idles.
 #![expect(clippy::print_stdout, reason = "an example that reports")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ticktax_model::recording::{Header, Level, Row, World as Whose};
+use ticktax_model::recording::{Header, Level, Row, World};
 use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadState, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
@@ -42,8 +42,8 @@ struct Occupant {
     interrupted: i64,
 }
 
-/// A world that has run.
-pub(crate) struct World {
+/// Recorded rows.
+pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
     pub(crate) rows: Vec<Row>,
@@ -189,7 +189,7 @@ impl Machinery {
     }
 }
 
-impl World {
+impl Fixture {
     /// Lets it all happen. Thread 0 runs at first, the others sleep.
     pub(crate) fn run(events: &[Event]) -> Self {
         let occupant = |who| Occupant {
@@ -244,6 +244,6 @@ fn header() -> Header {
             before: None,
             after: None,
         }),
-        ..Header::new(Whose::Simulated, Level::Kernel, "test")
+        ..Header::new(World::Simulated, Level::Kernel, "test")
     }
 }

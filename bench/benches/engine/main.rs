@@ -1,8 +1,8 @@
-//! How fast the model is, on one thread: `cargo bench -p ticktax-sim`.
+//! How fast the model is, on one thread: `cargo bench -p ticktax-bench --bench engine`.
 //!
 //! Items are the events that are simulated one by one; ticks that change nothing are not among
 //! them. For `recorded` they are rows. How many there are, the hash, the memory and, under callgrind,
-//! the instructions are told by `cargo run --release -p ticktax-sim --example engine -- NAME SECONDS`.
+//! the instructions are told by `cargo run --release -p ticktax-bench --example engine -- NAME SECONDS`.
 
 mod loads;
 

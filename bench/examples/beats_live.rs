@@ -1,6 +1,6 @@
 //! How well beats are found on this machine: audits disturbances of known rhythm and compares.
 //!
-//! `cargo build --release -p ticktax && cargo run --release -p ticktax --example beats_live
+//! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
 //! [quick|full|slow] [seed]` as root prints a table in Markdown: in three minutes, in eight, or in
 //! as long as six beats of 30.999 s take. Each case is one `ticktax audit` of a command that injects
 //! one or two disturbances into one CPU. A case whose injector could not keep to its plan, because

@@ -1,9 +1,9 @@
-//! Random worlds whose books are known: properly nested time lines, with a probe that is robbed.
+//! Random recordings whose books are known: properly nested time lines, with a probe that is robbed.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ticktax_model::recording::{Books, Coverage, Header, Level, Row, World as Whose};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Row, World};
 use ticktax_model::statement::Class;
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
@@ -81,8 +81,8 @@ pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
 /// An account as a test writes it.
 pub(crate) type Key = (Class, &'static str, Option<i32>);
 
-/// A world that has run, and the truth about it.
-pub(crate) struct World {
+/// Recorded rows, and the truth about it.
+pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
     /// The rows of each CPU in the order in which they are delivered.
@@ -90,7 +90,7 @@ pub(crate) struct World {
     pub(crate) truth: Truth,
 }
 
-/// What a world's books must say.
+/// What the books of the rows must say.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     /// Own time by account, the probe's loop apart.
@@ -101,7 +101,7 @@ pub(crate) struct Truth {
     pub(crate) gaps: [(u64, i64, i64, i64); 3],
 }
 
-/// The sources of a world, and the account that a person would put each into.
+/// The sources, and the account that a person would put each into.
 struct Cast {
     base: Vec<(SourceId, Key)>,
     nested: Vec<(SourceId, Key)>,
@@ -310,7 +310,7 @@ impl Machinery<'_> {
     }
 }
 
-impl World {
+impl Fixture {
     /// Runs the scripts, a CPU each.
     pub(crate) fn run(scripts: &[Vec<Segment>]) -> Self {
         let mut sources = SourceTable::default();
@@ -375,6 +375,6 @@ pub(crate) fn header() -> Header {
     };
     Header {
         coverage,
-        ..Header::new(Whose::Simulated, Level::Kernel, "test")
+        ..Header::new(World::Simulated, Level::Kernel, "test")
     }
 }

@@ -1,6 +1,6 @@
 //! Spins on every CPU for two seconds and prints what each lost.
 //!
-//! `cargo run --release -p ticktax-probes --example spin -- [idle|other|fifo]`
+//! `cargo run --release -p ticktax-bench --example spin -- [idle|other|fifo]`
 #![allow(clippy::print_stdout, reason = "an example's output is its purpose")]
 
 use std::collections::BTreeMap;

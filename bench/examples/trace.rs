@@ -1,4 +1,6 @@
-//! Loads the tracer, watches for two seconds and says how long each step took and what was seen.
+//! Loads the tracer, watches for eight seconds and says how long each step took and what was seen.
+//!
+//! `cargo run --release -p ticktax-bench --example trace -- [--sums]`
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,

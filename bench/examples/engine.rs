@@ -1,7 +1,7 @@
 //! One load of the model, once: what there was to simulate, the trace's hash, and the peak of memory.
 //! Under callgrind, how many instructions it takes.
 //!
-//!     cargo run --release -p ticktax-sim --example engine -- hour 36
+//!     cargo run --release -p ticktax-bench --example engine -- hour 36
 
 #![allow(
     clippy::print_stdout,

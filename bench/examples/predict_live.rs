@@ -1,7 +1,7 @@
 //! How good a prediction is: loops of several settings are recorded on this machine, each is
 //! predicted from the recording of another, and what was predicted stands beside what was measured.
 //!
-//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax --example
+//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
 //! predict_live [ROUNDS [SECONDS]]`; as root, because only then are recordings traced.
 #![allow(
     clippy::print_stdout,
