@@ -32,6 +32,7 @@ pub struct Counting {
     /// Where a CPU's user and system times are from; `None` where the configuration is not known.
     pub method: Option<Method>,
     /// From one tick to the next, by the configured HZ; `None` where that is not known.
+    #[serde(rename = "tick_ns")]
     pub tick: Option<Nanos>,
     /// Whether interrupts and softirqs are measured (`IRQ_TIME_ACCOUNTING`), and not taken for
     /// the time of whatever they interrupt.
@@ -57,26 +58,33 @@ pub struct CpuCheck {
     /// Which CPU.
     pub cpu: Cpu,
     /// The time between the two readings of `/proc/stat`.
+    #[serde(rename = "between_ns")]
     pub between: Nanos,
     /// What the columns grew by.
     pub columns: CpuTimes,
     /// What they say was busy: user, nice, system, irq and softirq, without what they hold of a
     /// spinning probe or a soaker.
+    #[serde(rename = "shown_busy_ns")]
     pub shown_busy: Nanos,
     /// Busy as `top` shows it, a share of all columns together, 0 to 1.
     pub shown_share: f64,
     /// The part of [`CpuCheck::between`] that is in no column; below 0 where columns hold too much.
+    #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
     /// The time that the books were open.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// What was busy by the books: programs, kernel threads, interrupts with their entry and exit,
     /// ticktax's own work. At level `proc` what the witness did not get. `None` where nobody knows.
+    #[serde(rename = "busy_ns")]
     pub busy: Option<Nanos>,
     /// That as a share of [`CpuCheck::elapsed`], 0 to 1.
     pub busy_share: Option<f64>,
     /// Interrupts, softirqs and NMIs by the books, their entry and exit included.
+    #[serde(rename = "interrupts_ns")]
     pub interrupts: Option<Nanos>,
     /// Time that neither the kernel nor a program had: the hypervisor's or the firmware's.
+    #[serde(rename = "outside_ns")]
     pub outside: Option<Nanos>,
     /// What was left for others by a witness that used it up.
     pub left: Option<Left>,
@@ -99,8 +107,10 @@ pub struct Left {
     /// Who found it.
     pub witness: Witness,
     /// How long it looked.
+    #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// How much it got.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
@@ -121,14 +131,17 @@ pub struct Bias {
     pub kind: BiasKind,
     /// By how much columns hold too much, or below 0 too little, because of it: of the CPU's busy
     /// time or, for [`BiasKind::TickPhase`], of that program's, whose samples another may have got.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// The program, where it is one's.
     pub program: Option<String>,
     /// Its process id.
     pub pid: Option<i32>,
     /// How long what it is about was on the CPU.
+    #[serde(rename = "ran_ns")]
     pub ran: Nanos,
     /// What the columns hold of that.
+    #[serde(rename = "sampled_ns")]
     pub sampled: Nanos,
 }
 
@@ -159,15 +172,19 @@ pub struct ProgramCheck {
     /// Its process id.
     pub pid: i32,
     /// How long it ran by the books, interrupts left out; `None` at level `proc`.
+    #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
     /// How long it was on a CPU, interrupts that came meanwhile included.
+    #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
     /// What `/proc/PID/stat` said, which `top` shows; `None` where it was not there to be read at
     /// both ends.
+    #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
     /// What a sample at each tick makes of it: how a CPU's columns, and on kernels that do not
     /// scale them its own times, count it. Where a CPU's columns are measured, what it was on
     /// that CPU. `None` where the ticks' times are not known, or no CPU is sampled.
+    #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
     /// How many standard deviations that is, at least, from what chance would make of it, with the
     /// ticks that did not come counted as if they had.

@@ -14,9 +14,11 @@ pub struct BeatStatement {
     /// How many sources had events enough to be searched.
     pub searched: u64,
     /// The time over which they were observed; a period is found up to a quarter of it.
+    #[serde(rename = "window_ns")]
     pub window: Nanos,
     /// The probability that chance put any of the beats here: each passed this limit divided by
     /// the number of sources searched.
+    #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
     /// What could not be searched, and why.
     pub unknown: Vec<Limitation>,
@@ -36,35 +38,45 @@ pub struct BeatLine {
     #[serde(default)]
     pub own: bool,
     /// The period, ns.
+    #[serde(rename = "period_ns")]
     pub period: f64,
     /// The lower end of its 95 % interval, ns.
+    #[serde(rename = "period_low_ns")]
     pub low: f64,
     /// The upper end of its 95 % interval, ns.
+    #[serde(rename = "period_high_ns")]
     pub high: f64,
     /// A bound on the probability that chance shows as much in any of the sources searched.
+    #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
     /// When the first beat was due, since the observation began (the phase).
+    #[serde(rename = "first_ns")]
     pub first: Nanos,
     /// From when to when it was found, since the observation began, where not all the time.
-    #[serde(default)]
+    #[serde(default, rename = "during_ns")]
     pub during: Option<(Nanos, Nanos)>,
     /// Beats that were seen, on all its CPUs.
     pub seen: u64,
     /// Beats that there was time for.
     pub expected: u64,
     /// Standard deviation of a beat around its grid, or of an interval where each starts anew.
+    #[serde(rename = "jitter_ns")]
     pub jitter: Nanos,
     /// Whether each interval starts from the last event, so that errors add up.
     pub rearmed: bool,
     /// How often the phase jumped.
     pub restarts: u32,
     /// Events to a beat.
+    #[serde(rename = "events_per_beat")]
     pub burst: f64,
     /// Median length of its events.
+    #[serde(rename = "median_ns")]
     pub median: Nanos,
     /// The length that 99 of 100 stay below.
+    #[serde(rename = "p99_ns")]
     pub p99: Nanos,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Nanos,
     /// Its events' time as a share of its CPUs' time.
     pub share: f64,
@@ -86,19 +98,23 @@ pub struct BeatGaps {
     /// Which probe.
     pub probe: ProbeKind,
     /// Gaps from this length on.
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// How many gaps were in the beat.
     pub count: u64,
     /// Their median length.
+    #[serde(rename = "median_ns")]
     pub median: Nanos,
     /// The length that 99 of 100 stay below.
-    #[serde(default)]
+    #[serde(default, rename = "p99_ns")]
     pub p99: Nanos,
     /// The longest; something else may have run in it besides.
+    #[serde(rename = "max_ns")]
     pub max: Nanos,
     /// Their time as a share of the time watched.
     pub share: f64,
     /// The share of the source's events that lie in such gaps.
+    #[serde(rename = "inside_share")]
     pub inside: f64,
 }
 
@@ -108,15 +124,18 @@ pub struct AliasLine {
     /// Name of the first beat.
     pub first: String,
     /// Its period P₁, ns.
+    #[serde(rename = "first_period_ns")]
     pub first_period: f64,
     /// Its harmonic k.
     pub k: u32,
     /// Name of the second beat.
     pub second: String,
     /// Its period P₂, ns.
+    #[serde(rename = "second_period_ns")]
     pub second_period: f64,
     /// Its harmonic n.
     pub n: u32,
     /// The rhythm that follows, ns.
+    #[serde(rename = "period_ns")]
     pub period: f64,
 }

@@ -136,6 +136,7 @@ pub struct FrequencyPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLatency {
     /// The limit in force, in µs.
+    #[serde(rename = "latency_us")]
     pub micros: u32,
     /// Programs that hold the file open, as far as they may be seen: name and process id.
     pub holders: Vec<String>,

@@ -34,6 +34,7 @@ pub struct Cost {
     /// In words.
     pub what: String,
     /// CPU time that it took during the recording, where it was measured.
+    #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
 }
 

@@ -64,6 +64,7 @@ pub fn parameter<'a>(cmdline: &'a str, name: &str) -> Option<&'a str> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// When they were read, on `CLOCK_MONOTONIC`.
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// `/proc/stat`, a line a CPU.
     pub cpu_times: BTreeMap<u32, CpuTimes>,
@@ -99,6 +100,7 @@ pub struct ProgramTime {
     /// Its name.
     pub name: String,
     /// User and system time together, in whole ticks of `USER_HZ`.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Whether it is a thread of the kernel, or ticktax itself.
     pub own_or_kernel: bool,
@@ -106,7 +108,7 @@ pub struct ProgramTime {
     #[serde(default)]
     pub nice: bool,
     /// The same times of its children that have ended, and that it has waited for.
-    #[serde(default)]
+    #[serde(default, rename = "children_time_ns")]
     pub children: Nanos,
 }
 
@@ -115,8 +117,10 @@ pub struct ProgramTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffsets {
     /// `CLOCK_REALTIME`, the time of day.
+    #[serde(rename = "wall_ns")]
     pub wall: Nanos,
     /// `CLOCK_BOOTTIME`, which goes on while the machine is suspended.
+    #[serde(rename = "boot_ns")]
     pub boot: Nanos,
 }
 
@@ -151,8 +155,10 @@ impl ClockOffsets {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
     /// At least one did.
+    #[serde(rename = "some_ns")]
     pub some: Nanos,
     /// All did that were not idle.
+    #[serde(rename = "full_ns")]
     pub full: Nanos,
 }
 
@@ -166,6 +172,7 @@ pub struct Throttling {
     /// Those in which it used up its quota.
     pub throttled: u64,
     /// For how long it was throttled, summed over the CPUs.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
@@ -215,20 +222,28 @@ pub struct InterruptRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTimes {
     /// Programs, at nice 0 or below.
+    #[serde(rename = "user_ns")]
     pub user: Nanos,
     /// Programs, at a positive nice value.
+    #[serde(rename = "nice_ns")]
     pub nice: Nanos,
     /// The kernel, for programs and its own threads.
+    #[serde(rename = "system_ns")]
     pub system: Nanos,
     /// Nothing to run.
+    #[serde(rename = "idle_ns")]
     pub idle: Nanos,
     /// Nothing to run, with a task waiting for a disk.
+    #[serde(rename = "iowait_ns")]
     pub iowait: Nanos,
     /// Hardware interrupts; 0 on kernels that sample at the tick alone.
+    #[serde(rename = "irq_ns")]
     pub irq: Nanos,
     /// Softirqs.
+    #[serde(rename = "softirq_ns")]
     pub softirq: Nanos,
     /// Taken by the hypervisor, by its own clock.
+    #[serde(rename = "steal_ns")]
     pub steal: Nanos,
 }
 

@@ -30,7 +30,7 @@ pub use sweep::{Choice, Criterion, SweepRow, SweepStatement};
 
 /// The version of the JSON form of a [`PaceStatement`] and a [`SweepStatement`]. A field is added
 /// without a new version; a field is renamed, removed or given another meaning only with one.
-pub const PACE_VERSION: u32 = 1;
+pub const PACE_VERSION: u32 = 2;
 
 /// How a loop waits for its next frame.
 #[derive(
@@ -234,8 +234,10 @@ pub struct PaceStatement {
     /// The machine.
     pub machine: Machine,
     /// Start, as seconds since 1970 on the wall clock.
+    #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
     /// For how long it was watched.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Whose loop.
     pub subject: Subject,
@@ -265,10 +267,13 @@ pub enum Subject {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopReport {
     /// Frames a second.
+    #[serde(rename = "rate_hz")]
     pub rate: f64,
     /// The same as a time, to the ns.
+    #[serde(rename = "period_ns")]
     pub period: Nanos,
     /// CPU time of each frame's work.
+    #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// How it waited.
     pub sleep: SleepMethod,
@@ -279,8 +284,10 @@ pub struct LoopReport {
     /// The policy that was granted, and why not the one that was asked for.
     pub policy: String,
     /// By how much the kernel may be late with this thread's timers, on purpose.
+    #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
     /// How long before a frame is due [`SleepMethod::Hybrid`] begins to spin.
+    #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
     /// Frames that were run but not handed over, and are in none of the figures.
     pub frames_lost: u64,
@@ -311,6 +318,7 @@ pub struct ThreadReport {
     /// How often it was woken on a CPU that idled.
     pub ended_idle: u64,
     /// CPU time of its runs.
+    #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
     /// What in it repeats, the strongest first.
     pub rhythms: Vec<RhythmReport>,
@@ -334,18 +342,23 @@ pub struct RhythmReport {
     /// Of which events.
     pub mark: FrameMark,
     /// The period, ns.
+    #[serde(rename = "period_ns")]
     pub period: f64,
     /// The lower end of its 95 % interval, ns.
+    #[serde(rename = "period_low_ns")]
     pub low: f64,
     /// The upper end of its 95 % interval, ns.
+    #[serde(rename = "period_high_ns")]
     pub high: f64,
     /// A bound on the probability that chance shows as much.
+    #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
     /// Beats that were seen.
     pub seen: u64,
     /// Beats that there was time for.
     pub expected: u64,
     /// Standard deviation of a wakeup around its grid, or of an interval where each starts anew.
+    #[serde(rename = "jitter_ns")]
     pub jitter: Nanos,
     /// Whether each interval starts from the last event, so that delays add up.
     pub rearmed: bool,
@@ -359,8 +372,10 @@ pub struct RhythmReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
     /// The period that slots are counted by.
+    #[serde(rename = "period_ns")]
     pub period: Nanos,
     /// A frame that begins later than this after it was due is overshot: one tick of the kernel.
+    #[serde(rename = "overshot_from_ns")]
     pub overshot_from: Nanos,
     /// Frames that began.
     pub frames: u64,
@@ -409,10 +424,13 @@ pub struct Distribution {
     /// How many.
     pub count: u64,
     /// The shortest.
+    #[serde(rename = "min_ns")]
     pub min: Nanos,
     /// Their mean.
+    #[serde(rename = "mean_ns")]
     pub mean: Nanos,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Nanos,
     /// Whether the quantiles are exact; otherwise they are right to ±11 %.
     pub exact: bool,
@@ -449,6 +467,7 @@ pub struct Quantile {
     /// The share of the times that lie below.
     pub q: f64,
     /// The time.
+    #[serde(rename = "value_ns")]
     pub value: Nanos,
 }
 
@@ -456,8 +475,10 @@ pub struct Quantile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     /// From this time on.
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// To just under this one.
+    #[serde(rename = "below_ns")]
     pub below: Nanos,
     /// How many.
     pub count: u64,
@@ -483,16 +504,20 @@ pub struct CpuStatement {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickAlias {
     /// From one tick to the next.
+    #[serde(rename = "tick_ns")]
     pub tick: Nanos,
     /// So many frames …
     pub frames: u32,
     /// … are so many ticks.
     pub ticks: u64,
     /// The share of a CPU that the work of its frames takes, 0 to 1.
+    #[serde(rename = "true_share")]
     pub truth: f64,
     /// The least that samples make of that.
+    #[serde(rename = "min_share")]
     pub min: f64,
     /// The most.
+    #[serde(rename = "max_share")]
     pub max: f64,
 }
 
@@ -502,8 +527,10 @@ pub struct CpuReading {
     /// Which.
     pub clock: CpuClock,
     /// CPU time.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Within this time.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
 }
 
@@ -527,6 +554,7 @@ pub enum CpuClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wakeups {
     /// Within this time.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// How often.
     pub count: u64,

@@ -10,7 +10,7 @@ use crate::recording::{Limitation, World};
 
 /// The version of the statement's JSON form. A field is added without a new version; a field is
 /// renamed, removed or given another meaning only with one.
-pub const PEERS_VERSION: u32 = 1;
+pub const PEERS_VERSION: u32 = 2;
 
 /// What each tool said of the same machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,7 @@ pub struct PeersStatement {
     /// The machine.
     pub machine: Machine,
     /// Start of the audit, as seconds since 1970 on the machine's wall clock.
+    #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
     /// The packages that the tools come from: name and version.
     pub packages: Vec<(String, String)>,
@@ -91,15 +92,20 @@ pub enum PeerOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Noise {
     /// CPU time over which it measured.
+    #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// Shorter gaps are none.
+    #[serde(rename = "floor_ns")]
     pub floor: Nanos,
     /// Time in gaps. The audit's has none in it that programs had, because its loop gives way to them;
     /// osnoise's loop has the priority of any program, and its noise is also what they took.
+    #[serde(rename = "time_ns")]
     pub total: Nanos,
     /// The longest gap.
+    #[serde(rename = "max_ns")]
     pub longest: Nanos,
     /// Time that the loop gave to programs and to the tool's own threads, as far as that is no noise.
+    #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
     /// What came meanwhile, on the CPUs that it watched; `None` where nothing was traced.
     pub counts: Option<Counts>,
@@ -130,17 +136,23 @@ pub struct Attribution {
     /// How many gaps.
     pub gaps: u64,
     /// Their time.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// In something that has a name.
+    #[serde(rename = "named_ns")]
     pub named: Nanos,
     /// Getting into and out of the kernel around that; `None` where the tool has no such account, and
     /// it is unexplained.
+    #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Option<Nanos>,
     /// In gaps that nothing in the kernel interfered with.
+    #[serde(rename = "outside_ns")]
     pub outside: Nanos,
     /// None of these.
+    #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
     /// What of `named` the tool itself took.
+    #[serde(rename = "own_ns")]
     pub own: Nanos,
 }
 
@@ -180,10 +192,13 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// The least.
+    #[serde(rename = "min_ns")]
     pub min: Nanos,
     /// The mean.
+    #[serde(rename = "mean_ns")]
     pub mean: Nanos,
     /// The greatest.
+    #[serde(rename = "max_ns")]
     pub max: Nanos,
 }
 

@@ -7,7 +7,7 @@ use crate::Nanos;
 use crate::machine::Machine;
 
 /// The version of a prediction's JSON.
-pub const PREDICTION_VERSION: u32 = 1;
+pub const PREDICTION_VERSION: u32 = 2;
 
 /// What was measured, and what is predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,10 +25,12 @@ pub struct PredictionStatement {
     /// The program that the figures are about.
     pub program: Option<String>,
     /// How long each predicted run is.
+    #[serde(rename = "length_ns")]
     pub length: Nanos,
     /// How many runs there are of each setting, each with the work drawn again.
     pub runs: u32,
     /// The probability with which one more such run lies within an interval.
+    #[serde(rename = "interval_probability")]
     pub coverage: f64,
     /// The first seed.
     pub seed: u64,
@@ -104,30 +106,43 @@ pub enum Measure {
     /// Frames a second.
     Fps,
     /// Slots without a frame, a minute.
+    #[serde(rename = "dropped_per_minute")]
     Dropped,
     /// Frames that began more than a tick after they were due, a minute.
+    #[serde(rename = "overshot_per_minute")]
     Overshot,
     /// From when a frame was due to its begin, the median, ns.
+    #[serde(rename = "late_median_ns")]
     LateMedian,
     /// The same, the time that 99 of 100 stay below, ns.
+    #[serde(rename = "late_p99_ns")]
     LateP99,
     /// The same, the longest, ns.
+    #[serde(rename = "late_max_ns")]
     LateMax,
-    /// CPU time of the program, s/s.
+    /// CPU time of the program, in cores (s/s).
+    #[serde(rename = "cpu_cores")]
     Cpu,
-    /// The same as `/proc/PID/stat` has it, which `top` shows, s/s.
+    /// The same as `/proc/PID/stat` has it, which `top` shows, in cores (s/s).
+    #[serde(rename = "top_cores")]
     Top,
-    /// The same as samples at the tick make it, s/s.
+    /// The same as samples at the tick make it, in cores (s/s).
+    #[serde(rename = "sampled_cores")]
     Sampled,
     /// Wakeups of the program's thread, a second.
+    #[serde(rename = "wakeup_rate_hz")]
     Wakeups,
     /// The share of all CPUs' time that was not idle, 0 to 1.
+    #[serde(rename = "busy_share")]
     Busy,
     /// The same as `/proc/stat` has it, 0 to 1.
+    #[serde(rename = "shown_busy_share")]
     ShownBusy,
     /// Ticks a second, on all CPUs.
+    #[serde(rename = "tick_rate_hz")]
     Ticks,
-    /// Time in ticks and in the softirqs that they raise, s/s, on all CPUs.
+    /// Time in ticks and in the softirqs that they raise, in cores (s/s), on all CPUs.
+    #[serde(rename = "tick_cores")]
     TickCost,
     /// The same as a share of all CPUs' time, 0 to 1.
     TickShare,

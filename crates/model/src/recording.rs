@@ -74,6 +74,7 @@ pub struct Header {
     /// The machine.
     pub machine: Machine,
     /// Start, as seconds since 1970 on the wall clock.
+    #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
     /// The interval over which each CPU's books are kept.
     pub books: Vec<Books>,
@@ -129,8 +130,10 @@ pub struct Books {
     /// Which CPU.
     pub cpu: Cpu,
     /// Opened at, on `CLOCK_MONOTONIC`.
+    #[serde(rename = "begin_ns")]
     pub begin: Nanos,
     /// Closed at.
+    #[serde(rename = "end_ns")]
     pub end: Nanos,
 }
 
@@ -190,6 +193,7 @@ pub struct Loss {
     /// How many spans, exactly.
     pub events: u64,
     /// Their own time, exactly: it is in the books as unexplained.
+    #[serde(rename = "self_ns")]
     pub self_time: Nanos,
     /// How many of a probe's gaps.
     pub gaps: u64,
@@ -221,8 +225,10 @@ pub struct ClockReport {
     /// Why it was trusted, or not.
     pub verdict: String,
     /// The tightest bracket of a reading of `CLOCK_MONOTONIC` between two of the counter.
+    #[serde(rename = "bracket_ns")]
     pub bracket: Nanos,
     /// The most by which an aligned time may be wrong.
+    #[serde(rename = "uncertainty_ns")]
     pub uncertainty: Nanos,
     /// How many times the two were compared.
     pub anchors: u64,
@@ -260,14 +266,18 @@ pub struct ProbeReport {
     /// Scheduling policy that it was granted.
     pub policy: String,
     /// `spin`: the median time of one turn of its loop. `sleep`: the interval.
+    #[serde(rename = "period_ns")]
     pub period: Nanos,
     /// `spin`: the shortest gap that it notes. `sleep`: the timer slack in force.
+    #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
     /// Turns of the loop, or wake-ups.
     pub turns: u64,
     /// From when it measured.
+    #[serde(rename = "begin_ns")]
     pub begin: Nanos,
     /// Until when.
+    #[serde(rename = "end_ns")]
     pub end: Nanos,
     /// Why it ended early, where it did.
     pub ended_early: Option<String>,
@@ -289,8 +299,10 @@ pub struct SoakReport {
     /// Blocks that it got done.
     pub blocks: u64,
     /// From when it worked.
+    #[serde(rename = "begin_ns")]
     pub begin: Nanos,
     /// Until when.
+    #[serde(rename = "end_ns")]
     pub end: Nanos,
     /// Why it ended early, where it did.
     pub ended_early: Option<String>,
@@ -317,14 +329,17 @@ impl SoakReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCost {
     /// From the start of loading the tracer until it was attached.
+    #[serde(rename = "load_time_ns")]
     pub load: Nanos,
     /// CPU time of the tool's threads during the recording, the probes' left out.
+    #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
     /// Most memory that the process held, in bytes.
     pub memory_bytes: u64,
     /// Tracepoint hits that ran a program of the tracer.
     pub events: u64,
     /// CPU time inside the tracer's programs, where the kernel kept statistics of them.
+    #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
 }
 

@@ -18,7 +18,7 @@ use crate::{Cpu, Nanos};
 
 /// The version of the statement's JSON form. A field is added without a new version; a field is
 /// renamed, removed or given another meaning only with one.
-pub const STATEMENT_VERSION: u32 = 1;
+pub const STATEMENT_VERSION: u32 = 2;
 
 /// What a recording's books say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +34,7 @@ pub struct Statement {
     /// The machine.
     pub machine: Machine,
     /// Start, as seconds since 1970 on the wall clock.
+    #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
     /// Every account of the machine, all CPUs together, largest first within its class.
     pub accounts: Vec<Account>,
@@ -157,14 +158,18 @@ pub struct Account {
     /// Process id, where the account is a program's.
     pub pid: Option<i32>,
     /// Time, over all CPUs.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// How many intervals; 0 where the source only says how much time.
     pub count: u64,
     /// Median length of an interval on the wall.
+    #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
     /// The length that 99 of 100 intervals stay below.
+    #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest interval.
+    #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
     /// Parts of it by function, work item or thread, largest first; they sum to at most `time`.
     pub parts: Vec<Part>,
@@ -176,10 +181,12 @@ pub struct Part {
     /// A timer's or work item's function, a page fault, a thread.
     pub name: String,
     /// Time.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// How many intervals.
     pub count: u64,
     /// The longest interval.
+    #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
@@ -189,6 +196,7 @@ pub struct CpuBooks {
     /// Which CPU.
     pub cpu: Cpu,
     /// The time to account for.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// What was accounted for, by class; a class without time is left out.
     pub classes: Vec<ClassTime>,
@@ -200,6 +208,7 @@ pub struct ClassTime {
     /// Which class.
     pub class: Class,
     /// How much.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
@@ -218,10 +227,13 @@ impl CpuBooks {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
     /// The elapsed time of all CPUs together.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// The sum of all accounts, computed from them.
+    #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
     /// CPUs whose own sum differs from their elapsed time, and by how much.
+    #[serde(rename = "off_ns")]
     pub off: Vec<(Cpu, Nanos)>,
 }
 
@@ -243,14 +255,18 @@ pub struct ThrottledProgram {
     /// What held it back: `throttled` by the CPU quota of its cgroup.
     pub why: String,
     /// For how long, the times of its threads added up.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// How many times.
     pub count: u64,
     /// The median time.
+    #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
     /// The time that 99 of 100 stay below.
+    #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
@@ -260,6 +276,7 @@ pub struct GapStatement {
     /// Which probe saw them.
     pub probe: ProbeKind,
     /// The time over which the probes measured, all CPUs together.
+    #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// Gaps of at least [`GapStatement::FLOOR`] in which no program ran.
     pub long: GapParts,
@@ -286,20 +303,28 @@ pub struct GapParts {
     /// How many.
     pub count: u64,
     /// Their time. It is the sum of the four parts.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// In spans that have a name.
+    #[serde(rename = "named_ns")]
     pub named: Nanos,
     /// Getting into and out of the kernel around those.
+    #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
     /// Nothing ran in the kernel, and the trace proves it.
+    #[serde(rename = "outside_ns")]
     pub outside: Nanos,
     /// None of these.
+    #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
     /// The median gap.
+    #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
     /// The gap that 99 of 100 stay below.
+    #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
@@ -320,8 +345,10 @@ pub struct WorstGap {
     /// Where.
     pub cpu: Cpu,
     /// When, since the books were opened.
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How long.
+    #[serde(rename = "length_ns")]
     pub length: Nanos,
     /// What was in it, costliest first.
     pub parts: Vec<Part>,
@@ -335,11 +362,15 @@ pub struct GapCause {
     /// How many.
     pub count: u64,
     /// Their time.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// The part of it in spans that have a name.
+    #[serde(rename = "named_ns")]
     pub named: Nanos,
     /// The median gap.
+    #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }

@@ -58,6 +58,7 @@ pub struct Ticks {
     /// How many.
     pub count: u64,
     /// In how much time.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
@@ -105,8 +106,10 @@ pub struct CpuTicks {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Frequency {
     /// In Hz.
+    #[serde(rename = "rate_hz")]
     pub hz: f64,
     /// Half the interval that holds the truth in 95 of 100 recordings, in Hz.
+    #[serde(rename = "plus_minus_hz")]
     pub plus_minus: f64,
     /// From how many intervals between two ticks.
     pub intervals: u64,
@@ -119,12 +122,16 @@ pub struct TickCost {
     pub count: u64,
     /// The time of their interrupts: the tick's function and the interrupt around it, without
     /// other timers' functions in the same interrupt.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// The median tick. Of [`Basis::Sums`] the three are of the tick's function alone.
+    #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
     /// The length that 99 of 100 ticks stay below.
+    #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest tick.
+    #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
     /// What ran within the interrupt, largest first; sums to `time`.
     pub within: Vec<Part>,
@@ -151,8 +158,10 @@ pub struct Around {
     /// How many such gaps.
     pub count: u64,
     /// The median.
+    #[serde(rename = "median_ns")]
     pub median: Nanos,
     /// The time that 99 of 100 stay below.
+    #[serde(rename = "p99_ns")]
     pub p99: Nanos,
 }
 

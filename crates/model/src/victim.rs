@@ -125,6 +125,7 @@ pub struct VictimHeader {
     /// Its process id, where it is one process.
     pub pid: Option<i32>,
     /// From when on it was followed; rows that ended before are not about it.
+    #[serde(rename = "begin_ns")]
     pub begin: Nanos,
     /// Whether its threads were followed by the tracer.
     pub followed: bool,
@@ -141,16 +142,20 @@ pub struct VictimHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// CPU time in the program.
+    #[serde(rename = "user_ns")]
     pub user: Nanos,
     /// CPU time in the kernel.
+    #[serde(rename = "system_ns")]
     pub system: Nanos,
     /// Times that it gave up its CPU, because it waited for something; living threads only.
     pub voluntary: u64,
     /// Times that it lost its CPU to another; living threads only.
     pub involuntary: u64,
     /// Time on CPUs by the scheduler's clock, where the kernel keeps it; living threads only.
+    #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
     /// Time for which it waited for a CPU, likewise.
+    #[serde(rename = "waited_ns")]
     pub waited: Option<Nanos>,
 }
 
@@ -263,6 +268,7 @@ pub struct VictimStatement {
     /// The counters of its cgroup's CPU quota, for the time of the audit.
     pub throttling: Option<Throttling>,
     /// What the hypervisor's clock says that it took from all CPUs meanwhile, whoever ran there.
+    #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
 }
 
@@ -274,10 +280,13 @@ pub struct ThreadTimes {
     /// How many threads.
     pub threads: u64,
     /// From the first moment of each thread to its last, added up.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// The sum of the accounts, computed from them.
+    #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
     /// Threads whose own sum differs from their elapsed time, and by how much.
+    #[serde(rename = "off_ns")]
     pub off: Vec<(i32, Nanos)>,
     /// The accounts that have any time, in the order of [`ThreadState`].
     pub accounts: Vec<StateAccount>,
@@ -306,10 +315,12 @@ pub struct StateAccount {
     /// Which.
     pub state: ThreadState,
     /// Time, of all threads together.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// How many intervals.
     pub count: u64,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
@@ -319,10 +330,13 @@ pub struct Latency {
     /// How many wake-ups.
     pub count: u64,
     /// The median.
+    #[serde(rename = "median_ns")]
     pub median: Nanos,
     /// What 99 of 100 stay below.
+    #[serde(rename = "p99_ns")]
     pub p99: Nanos,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Nanos,
 }
 
@@ -334,10 +348,12 @@ pub struct Interferer {
     /// Its process id, where it is a program.
     pub pid: Option<i32>,
     /// For how long.
+    #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// In how many intervals.
     pub count: u64,
     /// The longest.
+    #[serde(rename = "max_ns")]
     pub max: Nanos,
 }
 
@@ -375,8 +391,10 @@ pub struct Delay {
     /// The CPU that it then ran on.
     pub cpu: Cpu,
     /// When, since the victim was first followed.
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How long.
+    #[serde(rename = "length_ns")]
     pub length: Nanos,
     /// What that CPU did meanwhile, in order; or by who it was, the costliest first, where it was
     /// too much to list in order.
@@ -389,8 +407,10 @@ pub struct Delay {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Episode {
     /// When, since the delay began.
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How long, as far as it lies in the delay.
+    #[serde(rename = "length_ns")]
     pub length: Nanos,
     /// How many times, where a delay had too many to list each.
     pub count: u64,

@@ -1,5 +1,8 @@
 //! The statement as JSON, and the JSON Schema that describes it.
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 use ticktax_model::case::CaseStatement;
 use ticktax_model::kernels::KernelsStatement;

@@ -24,12 +24,14 @@ pub struct SweepStatement {
     /// The machine.
     pub machine: Machine,
     /// Start, as seconds since 1970 on the wall clock.
+    #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
     /// Where the loops ran.
     pub cpu: Cpu,
     /// The policy that was granted, and why not the one that was asked for.
     pub policy: String,
     /// How long one turn was to last.
+    #[serde(rename = "turn_ns")]
     pub turn: Nanos,
     /// How many turns each was to have.
     pub rounds: u64,
@@ -48,8 +50,10 @@ pub struct SweepStatement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepRow {
     /// Frames a second.
+    #[serde(rename = "rate_hz")]
     pub rate: f64,
     /// CPU time of each frame's work.
+    #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// How it waited.
     pub sleep: SleepMethod,
@@ -60,15 +64,17 @@ pub struct SweepRow {
     /// What became of the frames of all turns; `None` where there was none.
     pub figures: Option<Figures>,
     /// CPU time of all turns, by the thread's own clock.
+    #[serde(rename = "cpu_time_ns")]
     pub cpu_time: Nanos,
     /// How long all turns took.
+    #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// What each clock said of all turns.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
     /// How long before a frame was due [`SleepMethod::Hybrid`] began to spin: the mean of its turns,
     /// each of which measured its own.
-    #[serde(default)]
+    #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
 }
 
@@ -92,8 +98,10 @@ impl SweepRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// Frames a second.
+    #[serde(rename = "rate_hz")]
     pub rate: f64,
     /// CPU time of each frame's work.
+    #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// The best, by their places among the rows; several where nothing tells them apart.
     pub best: Vec<usize>,
