@@ -14,6 +14,7 @@ mod idle;
 mod own;
 mod programs;
 mod scarcity;
+mod world;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub use counters::{UNTRACED, untraced_interrupts};
 pub use own::{own_peak_memory, own_thread_cpu_time};
 pub use scarcity::throttling;
 use ticktax_model::CpuList;
+pub use world::world;
 
 /// The files of one machine.
 #[derive(Clone, Debug)]

@@ -29,9 +29,6 @@ pub const JOB: &str = "/lab/job";
 pub const OUT: &str = "/lab/out";
 /// Where other people's programs lie that the verb runs, with their libraries beside them.
 pub const TOOLS: &str = "/lab/tools";
-/// The parameter on the kernel's command line that says what the guest's time is; what runs in a
-/// guest knows by it that it does.
-pub const PARAMETER: &str = "ticktax.lab";
 /// The line that results go over.
 const LINE: &str = "/dev/ttyS1";
 /// The name of the frame with the verb's exit code; it comes last.

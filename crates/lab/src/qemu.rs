@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
+use ticktax_model::machine::LAB_PARAMETER;
+
 use crate::error::LabError;
 use crate::guest;
 use crate::monitor::{self, Monitor};
@@ -128,7 +130,7 @@ impl Machine<'_> {
     /// The kernel's whole command line.
     pub fn whole_cmdline(&self) -> String {
         let ours = "console=ttyS0 quiet panic=-1 nokaslr rdinit=/init";
-        let clock = format!("{}={}", guest::PARAMETER, self.clock.word());
+        let clock = format!("{}={}", LAB_PARAMETER, self.clock.word());
         let theirs = self.cmdline.trim();
         let all = [ours, &clock, theirs, "--", guest::WORD];
         let words: Vec<&str> = all.into_iter().filter(|part| !part.is_empty()).collect();

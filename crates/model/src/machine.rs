@@ -40,6 +40,10 @@ pub struct Machine {
     pub configured: Configured,
 }
 
+/// The boot parameter that says what the time of a lab guest is; what runs in a guest knows by it
+/// that it does.
+pub const LAB_PARAMETER: &str = "ticktax.lab";
+
 impl Machine {
     /// The value of a boot parameter: see [`parameter`].
     pub fn parameter(&self, name: &str) -> Option<&str> {

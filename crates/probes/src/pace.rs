@@ -154,7 +154,7 @@ impl PaceProbe {
         self.group.is_running()
     }
 
-    /// Stops the loop, syscall_driver its last frames to `sink`, and reports.
+    /// Stops the loop, hands its last frames to `sink`, and reports.
     ///
     /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
     /// [`ProbeError::NotStopped`].

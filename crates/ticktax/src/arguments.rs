@@ -288,6 +288,26 @@ pub(crate) enum SchemaOf {
     Peers,
 }
 
+impl From<ProbeChoice> for ticktax_observe::ProbeChoice {
+    fn from(typed: ProbeChoice) -> Self {
+        match typed {
+            ProbeChoice::Spin => Self::Spin,
+            ProbeChoice::Sleep => Self::Sleep,
+            ProbeChoice::Soak => Self::Soak,
+            ProbeChoice::None => Self::None,
+        }
+    }
+}
+
+impl From<Keep> for ticktax_observe::Keep {
+    fn from(typed: Keep) -> Self {
+        match typed {
+            Keep::Spans => Self::Spans,
+            Keep::Sums => Self::Sums,
+        }
+    }
+}
+
 /// A length of time as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(pub(crate) Nanos);

@@ -1,80 +1,162 @@
 //! `ticktax audit`: watches this machine, keeps its books, prints its statement.
 
-mod command;
-mod header;
-pub(crate) mod interrupt;
-mod observe;
-mod probe;
-mod settings;
-mod victim;
-
-use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
-use ticktax_host::Proc;
-use ticktax_model::SourceTable;
-use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
+use ticktax_model::Nanos;
+use ticktax_model::recording::{Header, RecordingWriter, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::ThreadTimes;
+use ticktax_observe::{Event, Plan, Program, Session};
 
-use crate::arguments::AuditArguments;
+use crate::arguments::{AuditArguments, Keep, ProbeChoice, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
-use crate::terminal::{self, Terminal};
-use observe::Observed;
-use settings::Settings;
+use crate::interrupt::Interrupt;
+use crate::terminal::{self, Progress, Terminal};
+
+/// How long, without other wishes.
+const LENGTH: Nanos = Nanos::from_secs(20);
+
+/// Longer audits keep sums: spans would fill a disk, or take minutes to read again.
+const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
+
+/// How often somebody who watches is told what is new. Looking takes some hundredths of a second.
+const NEWS: Nanos = Nanos::from_secs(10);
 
 /// Runs the verb.
-pub(crate) fn run(typed: AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    let (format, output, save) = (typed.format, typed.output.clone(), typed.save.clone());
-    let fleet_of = typed.fleet_of;
-    let settings = Settings::from_typed(typed)?;
+pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let plan = plan(typed)?;
+    plan.check()?;
     // Before anything is watched: a file that cannot be made should not cost a minute's wait.
-    let file = save.map(SavedAs::create).transpose()?;
-    if let Some(output) = &output {
+    let mut file = typed.save.clone().map(SavedAs::create).transpose()?;
+    if let Some(output) = &typed.output {
         terminal::require_writable(output)?;
     }
-    let machine = Proc::default().machine();
-    let books = RefCell::new(Sinks {
-        auditor: Auditor::new(&machine),
-        file,
-    });
-    let begin = Cell::new(None);
-    let mut sources = SourceTable::default();
-    let observed = observe::observe(
-        &settings,
-        machine,
-        terminal,
-        &begin,
-        &mut sources,
-        &mut |table, row| {
-            let mut books = books.borrow_mut();
-            if let Some(begin) = begin.get() {
-                books.auditor.victim_since(begin);
-            }
-            books.row(table, row);
-        },
-        &mut || {
-            let news = books.borrow_mut().auditor.news();
-            let style = terminal.style();
-            news.iter()
-                .map(|beat| ticktax_report::beat_news(beat, &style))
-                .collect()
-        },
-    )?;
-    let header = &observed.header;
-    let books = books.into_inner();
+    let interrupt = Interrupt::listen()?;
+    let mut session = Session::start(plan)?;
+    let (auditor, header) = watch(&mut session, &mut file, &interrupt, terminal);
     let threads = crate::beats::threads();
-    let mut statement = books.auditor.finish(header, &sources, threads);
-    extrapolate(&mut statement, fleet_of, terminal);
-    let printed = terminal.statement(&statement, format, output.as_deref());
+    let mut statement = auditor.finish(&header, session.sources(), threads);
+    extrapolate(&mut statement, typed.fleet_of, terminal);
+    let printed = terminal.statement(&statement, typed.format, typed.output.as_deref());
     // A statement that nobody can read is no reason to lose the recording as well.
-    if let Some(file) = books.file {
-        file.finish(header, terminal)?;
+    if let Some(file) = file {
+        file.finish(&header, terminal)?;
     }
     printed?;
-    Ok(exit_code(balances(&statement), &observed))
+    Ok(exit_code(balances(&statement), &header, interrupt.signal()))
+}
+
+/// What the arguments mean.
+fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
+    let program = match (typed.pid, &typed.cgroup) {
+        (Some(ProcessId(pid)), _) => Some(Program::Process(pid)),
+        (None, Some(folder)) => Some(Program::Cgroup(folder.clone())),
+        (None, None) => Some(&typed.command)
+            .filter(|command| !command.is_empty())
+            .map(|command| Program::Command(command.clone())),
+    };
+    let length = match typed.length {
+        Some(length) => Some(length.0),
+        None if typed.command.is_empty() => Some(LENGTH),
+        None => None,
+    };
+    let keep = typed.keep.unwrap_or(match length {
+        _ if program.is_some() => Keep::Spans,
+        Some(length) if length > MOST_OF_SPANS => Keep::Sums,
+        _ => Keep::Spans,
+    });
+    // Whoever names a program wants to know what happens to it, and not what a probe does to it.
+    let probe = typed.probe.unwrap_or(match &program {
+        Some(_) if typed.probe_policy.is_none() => ProbeChoice::None,
+        _ => ProbeChoice::Spin,
+    });
+    if probe == ProbeChoice::Soak && typed.probe_policy.is_some() {
+        return Err(Failure::Arguments(
+            "a soaker counts what nobody else wants, and so runs at the lowest priority: leave \
+             --probe-policy out, or choose --probe spin"
+                .to_owned(),
+        ));
+    }
+    Ok(Plan {
+        cpus: typed.cpus.clone(),
+        length,
+        keep: keep.into(),
+        probe: probe.into(),
+        policy: typed.probe_policy.map(|policy| policy.0),
+        program,
+        ..Plan::default()
+    })
+}
+
+/// Takes the session's rows until it ends or somebody interrupts, and shows meanwhile how far it
+/// has come.
+fn watch(
+    session: &mut Session,
+    file: &mut Option<SavedAs>,
+    interrupt: &Interrupt,
+    terminal: &Terminal,
+) -> (Auditor, Box<Header>) {
+    let started = session.started();
+    let mut auditor = Auditor::new(&started.machine);
+    let what = format!("Watching CPUs {}", started.cpus);
+    let mut screen = Screen {
+        // A command writes to the same terminal.
+        bar: terminal.progress(started.length, what, started.command),
+        shown: Nanos::ZERO,
+        told: Nanos::ZERO,
+    };
+    let header = loop {
+        match session.next_event() {
+            Event::Started(started) => {
+                if let Some(why) = &started.no_tracer {
+                    terminal.complain(&format_args!("level proc only: {why}"));
+                }
+                if let Some(begin) = started.victim_begin {
+                    auditor.victim_since(begin);
+                }
+            }
+            Event::Rows { sources, rows } => {
+                for row in rows {
+                    auditor.row(sources, row);
+                    if let Some(file) = file {
+                        file.writer.row(sources, row);
+                    }
+                }
+            }
+            Event::Progress(progress) => screen.show(progress.elapsed, &mut auditor, terminal),
+            Event::Ended(header) => break header,
+        }
+        if let Some(signal) = interrupt.signal() {
+            session.stop(Some(signal));
+        }
+    };
+    screen.bar.done();
+    (auditor, header)
+}
+
+/// What somebody who watches is shown, and when that was last.
+struct Screen {
+    bar: Progress,
+    shown: Nanos,
+    told: Nanos,
+}
+
+impl Screen {
+    fn show(&mut self, elapsed: Nanos, auditor: &mut Auditor, terminal: &Terminal) {
+        if elapsed - self.shown >= Progress::INTERVAL {
+            self.bar.at(elapsed);
+            self.shown = elapsed;
+        }
+        if terminal.is_watched() && elapsed - self.told >= NEWS {
+            for beat in auditor.news() {
+                self.bar
+                    .say(&ticktax_report::beat_news(&beat, &terminal.style()));
+            }
+            self.told = elapsed;
+        }
+    }
 }
 
 /// Adds what the ticks cost a host of so many guests, where that was asked for.
@@ -103,11 +185,11 @@ pub(crate) fn balances(statement: &Statement) -> bool {
 }
 
 /// The books' verdict comes first: a statement that is wrong must not pass for one that is right.
-fn exit_code(balances: bool, observed: &Observed) -> ExitCode {
+fn exit_code(balances: bool, header: &Header, signal: Option<i32>) -> ExitCode {
     if !balances {
         return ExitCode::from(UNBALANCED);
     }
-    let passed_on = match (&observed.header.command, observed.signal) {
+    let passed_on = match (&header.command, signal) {
         (None, _) => 0,
         (Some(command), signal) => command
             .exit
@@ -115,21 +197,6 @@ fn exit_code(balances: bool, observed: &Observed) -> ExitCode {
             .unwrap_or(0),
     };
     ExitCode::from(u8::try_from(passed_on).unwrap_or(u8::MAX))
-}
-
-/// Where rows go as they come.
-struct Sinks {
-    auditor: Auditor,
-    file: Option<SavedAs>,
-}
-
-impl RowSink for Sinks {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        self.auditor.row(sources, row);
-        if let Some(file) = &mut self.file {
-            file.writer.row(sources, row);
-        }
-    }
 }
 
 /// A recording in the making.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ticktax_experiment::sweep::SweepError;
 use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
+use ticktax_observe::ObserveError;
 use ticktax_probes::ProbeError;
 
 /// The books of a statement do not balance.
@@ -20,6 +21,12 @@ const SENSELESS: u8 = 2;
 /// Ctrl-C ended it, as a shell would say it.
 const INTERRUPTED: u8 = 130;
 
+/// The command to audit is there, and may not be run.
+const MAY_NOT_RUN: u8 = 126;
+
+/// There is no such command.
+const NOT_FOUND: u8 = 127;
+
 /// Everything that ends the command early. Each is one line for a person.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -29,25 +36,15 @@ pub(crate) enum Failure {
     /// A probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// The command to audit could not be started.
-    #[error("cannot run `{command}`: {why}")]
-    Command {
-        /// What was to be run.
-        command: String,
-        /// Why it cannot.
-        why: &'static str,
-        /// As a shell would say it.
-        code: u8,
-    },
+    /// Nothing could be observed.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
     /// What was printed could not be written.
     #[error("cannot write the statement {0}")]
     Output(String),
     /// Ctrl-C cannot be caught.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signals(String),
-    /// No CPU to watch.
-    #[error("{0}")]
-    Cpus(String),
     /// The arguments make no sense together.
     #[error("{0}")]
     Arguments(String),
@@ -83,23 +80,14 @@ impl Failure {
     /// How the process ends.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Command { code, .. } => ExitCode::from(*code),
+            // As a shell says it.
+            Self::Observe(ObserveError::Command { kind, .. }) => ExitCode::from(match kind {
+                io::ErrorKind::NotFound => NOT_FOUND,
+                _ => MAY_NOT_RUN,
+            }),
             Self::Arguments(_) | Self::Lab(LabError::Senseless(_)) => ExitCode::from(SENSELESS),
             Self::Lab(LabError::Interrupted) => ExitCode::from(INTERRUPTED),
             _ => ExitCode::FAILURE,
         }
-    }
-
-    /// The failure to start `command`.
-    pub(crate) fn of_command(command: String, error: &io::Error) -> Self {
-        let (why, code) = match error.kind() {
-            io::ErrorKind::NotFound => {
-                ("there is no such program; check the spelling and PATH", 127)
-            }
-            io::ErrorKind::PermissionDenied => ("it may not be executed; check its mode", 126),
-            io::ErrorKind::OutOfMemory => ("there is no memory for another process", 126),
-            _ => ("the system refuses to start it", 126),
-        };
-        Self::Command { command, why, code }
     }
 }

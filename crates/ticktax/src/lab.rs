@@ -7,7 +7,6 @@ mod peers;
 mod replay;
 mod run;
 mod turns;
-pub(crate) mod world;
 
 pub(crate) use replay::run as replay;
 
@@ -45,8 +44,7 @@ pub(crate) fn guest() -> Result<ExitCode, Failure> {
 /// Runs other people's programs beside an audit; their like would keep a machine's CPUs from its
 /// programs, and are not there but in a guest.
 pub(crate) fn peers(typed: &PeersArguments) -> Result<ExitCode, Failure> {
-    let cmdline = Proc::default().machine().cmdline;
-    if world::of(cmdline.as_deref()).0 != World::Lab {
+    if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         let why = "peers runs in a guest alone: ticktax lab run --package linux-image-rt-amd64 -- \
                    peers";
         return Err(Failure::Arguments(why.to_owned()));

@@ -9,6 +9,7 @@ mod audit;
 mod beats;
 mod case;
 mod failure;
+mod interrupt;
 mod lab;
 mod manual;
 mod pace;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let terminal = Terminal::detect();
     let result = match arguments.verb {
-        Verb::Audit(typed) => audit::run(typed, &terminal),
+        Verb::Audit(typed) => audit::run(&typed, &terminal),
         Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Case { question } => case::run(&question, &terminal),
         Verb::Report(typed) => replay::run(&typed, &terminal),

@@ -14,8 +14,8 @@ use ticktax_model::table::Values;
 use ticktax_probes::clock::now;
 
 use crate::arguments::SweepArguments;
-use crate::audit::interrupt::Interrupt;
 use crate::failure::{FAILED_POINTS, Failure};
+use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 
 /// Runs what is not finished, writes the results, and says what came of it.

@@ -27,7 +27,16 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
     ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
     ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
-    ("ticktax-lab", Arrows::Only(&[])),
+    (
+        "ticktax-observe",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-host",
+            "ticktax-trace",
+            "ticktax-probes",
+        ]),
+    ),
+    ("ticktax-lab", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-experiment",
         Arrows::Only(&["ticktax-model", "ticktax-sim"]),
@@ -40,7 +49,15 @@ const ARROWS: &[(&str, Arrows)] = &[
 ];
 
 /// Crates, by folder, that forbid unsafe code.
-const WITHOUT_UNSAFE: &[&str] = &["analysis", "experiment", "host", "model", "report", "sim"];
+const WITHOUT_UNSAFE: &[&str] = &[
+    "analysis",
+    "experiment",
+    "host",
+    "model",
+    "observe",
+    "report",
+    "sim",
+];
 
 /// Crates, by folder, that may have a `sys.rs` or a folder `sys` with unsafe code.
 const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];

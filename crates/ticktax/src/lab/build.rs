@@ -9,8 +9,8 @@ use ticktax_lab::kernel::{Building, From, Wanted, build, require_rate};
 use super::cache;
 use super::run::cannot;
 use crate::arguments::BuildArguments;
-use crate::audit::interrupt::Interrupt;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 
 /// Prints the kernels in the cache.

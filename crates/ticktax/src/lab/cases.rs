@@ -13,9 +13,9 @@ use super::compare::found;
 use super::run::{Guest, STATEMENT, missing, read};
 use super::turns::{in_turns, jobs};
 use crate::arguments::CompareArguments;
-use crate::audit::interrupt::Interrupt;
 use crate::case;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::terminal::{Progress, Terminal};
 
 /// Boots every kernel for every order of the case; ends with 1 where one is off what is expected.

@@ -14,8 +14,8 @@ use super::run::{GuestVerb, Guests, STATEMENT, missing, read};
 use super::turns::{in_turns, jobs};
 use super::{cache, cases};
 use crate::arguments::{CompareArguments, Format};
-use crate::audit::interrupt::Interrupt;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::terminal::{Progress, Terminal, require_writable};
 
 /// Boots every kernel with every set of parameters; ends with 1 where the model differs.

@@ -16,7 +16,6 @@ use ticktax_probes::pace::syscall_driver::SyscallDriver;
 use ticktax_sim::{Call, TaskSpec};
 
 use super::run::cannot;
-use super::world;
 use crate::arguments::ReplayArguments;
 use crate::case;
 use crate::failure::Failure;
@@ -28,7 +27,7 @@ const SEED: u64 = 1;
 pub(crate) fn run(typed: &ReplayArguments) -> Result<ExitCode, Failure> {
     let proc = Proc::default();
     let machine = proc.machine();
-    if world::of(machine.cmdline.as_deref()).0 != World::Lab {
+    if ticktax_host::world(&machine).0 != World::Lab {
         let why = "lab-replay is for a lab's guests alone; see `ticktax lab compare --help`";
         return Err(Failure::Arguments(why.to_owned()));
     }

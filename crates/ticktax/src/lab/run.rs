@@ -16,8 +16,8 @@ use ticktax_model::pace::{PaceStatement, SweepStatement};
 
 use super::{cache, peers};
 use crate::arguments::{Arguments, Format, GuestArguments, RunArguments, Verb};
-use crate::audit::interrupt::Interrupt;
 use crate::failure::{Failure, UNBALANCED};
+use crate::interrupt::Interrupt;
 use crate::replay::{self, Showing};
 use crate::terminal::{Progress, Terminal, require_writable};
 

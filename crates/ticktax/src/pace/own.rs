@@ -18,8 +18,8 @@ use ticktax_probes::pace::{PaceProbe, PaceReport, PaceSettings};
 
 use super::{LIVE, cpu, require_possible, sampled_at_tick, tick, unix_time};
 use crate::arguments::PaceArguments;
-use crate::audit::interrupt::Interrupt;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::terminal::{Progress, Terminal};
 
 /// How often frames are read. A loop of a thousand frames a second has 50 by then.
@@ -82,7 +82,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
         .map(ToString::to_string)
         .or_else(|| interrupt.signal().map(|_| "it was interrupted".to_owned()));
     let alias = alias(&settings, report.margin, &machine, figures.as_ref());
-    let (world, hidden) = crate::lab::world::of(machine.cmdline.as_deref());
+    let (world, hidden) = ticktax_host::world(&machine);
     Ok(PaceStatement {
         world,
         pace_version: PACE_VERSION,

@@ -19,8 +19,8 @@ use ticktax_trace::{Closing, TraceSettings, Tracer};
 
 use super::{LIVE, sampled_at_tick, tick, unix_time};
 use crate::arguments::PaceArguments;
-use crate::audit::interrupt::Interrupt;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 
 /// How often the tracer's buffers are emptied.
@@ -99,7 +99,7 @@ pub(super) fn watch(
     let readings = readings(&followed, &watched);
     limitations.extend(followed.limitations);
     Ok(PaceStatement {
-        world: crate::lab::world::of(machine.cmdline.as_deref()).0,
+        world: ticktax_host::world(&machine).0,
         pace_version: PACE_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         began_unix,

@@ -11,8 +11,8 @@ use ticktax_probes::pace::PaceSettings;
 use super::own::{Ran, ring_capacity, run_loop};
 use super::{require_possible, tick, unix_time};
 use crate::arguments::{PaceArguments, Rate, Sweep};
-use crate::audit::interrupt::Interrupt;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 
 /// One turn of one setting, without other wishes.
@@ -92,7 +92,7 @@ pub(super) fn compare(
     progress.done();
     let cpu = contenders.first().map(|contender| contender.settings.cpu);
     let rows: Vec<SweepRow> = contenders.into_iter().map(Contender::row).collect();
-    let (world, hidden) = crate::lab::world::of(machine.cmdline.as_deref());
+    let (world, hidden) = ticktax_host::world(&machine);
     Ok(SweepStatement {
         world,
         limitations: hidden.into_iter().collect(),

@@ -10,44 +10,14 @@ use ticktax_model::victim::FollowedThread;
 use ticktax_model::victim::{Target, Usage, VictimHeader};
 use ticktax_trace::Tracer;
 
-use super::command::Audited;
-use super::settings::Settings;
-use crate::arguments::{AuditArguments, ProcessId};
-use crate::failure::Failure;
-
-/// Whose time is asked for.
-#[derive(Clone, Debug)]
-pub(crate) enum Wanted {
-    Command,
-    Process(i32),
-    Cgroup(PathBuf),
-}
-
-impl Wanted {
-    pub(crate) fn from_typed(typed: &AuditArguments, proc: &Proc) -> Result<Option<Self>, Failure> {
-        if let Some(ProcessId(pid)) = typed.pid {
-            let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
-            let missing = || Failure::Victim(format!("there is no process {pid}"));
-            return found.map(Self::Process).ok_or_else(missing).map(Some);
-        }
-        if let Some(folder) = &typed.cgroup {
-            if Proc::processes_in(folder).is_none() {
-                let folder = folder.display();
-                return Err(Failure::Victim(format!(
-                    "{folder} is no cgroup: name its folder below /sys/fs/cgroup"
-                )));
-            }
-            return Ok(Some(Self::Cgroup(folder.clone())));
-        }
-        Ok((!typed.command.is_empty()).then_some(Self::Command))
-    }
-}
+use crate::command::Audited;
+use crate::plan::{Program, Settings};
 
 /// A victim that is watched.
 #[derive(Debug)]
-pub(crate) struct Watched<'a> {
-    proc: &'a Proc,
-    wanted: Wanted,
+pub(crate) struct Watched {
+    proc: Proc,
+    program: Program,
     name: String,
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
@@ -58,7 +28,7 @@ pub(crate) struct Watched<'a> {
     after: Option<Usage>,
 }
 
-impl<'a> Watched<'a> {
+impl Watched {
     /// How often the threads of a program are listed anew, until all are followed: one that is not
     /// yet may start another in between.
     const ROUNDS: usize = 20;
@@ -66,12 +36,12 @@ impl<'a> Watched<'a> {
     /// Finds the victim, and has `tracer`, which has not been started, follow it.
     pub(crate) fn find(
         settings: &Settings,
-        proc: &'a Proc,
+        proc: &Proc,
         tracer: Option<&mut Tracer>,
     ) -> Option<Self> {
-        let wanted = settings.victim.clone()?;
+        let program = settings.followed()?.clone();
         let mut watched = Self {
-            proc,
+            proc: proc.clone(),
             name: String::new(),
             pids: Vec::new(),
             cgroup: None,
@@ -80,15 +50,15 @@ impl<'a> Watched<'a> {
             without_room: 0,
             before: None,
             after: None,
-            wanted,
+            program,
         };
-        match &watched.wanted {
-            Wanted::Command => watched.cgroup = own_cgroup(proc),
-            Wanted::Process(pid) => {
+        match &watched.program {
+            Program::Command(_) => watched.cgroup = own_cgroup(proc),
+            Program::Process(pid) => {
                 watched.name = proc.program(*pid).unwrap_or_default();
                 watched.cgroup = proc.cpu_cgroup(*pid);
             }
-            Wanted::Cgroup(folder) => {
+            Program::Cgroup(folder) => {
                 watched.name = folder.display().to_string();
                 watched.cgroup = Some(folder.clone());
             }
@@ -102,10 +72,10 @@ impl<'a> Watched<'a> {
     }
 
     fn processes(&self) -> Vec<i32> {
-        match &self.wanted {
-            Wanted::Command => self.pids.clone(),
-            Wanted::Process(pid) => vec![*pid],
-            Wanted::Cgroup(folder) => Proc::processes_in(folder).unwrap_or_default(),
+        match &self.program {
+            Program::Command(_) => self.pids.clone(),
+            Program::Process(pid) => vec![*pid],
+            Program::Cgroup(folder) => Proc::processes_in(folder).unwrap_or_default(),
         }
     }
 
@@ -134,7 +104,7 @@ impl<'a> Watched<'a> {
         let threads = self.threads();
         if let Some(tracer) = tracer {
             tracer.begin_lives(now, &threads);
-            if matches!(self.wanted, Wanted::Command) {
+            if matches!(self.program, Program::Command(_)) {
                 self.followed = tracer.follow_children_of(gettid().as_raw());
             }
         }
@@ -142,7 +112,7 @@ impl<'a> Watched<'a> {
 
     /// The command has been started: it is the victim.
     pub(crate) fn started(&mut self, command: Option<&Audited>, tracer: Option<&mut Tracer>) {
-        if let (Wanted::Command, Some(command)) = (&self.wanted, command) {
+        if let (Program::Command(_), Some(command)) = (&self.program, command) {
             self.pids = vec![command.pid()];
             self.name = command.name();
             self.before = Some(Usage::default());
@@ -162,10 +132,10 @@ impl<'a> Watched<'a> {
         if !self.followed {
             self.look();
         }
-        match self.wanted {
-            Wanted::Process(pid) => !self.proc.is_alive(pid),
+        match self.program {
+            Program::Process(pid) => !self.proc.is_alive(pid),
             // The command's own end is seen by who started it.
-            Wanted::Command | Wanted::Cgroup(_) => false,
+            Program::Command(_) | Program::Cgroup(_) => false,
         }
     }
 
@@ -184,16 +154,16 @@ impl<'a> Watched<'a> {
         let without_room = self.without_room;
         let no_room = || format!("there was no room for {without_room} of its threads");
         let incomplete = incomplete.or_else(|| (without_room > 0).then(no_room));
-        let pid = match &self.wanted {
-            Wanted::Cgroup(_) => None,
-            Wanted::Process(pid) => Some(*pid),
-            Wanted::Command => self.pids.first().copied(),
+        let pid = match &self.program {
+            Program::Cgroup(_) => None,
+            Program::Process(pid) => Some(*pid),
+            Program::Command(_) => self.pids.first().copied(),
         };
         VictimHeader {
-            target: match &self.wanted {
-                Wanted::Command => Target::Command,
-                Wanted::Process(_) => Target::Process,
-                Wanted::Cgroup(folder) => Target::Cgroup(folder.display().to_string()),
+            target: match &self.program {
+                Program::Command(_) => Target::Command,
+                Program::Process(_) => Target::Process,
+                Program::Cgroup(folder) => Target::Cgroup(folder.display().to_string()),
             },
             name: self.name,
             pid,

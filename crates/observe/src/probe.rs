@@ -6,10 +6,9 @@ use ticktax_probes::clock::{Alignment, Clock, CounterCheck};
 use ticktax_probes::sleep::{SleepProbe, SleepReport, SleepSettings};
 use ticktax_probes::soak::{self, SoakProbe};
 use ticktax_probes::spin::{Gap, SpinProbe, SpinReport, SpinSettings};
-use ticktax_probes::{PolicyGrant, SchedulingPolicy};
+use ticktax_probes::{PolicyGrant, ProbeError, SchedulingPolicy};
 
-use crate::arguments::ProbeChoice;
-use crate::failure::Failure;
+use crate::plan::ProbeChoice;
 
 /// The spin probe notes gaps from here on. Its loop would allow a little less, but how little
 /// depends on the moment of calibration, and runs should compare.
@@ -53,7 +52,7 @@ impl Probe {
         choice: ProbeChoice,
         policy: Option<SchedulingPolicy>,
         cpus: &CpuList,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ProbeError> {
         match choice {
             ProbeChoice::None => Ok(Self::None),
             ProbeChoice::Soak => Ok(Self::Soak(SoakProbe::start(cpus)?)),
@@ -89,33 +88,25 @@ impl Probe {
         }
     }
 
-    /// Hands the gaps seen since the last call to `sink`.
-    pub(crate) fn drain(
-        &mut self,
-        sources: &mut SourceTable,
-        sink: &mut dyn FnMut(&SourceTable, &Row),
-    ) {
+    /// Appends the gaps seen since the last call to `rows`.
+    pub(crate) fn drain(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         match self {
             Self::None | Self::Soak(_) => {}
             Self::Sleep { probe, .. } => {
                 let source = gap_source(sources, ProbeKind::Sleep);
                 probe.drain(|cpu, wakeup| {
-                    sink(sources, &gap_row(cpu, source, wakeup.due, wakeup.woke));
+                    rows.push(gap_row(cpu, source, wakeup.due, wakeup.woke));
                 });
             }
             Self::Spin { probe, gaps } => {
                 probe.drain(|cpu, gap| gaps.waiting.push((cpu, gap)));
-                gaps.hand_out(sources, sink);
+                gaps.hand_out(sources, rows);
             }
         }
     }
 
-    /// Stops the probes; hands out their last gaps.
-    pub(crate) fn stop(
-        self,
-        sources: &mut SourceTable,
-        sink: &mut dyn FnMut(&SourceTable, &Row),
-    ) -> ProbeResults {
+    /// Stops the probes; appends their last gaps to `rows`.
+    pub(crate) fn stop(self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> ProbeResults {
         match self {
             Self::None => ProbeResults::default(),
             Self::Soak(probe) => {
@@ -129,7 +120,7 @@ impl Probe {
             Self::Sleep { probe, interval } => {
                 let source = gap_source(sources, ProbeKind::Sleep);
                 let reports = probe.stop(|cpu, wakeup| {
-                    sink(sources, &gap_row(cpu, source, wakeup.due, wakeup.woke));
+                    rows.push(gap_row(cpu, source, wakeup.due, wakeup.woke));
                 });
                 let mut results = ProbeResults::default();
                 for report in &reports {
@@ -141,7 +132,7 @@ impl Probe {
             }
             Self::Spin { probe, mut gaps } => {
                 let reports = probe.stop(|cpu, gap| gaps.waiting.push((cpu, gap)));
-                gaps.hand_out(sources, sink);
+                gaps.hand_out(sources, rows);
                 let mut results = ProbeResults {
                     clock: Some(clock_report(gaps.clock.check(), &gaps.alignment)),
                     ..ProbeResults::default()
@@ -160,13 +151,13 @@ impl Probe {
 impl AlignedGaps {
     /// Turns the waiting gaps into rows. A comparison of the clocks is made first, so that every
     /// gap lies between two.
-    fn hand_out(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
+    fn hand_out(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         self.alignment.push(self.clock.anchor());
         let source = gap_source(sources, ProbeKind::Spin);
         for (cpu, gap) in self.waiting.drain(..) {
             let begin = self.alignment.to_monotonic(gap.start_counter);
             let end = self.alignment.to_monotonic(gap.end_counter);
-            sink(sources, &gap_row(cpu, source, begin, end));
+            rows.push(gap_row(cpu, source, begin, end));
         }
     }
 }

@@ -7,11 +7,9 @@ use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, TraceError, Tracer};
 
-use super::probe::ProbeResults;
-use super::settings::Settings;
-use super::victim::Watched;
-use crate::arguments::ProbeChoice;
-type Sink<'a> = &'a mut dyn FnMut(&SourceTable, &Row);
+use crate::plan::{ProbeChoice, Settings};
+use crate::probe::ProbeResults;
+use crate::victim::Watched;
 
 /// What is at hand when the watching ends.
 pub(super) struct End<'a> {
@@ -20,7 +18,7 @@ pub(super) struct End<'a> {
     pub(super) machine: Machine,
     pub(super) before: Counters,
     pub(super) after: Counters,
-    pub(super) victim: Option<Watched<'a>>,
+    pub(super) victim: Option<Watched>,
     pub(super) late: CpuList,
     pub(super) unprobed: CpuList,
     pub(super) results: ProbeResults,
@@ -31,7 +29,7 @@ impl End<'_> {
         self,
         tracer: Tracer,
         sources: &mut SourceTable,
-        sink: Sink<'_>,
+        rows: &mut Vec<Row>,
         cost: ToolCost,
     ) -> Header {
         let coverage = Coverage {
@@ -42,7 +40,12 @@ impl End<'_> {
         };
         let still_online = self.proc.online().unwrap_or_default();
         let buffers = tracer.buffer_bytes();
-        let closing = tracer.close(&self.present(&still_online), now(), sources, sink);
+        let closing = tracer.close(
+            &self.present(&still_online),
+            now(),
+            sources,
+            &mut |_, row| rows.push(row.clone()),
+        );
         let cost = ToolCost {
             memory_bytes: buffers,
             events: closing.events,
@@ -115,7 +118,7 @@ impl End<'_> {
         coverage.limitations.extend(self.limitations(&online));
         coverage.lost.extend(self.results.lost.iter().copied());
         let unseen = self.unseen(closing);
-        let (world, hidden) = crate::lab::world::of(self.machine.cmdline.as_deref());
+        let (world, hidden) = ticktax_host::world(&self.machine);
         coverage.limitations.extend(hidden);
         Header {
             machine: self.machine,
@@ -184,7 +187,7 @@ impl End<'_> {
                 why: refused.clone(),
             });
         }
-        let why = match self.settings.probe {
+        let why = match self.settings.plan.probe {
             ProbeChoice::Spin | ProbeChoice::Sleep => None,
             ProbeChoice::None => Some("no probe ran"),
             ProbeChoice::Soak => Some("a soaker reads no clock"),
@@ -198,7 +201,7 @@ impl End<'_> {
                 ),
             });
         }
-        if self.settings.unwatched {
+        if self.settings.unwatched() {
             limitations.push(Limitation {
                 what: "what happened to the program".to_owned(),
                 why: "that needs every span: leave --keep sums out".to_owned(),
@@ -290,23 +293,19 @@ mod tests {
     use std::path::Path;
 
     use ticktax_model::machine::ClockOffsets;
-    use ticktax_trace::Output;
 
     use super::*;
+    use crate::plan::Plan;
 
     fn settings(online: &str) -> Settings {
         let online: CpuList = online.parse().unwrap();
         Settings {
-            length: None,
             watched: online.clone(),
             online,
-            named: true,
-            probe: ProbeChoice::Spin,
-            policy: None,
-            output: Output::Spans { per_cpu: 1 },
-            command: Vec::new(),
-            victim: None,
-            unwatched: false,
+            plan: Plan {
+                probe: ProbeChoice::Spin,
+                ..Plan::default()
+            },
         }
     }
 
@@ -339,10 +338,8 @@ mod tests {
     #[test]
     fn what_only_a_spinning_probe_sees_is_named_without_one() {
         let limitations = |probe| {
-            let settings = Settings {
-                probe,
-                ..settings("0")
-            };
+            let mut settings = settings("0");
+            settings.plan.probe = probe;
             let end = End {
                 proc: &Proc::at(Path::new("/nonexistent")),
                 settings: &settings,

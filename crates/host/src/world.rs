@@ -1,12 +1,11 @@
 //! Whether this is a guest of the lab.
 
-use ticktax_lab::guest::PARAMETER;
-use ticktax_model::machine::parameter;
+use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::{Limitation, World};
 
-/// Which world a machine with this command line is, and what nobody can see in it.
-pub(crate) fn of(cmdline: Option<&str>) -> (World, Option<Limitation>) {
-    let Some(word) = parameter(cmdline.unwrap_or_default(), PARAMETER) else {
+/// Which world this machine is of, and what nobody can see in it.
+pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
+    let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);
     };
     let (what, why) = match word.strip_prefix("icount:") {
@@ -32,17 +31,24 @@ pub(crate) fn of(cmdline: Option<&str>) -> (World, Option<Limitation>) {
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::machine::Machine;
     use ticktax_model::recording::World;
 
-    use super::of;
+    use super::world;
 
     #[test]
     fn a_guest_is_told_by_its_command_line() {
-        assert_eq!(of(Some("quiet nohz=off")).0, World::Live);
-        assert_eq!(of(None).0, World::Live);
-        let (world, limitations) = of(Some("quiet ticktax.lab=icount:3 -- lab-guest"));
+        let of = |cmdline: &str| {
+            world(&Machine {
+                cmdline: Some(cmdline.to_owned()),
+                ..Machine::default()
+            })
+        };
+        assert_eq!(of("quiet nohz=off").0, World::Live);
+        assert_eq!(world(&Machine::default()).0, World::Live);
+        let (world, limitations) = of("quiet ticktax.lab=icount:3 -- lab-guest");
         assert_eq!(world, World::Lab);
         assert!(limitations.unwrap().why.contains("8 ns"));
-        assert_eq!(of(Some("ticktax.lab=tcg")).0, World::Lab);
+        assert_eq!(of("ticktax.lab=tcg").0, World::Lab);
     }
 }

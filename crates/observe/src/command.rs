@@ -1,6 +1,7 @@
 //! The command that is audited.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -10,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_model::recording::CommandReport;
 
-use crate::failure::Failure;
+use crate::error::ObserveError;
 
 /// How long a command that was told to end may take before it is left alone.
 const PATIENCE: u32 = 40;
@@ -33,24 +34,25 @@ enum End {
 }
 
 impl Audited {
-    /// Starts the command; `None` where there is none.
-    pub(crate) fn start(argv: &[OsString]) -> Result<Option<Self>, Failure> {
+    /// Starts the command.
+    pub(crate) fn start(argv: &[OsString]) -> Result<Self, ObserveError> {
+        let refused = |command: String, kind| ObserveError::Command { command, kind };
         let Some((program, arguments)) = argv.split_first() else {
-            return Ok(None);
+            return Err(refused(String::new(), io::ErrorKind::NotFound));
         };
         let child = Command::new(program)
             .args(arguments)
             .spawn()
-            .map_err(|error| Failure::of_command(program.to_string_lossy().into_owned(), &error))?;
+            .map_err(|error| refused(program.to_string_lossy().into_owned(), error.kind()))?;
         let argv = argv
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        Ok(Some(Self {
+        Ok(Self {
             argv,
             child,
             end: End::NotYet,
-        }))
+        })
     }
 
     /// Its process.

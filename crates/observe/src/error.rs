@@ -1,0 +1,74 @@
+//! Why nothing can be observed.
+
+use std::io;
+use std::path::PathBuf;
+
+use ticktax_model::CpuList;
+use ticktax_probes::ProbeError;
+use ticktax_trace::TraceError;
+
+/// Why a session cannot begin. Each text is one line for a person.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// `/sys` does not say which CPUs there are.
+    #[error("cannot tell which CPUs are online: mount /sys")]
+    OnlineUnknown,
+    /// The list of CPUs is empty.
+    #[error("no CPU was named: choose from {online}")]
+    NoCpu {
+        /// Those that are online.
+        online: CpuList,
+    },
+    /// Some of the CPUs are not there.
+    #[error(
+        "{} {missing} {} not online here: choose from {online}",
+        if missing.len() == 1 { "CPU" } else { "CPUs" },
+        if missing.len() == 1 { "is" } else { "are" }
+    )]
+    Offline {
+        /// Those that were named and are not online.
+        missing: CpuList,
+        /// Those that are.
+        online: CpuList,
+    },
+    /// The process is not there, or has ended.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// Its number, as it was named.
+        pid: i32,
+    },
+    /// The folder is no cgroup's.
+    #[error("{} is no cgroup: name its folder below /sys/fs/cgroup", folder.display())]
+    NoCgroup {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The plan needs the tracer, and it does not load.
+    #[error("cannot watch {program}: {why}")]
+    NoTracer {
+        /// Who was to be watched, as it was named.
+        program: String,
+        /// Why, and what would help.
+        why: TraceError,
+    },
+    /// A probe could not be started.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The command could not be started.
+    #[error("cannot run `{command}`: {}", in_words(*kind))]
+    Command {
+        /// What was to be run.
+        command: String,
+        /// Why it cannot.
+        kind: io::ErrorKind,
+    },
+}
+
+fn in_words(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "there is no such program; check the spelling and PATH",
+        io::ErrorKind::PermissionDenied => "it may not be executed; check its mode",
+        io::ErrorKind::OutOfMemory => "there is no memory for another process",
+        _ => "the system refuses to start it",
+    }
+}

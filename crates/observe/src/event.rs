@@ -1,0 +1,55 @@
+//! What a session tells whoever drives it.
+
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{Header, Level, Limitation, Row};
+use ticktax_model::{CpuList, Nanos, SourceTable};
+
+/// One step of a session, in the order of [`crate::Session::next_event`].
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Comes first and once: everything runs.
+    Started(&'a Started),
+    /// What was recorded since the last batch. Rows of one CPU come in the order in which they
+    /// ended; rows of different CPUs come in any order.
+    Rows {
+        /// The sources that the rows name; it only grows.
+        sources: &'a SourceTable,
+        /// At least one.
+        rows: &'a [Row],
+    },
+    /// Comes after each look at the buffers, some twenty times a second.
+    Progress(Progress),
+    /// Comes last: everything about the recording but its rows.
+    Ended(Box<Header>),
+}
+
+/// What is known before the first row.
+#[derive(Debug)]
+pub struct Started {
+    /// The machine, as it was before anything was started.
+    pub machine: Machine,
+    /// The CPUs that are watched from the beginning.
+    pub cpus: CpuList,
+    /// How long they will be, where the plan says so.
+    pub length: Option<Nanos>,
+    /// Whether a command was started, which may write to the same terminal.
+    pub command: bool,
+    /// How much can be seen.
+    pub level: Level,
+    /// Why it is no more, where the tracer does not load.
+    pub no_tracer: Option<String>,
+    /// What the tracer cannot see on this kernel.
+    pub limitations: Vec<Limitation>,
+    /// From when on the watched program is followed, on `CLOCK_MONOTONIC`; `None` where nobody's
+    /// time is asked for. Rows that ended before are not about it.
+    pub victim_begin: Option<Nanos>,
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// When the watching began, on `CLOCK_MONOTONIC`.
+    pub begin: Nanos,
+    /// How long it has been going on.
+    pub elapsed: Nanos,
+}

@@ -1,0 +1,292 @@
+//! What to observe, and what that means on this machine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ticktax_host::Proc;
+use ticktax_model::recording::Level;
+use ticktax_model::{CpuList, Nanos};
+use ticktax_probes::SchedulingPolicy;
+use ticktax_trace::Output;
+
+use crate::error::ObserveError;
+
+/// What to observe, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Which CPUs; `None`: all that are online, and the tracer also watches those that are plugged
+    /// in later.
+    pub cpus: Option<CpuList>,
+    /// How long; `None`: until the program ends, or [`crate::Session::stop`].
+    pub length: Option<Nanos>,
+    /// What the tracer hands out.
+    pub keep: Keep,
+    /// The probe that runs on each CPU.
+    pub probe: ProbeChoice,
+    /// Its scheduling policy; `None`: idle for a spinning probe, the ordinary one for a sleeping
+    /// one. A soaker always runs at the lowest.
+    pub policy: Option<SchedulingPolicy>,
+    /// Whose time is asked for. Sums have no place in time, so with [`Keep::Sums`] nobody is
+    /// followed, and the header says so.
+    pub program: Option<Program>,
+    /// What has to be seen: with [`Level::Kernel`] a session does not start unless the tracer
+    /// loads.
+    pub needs: Level,
+}
+
+impl Default for Plan {
+    /// Every span of every CPU until it is stopped, without a probe, at whatever level there is.
+    fn default() -> Self {
+        Self {
+            cpus: None,
+            length: None,
+            keep: Keep::Spans,
+            probe: ProbeChoice::None,
+            policy: None,
+            program: None,
+            needs: Level::Proc,
+        }
+    }
+}
+
+impl Plan {
+    /// Fails as [`crate::Session::start`] would where the plan does not fit this machine; starts
+    /// nothing.
+    pub fn check(&self) -> Result<(), ObserveError> {
+        Settings::of(self.clone(), &Proc::default()).map(drop)
+    }
+}
+
+/// Which probe runs beside the tracer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeChoice {
+    /// A loop on each CPU that notes every gap.
+    Spin,
+    /// A thread on each CPU that notes how late it wakes.
+    Sleep,
+    /// A loop on each CPU that counts the work it gets done with what nobody else wants.
+    Soak,
+    /// None.
+    None,
+}
+
+/// What the tracer hands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Every span.
+    Spans,
+    /// Sums and histograms by source, once a second.
+    Sums,
+}
+
+impl Keep {
+    /// Spans that a CPU's buffer holds, 4 MiB: an eighth of a second at 500,000 spans a second.
+    const SPANS_PER_CPU: u32 = 1 << 16;
+    /// Sources that the table of sums holds, each counted once a CPU: 10 MiB.
+    const SUMS: u32 = 1 << 14;
+
+    pub(crate) fn output(self) -> Output {
+        match self {
+            Self::Spans => Output::Spans {
+                per_cpu: Self::SPANS_PER_CPU,
+            },
+            Self::Sums => Output::Sums {
+                entries: Self::SUMS,
+            },
+        }
+    }
+}
+
+/// Whose time is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// A command, which the session starts once everything watches; the session ends with it. Its
+    /// exit code is known only where SIGCHLD is not ignored.
+    Command(Vec<OsString>),
+    /// A process, by its number or that of one of its threads, and what it starts. The session
+    /// ends with it.
+    Process(i32),
+    /// Everything in a cgroup and in those below it, by its folder.
+    Cgroup(PathBuf),
+}
+
+impl Program {
+    /// As it was named.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Command(argv) => argv.first().map_or_else(String::new, |program| {
+                format!("`{}`", program.to_string_lossy())
+            }),
+            Self::Process(pid) => format!("process {pid}"),
+            Self::Cgroup(folder) => format!("cgroup {}", folder.display()),
+        }
+    }
+}
+
+/// A plan on this machine.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// CPUs to probe and to open books for at once.
+    pub(crate) online: CpuList,
+    /// CPUs to trace: those, and where none were named, those that are plugged in later.
+    pub(crate) watched: CpuList,
+    /// The plan; its process is one that is there, by the number of its first thread.
+    pub(crate) plan: Plan,
+}
+
+impl Settings {
+    pub(crate) fn of(mut plan: Plan, proc: &Proc) -> Result<Self, ObserveError> {
+        let online = proc
+            .online()
+            .filter(|cpus| !cpus.is_empty())
+            .ok_or(ObserveError::OnlineUnknown)?;
+        match &mut plan.program {
+            Some(Program::Process(pid)) => {
+                let found = proc.process_of(*pid).filter(|&pid| proc.is_alive(pid));
+                *pid = found.ok_or(ObserveError::NoProcess { pid: *pid })?;
+            }
+            Some(Program::Cgroup(folder)) if Proc::processes_in(folder).is_none() => {
+                let folder = folder.clone();
+                return Err(ObserveError::NoCgroup { folder });
+            }
+            Some(Program::Cgroup(_) | Program::Command(_)) | None => {}
+        }
+        let (online, watched) = match &plan.cpus {
+            None => {
+                let possible = proc.possible().unwrap_or_else(|| online.clone());
+                (online, possible)
+            }
+            Some(named) => {
+                require_online(named, &online)?;
+                (named.clone(), named.clone())
+            }
+        };
+        Ok(Self {
+            online,
+            watched,
+            plan,
+        })
+    }
+
+    /// Whether these CPUs were asked for by number.
+    pub(crate) fn named(&self) -> bool {
+        self.plan.cpus.is_some()
+    }
+
+    /// The program to follow.
+    pub(crate) fn followed(&self) -> Option<&Program> {
+        let program = self.plan.program.as_ref();
+        program.filter(|_| self.plan.keep == Keep::Spans)
+    }
+
+    /// Whether somebody's time was asked for that sums cannot tell.
+    pub(crate) fn unwatched(&self) -> bool {
+        self.plan.program.is_some() && self.plan.keep == Keep::Sums
+    }
+}
+
+fn require_online(named: &CpuList, online: &CpuList) -> Result<(), ObserveError> {
+    let online = online.clone();
+    if named.is_empty() {
+        return Err(ObserveError::NoCpu { online });
+    }
+    let missing: CpuList = named.iter().filter(|&cpu| !online.contains(cpu)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(ObserveError::Offline { missing, online })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use tempfile::TempDir;
+    use ticktax_host::Proc;
+
+    use super::{Keep, Plan, Program, Settings};
+
+    /// A machine of four CPUs of which two are online, with one process of two threads.
+    fn machine() -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("sys/devices/system/cpu/online", "0-1\n");
+        put("sys/devices/system/cpu/possible", "0-3\n");
+        put(
+            "proc/7/stat",
+            "7 (a) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0",
+        );
+        put("proc/8/status", "Name:\ta\nTgid:\t7\n");
+        root
+    }
+
+    fn settings(root: &Path, plan: Plan) -> Result<Settings, String> {
+        Settings::of(plan, &Proc::at(root)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn cpus_that_may_be_plugged_in_are_watched_unless_some_were_named() {
+        let root = machine();
+        let all = settings(root.path(), Plan::default()).unwrap();
+        assert_eq!(all.online.to_string(), "0-1");
+        assert_eq!(all.watched.to_string(), "0-3");
+        let plan = |cpus: &str| Plan {
+            cpus: Some(cpus.parse().unwrap()),
+            ..Plan::default()
+        };
+        let one = settings(root.path(), plan("1")).unwrap();
+        assert_eq!(
+            (one.online.to_string(), one.watched.to_string()),
+            ("1".into(), "1".into())
+        );
+        let error = settings(root.path(), plan("1-3")).unwrap_err();
+        assert_eq!(error, "CPUs 2-3 are not online here: choose from 0-1");
+        let error = settings(root.path(), plan("2")).unwrap_err();
+        assert_eq!(error, "CPU 2 is not online here: choose from 0-1");
+    }
+
+    #[test]
+    fn a_thread_stands_for_its_process() {
+        let root = machine();
+        let plan = |pid| Plan {
+            program: Some(Program::Process(pid)),
+            ..Plan::default()
+        };
+        let found = settings(root.path(), plan(8)).unwrap();
+        assert_eq!(found.followed(), Some(&Program::Process(7)));
+        let error = settings(root.path(), plan(9)).unwrap_err();
+        assert_eq!(error, "there is no process 9");
+    }
+
+    #[test]
+    fn sums_follow_nobody() {
+        let root = machine();
+        let plan = Plan {
+            program: Some(Program::Command(vec!["true".into()])),
+            keep: Keep::Sums,
+            ..Plan::default()
+        };
+        let settings = settings(root.path(), plan).unwrap();
+        assert_eq!(settings.followed(), None);
+        assert!(settings.unwatched());
+    }
+
+    #[test]
+    fn a_folder_that_is_no_cgroup_is_refused() {
+        let root = machine();
+        let plan = Plan {
+            program: Some(Program::Cgroup(root.path().to_owned())),
+            ..Plan::default()
+        };
+        assert!(
+            settings(root.path(), plan)
+                .unwrap_err()
+                .contains("is no cgroup")
+        );
+    }
+}

@@ -1,0 +1,374 @@
+//! The session: tracer and probes side by side, their rows handed out in batches.
+
+use std::thread;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
+use ticktax_model::machine::{Counters, Machine, RunQueue};
+use ticktax_model::recording::{Header, Level, Row, ToolCost, World};
+use ticktax_model::{CpuList, Nanos, SourceTable};
+use ticktax_probes::ProbeError;
+use ticktax_probes::clock::now;
+use ticktax_trace::{TraceError, TraceSettings, Tracer};
+
+use crate::command::Audited;
+use crate::error::ObserveError;
+use crate::event::{Event, Progress, Started};
+use crate::header::End;
+use crate::plan::{Plan, ProbeChoice, Program, Settings};
+use crate::probe::Probe;
+use crate::victim::Watched;
+
+/// How often buffers are emptied. Ten times the interval fits into them at 500,000 events a second,
+/// and a process that wakes up twenty times a second is hardly a disturbance.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// A live observation of this machine. Dropping it takes the tracer out of the kernel and stops
+/// the probes; a command that it started is left running.
+///
+/// A session belongs to the thread that starts it: what that thread uses is the session's cost, and
+/// its priority is raised for as long as it lives, so that buffers are emptied in time on a busy
+/// machine.
+pub struct Session {
+    started: Started,
+    told: bool,
+    /// `None` once everything is closed.
+    running: Option<Box<Running>>,
+    progress: Option<Progress>,
+    /// Of what has ended; what is still to be counted of its cost.
+    header: Header,
+    uncounted: bool,
+    /// CPU time of this thread before the session began.
+    cpu_before: Nanos,
+    sources: SourceTable,
+    rows: Vec<Row>,
+}
+
+impl Session {
+    /// Starts tracer, probes and command as the plan says. What cannot be seen for want of rights
+    /// is no error unless the plan needs it: [`Started`] and the header say so.
+    ///
+    /// # Errors
+    /// When the plan does not fit this machine, or something that it asks for cannot be started;
+    /// nothing is left running then.
+    pub fn start(plan: Plan) -> Result<Self, ObserveError> {
+        let proc = Proc::default();
+        let settings = Settings::of(plan, &proc)?;
+        let machine = proc.machine();
+        let (tracer, load) = load_tracer(&settings, &proc);
+        let tracer = require(tracer, &settings)?;
+        let running = Running::start(proc, settings, machine, tracer, load)?;
+        let started = running.started();
+        let version = env!("CARGO_PKG_VERSION");
+        Ok(Self {
+            header: Header::new(World::Live, started.level, version),
+            started,
+            told: false,
+            cpu_before: running.cpu_before,
+            running: Some(Box::new(running)),
+            progress: None,
+            uncounted: true,
+            sources: SourceTable::default(),
+            rows: Vec::new(),
+        })
+    }
+
+    /// What [`Event::Started`] tells, or told.
+    pub fn started(&self) -> &Started {
+        &self.started
+    }
+
+    /// The next step; waits for it where there is none yet, some 50 ms at most. Once the session
+    /// has ended, it is [`Event::Ended`] again and again.
+    ///
+    /// To be called from the thread that started the session, and again within half a second:
+    /// buffers hold no more, at 500,000 events a second.
+    pub fn next_event(&mut self) -> Event<'_> {
+        if !self.told {
+            self.told = true;
+            return Event::Started(&self.started);
+        }
+        loop {
+            if let Some(progress) = self.progress.take() {
+                return Event::Progress(progress);
+            }
+            let Some(mut running) = self.running.take() else {
+                return Event::Ended(Box::new(self.ended().clone()));
+            };
+            self.rows.clear();
+            let over = running.turn(&mut self.sources, &mut self.rows);
+            self.progress = Some(running.progress());
+            if over {
+                self.header = running.finish(&mut self.sources, &mut self.rows);
+            } else {
+                self.running = Some(running);
+            }
+            if !self.rows.is_empty() {
+                break;
+            }
+        }
+        Event::Rows {
+            sources: &self.sources,
+            rows: &self.rows,
+        }
+    }
+
+    /// The header, with what the session cost: whoever drives it has taken the last rows by now, and
+    /// that was work, too.
+    fn ended(&mut self) -> &Header {
+        if std::mem::take(&mut self.uncounted) {
+            self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before;
+            self.header.cost.memory_bytes += own_peak_memory();
+        }
+        &self.header
+    }
+
+    /// Ends the session with the next call of [`Session::next_event`]. A `signal` is passed on to
+    /// the command, unless that ends of itself: a Ctrl-C at the terminal has reached it already.
+    pub fn stop(&mut self, signal: Option<i32>) {
+        if let Some(running) = &mut self.running {
+            running.stop.get_or_insert(signal);
+        }
+    }
+
+    /// The sources that the rows so far name.
+    pub fn sources(&self) -> &SourceTable {
+        &self.sources
+    }
+}
+
+/// Everything that runs.
+struct Running {
+    proc: Proc,
+    settings: Settings,
+    machine: Machine,
+    tracer: Result<Tracer, TraceError>,
+    load: Nanos,
+    probe: Probe,
+    victim: Option<Watched>,
+    command: Option<Audited>,
+    began_unix: i64,
+    cpu_before: Nanos,
+    before: Counters,
+    late: CpuList,
+    unprobed: CpuList,
+    run_queue: RunQueue,
+    /// When the watching began.
+    begin: Nanos,
+    /// Whether the buffers have been looked at before.
+    looked: bool,
+    /// Somebody wants it to end, because of a signal or otherwise.
+    stop: Option<Option<i32>>,
+}
+
+impl Running {
+    fn start(
+        proc: Proc,
+        settings: Settings,
+        machine: Machine,
+        mut tracer: Result<Tracer, TraceError>,
+        load: Nanos,
+    ) -> Result<Self, ObserveError> {
+        let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
+        let began_unix = unix_time();
+        let cpu_before = own_thread_cpu_time();
+        let mut before = proc.counters(now());
+        before.throttling = victim.as_ref().and_then(Watched::throttling);
+        let late = match &mut tracer {
+            Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
+            Err(_) => CpuList::default(),
+        };
+        let (probe, unprobed) = start_probe(&settings)?;
+        if let Some(victim) = &mut victim {
+            victim.begin(tracer.as_mut().ok(), now());
+        }
+        let command = match &settings.plan.program {
+            Some(Program::Command(argv)) => Some(Audited::start(argv)?),
+            Some(Program::Process(_) | Program::Cgroup(_)) | None => None,
+        };
+        if let Some(victim) = &mut victim {
+            victim.started(command.as_ref(), tracer.as_mut().ok());
+        }
+        if tracer.is_ok() {
+            // After the command has been started, which would inherit it.
+            Tracer::raise_own_priority();
+        }
+        Ok(Self {
+            proc,
+            settings,
+            machine,
+            tracer,
+            load,
+            probe,
+            victim,
+            command,
+            began_unix,
+            cpu_before,
+            before,
+            late,
+            unprobed,
+            run_queue: RunQueue::default(),
+            begin: now(),
+            looked: false,
+            stop: None,
+        })
+    }
+
+    fn started(&self) -> Started {
+        let tracer = self.tracer.as_ref();
+        Started {
+            machine: self.machine.clone(),
+            cpus: self.settings.online.clone(),
+            length: self.settings.plan.length,
+            command: self.command.is_some(),
+            level: match tracer {
+                Ok(_) => Level::Kernel,
+                Err(_) => Level::Proc,
+            },
+            no_tracer: tracer.err().map(ToString::to_string),
+            limitations: tracer.map_or_else(|_| Vec::new(), |tracer| tracer.limitations().to_vec()),
+            victim_begin: self.victim.as_ref().map(Watched::first_moment),
+        }
+    }
+
+    /// Waits until it is time, and empties the buffers. Returns whether time is up, the command or
+    /// the victim has ended, or somebody wants an end.
+    fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
+        if self.looked && self.stop.is_none() {
+            let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
+            thread::sleep(left.map_or(INTERVAL, Duration::from_nanos).min(INTERVAL));
+        }
+        self.looked = true;
+        let time = now();
+        let up = self.left(time).is_some_and(|left| left <= Nanos::ZERO);
+        let over = up || self.stop.is_some() || self.ended();
+        if let Ok(tracer) = &mut self.tracer {
+            tracer.drain(time, sources, &mut |_, row| rows.push(row.clone()));
+        }
+        self.probe.drain(sources, rows);
+        over
+    }
+
+    fn left(&self, time: Nanos) -> Option<Nanos> {
+        let length = self.settings.plan.length?;
+        Some(self.begin + length - time)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            begin: self.begin,
+            elapsed: now() - self.begin,
+        }
+    }
+
+    /// Whether the command or the victim has ended.
+    fn ended(&mut self) -> bool {
+        self.sample();
+        let command = self.command.as_mut().is_some_and(Audited::ended);
+        command || self.victim.as_mut().is_some_and(Watched::ended)
+    }
+
+    /// Notes how many threads run or wait just now, ticktax's own left out: the one that looks, and
+    /// the probes that spin.
+    fn sample(&mut self) {
+        let probes = match self.settings.plan.probe {
+            ProbeChoice::Spin | ProbeChoice::Soak => self.settings.online.len() as u64,
+            ProbeChoice::Sleep | ProbeChoice::None => 0,
+        };
+        if let Some(threads) = self.proc.runnable_threads() {
+            self.run_queue.sample(threads.saturating_sub(1 + probes));
+        }
+    }
+
+    /// Stops the probes, reads the counters again, ends the command where a signal asks for it, and
+    /// closes the books.
+    fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
+        let results = self.probe.stop(sources, rows);
+        // Before the tracer leaves the kernel: that sends interrupts of its own.
+        let mut after = self.proc.counters(now());
+        after.throttling = self.victim.as_ref().and_then(Watched::throttling);
+        after.keep_what_ran(&mut self.before);
+        after.run_queue = (self.run_queue.samples > 0).then_some(self.run_queue);
+        if let (Some(command), Some(Some(signal))) = (&mut self.command, self.stop) {
+            command.interrupt(signal);
+        }
+        let command = self.command.as_mut().map(Audited::report);
+        let end = End {
+            proc: &self.proc,
+            settings: &self.settings,
+            machine: self.machine,
+            before: self.before,
+            after,
+            victim: self.victim,
+            late: self.late,
+            unprobed: self.unprobed,
+            results,
+        };
+        let cost = ToolCost {
+            load: self.load,
+            ..ToolCost::default()
+        };
+        let mut header = match self.tracer {
+            Ok(tracer) => end.at_level_kernel(tracer, sources, rows, cost),
+            Err(why) => end.at_level_proc(&why, cost),
+        };
+        header.began_unix = self.began_unix;
+        header.command = command;
+        header
+    }
+}
+
+/// Loads the tracer, and tells how long that took.
+fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>, Nanos) {
+    let begin = now();
+    let tracer = Tracer::load(
+        &TraceSettings {
+            output: settings.plan.keep.output(),
+            following: settings.followed().is_some(),
+            ..TraceSettings::default()
+        },
+        proc.room_for_cpus(),
+    );
+    let load = tracer.as_ref().map_or(Nanos::ZERO, |_| now() - begin);
+    (tracer, load)
+}
+
+/// Fails where the plan needs a tracer that did not load.
+fn require(
+    tracer: Result<Tracer, TraceError>,
+    settings: &Settings,
+) -> Result<Result<Tracer, TraceError>, ObserveError> {
+    match tracer {
+        Err(why) if settings.plan.needs == Level::Kernel => {
+            let program = settings.plan.program.as_ref();
+            let program = program.map_or_else(|| "this machine".to_owned(), Program::shown);
+            Err(ObserveError::NoTracer { program, why })
+        }
+        tracer => Ok(tracer),
+    }
+}
+
+/// Starts the probe wherever this process may run. Where it was told on which CPUs, it is these or
+/// none. Returns the CPUs that are left without a probe as well.
+fn start_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
+    let plan = &settings.plan;
+    let start = |cpus: &CpuList| Probe::start(plan.probe, plan.policy, cpus);
+    match start(&settings.online) {
+        Err(ProbeError::NotAllowed { allowed, .. }) if !settings.named() => {
+            let online = &settings.online;
+            let possible: CpuList = online.iter().filter(|&cpu| allowed.contains(cpu)).collect();
+            let unprobed = online
+                .iter()
+                .filter(|&cpu| !allowed.contains(cpu))
+                .collect();
+            Ok((start(&possible)?, unprobed))
+        }
+        started => Ok((started?, CpuList::default())),
+    }
+}
+
+/// Seconds since 1970 on the wall clock.
+fn unix_time() -> i64 {
+    clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec())
+}
