@@ -93,7 +93,7 @@ fn pace(
         probe.drain(&mut note);
     }
     let report = probe.stop(&mut note)?;
-    if let Some(refusal) = report.policy.refusal {
+    if let Some(refusal) = &report.policy.refusal {
         return Err(format!("{policy}: {refusal}").into());
     }
     results.push(&waits.into_iter().collect());

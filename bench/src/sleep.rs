@@ -121,7 +121,10 @@ fn sleep(bench: &Bench, policy: SchedulingPolicy, results: &mut Results) -> Outc
         probe.drain(|_, wakeup| latencies.push((wakeup.woke - wakeup.due).0 as f64 / 1e3));
     }
     let reports = probe.stop(|_, wakeup| latencies.push((wakeup.woke - wakeup.due).0 as f64 / 1e3));
-    if let Some(refusal) = reports.first().and_then(|report| report.policy.refusal) {
+    let refusal = reports
+        .first()
+        .and_then(|report| report.policy.refusal.as_ref());
+    if let Some(refusal) = refusal {
         return Err(format!("{policy}: {refusal}").into());
     }
     results.push(&latencies.into_iter().collect());

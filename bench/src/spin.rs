@@ -132,7 +132,7 @@ fn spin(bench: &Bench, results: &mut Results) -> Outcome {
     }
     let reports = probe.stop(|_, gap| count(gap.end_counter - gap.start_counter));
     let report = reports.first().ok_or("the probe does not report")?;
-    if let Some(refusal) = report.policy.refusal {
+    if let Some(refusal) = &report.policy.refusal {
         return Err(format!("SCHED_FIFO: {refusal}").into());
     }
     let measured = clock.to_nanos(report.ended_counter - report.started_counter);

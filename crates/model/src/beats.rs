@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::recording::{Limitation, ProbeKind};
+use crate::limitation::Limitation;
+use crate::recording::ProbeKind;
 use crate::{CpuList, Nanos};
 
 /// The periodic events of a recording, and what was looked at to find them.

@@ -20,8 +20,9 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limitation::Limitation;
 use crate::machine::Machine;
-use crate::recording::{Limitation, World};
+use crate::recording::World;
 use crate::{Cpu, CpuList, Nanos};
 
 mod sweep;

@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
+use crate::limitation::Limitation;
 use crate::machine::Machine;
-use crate::recording::{Limitation, World};
+use crate::recording::World;
 
 /// The version of the statement's JSON form. A field is added without a new version; a field is
 /// renamed, removed or given another meaning only with one.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hook::Hook;
+use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
 use crate::victim::VictimHeader;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};
@@ -147,8 +149,8 @@ impl Books {
 /// What the observer could see, and what not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
-    /// Tracepoints that were watched.
-    pub attached: Vec<String>,
+    /// What the tracer watched; nothing where there was none.
+    pub attached: Vec<Hook>,
     /// What could not be seen, one by one.
     pub limitations: Vec<Limitation>,
     /// Losses while recording, by CPU.
@@ -174,15 +176,6 @@ impl Coverage {
     pub fn events_lost(&self) -> u64 {
         self.lost.iter().map(|loss| loss.events).sum()
     }
-}
-
-/// Something that could not be seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Limitation {
-    /// What: an account, a tracepoint, a CPU.
-    pub what: String,
-    /// Why, and where there is a remedy, what to do.
-    pub why: String,
 }
 
 /// Events that were seen but could not be kept.

@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limitation::Limitation;
 use crate::machine::Throttling;
 use crate::{Cpu, Nanos};
 
@@ -131,7 +132,7 @@ pub struct VictimHeader {
     pub followed: bool,
     /// Why a part of its threads' lives may be missing without a fault of ticktax.
     #[serde(default)]
-    pub incomplete: Option<String>,
+    pub incomplete: Option<Limitation>,
     /// What `/proc` said of it at the start.
     pub before: Option<Usage>,
     /// And at the end, or when it was last seen.

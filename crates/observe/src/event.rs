@@ -1,7 +1,8 @@
 //! What a session tells whoever drives it.
 
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Header, Level, Limitation, Row};
+use ticktax_model::recording::{Header, Level, Row};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 
 /// One step of a session, in the order of [`crate::Session::next_event`].

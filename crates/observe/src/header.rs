@@ -1,8 +1,10 @@
 //! The header of a live recording: what is known besides the rows, and what is not.
 
 use ticktax_host::{Proc, untraced_interrupts};
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::{Limitation, NoGaps};
 use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{Books, Coverage, Header, Level, Limitation, Row, ToolCost};
+use ticktax_model::recording::{Books, Coverage, Header, Level, Row, ToolCost};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, TraceError, Tracer};
@@ -55,12 +57,7 @@ impl End<'_> {
         let mut header = self.header(Level::Kernel, coverage, cost, &closing);
         header.books.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
-        if header
-            .coverage
-            .attached
-            .iter()
-            .any(|hook| hook == "tick_stop")
-        {
+        if header.coverage.attached.contains(&Hook::TickStop) {
             header.after.ticks_stopped = closing.ticks_stopped.clone();
         }
         header
@@ -71,12 +68,9 @@ impl End<'_> {
     }
 
     pub(super) fn at_level_proc(self, why: &TraceError, cost: ToolCost) -> Header {
-        let limitations = Limitation {
-            what: "which interrupt, softirq or thread took the time".to_owned(),
-            why: why.to_string(),
-        };
+        let message = why.to_string();
         let coverage = Coverage {
-            limitations: vec![limitations],
+            limitations: vec![Limitation::KernelNotTraced { message }],
             ..Coverage::default()
         };
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
@@ -135,77 +129,55 @@ impl End<'_> {
     }
 
     /// Why a part of a victim's time may not have been seen.
-    fn unseen(&self, closing: &Closing) -> Option<String> {
+    fn unseen(&self, closing: &Closing) -> Option<Limitation> {
         let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
         let online = self.proc.online().unwrap_or_default();
         let unwatched: CpuList = online.iter().filter(unwatched).collect();
         if !unwatched.is_empty() {
-            return Some(format!("CPUs {unwatched} were not watched"));
+            return Some(Limitation::CpusNotWatched { cpus: unwatched });
         }
         if !self.late.is_empty() {
-            return Some(format!("the books of CPUs {} began late", self.late));
+            let cpus = self.late.clone();
+            return Some(Limitation::BooksBeganLate { cpus });
         }
         if closing.unfollowed > 0 {
             let threads = closing.unfollowed;
-            return Some(format!("there was no room for {threads} of its threads"));
+            return Some(Limitation::ThreadsNotFollowed { threads });
         }
-        (closing.missed > 0).then(|| format!("{} switches were not told", closing.missed))
+        let count = closing.missed;
+        (count > 0).then_some(Limitation::SwitchesMissed { count })
     }
 
     /// What a reader should know at any level.
     fn limitations(&self, online: &CpuList) -> Vec<Limitation> {
         let mut limitations = self.machine.configured.unread.clone();
-        for cpu in self
-            .settings
-            .online
-            .iter()
-            .filter(|&cpu| !online.contains(cpu))
-        {
-            limitations.push(Limitation {
-                what: format!("the end of CPU {cpu}"),
-                why: "it was taken offline: its books end with the last event seen on it"
-                    .to_owned(),
-            });
+        let left = |cpu: &Cpu| !online.contains(*cpu);
+        let cpus: CpuList = self.settings.online.iter().filter(left).collect();
+        if !cpus.is_empty() {
+            limitations.push(Limitation::CpusWentOffline { cpus });
         }
-        for cpu in self.late.iter() {
-            limitations.push(Limitation {
-                what: format!("the beginning of CPU {cpu}"),
-                why: "a thread of high priority held it: its books begin with its first switch"
-                    .to_owned(),
-            });
+        if !self.late.is_empty() {
+            let cpus = self.late.clone();
+            limitations.push(Limitation::BooksBeganLate { cpus });
         }
         if !self.unprobed.is_empty() {
-            limitations.push(Limitation {
-                what: format!("gaps on CPU {}", self.unprobed),
-                why: "this process may not run there: its cpuset or container does not allow it"
-                    .to_owned(),
+            let cpus = self.unprobed.clone();
+            limitations.push(Limitation::CpusNotProbed { cpus });
+        }
+        for (cpu, policy) in &self.results.refused {
+            limitations.push(Limitation::ProbePolicyRefused {
+                cpu: *cpu,
+                policy: policy.clone(),
             });
         }
-        for refused in &self.results.refused {
-            limitations.push(Limitation {
-                what: "the probe as asked for".to_owned(),
-                why: refused.clone(),
-            });
-        }
-        let why = match self.settings.plan.probe {
+        let reason = match self.settings.plan.probe {
             ProbeChoice::Spin | ProbeChoice::Sleep => None,
-            ProbeChoice::None => Some("no probe ran"),
-            ProbeChoice::Soak => Some("a soaker reads no clock"),
+            ProbeChoice::None => Some(NoGaps::NoProbe),
+            ProbeChoice::Soak => Some(NoGaps::Soaker),
         };
-        if let Some(why) = why {
-            limitations.push(Limitation {
-                what: "the hypervisor's time, and getting into and out of the kernel".to_owned(),
-                why: format!(
-                    "{why}, so both are inside the time of whoever had the CPU; --probe spin tells \
-                     them apart"
-                ),
-            });
-        }
+        limitations.extend(reason.map(|reason| Limitation::OutsideNotSeparated { reason }));
         if self.settings.unwatched() {
-            limitations.push(Limitation {
-                what: "what happened to the program".to_owned(),
-                why: "that needs every span: leave --keep sums out".to_owned(),
-            });
+            limitations.push(Limitation::ProgramNotFollowed);
         }
         limitations.extend(clock_limitations(&self.before, &self.after));
         limitations
@@ -219,22 +191,12 @@ fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
     };
     let mut limitations = Vec::new();
     if changes.suspended > Nanos::ZERO {
-        limitations.push(Limitation {
-            what: format!("{} in which the machine was suspended", changes.suspended),
-            why: "no CPU ran, and the clock of all times here stood still".to_owned(),
-        });
+        let time = changes.suspended;
+        limitations.push(Limitation::Suspended { time });
     }
     if changes.stepped != Nanos::ZERO {
-        let (by, way) = if changes.stepped > Nanos::ZERO {
-            (changes.stepped, "forward")
-        } else {
-            (-changes.stepped, "back")
-        };
-        limitations.push(Limitation {
-            what: format!("what follows the time of day, which was set {by} {way}"),
-            why: "times here are on another clock; what starts at times of day changed its phase"
-                .to_owned(),
-        });
+        let by = changes.stepped;
+        limitations.push(Limitation::ClockSet { by });
     }
     limitations
 }
@@ -242,49 +204,47 @@ fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
 /// What a reader should know of a run of the tracer.
 fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
     let mut limitations = Vec::new();
+    let mut plugged_in = Vec::new();
     for books in &header.books {
-        let untraced = untraced_interrupts(&header.before, &header.after, books.cpu);
-        for (interrupt, count) in untraced {
-            limitations.push(Limitation {
-                what: format!(
-                    "{count} of CPU {}'s {}",
-                    books.cpu,
-                    interrupt.to_lowercase()
-                ),
-                why:
-                    "no tracepoint shows them: their time is with what they interrupted, or outside"
-                        .to_owned(),
-            });
-        }
-        if !header.machine.online.is_empty() && !header.machine.online.contains(books.cpu) {
-            limitations.push(Limitation {
-                what: format!("CPU {} before it was plugged in", books.cpu),
-                why: "its books begin with its first switch".to_owned(),
-            });
+        let cpu = books.cpu;
+        let untraced = untraced_interrupts(&header.before, &header.after, cpu);
+        limitations.extend(untraced.into_iter().map(|(interrupt, count)| {
+            Limitation::InterruptsNotTraced {
+                cpu,
+                interrupt,
+                count,
+            }
+        }));
+        if !header.machine.online.is_empty() && !header.machine.online.contains(cpu) {
+            plugged_in.push(cpu);
         }
     }
-    if closing.missed > 0 {
-        limitations.push(Limitation {
-            what: format!("{} context switches", closing.missed),
-            why: "the kernel told no tracer of them: the thread that left next has the time of \
-                  the one before it too"
-                .to_owned(),
-        });
+    if !plugged_in.is_empty() {
+        let cpus = plugged_in.into_iter().collect();
+        limitations.push(Limitation::CpusPluggedIn { cpus });
     }
-    if closing.mismatched > 0 {
-        limitations.push(Limitation {
-            what: format!("{} borders of interrupts or functions", closing.mismatched),
-            why: "the kernel left them out: their time is counted with what is around them"
-                .to_owned(),
-        });
-    }
-    if closing.folded > 0 {
-        limitations.push(Limitation {
-            what: format!("the sources of {} intervals", closing.folded),
-            why: "there were more than the table of sums holds: they are counted as others"
-                .to_owned(),
-        });
-    }
+    let counted = [
+        (
+            closing.missed,
+            Limitation::SwitchesMissed {
+                count: closing.missed,
+            },
+        ),
+        (
+            closing.mismatched,
+            Limitation::BordersMissed {
+                count: closing.mismatched,
+            },
+        ),
+        (
+            closing.folded,
+            Limitation::SourcesFolded {
+                intervals: closing.folded,
+            },
+        ),
+    ];
+    let happened = counted.into_iter().filter(|(count, _)| *count > 0);
+    limitations.extend(happened.map(|(_, limitation)| limitation));
     limitations
 }
 
@@ -327,12 +287,15 @@ mod tests {
             results: ProbeResults::default(),
         };
         let limitations = end.limitations(&"0-1".parse().unwrap());
-        let told: Vec<&str> = limitations
-            .iter()
-            .map(|limitations| &*limitations.what)
-            .collect();
-        assert_eq!(told, ["the end of CPU 2", "the beginning of CPU 1"]);
-        assert!(limitations[0].why.contains("offline"));
+        let cpus = |text: &str| text.parse().unwrap();
+        let (left, late) = (cpus("2"), cpus("1"));
+        assert_eq!(
+            limitations,
+            [
+                Limitation::CpusWentOffline { cpus: left },
+                Limitation::BooksBeganLate { cpus: late },
+            ]
+        );
     }
 
     #[test]
@@ -351,18 +314,12 @@ mod tests {
                 victim: None,
                 results: ProbeResults::default(),
             };
-            let limitations = end.limitations(&"0".parse().unwrap());
-            let mut why = limitations.into_iter().map(|limitations| limitations.why);
-            why.find(|why| why.contains("--probe spin"))
+            end.limitations(&"0".parse().unwrap())
         };
-        assert_eq!(limitations(ProbeChoice::Spin), None);
-        assert!(
-            limitations(ProbeChoice::None)
-                .unwrap()
-                .starts_with("no probe ran")
-        );
-        let soaked = limitations(ProbeChoice::Soak).unwrap();
-        assert!(soaked.starts_with("a soaker reads no clock"), "{soaked}");
+        let missing = |reason| [Limitation::OutsideNotSeparated { reason }];
+        assert_eq!(limitations(ProbeChoice::Spin), []);
+        assert_eq!(limitations(ProbeChoice::None), missing(NoGaps::NoProbe));
+        assert_eq!(limitations(ProbeChoice::Soak), missing(NoGaps::Soaker));
     }
 
     #[test]
@@ -374,23 +331,15 @@ mod tests {
             }),
             ..Counters::default()
         };
-        let told = |after: Counters| -> Vec<String> {
-            let limitations = clock_limitations(&reading(1_000_000, 0), &after);
-            limitations
-                .into_iter()
-                .map(|limitations| limitations.what)
-                .collect()
-        };
+        let told = |after: Counters| clock_limitations(&reading(1_000_000, 0), &after);
         assert!(told(reading(1_000_000, 0)).is_empty());
         assert!(told(Counters::default()).is_empty());
         // Asleep for two seconds: the time of day went on by itself.
         let asleep = told(reading(1_002_000, 2_000));
-        assert_eq!(asleep, ["2.00 s in which the machine was suspended"]);
-        let stepped = told(reading(999_500, 0));
-        assert!(
-            stepped.len() == 1 && stepped[0].ends_with("set 500 ms back"),
-            "{stepped:?}"
-        );
+        let time = Nanos::from_secs(2);
+        assert_eq!(asleep, [Limitation::Suspended { time }]);
+        let by = -Nanos::from_millis(500);
+        assert_eq!(told(reading(999_500, 0)), [Limitation::ClockSet { by }]);
         assert_eq!(told(reading(1_000_500, 2_000)).len(), 2);
     }
 
@@ -422,6 +371,7 @@ mod tests {
             end: Nanos(9),
         }];
         let limitations = kernel_limitations(&Closing::default(), &header);
-        assert_eq!(limitations[0].what, "CPU 3 before it was plugged in");
+        let cpus = "3".parse().unwrap();
+        assert_eq!(limitations, [Limitation::CpusPluggedIn { cpus }]);
     }
 }

@@ -42,8 +42,8 @@ pub(crate) struct ProbeResults {
     pub(crate) clock: Option<ClockReport>,
     pub(crate) soakers: Vec<SoakReport>,
     pub(crate) lost: Vec<Loss>,
-    /// Policies that were not granted, and why.
-    pub(crate) refused: Vec<String>,
+    /// Policies that were not granted.
+    pub(crate) refused: Vec<(Cpu, PolicyGrant)>,
 }
 
 impl Probe {
@@ -165,7 +165,7 @@ impl AlignedGaps {
 impl ProbeResults {
     fn note_policy(&mut self, cpu: Cpu, grant: &PolicyGrant) {
         if grant.refusal.is_some() {
-            self.refused.push(format!("CPU {cpu}: {grant}"));
+            self.refused.push((cpu, grant.clone()));
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nix::unistd::gettid;
 use ticktax_host::{Proc, throttling};
 use ticktax_model::Nanos;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Throttling;
 use ticktax_model::victim::FollowedThread;
 use ticktax_model::victim::{Target, Usage, VictimHeader};
@@ -149,11 +150,11 @@ impl Watched {
     }
 
     /// What the header says of it; `incomplete` is why not all of it may have been seen.
-    pub(crate) fn header(mut self, incomplete: Option<String>) -> VictimHeader {
+    pub(crate) fn header(mut self, incomplete: Option<Limitation>) -> VictimHeader {
         self.look();
-        let without_room = self.without_room;
-        let no_room = || format!("there was no room for {without_room} of its threads");
-        let incomplete = incomplete.or_else(|| (without_room > 0).then(no_room));
+        let threads = self.without_room;
+        let no_room = (threads > 0).then_some(Limitation::ThreadsNotFollowed { threads });
+        let incomplete = incomplete.or(no_room);
         let pid = match &self.program {
             Program::Cgroup(_) => None,
             Program::Process(pid) => Some(*pid),

@@ -26,4 +26,4 @@ mod sys;
 
 pub use cpus::{allowed as allowed_cpus, online_cpus};
 pub use error::ProbeError;
-pub use policy::{PolicyGrant, SchedulingPolicy};
+pub use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};

@@ -27,7 +27,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use crate::clock::now;
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::ring::{Outlet, drain, ring};
-use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, spin};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, spin};
 use run::{Next, Platform, Verdict};
 use sleeper::Sleeper;
 use work::{Work, thread_cpu_time};
@@ -106,7 +106,7 @@ impl PaceProbe {
         let chosen: CpuList = [settings.cpu].into_iter().collect();
         let online = cpus::online_cpus()?;
         cpus::require_online(&chosen, &online)?;
-        settings.policy.validate()?;
+        policy::validate(settings.policy)?;
         check(settings)?;
         if settings.sleep == SleepMethod::Spin {
             let unthrottled = spin::rt_throttling_is_off(Path::new("/"));

@@ -11,7 +11,7 @@ use nix::unistd::gettid;
 use ticktax_model::{Cpu, Nanos};
 
 use crate::clock::now;
-use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 
 /// How long a thread may take until it is ready to measure.
 const START_LIMIT: Nanos = Nanos::from_secs(10);
@@ -35,7 +35,7 @@ pub(crate) trait Worker: Send + 'static {
 }
 
 /// A thread in its place.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Slot {
     pub(crate) cpu: Cpu,
     pub(crate) tid: i32,
@@ -112,7 +112,7 @@ impl<R: Send + 'static> ThreadGroup<R> {
         for (slot, thread) in &self.members {
             // On a busy CPU a SCHED_IDLE thread may not run for seconds, not even to end itself.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
-                let _ = SchedulingPolicy::Other.apply_to(slot.tid);
+                let _ = policy::apply_to(slot.tid, SchedulingPolicy::Other);
             }
         }
         let deadline = now() + STOP_LIMIT;
@@ -176,7 +176,7 @@ fn starting<D: Worker>(
             touch_stack();
             worker.prepare(cpu);
             // Last, so that on a busy CPU the preparation does not crawl along as SCHED_IDLE.
-            let policy = PolicyGrant::obtain(policy);
+            let policy = policy::obtain(policy);
             Slot {
                 cpu,
                 tid: gettid().as_raw(),

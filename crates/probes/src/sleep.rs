@@ -18,7 +18,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use crate::clock::now;
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::ring::{Outlet, drain, ring};
-use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 use cycle::Cycle;
 
 /// The shortest and the longest interval between two wakeups.
@@ -103,7 +103,7 @@ impl SleepProbe {
     /// no error; the reports say so.
     pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;
-        settings.policy.validate()?;
+        policy::validate(settings.policy)?;
         let (interval, (min, max)) = (settings.interval, INTERVALS);
         if !(min..=max).contains(&interval) {
             return Err(ProbeError::Interval { interval, min, max });

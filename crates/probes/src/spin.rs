@@ -16,7 +16,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use crate::clock::{Clock, Counter, CounterSource, FastHardware, Monotonic};
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::ring::{Outlet, drain, ring};
-use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
+use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 use calibration::Calibration;
 use detector::{Limits, Tally};
 
@@ -115,7 +115,7 @@ impl SpinProbe {
     ) -> Result<Self, ProbeError> {
         let online = cpus::online_cpus()?;
         cpus::require_online(cpus, &online)?;
-        settings.policy.validate()?;
+        policy::validate(settings.policy)?;
         require_survivable(
             settings.policy,
             cpus,

@@ -174,7 +174,6 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
             })
             .collect(),
         coverage: Coverage {
-            attached: vec!["the model".to_owned()],
             every_entry_watched: true,
             ..Coverage::default()
         },

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use nix::time::{ClockId, clock_gettime};
 use ticktax_analysis::accounting::sampled;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
-use ticktax_model::recording::Limitation;
 use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::ProbeError;
 use ticktax_probes::pace::PaceSettings;
@@ -71,13 +71,7 @@ fn tick(machine: &Machine) -> (Nanos, Option<Limitation>) {
         Some(hz) => (Nanos(1_000_000_000 / i64::from(hz)), None),
         None => (
             SLOWEST,
-            Some(Limitation {
-                what: "how long a tick of this kernel is".to_owned(),
-                why: format!(
-                    "its configuration cannot be read; frames are overshot from {SLOWEST} on, the \
-                     longest tick that there is"
-                ),
-            }),
+            Some(Limitation::TickLengthUnknown { assumed: SLOWEST }),
         ),
     }
 }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use ticktax_model::limitation::HookMissing;
+
 /// Why the level `kernel` is out of reach. Every text says what was tried, why it failed and what
 /// would help.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +63,7 @@ pub enum TraceError {
     #[error("the kernel has no tracepoint sched_switch that can be watched ({why})")]
     NoSwitches {
         /// What went wrong with it.
-        why: String,
+        why: HookMissing,
     },
     /// More CPUs than the programs' tables have room for.
     #[error("this machine has {cpus} CPUs, the tracer's tables have room for {room}")]

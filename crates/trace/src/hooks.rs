@@ -1,4 +1,6 @@
-//! Which tracepoints are watched, and what is not seen without each of them.
+//! Which programs watch each hook. What is not seen without one of them, `ticktax-report` says.
+
+use ticktax_model::hook::Hook;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,15 +15,13 @@ pub enum Attach {
     FunctionExit(&'static str),
 }
 
-/// Programs that make sense only together: all of them are attached, or none.
+/// The programs of a hook, which make sense only together: all of them are attached, or none.
 #[derive(Clone, Copy, Debug)]
-pub struct Hook {
-    /// What it is called in the coverage of a statement.
-    pub name: &'static str,
+pub struct HookPrograms {
+    /// What they watch.
+    pub hook: Hook,
     /// Programs of the object, with what each is attached to.
     pub programs: &'static [(&'static str, Attach)],
-    /// What cannot be told apart without it.
-    pub tells: &'static str,
     /// Whether it watches a way into the kernel that is used on every machine. Only when all of
     /// these are watched does a gap without a span prove that the kernel ran nothing.
     pub entry: bool,
@@ -31,14 +31,13 @@ pub struct Hook {
 
 /// A tracepoint pair `NAME_entry`, `NAME_exit`.
 macro_rules! pair {
-    ($name:literal, $tells:literal, entry: $entry:literal) => {
-        Hook {
-            name: $name,
+    ($hook:ident, $name:literal, entry: $entry:literal) => {
+        HookPrograms {
+            hook: Hook::$hook,
             programs: &[
                 (concat!($name, "_entry"), Attach::Tracepoint),
                 (concat!($name, "_exit"), Attach::Tracepoint),
             ],
-            tells: $tells,
             entry: $entry,
             following: false,
         }
@@ -47,111 +46,100 @@ macro_rules! pair {
 
 /// Every hook. `sched_switch` comes last, because it is what opens a CPU's books: by then all the
 /// others are watching.
-pub const HOOKS: &[Hook] = &[
-    pair!("irq_handler", "device interrupts", entry: true),
-    pair!("softirq", "softirqs", entry: true),
-    pair!("local_timer", "the local timer's interrupts", entry: true),
-    pair!("reschedule", "reschedule interrupts from other CPUs", entry: true),
-    pair!("call_function", "function calls from other CPUs (to several)", entry: true),
-    pair!("call_function_single", "function calls from other CPUs (to one)", entry: true),
-    pair!("irq_work", "work that the kernel sends itself by interrupt", entry: true),
-    pair!("thermal_apic", "thermal interrupts", entry: false),
-    pair!("threshold_apic", "machine-check threshold interrupts", entry: false),
-    pair!("deferred_error_apic", "deferred-error interrupts", entry: false),
-    pair!("error_apic", "APIC error interrupts", entry: false),
-    pair!("spurious_apic", "spurious interrupts", entry: false),
-    pair!("x86_platform_ipi", "platform interrupts", entry: false),
-    Hook {
-        name: "nmi_handler",
+pub const HOOKS: &[HookPrograms] = &[
+    pair!(IrqHandler, "irq_handler", entry: true),
+    pair!(Softirq, "softirq", entry: true),
+    pair!(LocalTimer, "local_timer", entry: true),
+    pair!(Reschedule, "reschedule", entry: true),
+    pair!(CallFunction, "call_function", entry: true),
+    pair!(CallFunctionSingle, "call_function_single", entry: true),
+    pair!(IrqWork, "irq_work", entry: true),
+    pair!(ThermalApic, "thermal_apic", entry: false),
+    pair!(ThresholdApic, "threshold_apic", entry: false),
+    pair!(DeferredErrorApic, "deferred_error_apic", entry: false),
+    pair!(ErrorApic, "error_apic", entry: false),
+    pair!(SpuriousApic, "spurious_apic", entry: false),
+    pair!(X86PlatformIpi, "x86_platform_ipi", entry: false),
+    HookPrograms {
+        hook: Hook::NmiHandler,
         programs: &[("nmi_handler", Attach::Tracepoint)],
-        tells: "non-maskable interrupts",
         entry: true,
         following: false,
     },
-    pair!("hrtimer_expire", "which function a high-resolution timer ran", entry: false),
-    pair!("timer_expire", "which function a timer of the wheel ran", entry: false),
-    Hook {
-        name: "tick_stop",
+    pair!(HrtimerExpire, "hrtimer_expire", entry: false),
+    pair!(TimerExpire, "timer_expire", entry: false),
+    HookPrograms {
+        hook: Hook::TickStop,
         programs: &[("tick_stop", Attach::Tracepoint)],
-        tells: "how often the kernel stopped the tick",
         entry: false,
         following: false,
     },
-    Hook {
-        name: "csd_function",
+    HookPrograms {
+        hook: Hook::CsdFunction,
         programs: &[
             ("csd_function_entry", Attach::RawTracepoint),
             ("csd_function_exit", Attach::RawTracepoint),
         ],
-        tells: "which function another CPU asked for",
         entry: false,
         following: false,
     },
-    Hook {
-        name: "workqueue_execute",
+    HookPrograms {
+        hook: Hook::WorkqueueExecute,
         programs: &[
             ("workqueue_execute_start", Attach::Tracepoint),
             ("workqueue_execute_end", Attach::Tracepoint),
         ],
-        tells: "which function a kernel worker ran",
         entry: false,
         following: false,
     },
-    Hook {
-        name: "page_fault",
+    HookPrograms {
+        hook: Hook::PageFault,
         programs: &[
             ("page_fault_entry", Attach::FunctionEntry("handle_mm_fault")),
             ("page_fault_exit", Attach::FunctionExit("handle_mm_fault")),
         ],
-        tells: "page faults apart from the program that has them",
         entry: false,
         following: false,
     },
-    Hook {
-        name: "direct_reclaim",
+    HookPrograms {
+        hook: Hook::DirectReclaim,
         programs: &[
             ("mm_vmscan_direct_reclaim_begin", Attach::Tracepoint),
             ("mm_vmscan_direct_reclaim_end", Attach::Tracepoint),
         ],
-        tells: "reclaim of memory apart from the program that has to wait for it",
         entry: false,
         following: false,
     },
-    Hook {
-        name: "memcg_reclaim",
+    HookPrograms {
+        hook: Hook::MemcgReclaim,
         programs: &[
             ("mm_vmscan_memcg_reclaim_begin", Attach::Tracepoint),
             ("mm_vmscan_memcg_reclaim_end", Attach::Tracepoint),
         ],
-        tells: "reclaim for the limit of a memory cgroup apart from the program that has to do it",
         entry: false,
         following: false,
     },
-    Hook {
-        name: "sched_wakeup",
+    HookPrograms {
+        hook: Hook::SchedWakeup,
         programs: &[("sched_wakeup", Attach::Tracepoint)],
-        tells: "when a thread was woken: all until it ran is counted as blocked",
         entry: false,
         following: true,
     },
-    Hook {
-        name: "sched_process_fork",
+    HookPrograms {
+        hook: Hook::SchedProcessFork,
         programs: &[("sched_process_fork", Attach::Tracepoint)],
-        tells: "threads and processes that the program starts meanwhile",
         entry: false,
         following: true,
     },
-    Hook {
-        name: "sched_process_exec",
+    HookPrograms {
+        hook: Hook::SchedProcessExec,
         programs: &[("sched_process_exec", Attach::Tracepoint)],
-        tells: "a program that another than the first thread replaces",
         entry: false,
         following: true,
     },
-    Hook {
-        name: "sched_switch",
+    HookPrograms {
+        hook: Hook::SchedSwitch,
         programs: &[("sched_switch", Attach::Tracepoint)],
-        tells: "threads",
         entry: true,
         following: false,
     },

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::{FEntry, FExit, Program, ProgramError};
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
-use ticktax_model::recording::Limitation;
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
-use crate::hooks::{Attach, HOOKS, Hook};
+use crate::hooks::{Attach, HOOKS, HookPrograms};
 use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
@@ -38,8 +39,8 @@ pub struct TraceSettings {
     pub output: Output,
     /// Where the kernel describes its types.
     pub btf: PathBuf,
-    /// Hooks, by name, that are left alone.
-    pub without: BTreeSet<String>,
+    /// Hooks that are left alone.
+    pub without: BTreeSet<Hook>,
     /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums have no
     /// place in time, so there nobody is.
     pub following: bool,
@@ -123,7 +124,7 @@ impl Sizes {
 /// The programs in the kernel, and which of them watch.
 pub(crate) struct Loaded {
     pub(crate) programs: Ebpf,
-    pub(crate) attached: Vec<String>,
+    pub(crate) attached: Vec<Hook>,
     pub(crate) limitations: Vec<Limitation>,
     pub(crate) every_entry_watched: bool,
 }
@@ -159,18 +160,18 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         limitations: Vec::new(),
         every_entry_watched: true,
     };
-    let wanted = |hook: &&Hook| sizes.following || !hook.following;
+    let wanted = |hook: &&HookPrograms| sizes.following || !hook.following;
     for hook in HOOKS.iter().filter(wanted) {
-        if settings.without.contains(hook.name) {
-            outcome.note(hook, "left out on request");
+        if settings.without.contains(&hook.hook) {
+            outcome.note(hook, HookMissing::OnRequest);
             continue;
         }
         match attach(&mut programs, hook, &btf) {
-            Ok(()) => outcome.attached.push(hook.name.to_owned()),
-            Err((error, place)) if hook.name == "sched_switch" => {
+            Ok(()) => outcome.attached.push(hook.hook),
+            Err((error, place)) if hook.hook == Hook::SchedSwitch => {
                 return Err(no_switches(&error, place, sizes));
             }
-            Err((error, place)) => outcome.note(hook, &reason(&error, place)),
+            Err((error, place)) => outcome.note(hook, reason(&error, place)),
         }
     }
     let Outcome {
@@ -188,23 +189,27 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
 
 /// What came of attaching, so far.
 struct Outcome {
-    attached: Vec<String>,
+    attached: Vec<Hook>,
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
 }
 
 impl Outcome {
-    fn note(&mut self, hook: &Hook, why: &str) {
+    fn note(&mut self, hook: &HookPrograms, reason: HookMissing) {
         self.every_entry_watched &= !hook.entry;
-        self.limitations.push(Limitation {
-            what: hook.tells.to_owned(),
-            why: format!("{why} ({})", hook.name),
+        self.limitations.push(Limitation::HookMissing {
+            hook: hook.hook,
+            reason,
         });
     }
 }
 
 /// Attaches all programs of `hook`, or none of them.
-fn attach(programs: &mut Ebpf, hook: &Hook, btf: &Btf) -> Result<(), (ProgramError, Attach)> {
+fn attach(
+    programs: &mut Ebpf,
+    hook: &HookPrograms,
+    btf: &Btf,
+) -> Result<(), (ProgramError, Attach)> {
     for &(name, place) in hook.programs {
         let Some(program) = programs.program_mut(name) else {
             return Err((ProgramError::NotLoaded, place));
@@ -219,7 +224,7 @@ fn attach(programs: &mut Ebpf, hook: &Hook, btf: &Btf) -> Result<(), (ProgramErr
 }
 
 /// Takes what was attached of `hook` out of the kernel again; what never was, stays out.
-fn withdraw(programs: &mut Ebpf, hook: &Hook) {
+fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
     for &(name, _) in hook.programs {
         let unloaded = match programs.program_mut(name) {
             Some(Program::BtfTracePoint(program)) => program.unload(),
@@ -264,8 +269,8 @@ fn attach_one(
     Ok(())
 }
 
-/// Why a program could not be attached, in a few words.
-fn reason(error: &ProgramError, place: Attach) -> String {
+/// Why a program could not be attached.
+fn reason(error: &ProgramError, place: Attach) -> HookMissing {
     use Attach::{FunctionEntry, FunctionExit};
     let unknown = matches!(
         error,
@@ -273,13 +278,13 @@ fn reason(error: &ProgramError, place: Attach) -> String {
     );
     match place {
         FunctionEntry(function) | FunctionExit(function) if unknown => {
-            format!("this kernel has no function {function}")
+            HookMissing::NoFunction(function.to_owned())
         }
-        _ if unknown => "this kernel has no such tracepoint".to_owned(),
+        _ if unknown => HookMissing::NoTracepoint,
         FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
-            format!("this kernel lets no program watch its function {function}")
+            HookMissing::FunctionNotPermitted(function.to_owned())
         }
-        _ => one_line(error),
+        _ => HookMissing::Refused(one_line(error)),
     }
 }
 

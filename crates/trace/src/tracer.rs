@@ -8,7 +8,9 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::Map;
 use nix::time::{ClockId, clock_gettime};
-use ticktax_model::recording::{Books, Limitation, Loss, Row};
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{Books, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::decode::Decoder;
@@ -53,7 +55,7 @@ pub struct Tracer {
     /// The sums, and behind them the rests, as they were handed out last.
     window: Vec<Option<SumRecord>>,
     window_begin: Nanos,
-    attached: Vec<String>,
+    attached: Vec<Hook>,
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
 }
@@ -99,12 +101,7 @@ impl Tracer {
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"));
         if !names.knows_functions() {
-            limitations.push(Limitation {
-                what: "names of kernel functions".to_owned(),
-                why: "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
-                      kernel.kptr_restrict to 1 or 0"
-                    .to_owned(),
-            });
+            limitations.push(Limitation::FunctionNamesHidden);
         }
         let (sums, rests) = (sizes.sum_entries as usize, sizes.rest_entries() as usize);
         let windowed = if sizes.summing { sums + rests } else { 0 };
@@ -133,7 +130,7 @@ impl Tracer {
     }
 
     /// The hooks that watch.
-    pub fn attached(&self) -> &[String] {
+    pub fn attached(&self) -> &[Hook] {
         &self.attached
     }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ticktax_host::Proc;
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::{HookMissing, Limitation};
 use ticktax_model::recording::Row;
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
@@ -114,7 +116,7 @@ fn a_full_table_of_sums_is_counted_to_the_ns() -> Result<(), Failed> {
 }
 
 fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
-    let without = ["local_timer".to_owned()].into();
+    let without = [Hook::LocalTimer].into();
     let tracer = load(&TraceSettings {
         without,
         ..TraceSettings::default()
@@ -122,10 +124,14 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     if tracer.every_entry_watched() {
         return Err("it claims to see every entry".into());
     }
+    let missing = Limitation::HookMissing {
+        hook: Hook::LocalTimer,
+        reason: HookMissing::OnRequest,
+    };
     if !tracer
         .limitations()
         .iter()
-        .any(|limitations| limitations.what.contains("local timer"))
+        .any(|limitation| *limitation == missing)
     {
         return Err(format!("{:?}", tracer.limitations()).into());
     }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Pressure;
-use ticktax_model::recording::{Coverage, Header, Level, Limitation, ProbeKind};
+use ticktax_model::recording::{Coverage, Header, Level, ProbeKind};
 use ticktax_model::statement::{Account, STATEMENT_VERSION, Statement};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
@@ -168,15 +169,6 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
         let probes = [ProbeKind::Spin, ProbeKind::Sleep];
         gaps.is_some_and(|gaps| probes.into_iter().any(|probe| gaps.of(probe).is_some()))
     };
-    let mut limitations = |cpus: CpuList, what: &str, why: &str| {
-        if !cpus.is_empty() {
-            let what = format!("{what} on CPU {cpus}");
-            coverage.limitations.push(Limitation {
-                what,
-                why: why.to_owned(),
-            });
-        }
-    };
     let list = |which: &dyn Fn(&Closing<'_>) -> bool| -> CpuList {
         closings
             .iter()
@@ -184,19 +176,17 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
             .map(|closing| closing.cpu)
             .collect()
     };
-    limitations(
-        list(&|closing| closing.verdict == Verdict::Unplaceable && saw_gaps(closing)),
-        "what was in the probe's gaps",
-        "the recording sums intervals over windows, or some came too late, so that they have no \
-         place in time; these gaps are unexplained, and their time stays with the probe as far as \
-         those intervals may account for it",
-    );
-    limitations(
-        list(&|closing| {
-            header.level == Level::Proc && !proc_level::has_counters(header, closing.cpu)
-        }),
-        "every account",
-        "the kernel's counters in /proc/stat were not read at both ends",
-    );
+    let cpus = list(&|closing| closing.verdict == Verdict::Unplaceable && saw_gaps(closing));
+    if !cpus.is_empty() {
+        let limitation = Limitation::GapContentsUnknown { cpus };
+        coverage.limitations.push(limitation);
+    }
+    let cpus = list(&|closing| {
+        header.level == Level::Proc && !proc_level::has_counters(header, closing.cpu)
+    });
+    if !cpus.is_empty() {
+        let limitation = Limitation::CountersUnread { cpus };
+        coverage.limitations.push(limitation);
+    }
     coverage
 }

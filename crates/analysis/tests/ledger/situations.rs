@@ -1,5 +1,6 @@
 //! Single situations, by hand.
 
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::recording::{Books, Header, Level, Loss, ProbeKind, ProbeReport, Row};
 use ticktax_model::statement::{Class, Statement};
@@ -203,8 +204,8 @@ fn a_row_that_comes_much_too_late_takes_the_proof_from_its_cpu() {
         [0, 2_000]
     );
     assert_eq!(
-        statement.coverage.limitations[0].what,
-        "what was in the probe's gaps on CPU 0"
+        statement.coverage.limitations,
+        [Limitation::GapContentsUnknown { cpus: cpu_0() }]
     );
 }
 
@@ -333,8 +334,8 @@ fn without_rows_the_kernels_counters_make_the_books() {
     assert!(statement.balance.balances());
     assert_eq!(time_of(&statement, Class::Unexplained), Nanos(40_000_000));
     assert_eq!(
-        statement.coverage.limitations[0].what,
-        "every account on CPU 0"
+        statement.coverage.limitations,
+        [Limitation::CountersUnread { cpus: cpu_0() }]
     );
 }
 
@@ -389,4 +390,8 @@ fn a_wait_is_told_and_is_no_cpus_time() {
         ("game", "throttled")
     );
     assert_eq!((throttled.time, throttled.count), (Nanos(1_500), 2));
+}
+
+fn cpu_0() -> CpuList {
+    [Cpu(0)].into_iter().collect()
 }

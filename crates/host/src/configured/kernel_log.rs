@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
 use ticktax_model::configured::KernelLog;
+use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
@@ -27,7 +28,7 @@ pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
         Ok(file) => file,
         Err(error) => {
             if error.kind() != ErrorKind::NotFound {
-                reading.missed(LOG, "the kernel's log needs root, or CAP_SYSLOG");
+                reading.missed(LOG, Unreadable::NeedsSyslog);
             }
             return None;
         }
@@ -45,7 +46,7 @@ pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
                     || error.raw_os_error() == Some(libc::EPIPE) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(_) => {
-                reading.missed(LOG, "the kernel's log needs root, or CAP_SYSLOG");
+                reading.missed(LOG, Unreadable::NeedsSyslog);
                 return None;
             }
         }

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
 use ticktax_model::configured::{FrequencyPolicy, WakeLatency};
+use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
@@ -49,7 +50,7 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
         Ok(file) => file,
         Err(error) => {
             if error.kind() == std::io::ErrorKind::PermissionDenied {
-                reading.missed(DEVICE, "this needs root");
+                reading.missed(DEVICE, Unreadable::NeedsRoot);
             }
             return None;
         }
@@ -82,10 +83,7 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
         for file in files {
             looked += 1;
             if looked > MOST_FILES {
-                reading.missed(
-                    "proc",
-                    "there are too many open files to look at all of them",
-                );
+                reading.missed("proc", Unreadable::TooManyOpenFiles);
                 return holders;
             }
             if fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == device) {

@@ -5,17 +5,22 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use ticktax_model::recording::Limitation;
+use ticktax_model::limitation::{Limitation, Unreadable};
 
 /// The most of a file that is read. Files of settings are some kB long.
 const MOST: u64 = 1 << 20;
+
+/// What the system said, without its number.
+fn failed(error: &std::io::Error) -> Unreadable {
+    Unreadable::Failed(error.kind().to_string())
+}
 
 /// Reads the files of one machine.
 #[derive(Debug)]
 pub(super) struct Reading {
     root: PathBuf,
     /// Why something could not be read → what.
-    unread: BTreeMap<String, Vec<String>>,
+    unread: BTreeMap<Unreadable, Vec<String>>,
 }
 
 impl Reading {
@@ -40,15 +45,12 @@ impl Reading {
             // A parameter whose reading fails (write-only, or of hardware that is not there) is
             // no setting that could be compared.
             if !path.starts_with("proc/sys/") {
-                self.missed(path, &error.to_string());
+                self.missed(path, failed(&error));
             }
             return None;
         }
         if bytes.len() as u64 > MOST {
-            self.missed(
-                path,
-                "it is longer than 1 MiB: only that much of it was read",
-            );
+            self.missed(path, Unreadable::TooLong { read_bytes: MOST });
             bytes.truncate(usize::try_from(MOST).unwrap_or(usize::MAX));
         }
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -69,9 +71,9 @@ impl Reading {
             Err(error) => {
                 match error.kind() {
                     ErrorKind::NotFound | ErrorKind::NotADirectory => {}
-                    ErrorKind::PermissionDenied => self.missed(path, "this needs root"),
-                    ErrorKind::InvalidInput => self.missed(path, "it is no ordinary file"),
-                    _ => self.missed(path, &error.to_string()),
+                    ErrorKind::PermissionDenied => self.missed(path, Unreadable::NeedsRoot),
+                    ErrorKind::InvalidInput => self.missed(path, Unreadable::NotAFile),
+                    _ => self.missed(path, failed(&error)),
                 }
                 None
             }
@@ -86,7 +88,7 @@ impl Reading {
             Ok(entries) => entries,
             Err(error) => {
                 if error.kind() == ErrorKind::PermissionDenied {
-                    self.missed(path, "this needs root");
+                    self.missed(path, Unreadable::NeedsRoot);
                 }
                 return Vec::new();
             }
@@ -100,29 +102,22 @@ impl Reading {
     }
 
     /// Takes note of what could not be read.
-    pub(super) fn missed(&mut self, path: &str, why: &str) {
-        self.unread
-            .entry(why.to_owned())
-            .or_default()
-            .push(format!("/{path}"));
+    pub(super) fn missed(&mut self, path: &str, why: Unreadable) {
+        self.unread.entry(why).or_default().push(format!("/{path}"));
     }
 
     /// What could not be read, a line for each reason.
     pub(super) fn unread(self) -> Vec<Limitation> {
         /// Paths that a line names.
         const NAMED: usize = 4;
-        let line = |(why, mut paths): (String, Vec<String>)| {
+        let line = |(reason, mut paths): (Unreadable, Vec<String>)| {
             paths.dedup();
             let more = paths.len().saturating_sub(NAMED);
             paths.truncate(NAMED);
-            let more = if more > 0 {
-                format!(" and {more} more")
-            } else {
-                String::new()
-            };
-            Limitation {
-                what: format!("settings in {}{more}", paths.join(", ")),
-                why,
+            Limitation::SettingsUnread {
+                paths,
+                more: more as u64,
+                reason,
             }
         };
         self.unread.into_iter().map(line).collect()

@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ticktax_model::configured::SysctlSetting;
+use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
@@ -50,7 +51,7 @@ pub(super) fn read(reading: &mut Reading) -> Vec<SysctlSetting> {
     let mut settings = Vec::new();
     for (path, (value, place)) in winners(reading, &lines) {
         if settings.len() >= MOST {
-            reading.missed("etc/sysctl.d", "there are more settings than are looked at");
+            reading.missed("etc/sysctl.d", Unreadable::TooManySettings);
             break;
         }
         let Some(live) = live(reading, &path) else {

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CpuReading, Figures, PaceRule, SleepMethod};
+use crate::limitation::Limitation;
 use crate::machine::Machine;
-use crate::recording::{Limitation, World};
+use crate::recording::World;
 use crate::{Cpu, Nanos};
 
 /// Loops of several settings, each run several times in turns, and which to choose.

@@ -12,6 +12,7 @@ mod column;
 mod error;
 mod reader;
 mod schema;
+mod schema_1;
 #[cfg(test)]
 mod tests;
 mod writer;

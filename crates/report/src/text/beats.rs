@@ -4,9 +4,11 @@ use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
 
+use crate::limitation::words;
+
 use super::TextStyle;
 use super::numbers::{counted, cpu_names, grouped, percent};
-use super::page::{Page, Tone, elide, tied};
+use super::page::{Page, Tone, clean, elide, tied};
 
 /// Beats that a statement shows.
 const SHOWN: usize = 12;
@@ -81,12 +83,8 @@ pub fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
     }
     if !beats.unknown.is_empty() {
         page.section("What cannot be known");
-        for limitations in &beats.unknown {
-            page.paragraph(
-                Tone::Plain,
-                "  - ",
-                &format!("{}: {}", limitations.what, limitations.why),
-            );
+        for limitation in &beats.unknown {
+            page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).sentence()));
         }
     }
     page.finish()

@@ -4,6 +4,8 @@ use ticktax_model::Nanos;
 use ticktax_model::recording::{ClockReport, Level, SoakReport, ToolCost};
 use ticktax_model::statement::{Balance, Statement};
 
+use crate::limitation::words;
+
 use super::numbers::{bytes, counted, exact, percent};
 use super::page::{Page, Tone, clean, tied};
 
@@ -45,7 +47,7 @@ fn unseen(page: &mut Page, statement: &Statement) {
         coverage
             .limitations
             .iter()
-            .map(|limitations| format!("{}: {}", limitations.what, limitations.why)),
+            .map(|limitation| words(limitation).sentence()),
     );
     for loss in coverage
         .lost

@@ -4,11 +4,13 @@ mod cost;
 mod sweep;
 
 use ticktax_model::Nanos;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
     Bucket, Distribution, Figures, LoopReport, PaceRule, PaceStatement, ProcessReport,
     RhythmReport, SleepMethod, Subject, ThreadReport,
 };
-use ticktax_model::recording::Limitation;
+
+use crate::limitation::words;
 
 use super::TextStyle;
 use super::beats::with_interval;
@@ -55,8 +57,8 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
         return;
     }
     page.section("What could not be seen");
-    for limitations in limitations {
-        let text = format!("{}: {}", limitations.what, limitations.why);
+    for limitation in limitations {
+        let text = words(limitation).sentence();
         page.paragraph(Tone::Warning, "  - ", &clean(&text));
     }
 }

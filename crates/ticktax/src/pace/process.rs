@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use ticktax_analysis::pace::{PaceWatch, Watched};
 use ticktax_host::Proc;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Counters;
 use ticktax_model::pace::{
     CpuClock, CpuReading, CpuStatement, PACE_VERSION, PaceStatement, ProcessReport, Subject,
 };
-use ticktax_model::recording::{Limitation, RowSink};
+use ticktax_model::recording::RowSink;
 use ticktax_model::victim::FollowedThread;
 use ticktax_model::victim::Usage;
 use ticktax_model::{CpuList, Nanos, SourceTable};
@@ -89,11 +90,8 @@ pub(super) fn watch(
     };
     let mut limitations: Vec<Limitation> = unknown_tick.into_iter().collect();
     if let Some(full_at) = watched.full_at {
-        limitations.push(Limitation {
-            what: format!("what came after {}", full_at - followed.begin),
-            why:
-                "the process switches too often for the memory set aside; watch for a shorter time"
-                    .to_owned(),
+        limitations.push(Limitation::FollowingCutShort {
+            after: full_at - followed.begin,
         });
     }
     let readings = readings(&followed, &watched);
@@ -231,35 +229,21 @@ fn follow_all(tracer: &mut Tracer, proc: &Proc, pid: i32) -> u64 {
 
 fn limitations(closing: &Closing, late: &CpuList, without_room: u64) -> Vec<Limitation> {
     let mut limitations = Vec::new();
-    let mut add = |what: String, why: &str| {
-        let why = why.to_owned();
-        limitations.push(Limitation { what, why });
-    };
-    let lost: u64 = closing.lost.iter().map(|loss| loss.events).sum();
-    if lost > 0 {
-        add(
-            format!("{lost} events of the kernel"),
-            "they came faster than they were read: frames may be missing or seem late",
-        );
+    let events: u64 = closing.lost.iter().map(|loss| loss.events).sum();
+    if events > 0 {
+        limitations.push(Limitation::FrameEventsLost { events });
     }
-    let unfollowed = without_room + closing.unfollowed;
-    if unfollowed > 0 {
-        add(
-            format!("{unfollowed} of its threads"),
-            "there was no room to follow them",
-        );
+    let threads = without_room + closing.unfollowed;
+    if threads > 0 {
+        limitations.push(Limitation::ThreadsNotFollowed { threads });
     }
     if !late.is_empty() {
-        add(
-            format!("the beginning of CPUs {late}"),
-            "a thread of high priority held them: their books begin with their first switch",
-        );
+        let cpus = late.clone();
+        limitations.push(Limitation::BooksBeganLate { cpus });
     }
-    if closing.missed > 0 {
-        add(
-            format!("{} context switches", closing.missed),
-            "the kernel told no tracer of them",
-        );
+    let count = closing.missed;
+    if count > 0 {
+        limitations.push(Limitation::SwitchesMissed { count });
     }
     limitations
 }

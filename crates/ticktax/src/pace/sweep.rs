@@ -74,7 +74,7 @@ pub(super) fn compare(
                     progress.at(begun + elapsed);
                 },
             )?;
-            policy.get_or_insert(ran.report.policy);
+            policy.get_or_insert_with(|| ran.report.policy.clone());
             ended_early = ran.report.error.as_ref().map(ToString::to_string);
             contender.add(ran);
             if interrupt.signal().is_some() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ticktax_analysis::findings::{Measured, judge};
 use ticktax_host::Proc;
+use ticktax_model::limitation::{Limitation, Unreadable};
 use ticktax_model::machine::Machine;
 use ticktax_probes::clock::now;
 
@@ -74,10 +75,16 @@ fn a_huge_file_is_read_in_part_and_said() {
     });
     assert!((now() - begin).as_secs_f64() < Duration::from_secs(20).as_secs_f64());
     let unread = &machine.configured.unread;
-    let told = unread
-        .iter()
-        .find(|limitations| limitations.what.contains("/etc/sysctl.conf"));
-    assert!(told.unwrap().why.contains("1 MiB"), "{unread:?}");
+    let told = unread.iter().any(|limitation| {
+        is_unread(
+            limitation,
+            "/etc/sysctl.conf",
+            &Unreadable::TooLong {
+                read_bytes: 1 << 20,
+            },
+        )
+    });
+    assert!(told, "{unread:?}");
     assert_eq!(machine.configured.sysctl[0].key, "kernel.x");
 }
 
@@ -88,6 +95,17 @@ fn what_is_no_file_is_said_and_what_is_not_there_is_not_missed() {
     let machine = Proc::at(root.path()).machine();
     let unread = &machine.configured.unread;
     assert_eq!(unread.len(), 1, "{unread:?}");
-    assert!(unread[0].what.contains("/etc/fstab"));
-    assert!(unread[0].why.contains("no ordinary file"));
+    assert!(
+        is_unread(&unread[0], "/etc/fstab", &Unreadable::NotAFile),
+        "{unread:?}"
+    );
+}
+
+/// Whether `path` is among the settings that could not be read, for this reason.
+fn is_unread(limitation: &Limitation, path: &str, why: &Unreadable) -> bool {
+    matches!(
+        limitation,
+        Limitation::SettingsUnread { paths, reason, .. }
+            if reason == why && paths.iter().any(|other| other == path)
+    )
 }

@@ -1,8 +1,10 @@
 //! Rules that put what was measured beside what was asked for.
 
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Counting, CpuCheck};
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{CpuTimes, InterruptRow};
-use ticktax_model::recording::{Header, Limitation, ProbeKind, ProbeReport};
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
+use ticktax_model::recording::{Header, ProbeKind, ProbeReport};
 use ticktax_model::tick::{Basis, CpuTicks, Frequency, TickBill, Ticks};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -133,10 +135,17 @@ fn fifo_probe(header: &mut Header) -> Option<TickBill> {
 }
 
 fn refused_probe(header: &mut Header) -> Option<TickBill> {
-    header.coverage.limitations.push(Limitation {
-        what: "the probe as asked for".to_owned(),
-        why: "CPU 1: SCHED_OTHER; SCHED_FIFO:50 was refused".to_owned(),
-    });
+    header
+        .coverage
+        .limitations
+        .push(Limitation::ProbePolicyRefused {
+            cpu: Cpu(1),
+            policy: PolicyGrant {
+                requested: SchedulingPolicy::Fifo(50),
+                granted: SchedulingPolicy::Other,
+                refusal: Some("Operation not permitted".to_owned()),
+            },
+        });
     None
 }
 

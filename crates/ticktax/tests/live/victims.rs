@@ -12,6 +12,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Nanos};
@@ -245,10 +247,15 @@ pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
         .output()?;
     let statement = statement(&output)?;
     let limitations = statement.coverage.limitations.iter();
-    if limitations
-        .clone()
-        .any(|limitations| limitations.what.contains("memory cgroup"))
-    {
+    if limitations.clone().any(|limitation| {
+        matches!(
+            limitation,
+            Limitation::HookMissing {
+                hook: Hook::MemcgReclaim,
+                ..
+            }
+        )
+    }) {
         return Ok(());
     }
     let threads = threads(&statement)?;

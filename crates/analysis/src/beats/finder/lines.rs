@@ -1,13 +1,14 @@
 //! From beats of sources to the lines of a statement: what is one thing becomes one line.
 
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
-use ticktax_model::recording::{Header, Level, Limitation, ProbeKind};
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{Header, Level, ProbeKind};
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Beat, Events, FEWEST, Rhythm, explains};
 use super::merge::merge;
 use super::search::{Found, SEARCHES, events, search, searchable};
-use super::stream::What;
+use super::stream::{Stream, What};
 use super::tie::{agree, members, share_holding, share_inside};
 use super::{BeatFinder, MOST_STREAMS};
 
@@ -68,78 +69,56 @@ fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
 /// Everything that limits what can be known.
 fn unknown(finder: &BeatFinder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
-    let mut say = |what: String, why: &str| {
-        unknown.push(Limitation {
-            what,
-            why: why.to_owned(),
-        });
-    };
     let window = finder.last - finder.first.unwrap_or(finder.last);
     if finder.sums > 0 {
-        say(
-            format!("the times in {} rows", finder.sums),
-            "they sum intervals over windows; beats need every span: record with --keep spans",
-        );
+        unknown.push(Limitation::BeatTimesSummed { rows: finder.sums });
     }
     if header.level == Level::Proc && finder.sums == 0 {
-        say(
-            "what beats by name".to_owned(),
-            "only the probes' gaps were recorded; run as root to see what is in them",
-        );
+        unknown.push(Limitation::BeatSourcesUnnamed);
     }
     if searched.is_empty() {
-        say(
-            "any beat".to_owned(),
-            "no source has the five events that a period needs",
-        );
+        unknown.push(Limitation::BeatsTooFewEvents);
     } else if window > Nanos::ZERO {
-        say(
-            format!("periods over {}", Nanos(window.0 / 4)),
-            "a period must fit four times into the recording",
-        );
+        let over = Nanos(window.0 / 4);
+        unknown.push(Limitation::BeatPeriodsTooLong { over });
     }
-    let few = finder.streams.iter();
-    let few = few.filter(|s| s.collector.count() < FEWEST as u64).count();
-    if few > 0 {
-        say(format!("{few} sources"), "each had fewer than five events");
+    let min_events = FEWEST as u64;
+    let few = |stream: &&Stream| stream.collector.count() < min_events;
+    let sources = finder.streams.iter().filter(few).count() as u64;
+    if sources > 0 {
+        unknown.push(Limitation::BeatSourcesQuiet {
+            sources,
+            min_events,
+        });
     }
     if !finder.left_out.is_empty() {
-        say(
-            format!("{} sources", finder.left_out.len()),
-            &format!("they came after the {MOST_STREAMS} that there is memory for"),
-        );
+        unknown.push(Limitation::BeatSourcesLeftOut {
+            sources: finder.left_out.len() as u64,
+            max: MOST_STREAMS as u64,
+        });
     }
     if finder.stunted > 0 {
-        say(
-            format!("{} busy sources", finder.stunted),
-            "their events need more memory than is set aside",
-        );
+        unknown.push(Limitation::BeatSourcesCutShort {
+            sources: finder.stunted,
+        });
     }
-    for loss in header.coverage.lost.iter().filter(|loss| loss.events > 0) {
-        say(
-            format!("{} events on CPU {}", loss.events, loss.cpu),
-            "they were lost: beats may be missing, and counted beats are too few",
-        );
-    }
-    for (cpu, trail) in finder.trails.iter().enumerate() {
+    let lost = header.coverage.lost.iter().filter(|loss| loss.events > 0);
+    unknown.extend(lost.map(|loss| Limitation::BeatEventsLost {
+        cpu: loss.cpu,
+        events: loss.events,
+    }));
+    for (cpu, trail) in (0..).map(Cpu).zip(&finder.trails) {
         if !trail.holes.is_empty() {
-            let time: Nanos = trail.holes.iter().map(|hole| hole.1 - hole.0).sum();
-            say(
-                format!(
-                    "{time} or more on CPU {cpu} in {} parts",
-                    trail.holes.len() as u64 + trail.holes_left_out
-                ),
-                "nothing at all was recorded then: lost events, a halted machine, a clock that \
-                 stepped; periods are counted on both sides apart",
-            );
+            unknown.push(Limitation::RecordingHoles {
+                cpu,
+                time: trail.holes.iter().map(|hole| hole.1 - hole.0).sum(),
+                holes: trail.holes.len() as u64 + trail.holes_left_out,
+            });
         }
     }
-    let late: u64 = finder.streams.iter().map(|stream| stream.late).sum();
-    if late > 0 {
-        say(
-            format!("{late} events of threads that move"),
-            "they came too late to be put in order",
-        );
+    let events: u64 = finder.streams.iter().map(|stream| stream.late).sum();
+    if events > 0 {
+        unknown.push(Limitation::BeatEventsUnordered { events });
     }
     unknown
 }

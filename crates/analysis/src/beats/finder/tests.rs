@@ -1,6 +1,7 @@
 //! What the finder makes of whole recordings, made up with a known truth.
 
 use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Books, Coverage, Header, Level, Loss, Row, RowSink, Sum, World};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
@@ -273,7 +274,7 @@ fn a_thread_that_moves_is_one_source() {
     let told = found
         .unknown
         .iter()
-        .any(|limitations| limitations.what.contains("threads that move"));
+        .any(|limitation| matches!(limitation, Limitation::BeatEventsUnordered { .. }));
     assert!(told || names(&found) == ["nomad"], "{found:#?}");
 }
 
@@ -295,14 +296,10 @@ fn a_hole_in_the_recording_moves_no_period_and_is_told() {
     assert!(near(&found.beats[0], 50 * MS));
     // The hole's 40 beats are not expected.
     assert!(found.beats[0].expected < 145, "{}", found.beats[0].expected);
-    let told = |what: &str| {
-        found
-            .unknown
-            .iter()
-            .any(|limitations| limitations.what.contains(what))
-    };
+    let told = |which: &dyn Fn(&Limitation) -> bool| found.unknown.iter().any(which);
     assert!(
-        told("12 events") && told("in 1 parts"),
+        told(&|l| matches!(l, Limitation::BeatEventsLost { events: 12, .. }))
+            && told(&|l| matches!(l, Limitation::RecordingHoles { holes: 1, .. })),
         "{:?}",
         found.unknown
     );
@@ -332,12 +329,7 @@ fn the_tools_own_beat_is_marked() {
 fn with_nothing_to_go_by_nothing_is_said() {
     let empty = Story::default().search(1);
     assert!(empty.beats.is_empty() && empty.searched == 0);
-    assert!(
-        empty
-            .unknown
-            .iter()
-            .any(|limitations| limitations.what == "any beat")
-    );
+    assert!(empty.unknown.contains(&Limitation::BeatsTooFewEvents));
 
     let mut one = Story::default();
     one.woken(0, MS, "once", 300 * US);
@@ -363,11 +355,8 @@ fn with_nothing_to_go_by_nothing_is_said() {
     }));
     let sums = sums.search(1_000 * MS);
     assert!(sums.beats.is_empty());
-    assert!(
-        sums.unknown
-            .iter()
-            .any(|limitations| limitations.why.contains("--keep spans"))
-    );
+    let summed = Limitation::BeatTimesSummed { rows: 1 };
+    assert!(sums.unknown.contains(&summed));
 }
 
 #[test]
@@ -417,9 +406,11 @@ fn there_is_memory_for_so_many_sources_and_the_rest_is_told() {
         );
     }
     let found = world.search(100 * MS);
-    let told = found
-        .unknown
-        .iter()
-        .any(|limitations| limitations.why.contains("memory"));
+    let told = found.unknown.iter().any(|limitation| {
+        matches!(
+            limitation,
+            Limitation::BeatSourcesLeftOut { sources: 49, .. }
+        )
+    });
     assert!(told, "{:?}", found.unknown);
 }

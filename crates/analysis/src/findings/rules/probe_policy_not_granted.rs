@@ -1,20 +1,18 @@
 //! A probe that runs under another policy than it asked for.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::limitation::Limitation;
 
 use super::super::Facts;
 
-/// What the coverage of a recording calls it.
-const WHAT: &str = "the probe as asked for";
-
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    let refused = facts
-        .header
-        .coverage
-        .limitations
-        .iter()
-        .filter(|limitations| limitations.what == WHAT);
-    let refused: Vec<&str> = refused.map(|limitations| &*limitations.why).collect();
+    let limitations = facts.header.coverage.limitations.iter();
+    let refused: Vec<String> = limitations
+        .filter_map(|limitation| match limitation {
+            Limitation::ProbePolicyRefused { cpu, policy } => Some(format!("CPU {cpu}: {policy}")),
+            _ => None,
+        })
+        .collect();
     let Some(first) = refused.first() else {
         return Vec::new();
     };

@@ -12,7 +12,7 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::column::{Column, Fault, Place};
 use super::error::RecordingError;
-use super::schema;
+use super::{schema, schema_1};
 use crate::disk::decode;
 use crate::recording::{Header, Row, SCHEMA_VERSION, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
@@ -182,7 +182,11 @@ fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
         .schema;
     match found {
         // An older schema gets an arm here that turns its JSON into today's.
-        1 => serde_json::from_str(json).map_err(damaged),
+        1 => {
+            let mut header = serde_json::from_str(json).map_err(damaged)?;
+            schema_1::upgrade(&mut header);
+            serde_json::from_value(header).map_err(damaged)
+        }
         _ if found > u64::from(SCHEMA_VERSION) => Err(RecordingError::Newer {
             path: path.to_owned(),
             found,

@@ -2,7 +2,8 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
-use ticktax_model::recording::{Limitation, ProbeKind};
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::ProbeKind;
 
 fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
     BeatLine {
@@ -85,9 +86,8 @@ pub(super) fn a_server() -> BeatStatement {
         searched: 1_840,
         window: Nanos::from_secs(3_600),
         family_alarm: 0.01,
-        unknown: vec![Limitation {
-            what: "periods over 900 s".to_owned(),
-            why: "a period must fit four times into the recording".to_owned(),
+        unknown: vec![Limitation::BeatPeriodsTooLong {
+            over: Nanos::from_secs(900),
         }],
     }
 }
@@ -96,11 +96,7 @@ pub(super) fn a_server() -> BeatStatement {
 pub(super) fn nothing_repeats() -> BeatStatement {
     BeatStatement {
         family_alarm: 0.01,
-        unknown: vec![Limitation {
-            what: "the times in 4000 rows".to_owned(),
-            why: "they sum intervals over windows; beats need every span: record with --keep spans"
-                .to_owned(),
-        }],
+        unknown: vec![Limitation::BeatTimesSummed { rows: 4_000 }],
         ..BeatStatement::default()
     }
 }

@@ -1,5 +1,6 @@
 //! Pages about paced loops.
 
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
@@ -7,7 +8,7 @@ use ticktax_model::pace::{
     ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement,
     ThreadReport, TickAlias, Wakeups,
 };
-use ticktax_model::recording::{Limitation, World};
+use ticktax_model::recording::World;
 use ticktax_model::{Cpu, Nanos};
 
 use super::samples::kernel_level;
@@ -168,11 +169,7 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
                 own: true,
             }),
         }),
-        limitations: vec![Limitation {
-            what: "3 events of the kernel".to_owned(),
-            why: "they came faster than they were read: frames may be missing or seem late"
-                .to_owned(),
-        }],
+        limitations: vec![Limitation::FrameEventsLost { events: 3 }],
         ended_early: Some("process 4121 ended".to_owned()),
         ..a_loop()
     }

@@ -1,12 +1,13 @@
 //! Pages that put other people's tools beside an audit.
 
 use ticktax_model::Nanos;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::peers::{
     Attribution, Counts, Latency, Noise, PEERS_VERSION, Peer, PeerOutcome, PeerReport,
     PeersStatement, Spread,
 };
-use ticktax_model::recording::{Limitation, World};
+use ticktax_model::recording::World;
 
 use crate::{TextStyle, peers};
 
@@ -59,9 +60,8 @@ fn statement() -> PeersStatement {
         peers_version: PEERS_VERSION,
         tool_version: "0.1.0".to_owned(),
         world: World::Lab,
-        limitations: vec![Limitation {
-            what: "what caches cost".to_owned(),
-            why: "time in this guest is its number of instructions".to_owned(),
+        limitations: vec![Limitation::InstructionTime {
+            instruction: Nanos(8),
         }],
         machine: Machine::default(),
         began_unix: 1_577_836_800,

@@ -1,6 +1,7 @@
 //! What holds for every page, whatever the numbers and the names.
 
 use proptest::prelude::*;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos};
 
@@ -57,9 +58,11 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
         .throttled
         .iter_mut()
         .for_each(|held| rename(&mut held.name));
-    for limitations in &mut statement.coverage.limitations {
-        rename(&mut limitations.what);
-        rename(&mut limitations.why);
+    for limitation in &mut statement.coverage.limitations {
+        let (mut what, mut why) = ("what".to_owned(), "why".to_owned());
+        rename(&mut what);
+        rename(&mut why);
+        *limitation = Limitation::Other { what, why };
     }
     statement
         .probes

@@ -1,9 +1,10 @@
 //! Statements made by hand.
 
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{
-    ClockReport, CommandReport, Coverage, Level, Limitation, Loss, ProbeKind, ProbeReport,
-    ToolCost, World,
+    ClockReport, CommandReport, Coverage, Level, Loss, ProbeKind, ProbeReport, ToolCost, World,
 };
 use ticktax_model::statement::{
     Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, Part,
@@ -358,11 +359,8 @@ pub(super) fn kernel_level() -> Statement {
         }],
         gaps: Some(gaps()),
         coverage: Coverage {
-            attached: vec!["irq_handler_entry".to_owned()],
-            limitations: vec![Limitation {
-                what: "functions of timers".to_owned(),
-                why: "/proc/kallsyms hides them; set kernel.kptr_restrict to 1 or 0".to_owned(),
-            }],
+            attached: vec![Hook::IrqHandler],
+            limitations: vec![Limitation::FunctionNamesHidden],
             lost: vec![Loss {
                 cpu: Cpu(1),
                 events: 1_234,
@@ -444,7 +442,7 @@ pub(super) fn proc_level() -> Statement {
             causes: Vec::new(),
         }),
         coverage: Coverage {
-            limitations: vec![Limitation {
+            limitations: vec![Limitation::Other {
                 what: "steal time".to_owned(),
                 why: "the hypervisor does not tell it".to_owned(),
             }],

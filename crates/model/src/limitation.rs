@@ -1,0 +1,285 @@
+//! What an observer could not see, as types. `ticktax-report` has the words for them.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::hook::Hook;
+use crate::policy::PolicyGrant;
+use crate::{Cpu, CpuList, Nanos};
+
+/// Something that could not be seen, or not as asked for. In recordings and JSON its `id` is stable:
+/// programs may rely on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+pub enum Limitation {
+    /// The level `kernel` is out of reach.
+    KernelNotTraced {
+        /// The tracer's error.
+        message: String,
+    },
+    /// A hook could not be attached.
+    HookMissing {
+        /// Which.
+        hook: Hook,
+        /// Why.
+        reason: HookMissing,
+    },
+    /// `/proc/kallsyms` shows no addresses, so that functions have no names.
+    FunctionNamesHidden,
+    /// Settings that could not be read.
+    SettingsUnread {
+        /// Some of their files.
+        paths: Vec<String>,
+        /// How many more files there are.
+        more: u64,
+        /// Why.
+        reason: Unreadable,
+    },
+    /// CPUs that were taken offline meanwhile: their books end with the last event seen there.
+    CpusWentOffline {
+        /// Which.
+        cpus: CpuList,
+    },
+    /// CPUs that were plugged in meanwhile: their books begin with their first context switch.
+    CpusPluggedIn {
+        /// Which.
+        cpus: CpuList,
+    },
+    /// CPUs whose books begin with their first context switch, because a thread of high priority
+    /// held them.
+    BooksBeganLate {
+        /// Which.
+        cpus: CpuList,
+    },
+    /// CPUs that were not watched, where a followed program may have run.
+    CpusNotWatched {
+        /// Which.
+        cpus: CpuList,
+    },
+    /// CPUs that the probe may not run on.
+    CpusNotProbed {
+        /// Which.
+        cpus: CpuList,
+    },
+    /// A probe runs under another scheduling policy than it asked for.
+    ProbePolicyRefused {
+        /// Where.
+        cpu: Cpu,
+        /// What it asked for and got.
+        policy: PolicyGrant,
+    },
+    /// Time of the hypervisor, and of entering and leaving the kernel, is in other accounts.
+    OutsideNotSeparated {
+        /// Why there are no gaps to tell it by.
+        reason: NoGaps,
+    },
+    /// Sums of intervals do not tell what happened to one program.
+    ProgramNotFollowed,
+    /// Threads of the followed program for which there was no room.
+    ThreadsNotFollowed {
+        /// How many.
+        threads: u64,
+    },
+    /// The machine was suspended.
+    Suspended {
+        /// For how long.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+    },
+    /// The time of day was set.
+    ClockSet {
+        /// By how much; below zero where it was set back.
+        #[serde(rename = "by_ns")]
+        by: Nanos,
+    },
+    /// Interrupts that the kernel counted but no tracepoint shows.
+    InterruptsNotTraced {
+        /// On which CPU.
+        cpu: Cpu,
+        /// Which, as `/proc/interrupts` describes them.
+        interrupt: String,
+        /// How many.
+        count: u64,
+    },
+    /// Context switches without their `sched_switch` event.
+    SwitchesMissed {
+        /// How many.
+        count: u64,
+    },
+    /// Exits without their entry, or entries nested too deeply.
+    BordersMissed {
+        /// How many.
+        count: u64,
+    },
+    /// Intervals whose sources found no place in the table of sums.
+    SourcesFolded {
+        /// How many intervals.
+        intervals: u64,
+    },
+    /// A guest whose time is its number of instructions.
+    InstructionTime {
+        /// How long an instruction takes.
+        #[serde(rename = "instruction_ns")]
+        instruction: Nanos,
+    },
+    /// A guest whose time is the host's.
+    HostTime,
+    /// The frequency of this kernel's tick is not known.
+    TickLengthUnknown {
+        /// What it was taken for.
+        #[serde(rename = "assumed_ns")]
+        assumed: Nanos,
+    },
+    /// A paced process switched more often than there is memory for.
+    FollowingCutShort {
+        /// How long it was followed.
+        #[serde(rename = "after_ns")]
+        after: Nanos,
+    },
+    /// Events of a paced process were lost.
+    FrameEventsLost {
+        /// How many.
+        events: u64,
+    },
+    /// Gaps of the probe whose contents have no place in time.
+    GapContentsUnknown {
+        /// On which CPUs.
+        cpus: CpuList,
+    },
+    /// The kernel's counters of CPU time were not read at both ends.
+    CountersUnread {
+        /// Of which CPUs.
+        cpus: CpuList,
+    },
+    /// Rows that sum intervals over windows have no times to find beats in.
+    BeatTimesSummed {
+        /// How many rows.
+        rows: u64,
+    },
+    /// Only gaps were recorded: their beats have no names.
+    BeatSourcesUnnamed,
+    /// No source has the events that a period needs.
+    BeatsTooFewEvents,
+    /// Periods that are too long for the recording.
+    BeatPeriodsTooLong {
+        /// From here on.
+        #[serde(rename = "over_ns")]
+        over: Nanos,
+    },
+    /// Sources with fewer events than a period needs.
+    BeatSourcesQuiet {
+        /// How many.
+        sources: u64,
+        /// The events that a period needs.
+        min_events: u64,
+    },
+    /// Sources for which there is no memory.
+    BeatSourcesLeftOut {
+        /// How many.
+        sources: u64,
+        /// How many there is memory for.
+        max: u64,
+    },
+    /// Sources with more events than there is memory for.
+    BeatSourcesCutShort {
+        /// How many.
+        sources: u64,
+    },
+    /// Events that were lost, which beats are found in.
+    BeatEventsLost {
+        /// On which CPU.
+        cpu: Cpu,
+        /// How many.
+        events: u64,
+    },
+    /// Times when nothing at all was recorded.
+    RecordingHoles {
+        /// On which CPU.
+        cpu: Cpu,
+        /// Their sum, at least.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// How many.
+        holes: u64,
+    },
+    /// Events of threads that move between CPUs which came too late to be put in order.
+    BeatEventsUnordered {
+        /// How many.
+        events: u64,
+    },
+    /// What a recording of schema 1 says, which has sentences only.
+    Other {
+        /// What could not be seen.
+        what: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why a hook is not attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HookMissing {
+    /// Somebody asked for it.
+    OnRequest,
+    /// This kernel has no such tracepoint.
+    NoTracepoint,
+    /// This kernel has no such function.
+    NoFunction(String),
+    /// This kernel lets no program watch the function.
+    FunctionNotPermitted(String),
+    /// The kernel's loader gave this error.
+    Refused(String),
+}
+
+impl fmt::Display for HookMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnRequest => f.write_str("left out on request"),
+            Self::NoTracepoint => f.write_str("this kernel has no such tracepoint"),
+            Self::NoFunction(function) => write!(f, "this kernel has no function {function}"),
+            Self::FunctionNotPermitted(function) => {
+                write!(
+                    f,
+                    "this kernel lets no program watch its function {function}"
+                )
+            }
+            Self::Refused(message) => f.write_str(message),
+        }
+    }
+}
+
+/// Why a setting could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unreadable {
+    /// Only root may read it.
+    NeedsRoot,
+    /// Reading the kernel's log needs a capability.
+    NeedsSyslog,
+    /// It is a folder, a device or a pipe.
+    NotAFile,
+    /// It is longer than is read.
+    TooLong {
+        /// How many bytes were read.
+        read_bytes: u64,
+    },
+    /// There are more settings than are looked at.
+    TooManySettings,
+    /// There are more open files than are looked at.
+    TooManyOpenFiles,
+    /// The system gave this error.
+    Failed(String),
+}
+
+/// Why there are no gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoGaps {
+    /// No probe ran.
+    NoProbe,
+    /// A soaker ran, which reads no clock.
+    Soaker,
+}

@@ -1,0 +1,149 @@
+//! How a thread of the tool is scheduled: what was asked for, and what the kernel granted.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A scheduling policy of Linux, as far as probes use them. In recordings and JSON it is written as
+/// the kernel names it: `SCHED_IDLE`, `SCHED_OTHER`, `SCHED_FIFO:50`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum SchedulingPolicy {
+    /// `SCHED_IDLE`: runs when nothing else wants the CPU. A spin probe then disturbs least, and
+    /// sees every other task as a gap.
+    #[default]
+    Idle,
+    /// `SCHED_OTHER`: shares the CPU fairly, as programs do by default.
+    Other,
+    /// `SCHED_FIFO` with a priority of 1 to 99: runs before every ordinary task, so that what is
+    /// still seen comes from interrupts, the kernel, the hypervisor and the firmware.
+    ///
+    /// The kernel keeps a part of each second (by default 50 ms) for other tasks: real-time
+    /// throttling, or the fair server since Linux 6.12. A spin probe sees that part as gaps.
+    Fifo(u8),
+}
+
+impl fmt::Display for SchedulingPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Idle => f.write_str("SCHED_IDLE"),
+            Self::Other => f.write_str("SCHED_OTHER"),
+            Self::Fifo(priority) => write!(f, "SCHED_FIFO:{priority}"),
+        }
+    }
+}
+
+/// A text that names no scheduling policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no scheduling policy: SCHED_IDLE, SCHED_OTHER or SCHED_FIFO:PRIORITY")]
+pub struct PolicyError(String);
+
+impl FromStr for SchedulingPolicy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        match (text, text.strip_prefix("SCHED_FIFO:").map(str::parse)) {
+            ("SCHED_IDLE", _) => Ok(Self::Idle),
+            ("SCHED_OTHER", _) => Ok(Self::Other),
+            (_, Some(Ok(priority))) => Ok(Self::Fifo(priority)),
+            _ => Err(PolicyError(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for SchedulingPolicy {
+    type Error = PolicyError;
+
+    fn try_from(text: String) -> Result<Self, PolicyError> {
+        text.parse()
+    }
+}
+
+impl From<SchedulingPolicy> for String {
+    fn from(policy: SchedulingPolicy) -> Self {
+        policy.to_string()
+    }
+}
+
+/// The policy that a thread asked for, beside the one that it got.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyGrant {
+    /// What was asked for.
+    pub requested: SchedulingPolicy,
+    /// What the thread ran under.
+    pub granted: SchedulingPolicy,
+    /// The system's reason, when the two differ.
+    pub refusal: Option<String>,
+}
+
+impl PolicyGrant {
+    /// A thread that got what it asked for.
+    pub const fn full(policy: SchedulingPolicy) -> Self {
+        Self {
+            requested: policy,
+            granted: policy,
+            refusal: None,
+        }
+    }
+}
+
+impl fmt::Display for PolicyGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.granted)?;
+        let Some(why) = &self.refusal else {
+            return Ok(());
+        };
+        write!(f, " ({} was refused: {why}", self.requested)?;
+        if matches!(self.requested, SchedulingPolicy::Fifo(_)) {
+            f.write_str("; it needs CAP_SYS_NICE or a higher RLIMIT_RTPRIO")?;
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PolicyGrant, SchedulingPolicy};
+
+    #[test]
+    fn a_policy_is_written_as_the_kernel_names_it_and_read_back() {
+        use SchedulingPolicy::{Fifo, Idle, Other};
+        for (policy, name) in [
+            (Idle, "SCHED_IDLE"),
+            (Other, "SCHED_OTHER"),
+            (Fifo(50), "SCHED_FIFO:50"),
+        ] {
+            assert_eq!(policy.to_string(), name);
+            let json = serde_json::to_string(&policy).unwrap();
+            assert_eq!(
+                serde_json::from_str::<SchedulingPolicy>(&json).unwrap(),
+                policy
+            );
+        }
+        for bad in ["", "SCHED_FIFO", "SCHED_FIFO:300", "SCHED_RR:1"] {
+            let error = bad.parse::<SchedulingPolicy>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{bad}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_needed() {
+        let grant = PolicyGrant {
+            requested: SchedulingPolicy::Fifo(50),
+            granted: SchedulingPolicy::Other,
+            refusal: Some("Operation not permitted".to_owned()),
+        };
+        assert_eq!(
+            grant.to_string(),
+            "SCHED_OTHER (SCHED_FIFO:50 was refused: Operation not permitted; \
+             it needs CAP_SYS_NICE or a higher RLIMIT_RTPRIO)"
+        );
+        assert_eq!(
+            PolicyGrant::full(SchedulingPolicy::Idle).to_string(),
+            "SCHED_IDLE"
+        );
+    }
+}

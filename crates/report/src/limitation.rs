@@ -1,0 +1,341 @@
+//! The words for what could not be seen.
+
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
+use ticktax_model::{CpuList, Nanos};
+
+/// A limitation in words: what could not be seen, and why. Both are parts of a sentence, without a
+/// full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitationWords {
+    /// What: an account, an event, a CPU.
+    pub what: String,
+    /// Why, and where there is a remedy, what to do.
+    pub why: String,
+}
+
+impl LimitationWords {
+    /// Both in one sentence.
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.what, self.why)
+    }
+}
+
+/// The words for `limitation`.
+pub fn words(limitation: &Limitation) -> LimitationWords {
+    let told = machine(limitation)
+        .or_else(|| events(limitation))
+        .or_else(|| clock(limitation))
+        .or_else(|| beats(limitation));
+    let (what, why) = told.unwrap_or_default();
+    LimitationWords { what, why }
+}
+
+/// What and why.
+type Words = Option<(String, String)>;
+
+fn say(what: impl Into<String>, why: impl Into<String>) -> Words {
+    Some((what.into(), why.into()))
+}
+
+/// What the machine, the kernel or the caller's rights did not allow.
+fn machine(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::KernelNotTraced { message } => say(
+            "which interrupt, softirq or thread took the time",
+            message.as_str(),
+        ),
+        Limitation::HookMissing { hook, reason } => {
+            say(needed_for(*hook), format!("{reason} ({hook})"))
+        }
+        Limitation::FunctionNamesHidden => say(
+            "names of kernel functions",
+            "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
+             kernel.kptr_restrict to 1 or 0",
+        ),
+        Limitation::SettingsUnread {
+            paths,
+            more,
+            reason,
+        } => {
+            let more = match more {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            say(
+                format!("settings in {}{more}", paths.join(", ")),
+                unreadable(reason),
+            )
+        }
+        Limitation::CpusWentOffline { cpus } => say(
+            format!("the end of {}", named(cpus)),
+            "taken offline: the books end with the last event seen there",
+        ),
+        Limitation::CpusPluggedIn { cpus } => say(
+            format!("{} before being plugged in", named(cpus)),
+            "the books begin with the first context switch",
+        ),
+        Limitation::BooksBeganLate { cpus } => say(
+            format!("the beginning of {}", named(cpus)),
+            "held by a thread of high priority: the books begin with the first context switch",
+        ),
+        Limitation::CpusNotWatched { cpus } => say(
+            format!("what ran on {}", named(cpus)),
+            "not among the CPUs that were to be watched",
+        ),
+        Limitation::CpusNotProbed { cpus } => say(
+            format!("gaps on {}", named(cpus)),
+            "this process may not run there: its cpuset or container does not allow it",
+        ),
+        Limitation::ProbePolicyRefused { cpu, policy } => {
+            say("the probe as asked for", format!("CPU {cpu}: {policy}"))
+        }
+        Limitation::OutsideNotSeparated { reason } => say(
+            "the hypervisor's time, and getting into and out of the kernel",
+            format!(
+                "{}, so both are inside the time of whoever had the CPU; --probe spin tells them \
+                 apart",
+                match reason {
+                    NoGaps::NoProbe => "no probe ran",
+                    NoGaps::Soaker => "a soaker reads no clock",
+                }
+            ),
+        ),
+        Limitation::ProgramNotFollowed => say(
+            "what happened to the program",
+            "that needs every span: leave --keep sums out",
+        ),
+        Limitation::CountersUnread { cpus } => say(
+            format!("every account on {}", named(cpus)),
+            "the kernel's counters in /proc/stat were not read at both ends",
+        ),
+        _ => None,
+    }
+}
+
+/// What was lost between the kernel and the recording.
+fn events(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::ThreadsNotFollowed { threads } => say(
+            format!("{threads} of its threads"),
+            "there was no room to follow them",
+        ),
+        Limitation::InterruptsNotTraced {
+            cpu,
+            interrupt,
+            count,
+        } => say(
+            format!("{count} of CPU {cpu}'s {}", interrupt.to_lowercase()),
+            "no tracepoint shows them: their time is with what they interrupted, or outside",
+        ),
+        Limitation::SwitchesMissed { count } => say(
+            format!("{count} context switches"),
+            "their sched_switch events are missing: the thread that left next has the time of the \
+             one before it too",
+        ),
+        Limitation::BordersMissed { count } => say(
+            format!("{count} borders of interrupts or functions"),
+            "their events are missing: their time is counted with what is around them",
+        ),
+        Limitation::SourcesFolded { intervals } => say(
+            format!("the sources of {intervals} intervals"),
+            "there were more than the table of sums holds: they are counted as others",
+        ),
+        Limitation::FollowingCutShort { after } => say(
+            format!("what came after {after}"),
+            "the process switches too often for the memory set aside; watch for a shorter time",
+        ),
+        Limitation::FrameEventsLost { events } => say(
+            format!("{events} events of the kernel"),
+            "they came faster than they were read: frames may be missing or seem late",
+        ),
+        Limitation::GapContentsUnknown { cpus } => say(
+            format!("what was in the probe's gaps on {}", named(cpus)),
+            "the recording sums intervals over windows, or some came too late, so that they have \
+             no place in time; these gaps are unexplained, and their time stays with the probe as \
+             far as those intervals may account for it",
+        ),
+        Limitation::Other { what, why } => say(what.as_str(), why.as_str()),
+        _ => None,
+    }
+}
+
+/// What the clock of this machine does not tell.
+fn clock(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::Suspended { time } => say(
+            format!("{time} in which the machine was suspended"),
+            "no CPU ran, and the clock of all times here stood still",
+        ),
+        Limitation::ClockSet { by } => {
+            let (by, way) = if *by > Nanos::ZERO {
+                (*by, "forward")
+            } else {
+                (-*by, "back")
+            };
+            say(
+                format!("what follows the time of day, which was set {by} {way}"),
+                "times here are on another clock; what starts at times of day changed its phase",
+            )
+        }
+        Limitation::InstructionTime { instruction } => say(
+            "what caches, pipelines and a hypervisor cost",
+            format!(
+                "time in this guest is its number of instructions, {} ns each; nothing else takes \
+                 any",
+                instruction.0
+            ),
+        ),
+        Limitation::HostTime => say(
+            "what is the guest's and what QEMU's",
+            "time in this guest is the host's",
+        ),
+        Limitation::TickLengthUnknown { assumed } => say(
+            "how long a tick of this kernel is",
+            format!(
+                "its configuration cannot be read; frames are overshot from {assumed} on, the \
+                 longest tick that there is"
+            ),
+        ),
+        _ => None,
+    }
+}
+
+/// What limits the search for beats.
+fn beats(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::BeatTimesSummed { rows } => say(
+            format!("the times in {rows} rows"),
+            "they sum intervals over windows; beats need every span: record with --keep spans",
+        ),
+        Limitation::BeatSourcesUnnamed => say(
+            "what beats by name",
+            "only the probes' gaps were recorded; run as root to see what is in them",
+        ),
+        Limitation::BeatsTooFewEvents => say(
+            "any beat",
+            "no source has the five events that a period needs",
+        ),
+        Limitation::BeatPeriodsTooLong { over } => say(
+            format!("periods over {over}"),
+            "a period must fit four times into the recording",
+        ),
+        Limitation::BeatSourcesQuiet {
+            sources,
+            min_events,
+        } => say(
+            format!("{sources} sources"),
+            format!("each had fewer than {min_events} events"),
+        ),
+        Limitation::BeatSourcesLeftOut { sources, max } => say(
+            format!("{sources} sources"),
+            format!("they came after the {max} that there is memory for"),
+        ),
+        Limitation::BeatSourcesCutShort { sources } => say(
+            format!("{sources} busy sources"),
+            "their events need more memory than is set aside",
+        ),
+        Limitation::BeatEventsLost { cpu, events } => say(
+            format!("{events} events on CPU {cpu}"),
+            "they were lost: beats may be missing, and counted beats are too few",
+        ),
+        Limitation::RecordingHoles { cpu, time, holes } => say(
+            format!("{time} or more on CPU {cpu} in {holes} parts"),
+            "nothing at all was recorded then: lost events, a halted machine, a clock that \
+             stepped; periods are counted on both sides apart",
+        ),
+        Limitation::BeatEventsUnordered { events } => say(
+            format!("{events} events of threads that move"),
+            "they came too late to be put in order",
+        ),
+        // Named one by one, so that a new limitation does not go without words.
+        Limitation::KernelNotTraced { .. }
+        | Limitation::HookMissing { .. }
+        | Limitation::FunctionNamesHidden
+        | Limitation::SettingsUnread { .. }
+        | Limitation::CpusWentOffline { .. }
+        | Limitation::CpusPluggedIn { .. }
+        | Limitation::BooksBeganLate { .. }
+        | Limitation::CpusNotWatched { .. }
+        | Limitation::CpusNotProbed { .. }
+        | Limitation::ProbePolicyRefused { .. }
+        | Limitation::OutsideNotSeparated { .. }
+        | Limitation::ProgramNotFollowed
+        | Limitation::CountersUnread { .. }
+        | Limitation::ThreadsNotFollowed { .. }
+        | Limitation::InterruptsNotTraced { .. }
+        | Limitation::SwitchesMissed { .. }
+        | Limitation::BordersMissed { .. }
+        | Limitation::SourcesFolded { .. }
+        | Limitation::FollowingCutShort { .. }
+        | Limitation::FrameEventsLost { .. }
+        | Limitation::GapContentsUnknown { .. }
+        | Limitation::Other { .. }
+        | Limitation::Suspended { .. }
+        | Limitation::ClockSet { .. }
+        | Limitation::InstructionTime { .. }
+        | Limitation::HostTime
+        | Limitation::TickLengthUnknown { .. } => None,
+    }
+}
+
+/// What cannot be told apart without `hook`.
+fn needed_for(hook: Hook) -> &'static str {
+    match hook {
+        Hook::IrqHandler => "device interrupts",
+        Hook::Softirq => "softirqs",
+        Hook::LocalTimer => "the local timer's interrupts",
+        Hook::Reschedule => "reschedule interrupts from other CPUs",
+        Hook::CallFunction => "function calls from other CPUs (to several)",
+        Hook::CallFunctionSingle => "function calls from other CPUs (to one)",
+        Hook::IrqWork => "work that the kernel sends itself by interrupt",
+        Hook::ThermalApic => "thermal interrupts",
+        Hook::ThresholdApic => "machine-check threshold interrupts",
+        Hook::DeferredErrorApic => "deferred-error interrupts",
+        Hook::ErrorApic => "APIC error interrupts",
+        Hook::SpuriousApic => "spurious interrupts",
+        Hook::X86PlatformIpi => "platform interrupts",
+        Hook::NmiHandler => "non-maskable interrupts",
+        Hook::HrtimerExpire => "which function a high-resolution timer ran",
+        Hook::TimerExpire => "which function a timer of the wheel ran",
+        Hook::TickStop => "how often the kernel stopped the tick",
+        Hook::CsdFunction => "which function another CPU asked for",
+        Hook::WorkqueueExecute => "which function a kernel worker ran",
+        Hook::PageFault => "page faults apart from the program that has them",
+        Hook::DirectReclaim => "reclaim of memory apart from the program that has to wait for it",
+        Hook::MemcgReclaim => {
+            "reclaim for the limit of a memory cgroup apart from the program that has to do it"
+        }
+        Hook::SchedWakeup => "when a thread was woken: all until it ran is counted as blocked",
+        Hook::SchedProcessFork => "threads and processes that the program starts meanwhile",
+        Hook::SchedProcessExec => "a program that another than the first thread replaces",
+        Hook::SchedSwitch => "threads",
+    }
+}
+
+fn unreadable(reason: &Unreadable) -> String {
+    let words = match reason {
+        Unreadable::NeedsRoot => "this needs root",
+        Unreadable::NeedsSyslog => "the kernel's log needs root, or CAP_SYSLOG",
+        Unreadable::NotAFile => "it is not a regular file",
+        Unreadable::TooLong { read_bytes } => {
+            let mebibytes = read_bytes >> 20;
+            return format!("it is longer than {mebibytes} MiB: only that much of it was read");
+        }
+        Unreadable::TooManySettings => "there are more settings than are looked at",
+        Unreadable::TooManyOpenFiles => "there are too many open files to look at all of them",
+        Unreadable::Failed(message) => message,
+    };
+    words.to_owned()
+}
+
+/// CPUs in words: `CPU 3`, `CPUs 1-3`.
+fn named(cpus: &CpuList) -> String {
+    match cpus.len() {
+        1 => format!("CPU {cpus}"),
+        _ => format!("CPUs {cpus}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

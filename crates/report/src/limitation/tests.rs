@@ -1,0 +1,194 @@
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::{HookMissing, Limitation, NoGaps, Unreadable};
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
+use ticktax_model::{Cpu, CpuList, Nanos};
+
+use super::words;
+
+fn cpus(list: &str) -> CpuList {
+    list.parse().unwrap()
+}
+
+fn unread(reason: Unreadable) -> Limitation {
+    Limitation::SettingsUnread {
+        paths: vec!["/etc/fstab".to_owned(), "/etc/sysctl.conf".to_owned()],
+        more: 3,
+        reason,
+    }
+}
+
+/// What the machine, the kernel or the caller's rights did not allow.
+fn of_machines() -> Vec<Limitation> {
+    let message = || "the error of the system".to_owned();
+    let function = || "handle_mm_fault".to_owned();
+    let reasons = [
+        HookMissing::OnRequest,
+        HookMissing::NoTracepoint,
+        HookMissing::NoFunction(function()),
+        HookMissing::FunctionNotPermitted(function()),
+        HookMissing::Refused(message()),
+    ];
+    let hooks = Hook::ALL.iter().zip(reasons.iter().cycle());
+    let mut all = vec![Limitation::KernelNotTraced { message: message() }];
+    all.extend(hooks.map(|(&hook, reason)| Limitation::HookMissing {
+        hook,
+        reason: reason.clone(),
+    }));
+    all.extend([
+        Limitation::FunctionNamesHidden,
+        unread(Unreadable::NeedsRoot),
+        unread(Unreadable::NeedsSyslog),
+        unread(Unreadable::NotAFile),
+        unread(Unreadable::TooLong {
+            read_bytes: 1 << 20,
+        }),
+        unread(Unreadable::TooManySettings),
+        unread(Unreadable::TooManyOpenFiles),
+        unread(Unreadable::Failed(message())),
+        Limitation::CpusWentOffline { cpus: cpus("2") },
+        Limitation::CpusPluggedIn { cpus: cpus("3") },
+        Limitation::BooksBeganLate { cpus: cpus("1-3") },
+        Limitation::CpusNotWatched { cpus: cpus("0,2") },
+        Limitation::CpusNotProbed { cpus: cpus("1") },
+        Limitation::ProbePolicyRefused {
+            cpu: Cpu(1),
+            policy: PolicyGrant {
+                requested: SchedulingPolicy::Fifo(50),
+                granted: SchedulingPolicy::Other,
+                refusal: Some("Operation not permitted".to_owned()),
+            },
+        },
+        Limitation::OutsideNotSeparated {
+            reason: NoGaps::NoProbe,
+        },
+        Limitation::OutsideNotSeparated {
+            reason: NoGaps::Soaker,
+        },
+        Limitation::ProgramNotFollowed,
+        Limitation::CountersUnread { cpus: cpus("0-3") },
+    ]);
+    all
+}
+
+/// What was lost on the way, or the clock does not tell.
+fn of_recordings() -> Vec<Limitation> {
+    vec![
+        Limitation::ThreadsNotFollowed { threads: 7 },
+        Limitation::InterruptsNotTraced {
+            cpu: Cpu(1),
+            interrupt: "TLB shootdowns".to_owned(),
+            count: 30,
+        },
+        Limitation::SwitchesMissed { count: 4 },
+        Limitation::BordersMissed { count: 5 },
+        Limitation::SourcesFolded { intervals: 60 },
+        Limitation::FollowingCutShort {
+            after: Nanos::from_secs(61),
+        },
+        Limitation::FrameEventsLost { events: 3 },
+        Limitation::GapContentsUnknown { cpus: cpus("0") },
+        Limitation::Other {
+            what: "steal time".to_owned(),
+            why: "the hypervisor does not tell it".to_owned(),
+        },
+        Limitation::Suspended {
+            time: Nanos::from_secs(2),
+        },
+        Limitation::ClockSet {
+            by: Nanos::from_millis(500),
+        },
+        Limitation::ClockSet {
+            by: Nanos::from_millis(-500),
+        },
+        Limitation::InstructionTime {
+            instruction: Nanos(8),
+        },
+        Limitation::HostTime,
+        Limitation::TickLengthUnknown {
+            assumed: Nanos::from_millis(10),
+        },
+    ]
+}
+
+/// What limits the search for beats.
+fn of_beats() -> Vec<Limitation> {
+    vec![
+        Limitation::BeatTimesSummed { rows: 4_000 },
+        Limitation::BeatSourcesUnnamed,
+        Limitation::BeatsTooFewEvents,
+        Limitation::BeatPeriodsTooLong {
+            over: Nanos::from_secs(900),
+        },
+        Limitation::BeatSourcesQuiet {
+            sources: 12,
+            min_events: 5,
+        },
+        Limitation::BeatSourcesLeftOut {
+            sources: 49,
+            max: 4_096,
+        },
+        Limitation::BeatSourcesCutShort { sources: 2 },
+        Limitation::BeatEventsLost {
+            cpu: Cpu(0),
+            events: 12,
+        },
+        Limitation::RecordingHoles {
+            cpu: Cpu(0),
+            time: Nanos::from_millis(2_011),
+            holes: 1,
+        },
+        Limitation::BeatEventsUnordered { events: 9 },
+    ]
+}
+
+fn all() -> Vec<Limitation> {
+    [of_machines(), of_recordings(), of_beats()].concat()
+}
+
+fn id(limitation: &Limitation) -> String {
+    let json = serde_json::to_value(limitation).unwrap();
+    json["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_limitation_has_words() {
+    let mut page = String::new();
+    for limitation in all() {
+        writeln!(
+            page,
+            "{}\n  {}",
+            id(&limitation),
+            words(&limitation).sentence()
+        )
+        .unwrap();
+    }
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn no_limitation_is_forgotten_here() {
+    let schema = schemars::schema_for!(Limitation).to_value();
+    let variants = schema["oneOf"].as_array().unwrap().iter();
+    let known: BTreeSet<&str> = variants
+        .map(|variant| variant["properties"]["id"]["const"].as_str().unwrap())
+        .collect();
+    let all = all();
+    let listed: Vec<String> = all.iter().map(id).collect();
+    assert_eq!(known, listed.iter().map(String::as_str).collect());
+    for limitation in &all {
+        let words = words(limitation);
+        assert!(
+            !words.what.is_empty() && !words.why.is_empty(),
+            "{limitation:?}"
+        );
+        assert!(!words.why.ends_with('.'), "{}", words.why);
+        let json = serde_json::to_string(limitation).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Limitation>(&json).unwrap(),
+            *limitation
+        );
+    }
+}
