@@ -44,7 +44,7 @@ impl Kernel {
         Some(Self {
             hz: machine.hz_configured?,
             high_resolution: machine.high_resolution?,
-            periodic: machine.tick_mode.as_deref()? == "periodic",
+            periodic: *machine.tick_mode.as_ref()? == TickMode::Periodic,
         })
     }
 
@@ -160,10 +160,10 @@ pub fn code(rows: &[SweepRow], row: &SweepRow) -> Nanos {
     let alike = |other: &&SweepRow| {
         (other.sleep, other.rule, other.rate) == (SleepMethod::Select, row.rule, row.rate)
     };
-    let shown = match row.sleep {
-        SleepMethod::Poll | SleepMethod::Epoll => rows.iter().find(alike),
-        SleepMethod::Spin | SleepMethod::Hybrid => None,
-        _ => Some(row),
+    let shown = match Call::of(row.sleep) {
+        Some(Call::Poll) => rows.iter().find(alike),
+        Some(Call::Select | Call::Nanosleep) => Some(row),
+        None => None,
     };
     let figures = shown.and_then(|shown| shown.figures.as_ref());
     let waits = figures.and_then(|figures| figures.wakeup.as_ref());
@@ -175,9 +175,10 @@ pub fn code(rows: &[SweepRow], row: &SweepRow) -> Nanos {
 
 /// By how much the kernel may be late with a sleep of this kind: a timerfd has none (docs/pace.md).
 fn slack(sleep: SleepMethod) -> Nanos {
-    match sleep {
-        SleepMethod::Timerfd => Nanos::ZERO,
-        _ => SLACK,
+    if sleep.has_slack() {
+        SLACK
+    } else {
+        Nanos::ZERO
     }
 }
 
@@ -266,31 +267,20 @@ pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     machine.tick = if kernel.periodic {
         TickMode::Periodic
     } else {
-        TickMode::StopsIdle
+        TickMode::NohzIdle
     };
     machine
 }
 
 /// The step in which the loop waits for its next frame.
 fn wait(it: &Loop) -> Option<Step> {
-    let call = match it.sleep {
-        SleepMethod::Nanosleep
-        | SleepMethod::Usleep
-        | SleepMethod::ClockNanosleepAbs
-        | SleepMethod::Timerfd => Call::Nanosleep,
-        SleepMethod::Select => Call::Select,
-        SleepMethod::Poll | SleepMethod::Epoll => Call::Poll,
-        SleepMethod::Spin | SleepMethod::Hybrid => {
-            return Some(Step::Pace {
-                rule: it.rule,
-                period: it.period,
-                unit: Nanos(1),
-                spin: match it.sleep {
-                    SleepMethod::Spin => it.period,
-                    _ => it.margin?,
-                },
-            });
-        }
+    let Some(call) = Call::of(it.sleep) else {
+        return Some(Step::Pace {
+            rule: it.rule,
+            period: it.period,
+            unit: it.sleep.unit(),
+            spin: it.sleep.spin(it.period, it.margin)?,
+        });
     };
     Some(match it.rule {
         PaceRule::Deadline => Step::SleepUntil(call, it.period),

@@ -69,19 +69,6 @@ impl Pacing {
         let sleep = self.sleep.map(|sleep| format!("sleep={sleep}"));
         [rate, rule, sleep].into_iter().flatten().collect()
     }
-
-    /// What a way of sleeping counts in.
-    fn unit(sleep: SleepMethod) -> Nanos {
-        match sleep {
-            SleepMethod::Nanosleep
-            | SleepMethod::ClockNanosleepAbs
-            | SleepMethod::Timerfd
-            | SleepMethod::Spin
-            | SleepMethod::Hybrid => Nanos(1),
-            SleepMethod::Usleep | SleepMethod::Select => Nanos::from_micros(1),
-            SleepMethod::Poll | SleepMethod::Epoll => Nanos::from_millis(1),
-        }
-    }
 }
 
 /// What is to be predicted.

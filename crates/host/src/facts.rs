@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use ticktax_model::machine::{Machine, parameter};
+use ticktax_model::CpuList;
+use ticktax_model::machine::{Machine, Preemption, TickMode, parameter};
 
 use super::Proc;
 
@@ -19,7 +20,11 @@ impl Proc {
                 .text("proc/sys/kernel/arch")
                 .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             hz_configured: option("CONFIG_HZ").and_then(|hz| hz.parse().ok()),
-            tick_mode: tick_mode(config.as_deref(), cmdline.as_deref()),
+            tick_mode: tick_mode(
+                config.as_deref(),
+                cmdline.as_deref(),
+                self.text("sys/devices/system/cpu/nohz_full").as_deref(),
+            ),
             high_resolution: config.as_deref().map(|text| {
                 config_value(text, "CONFIG_HIGH_RES_TIMERS").as_deref() == Some("y")
                     && !has_parameter(cmdline.as_deref(), "highres", "off")
@@ -73,7 +78,7 @@ impl Proc {
     }
 
     /// The preemption model: the build's, or what `preempt=` made of it.
-    fn preemption(&self, config: Option<&str>) -> Option<String> {
+    fn preemption(&self, config: Option<&str>) -> Option<Preemption> {
         let has = |name: &str| {
             config
                 .and_then(|text| config_value(text, name))
@@ -81,7 +86,7 @@ impl Proc {
         };
         let version = self.text("proc/sys/kernel/version").unwrap_or_default();
         if version.contains("PREEMPT_RT") || has("CONFIG_PREEMPT_RT") {
-            return Some("rt".to_owned());
+            return Some(Preemption::Rt);
         }
         if let Some(mode) = self.text("sys/kernel/debug/sched/preempt") {
             // The one in force stands in brackets: `none voluntary (full)`.
@@ -89,25 +94,23 @@ impl Proc {
                 .split('(')
                 .nth(1)
                 .and_then(|rest| rest.split(')').next());
-            if let Some(mode) = inside {
-                return Some(mode.to_owned());
+            if let Some(mode) = inside.and_then(|mode| mode.parse().ok()) {
+                return Some(mode);
             }
         }
         let cmdline = self.text("proc/cmdline").unwrap_or_default();
         let chosen = cmdline
             .split_ascii_whitespace()
-            .find_map(|word| word.strip_prefix("preempt="));
+            .find_map(|word| word.strip_prefix("preempt=")?.parse().ok());
         let built = [
-            ("CONFIG_PREEMPT_NONE", "none"),
-            ("CONFIG_PREEMPT_VOLUNTARY", "voluntary"),
-            ("CONFIG_PREEMPT_LAZY", "lazy"),
-            ("CONFIG_PREEMPT", "full"),
+            ("CONFIG_PREEMPT_NONE", Preemption::None),
+            ("CONFIG_PREEMPT_VOLUNTARY", Preemption::Voluntary),
+            ("CONFIG_PREEMPT_LAZY", Preemption::Lazy),
+            ("CONFIG_PREEMPT", Preemption::Full),
         ];
-        chosen.map(str::to_owned).or_else(|| {
-            built
-                .iter()
-                .find(|(name, _)| has(name))
-                .map(|(_, mode)| (*mode).to_owned())
+        chosen.or_else(|| {
+            let found = built.iter().find(|(name, _)| has(name));
+            found.map(|(_, mode)| *mode)
         })
     }
 }
@@ -122,19 +125,24 @@ fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
     parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
-/// What the tick does when a CPU idles, or runs a single task.
-fn tick_mode(config: Option<&str>, cmdline: Option<&str>) -> Option<String> {
+/// When the tick stops. `nohz_full=` has no effect on a kernel that was built without it, which a
+/// finding says.
+fn tick_mode(
+    config: Option<&str>,
+    cmdline: Option<&str>,
+    in_effect: Option<&str>,
+) -> Option<TickMode> {
     let set = |name: &str| config_value(config?, name).filter(|value| value == "y");
     if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
-        return Some("periodic".to_owned());
+        return Some(TickMode::Periodic);
     }
-    if let Some(cpus) = parameter(cmdline.unwrap_or_default(), "nohz_full") {
-        return Some(match set("CONFIG_NO_HZ_FULL") {
-            Some(_) => format!("nohz full {cpus}"),
-            None => "nohz idle (nohz_full= has no effect: not built in)".to_owned(),
-        });
+    // What the kernel made of the list, which knows `all` and strides.
+    let full = in_effect.or_else(|| parameter(cmdline.unwrap_or_default(), "nohz_full"));
+    let full = full.and_then(|list| list.parse::<CpuList>().ok());
+    match full.filter(|cpus| !cpus.is_empty() && set("CONFIG_NO_HZ_FULL").is_some()) {
+        Some(cpus) => Some(TickMode::NohzFull { cpus }),
+        None => set("CONFIG_NO_HZ_COMMON").map(|_| TickMode::NohzIdle),
     }
-    set("CONFIG_NO_HZ_COMMON").map(|_| "nohz idle".to_owned())
 }
 
 /// The options that say how CPU time is counted.
@@ -165,6 +173,7 @@ mod tests {
 
     use super::super::Proc;
     use super::tick_mode;
+    use ticktax_model::machine::{Preemption, TickMode};
 
     fn put(root: &Path, path: &str, text: &str) {
         let path = root.join(path);
@@ -196,19 +205,28 @@ mod tests {
         put(root.path(), "sys/devices/system/cpu/online", "0-3\n");
         let machine = Proc::at(root.path()).machine();
         assert_eq!(machine.hz_configured, Some(250));
-        assert_eq!(machine.tick_mode.as_deref(), Some("periodic"));
+        assert_eq!(machine.tick_mode, Some(TickMode::Periodic));
         assert_eq!(machine.high_resolution, Some(false));
         assert_eq!(machine.accounting, ["TICK_CPU_ACCOUNTING"]);
-        assert_eq!(machine.preemption.as_deref(), Some("voluntary"));
+        assert_eq!(machine.preemption, Some(Preemption::Voluntary));
         assert_eq!(machine.online.len(), 4);
     }
 
     #[test]
     fn a_parameter_without_its_option_has_no_effect() {
         let built = "CONFIG_NO_HZ_COMMON=y\nCONFIG_NO_HZ_FULL=y";
-        let mode = |config, cmdline| tick_mode(Some(config), Some(cmdline)).unwrap();
-        assert_eq!(mode(built, "nohz_full=2-7"), "nohz full 2-7");
-        assert!(mode("CONFIG_NO_HZ_COMMON=y", "nohz_full=2-7").starts_with("nohz idle"));
-        assert_eq!(mode(built, ""), "nohz idle");
+        let mode = |config, cmdline| tick_mode(Some(config), Some(cmdline), None).unwrap();
+        let full = TickMode::NohzFull {
+            cpus: "2-7".parse().unwrap(),
+        };
+        assert_eq!(mode(built, "nohz_full=2-7"), full);
+        let listed = |list| tick_mode(Some(built), Some("nohz_full=2-N"), Some(list));
+        assert_eq!(listed("2-7"), Some(full));
+        assert_eq!(listed("(null)"), Some(TickMode::NohzIdle));
+        assert_eq!(
+            mode("CONFIG_NO_HZ_COMMON=y", "nohz_full=2-7"),
+            TickMode::NohzIdle
+        );
+        assert_eq!(mode(built, ""), TickMode::NohzIdle);
     }
 }

@@ -43,6 +43,11 @@ impl CpuList {
     /// The largest CPU number accepted: the kernel's own limit (`NR_CPUS`) is 8192 on x86-64.
     pub const MAX_CPU: u32 = 8191;
 
+    /// The CPUs 0 to `count - 1`.
+    pub fn first(count: u32) -> Self {
+        (0..count).map(Cpu).collect()
+    }
+
     /// The CPUs, ascending, each once.
     pub fn iter(&self) -> impl Iterator<Item = Cpu> + '_ {
         self.0.iter().copied()

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::configured::Configured;
 use crate::{Cpu, CpuList, Nanos};
 
+mod kernel;
+
+pub use kernel::{Preemption, TickMode};
+
 /// Facts about the machine that was observed; what could not be read is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
@@ -19,8 +23,8 @@ pub struct Machine {
     pub arch: String,
     /// Timer interrupt frequency that the kernel was built for, in Hz.
     pub hz_configured: Option<u32>,
-    /// How the tick behaves: `periodic`, `nohz idle`, `nohz full 2-7`.
-    pub tick_mode: Option<String>,
+    /// When the tick stops, by the kernel's build and its boot parameters.
+    pub tick_mode: Option<TickMode>,
     /// High-resolution timers on or off.
     pub high_resolution: Option<bool>,
     /// Clocksource in use.
@@ -33,8 +37,8 @@ pub struct Machine {
     pub hypervisor: Option<String>,
     /// How the kernel counts CPU time: the configuration options in force.
     pub accounting: Vec<String>,
-    /// The preemption model in force: `none`, `voluntary`, `full`, `lazy`, `rt`.
-    pub preemption: Option<String>,
+    /// The preemption model in force.
+    pub preemption: Option<Preemption>,
     /// What it was told to do, for findings.
     #[serde(default)]
     pub configured: Configured,

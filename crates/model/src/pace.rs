@@ -95,6 +95,40 @@ impl SleepMethod {
             Self::Hybrid => "hybrid",
         }
     }
+
+    /// The time that its system call counts in: what is left of the wait is rounded up to it. 1 ns
+    /// for those that take a `timespec`, and for what reads the clock.
+    pub const fn unit(self) -> Nanos {
+        match self {
+            Self::Nanosleep
+            | Self::ClockNanosleepAbs
+            | Self::Timerfd
+            | Self::Spin
+            | Self::Hybrid => Nanos(1),
+            Self::Usleep | Self::Select => Nanos::from_micros(1),
+            Self::Poll | Self::Epoll => Nanos::from_millis(1),
+        }
+    }
+
+    /// Whether its thread sleeps at all.
+    pub const fn sleeps(self) -> bool {
+        !matches!(self, Self::Spin)
+    }
+
+    /// Whether the kernel may be late with it by the thread's timer slack: a timerfd has none.
+    pub const fn has_slack(self) -> bool {
+        !matches!(self, Self::Spin | Self::Timerfd)
+    }
+
+    /// How long before a frame of a loop with this period is due it begins to spin, where `margin`
+    /// is what a [`SleepMethod::Hybrid`] was calibrated to; `None` for a hybrid without one.
+    pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
+        match self {
+            Self::Spin => Some(period),
+            Self::Hybrid => margin,
+            _ => Some(Nanos::ZERO),
+        }
+    }
 }
 
 /// How a [`SleepMethod::Hybrid`] finds out how long it has to spin, before its loop begins.
@@ -146,6 +180,20 @@ impl PaceRule {
             Self::Remaining => "remaining",
             Self::Deadline => "deadline",
         }
+    }
+
+    /// The moment of a frame that the next one's period counts from.
+    pub fn origin(self, frame: &Frame, period: Nanos) -> Nanos {
+        match self {
+            Self::Fixed => frame.ended,
+            Self::Remaining => frame.began,
+            Self::Deadline => frame.slot(period),
+        }
+    }
+
+    /// When the frame after `frame` is due.
+    pub fn next_due(self, frame: &Frame, period: Nanos) -> Nanos {
+        self.origin(frame, period) + period
     }
 }
 
@@ -590,6 +638,20 @@ mod tests {
         }
         let error = "nap".parse::<PaceRule>().unwrap_err().to_string();
         assert_eq!(error, "`nap` is none of fixed, remaining, deadline");
+    }
+
+    #[test]
+    fn the_next_frame_is_due_by_the_rule() {
+        let frame = Frame {
+            due: Nanos(1_000),
+            began: Nanos(1_130),
+            ended: Nanos(1_150),
+            cpu: Nanos(20),
+        };
+        let next = |rule: PaceRule| rule.next_due(&frame, Nanos(100));
+        assert_eq!(next(PaceRule::Fixed), Nanos(1_250));
+        assert_eq!(next(PaceRule::Remaining), Nanos(1_230));
+        assert_eq!(next(PaceRule::Deadline), Nanos(1_200));
     }
 
     #[test]

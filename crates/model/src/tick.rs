@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::TickMode;
 use crate::statement::Part;
 use crate::{Cpu, Nanos};
 
@@ -17,7 +18,7 @@ pub struct TickBill {
     /// It says nothing about the tick.
     pub user_hz: Option<u32>,
     /// How the tick behaves by the machine's settings.
-    pub mode: Option<String>,
+    pub mode: Option<TickMode>,
     /// The boot parameters that concern the tick, as they were typed.
     pub parameters: Vec<String>,
     /// What was counted on each CPU.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,29 @@ impl Nanos {
         Self(secs * 1_000_000_000)
     }
 
+    /// A number of whole days.
+    pub const fn from_days(days: i64) -> Self {
+        Self::from_secs(days * 86_400)
+    }
+
+    /// As it can be parsed again, rounded nowhere: `1.5ms`, `0s`. Negative times, which no option
+    /// takes, have a sign.
+    pub fn exact(self) -> String {
+        let size = self.0.unsigned_abs();
+        let fits = |(_, scale): &&(&str, u64)| size >= *scale;
+        let Some((unit, scale)) = EXACT_UNITS.iter().find(fits) else {
+            return "0s".to_owned();
+        };
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let (whole, rest) = (size / scale, size % scale);
+        if rest == 0 {
+            return format!("{sign}{whole}{unit}");
+        }
+        let digits = scale.ilog10() as usize;
+        let part = format!("{rest:0digits$}");
+        format!("{sign}{whole}.{}{unit}", part.trim_end_matches('0'))
+    }
+
     /// Seconds, for people and for floating-point arithmetic. Exact up to 2^53 ns (104 days).
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -68,6 +92,75 @@ impl Nanos {
     pub fn overlap(a: (Self, Self), b: (Self, Self)) -> Self {
         Self((a.1.min(b.1).0 - a.0.max(b.0).0).max(0))
     }
+}
+
+/// The units that [`Nanos::exact`] writes, the longest first.
+const EXACT_UNITS: [(&str, u64); 4] = [
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// The units that a duration is written in, and how many ns each is.
+const UNITS: [(&str, i64); 9] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// Why a text is not a duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid duration `{0}`: write 20s, 500ms, 3m or 1h30m")]
+pub struct DurationError(String);
+
+/// A duration of 0 or more as people write it: `20s`, `27.5us`, `1h30m`. Digits below a ns are left
+/// out. An error where there is no unit, or where it is longer than 292 years.
+impl FromStr for Nanos {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let parts = || {
+            let mut rest = text.trim();
+            let mut total = None;
+            while !rest.is_empty() {
+                let (part, tail) = first_part(rest)?;
+                total = Some(total.unwrap_or(0_i64).checked_add(part)?);
+                rest = tail;
+            }
+            total.map(Self)
+        };
+        parts().ok_or_else(|| DurationError(text.to_owned()))
+    }
+}
+
+/// The first number with its unit, in ns, and what follows.
+fn first_part(text: &str) -> Option<(i64, &str)> {
+    let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
+    let (number, tail) = text.split_at(digits);
+    let tail = tail.trim_start();
+    let letters = tail.find(|c: char| !c.is_alphabetic());
+    let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    // Digit by digit, so that no time is rounded on its way through a binary fraction.
+    let mut value = whole.parse::<i64>().ok()?.checked_mul(*scale)?;
+    let (mut above, mut below) = (0_i64, 1_i64);
+    for digit in part.chars() {
+        above = above
+            .checked_mul(10)?
+            .checked_add(digit.to_digit(10)?.into())?;
+        below = below.checked_mul(10)?;
+    }
+    let part = i128::from(above) * i128::from(*scale) / i128::from(below);
+    value = value.checked_add(i64::try_from(part).ok()?)?;
+    Some((value, tail.trim_start()))
 }
 
 impl Add for Nanos {
@@ -159,6 +252,66 @@ mod tests {
         ] {
             assert_eq!(Nanos(ns).to_string(), text);
         }
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, ns) in [
+            ("20s", 20_000_000_000),
+            ("500ms", 500_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1h 30min", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("27.5us", 27_500),
+            ("0.1 ms", 100_000),
+            ("0.3µs", 300),
+            ("0s", 0),
+            ("1.00000000049s", 1_000_000_000),
+            ("9223372036.854775807s", i64::MAX),
+            ("7d", 604_800_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Nanos(ns)), "{text}");
+        }
+        for text in [
+            "",
+            " ",
+            "20",
+            "s",
+            "ms",
+            "-5s",
+            "1.2.3s",
+            ".5s",
+            "5 parsecs",
+            "NaNs",
+            "1e9s",
+            "3s4",
+            "9223372036.854775808s",
+            "99999999999s",
+            "9000000d",
+        ] {
+            let error = text.parse::<Nanos>().unwrap_err().to_string();
+            let wanted = format!("invalid duration `{text}`: write 20s, 500ms, 3m or 1h30m");
+            assert_eq!(error, wanted);
+        }
+    }
+
+    #[test]
+    fn exact_times_parse_back() {
+        for ns in [
+            0,
+            1,
+            999,
+            1_000,
+            27_500,
+            1_500_000,
+            2_000_000_000,
+            2_000_000_001,
+            i64::MAX,
+        ] {
+            assert_eq!(Nanos(ns).exact().parse(), Ok(Nanos(ns)), "{ns}");
+        }
+        assert_eq!(Nanos(1_500_000).exact(), "1.5ms");
+        assert_eq!(Nanos(-1_500).exact(), "-1.5us");
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl PaceProbe {
         cpus::require_online(&chosen, &online)?;
         policy::validate(settings.policy)?;
         check(settings)?;
-        if settings.sleep == SleepMethod::Spin {
+        if !settings.sleep.sleeps() {
             let unthrottled = spin::rt_throttling_is_off(Path::new("/"));
             spin::require_survivable(settings.policy, &chosen, &online, unthrottled)?;
         }

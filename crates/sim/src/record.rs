@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use ticktax_model::machine::{Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime};
+use ticktax_model::machine::{
+    Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime, TickMode,
+};
 use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
 use ticktax_model::victim::{OffCpuReason, Target, VictimHeader};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use ticktax_model::{
+    Cpu, CpuList, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
+};
 
 use crate::report::{CpuReport, Mode, Report};
 use crate::scheduler::Policy;
-use crate::setup::{Setup, TickMode};
+use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport};
 use crate::timer::TimerRule;
 
@@ -202,7 +206,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
 pub fn facts(setup: &Setup) -> Facts {
     let machine = &setup.machine;
     let accounting = match machine.tick {
-        TickMode::StopsFull => "VIRT_CPU_ACCOUNTING_GEN",
+        TickMode::NohzFull { .. } => "VIRT_CPU_ACCOUNTING_GEN",
         _ => "TICK_CPU_ACCOUNTING",
     };
     Facts {
@@ -210,17 +214,10 @@ pub fn facts(setup: &Setup) -> Facts {
         kernel: format!("{:?}, {:?} timers", machine.policy, machine.timers),
         arch: "model".to_owned(),
         hz_configured: u32::try_from(machine.hz).ok(),
-        tick_mode: Some(
-            match machine.tick {
-                TickMode::Periodic => "periodic",
-                TickMode::StopsIdle => "nohz idle",
-                TickMode::StopsFull => "nohz full",
-            }
-            .to_owned(),
-        ),
+        tick_mode: Some(machine.tick.clone()),
         high_resolution: Some(machine.timers == TimerRule::HighResolution),
         clocksource: Some(format!("{:?}", machine.device)),
-        online: (0_u32..).map(Cpu).take(machine.cpus).collect(),
+        online: CpuList::first(u32::try_from(machine.cpus).unwrap_or(u32::MAX)),
         accounting: vec![accounting.to_owned()],
         ..Facts::default()
     }

@@ -21,13 +21,14 @@ mod words;
 
 use serde::Deserialize;
 use ticktax_model::Nanos;
+use ticktax_model::machine::TickMode;
 use ticktax_model::pace::PaceRule;
 
 use self::words::{LawText, Time};
 use crate::clock::Device;
 use crate::random::Law;
 use crate::scheduler::Policy;
-use crate::setup::{Group, Link, Machine, Setup, SetupError, Source, Then, TickMode};
+use crate::setup::{Group, Link, Machine, Setup, SetupError, Source, Then};
 use crate::speed::Speed;
 use crate::task::{Class, Footprint, Step, TaskId, TaskSpec};
 use crate::timer::{Call, TimerRule};
@@ -58,12 +59,6 @@ pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
         .check()
         .map_err(|wrong| error(scenario.place_of(&wrong), &wrong.to_string()))?;
     Ok(setup)
-}
-
-/// Reads a time of 0 or more as a scenario has it, with its unit: `3ms`, `27.5us`, `10s`. Digits
-/// below a ns are left out. `None` where it is none, or too long for whole ns in 63 bits.
-pub fn time(text: &str) -> Option<Nanos> {
-    words::time(text)
 }
 
 #[derive(Deserialize)]
@@ -371,8 +366,8 @@ impl MachineText {
         machine.phases = self.phases.iter().map(|phase| phase.0).collect();
         machine.tick = match self.tick {
             TickText::Periodic => TickMode::Periodic,
-            TickText::NohzIdle => TickMode::StopsIdle,
-            TickText::NohzFull => TickMode::StopsFull,
+            TickText::NohzIdle => TickMode::NohzIdle,
+            TickText::NohzFull => TickMode::nohz_full(self.cpus),
         };
         machine.tick_level = self.tick_level.unwrap_or(machine.tick_level);
         machine.timers = match self.timers {

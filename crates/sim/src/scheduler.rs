@@ -15,7 +15,7 @@ mod weights;
 use ticktax_model::Nanos;
 
 use crate::task::{Attributes, TaskId};
-pub use eevdf::Eevdf;
+pub use eevdf::{Eevdf, base_slice};
 pub use fair::Fair;
 pub use goodness::{Goodness, nice_to_ticks};
 pub use o1::O1;

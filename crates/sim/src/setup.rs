@@ -1,6 +1,7 @@
 //! What is simulated: a machine, its tasks, and what interrupts them.
 
 use ticktax_model::Nanos;
+use ticktax_model::machine::TickMode;
 
 use crate::clock::Device;
 use crate::random::Law;
@@ -8,17 +9,6 @@ use crate::scheduler::Policy;
 use crate::speed::Speed;
 use crate::task::{Class, Step, TaskSpec};
 use crate::timer::TimerRule;
-
-/// When a CPU's tick stands still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TickMode {
-    /// Never.
-    Periodic,
-    /// While the CPU idles, until a timer is due (`NO_HZ_IDLE`).
-    StopsIdle,
-    /// While it idles, and while it has a single task (`NO_HZ_FULL`).
-    StopsFull,
-}
 
 /// What the kernel's own work costs. All of it may be nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +34,7 @@ pub struct Machine {
     pub drift_ppb: i64,
     /// By how much each CPU's own tick is later than the machine's; none for those left out.
     pub phases: Vec<Nanos>,
-    /// When a tick stands still.
+    /// When a CPU's tick stops.
     pub tick: TickMode,
     /// Mask level of the tick: it is held up by handlers of this level and above.
     pub tick_level: u8,
@@ -207,6 +197,7 @@ impl Setup {
             device,
             drift_ppb,
             phases,
+            tick,
             slack,
             costs,
             speed,
@@ -233,6 +224,11 @@ impl Setup {
         }
         if costs.tick.0 >= grid.step().0 / 2 {
             return fail("a tick costs half of its period, or more");
+        }
+        if let TickMode::NohzFull { cpus: full } = tick
+            && full.iter().any(|cpu| cpu.index() >= *cpus)
+        {
+            return fail("nohz-full names a CPU that is not there");
         }
         if *slack < Nanos::ZERO {
             return fail("its timers cannot be early");

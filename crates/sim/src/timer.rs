@@ -1,6 +1,7 @@
 //! When a sleep ends: what each system call asks for, and what each kernel makes of it.
 
 use ticktax_model::Nanos;
+use ticktax_model::pace::SleepMethod;
 
 use crate::clock::Grid;
 
@@ -34,15 +35,35 @@ pub enum Call {
 }
 
 impl Call {
+    /// What a loop that waits by this method is modelled to sleep in; `None` where it spins.
+    pub const fn of(method: SleepMethod) -> Option<Self> {
+        match method {
+            SleepMethod::Nanosleep
+            | SleepMethod::Usleep
+            | SleepMethod::ClockNanosleepAbs
+            | SleepMethod::Timerfd => Some(Self::Nanosleep),
+            SleepMethod::Select => Some(Self::Select),
+            SleepMethod::Poll | SleepMethod::Epoll => Some(Self::Poll),
+            SleepMethod::Spin | SleepMethod::Hybrid => None,
+        }
+    }
+
+    /// The method that is this call.
+    pub const fn method(self) -> SleepMethod {
+        match self {
+            Self::Nanosleep => SleepMethod::Nanosleep,
+            Self::Select => SleepMethod::Select,
+            Self::Poll => SleepMethod::Poll,
+        }
+    }
+
     /// A time as a program has to ask for it that does not want to be woken early: `poll` takes
     /// whole ms, `select` whole µs. With high-resolution timers this is all the rounding there is.
     fn in_its_unit(self, time: Nanos) -> Nanos {
-        let unit = match self {
-            Self::Nanosleep => return time,
-            Self::Select => 1_000,
-            Self::Poll => 1_000_000,
-        };
-        Nanos((time.0 + unit - 1).div_euclid(unit) * unit)
+        match self.method().unit().0 {
+            1 => time,
+            unit => Nanos((time.0 + unit - 1).div_euclid(unit) * unit),
+        }
     }
 
     /// The slack of this call where its task's is `slack`: `select` and `poll` take 0.1 % of the

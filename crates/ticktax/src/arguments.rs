@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
 
 pub(crate) use lab::{
@@ -322,50 +323,14 @@ impl FromStr for Length {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let total = time(text)?;
+        let total: Nanos = text
+            .parse()
+            .map_err(|error: DurationError| error.to_string())?;
         if !(Self::LEAST..=Self::MOST).contains(&total) {
             return Err(format!("{text} cannot be audited: choose 10ms to 7d"));
         }
         Ok(Self(total))
     }
-}
-
-/// Reads a time as people write it, of any length.
-fn time(text: &str) -> Result<Nanos, String> {
-    let wrong = || format!("`{text}` is not a time: write 20s, 500ms, 3m or 1h30m");
-    let mut rest = text.trim();
-    let mut total = Nanos::ZERO;
-    if rest.is_empty() {
-        return Err(wrong());
-    }
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| c != '.' && !c.is_ascii_digit())
-            .ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail
-            .find(|c: char| !c.is_alphabetic())
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let scale = match unit {
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" | "min" => 60e9,
-            "h" => 3600e9,
-            "d" => 86_400e9,
-            _ => return Err(wrong()),
-        };
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "out of range is caught below"
-        )]
-        let length = (number * scale) as i64;
-        total = Nanos(total.0.saturating_add(length));
-        rest = tail;
-    }
-    Ok(total)
 }
 
 /// The number of a process.

@@ -29,7 +29,7 @@ fn sweep(results: &Path, more: &[&str]) -> Command {
         .args([
             "task.game.work=1ms..4ms/1ms",
             "--over",
-            "tick=periodic,idle",
+            "tick=periodic,nohz-idle",
         ])
         .args(["--repeat", "3", "--results"])
         .arg(results)

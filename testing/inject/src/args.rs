@@ -18,13 +18,13 @@ pub(crate) struct Args {
     #[arg(long)]
     cpu: Option<u32>,
     /// From one event to the next.
-    #[arg(long, default_value = "10ms", value_parser = time)]
+    #[arg(long, default_value = "10ms")]
     period: Nanos,
     /// How long an event lasts (fifo).
-    #[arg(long, default_value = "200us", value_parser = time)]
+    #[arg(long, default_value = "200us")]
     length: Nanos,
     /// Each event is late by up to this.
-    #[arg(long, default_value = "0us", value_parser = time)]
+    #[arg(long, default_value = "0us")]
     jitter: Nanos,
     /// The share of events that do not happen.
     #[arg(long, default_value_t = 0.0)]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     burst: u32,
     /// From one event of a burst to the next.
-    #[arg(long, default_value = "500us", value_parser = time)]
+    #[arg(long, default_value = "500us")]
     spacing: Nanos,
     /// Poisson arrivals, with the period as their mean.
     #[arg(long)]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How long to go on.
-    #[arg(long = "for", default_value = "5s", value_parser = time)]
+    #[arg(long = "for", default_value = "5s")]
     duration: Nanos,
     /// Print the whole truth as JSON, with a list of the events.
     #[arg(long)]
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 16)]
     packets: u32,
     /// CPU time a period (throttle) [default: half of the period].
-    #[arg(long, value_parser = time)]
+    #[arg(long)]
     quota: Option<Nanos>,
     /// Where to make the file (writeback).
     #[arg(long, default_value = ".")]
@@ -156,53 +156,15 @@ impl Args {
     }
 }
 
-/// A time as a person writes it: `200us`, `1.5ms`, `5s`.
-fn time(text: &str) -> Result<Nanos, String> {
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit.trim() {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "min" => 60e9,
-        _ => return Err("write a number and ns, us, ms, s or min, such as 200us".to_owned()),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{number}` is not a number"))?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a float cast saturates, as wanted here"
-    )]
-    Ok(Nanos((number * scale).round() as i64))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Args, time};
+    use super::Args;
     use clap::{CommandFactory, Parser};
     use ticktax_model::Nanos;
 
     #[test]
     fn the_command_line_is_well_formed() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn times_are_read_with_their_unit() {
-        for (text, ns) in [
-            ("200us", 200_000),
-            ("1.5ms", 1_500_000),
-            ("5s", 5_000_000_000),
-        ] {
-            assert_eq!(time(text), Ok(Nanos(ns)));
-        }
-        for text in ["5", "ms", "", "1.2.3s", "-1s", "5 parsecs"] {
-            assert!(time(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -154,10 +154,8 @@ fn judge(runs: &[Run], beat: &Beat, asked: Option<Nanos>) -> (PaceRule, Nanos, V
     } else {
         PaceRule::Remaining
     };
-    let from = |frame: &Frame| match rule {
-        PaceRule::Fixed => frame.ended,
-        _ => frame.began,
-    };
+    // Neither rule has a grid, so that the period has no say in it.
+    let from = |frame: &Frame| rule.origin(frame, period);
     let shortest = || {
         let pairs = on_grid.windows(2);
         let mut apart: Vec<Nanos> = pairs.map(|pair| pair[1].began - from(&pair[0])).collect();

@@ -1,7 +1,8 @@
 //! What of a scenario can be varied: a table for the machine, and one for each kind of thing in it.
 
-use ticktax_model::Nanos;
-use ticktax_sim::{Group, Link, Policy, Setup, Source, Then, TickMode, TimerRule};
+use ticktax_model::machine::TickMode;
+use ticktax_model::{CpuList, Nanos};
+use ticktax_sim::{Group, Link, Policy, Setup, Source, Then, TimerRule, base_slice};
 
 use super::task::{self, TaskField};
 use super::values::{Kind, Value};
@@ -55,6 +56,15 @@ pub(super) const fn row<T>(
 /// In the order in which they are set: what others depend on comes first.
 static MACHINE: [Row<Setup>; 19] = [
     row("cpus", Kind::Integer(1, 8192), |setup, value| {
+        if let TickMode::NohzFull { cpus } = &mut setup.machine.tick {
+            let all = cpus.len() == setup.machine.cpus;
+            let count = u32::try_from(value.count()).unwrap_or(u32::MAX);
+            *cpus = if all {
+                CpuList::first(count)
+            } else {
+                cpus.iter().filter(|cpu| cpu.0 < count).collect()
+            };
+        }
         setup.machine.cpus = value.count();
         setup.machine.phases.truncate(value.count());
         Ok(())
@@ -67,18 +77,14 @@ static MACHINE: [Row<Setup>; 19] = [
         setup.machine.hz = value.integer().unsigned_abs();
         Ok(())
     }),
-    row(
-        "tick",
-        Kind::Word(&["periodic", "idle", "full"]),
-        |setup, value| {
-            setup.machine.tick = match value.word() {
-                "idle" => TickMode::StopsIdle,
-                "full" => TickMode::StopsFull,
-                _ => TickMode::Periodic,
-            };
-            Ok(())
-        },
-    ),
+    row("tick", Kind::Word(&TickMode::WORDS), |setup, value| {
+        setup.machine.tick = match value.word() {
+            "nohz-idle" => TickMode::NohzIdle,
+            "nohz-full" => TickMode::nohz_full(setup.machine.cpus),
+            _ => TickMode::Periodic,
+        };
+        Ok(())
+    }),
     row("highres", ON_OFF, |setup, value| {
         let timers = &mut setup.machine.timers;
         match (value.word(), *timers) {
@@ -338,8 +344,7 @@ impl Field {
 }
 
 /// The policy of this name; of EEVDF with the scenario's slice, or the kernel's own:
-/// 0.75 ms × (1 + log₂ of the CPUs, 8 at most) (`sysctl_sched_base_slice` and
-/// `get_update_sysctl_factor`, `kernel/sched/fair.c`, 6.6).
+/// [`base_slice`] of the newest kernels.
 fn policy(name: &str, setup: &Setup) -> Policy {
     match name {
         "goodness" => Policy::Goodness,
@@ -351,9 +356,8 @@ fn policy(name: &str, setup: &Setup) -> Policy {
             if matches!(setup.machine.policy, Policy::Eevdf { .. }) {
                 return setup.machine.policy;
             }
-            let factor = 1 + setup.machine.cpus.clamp(1, 8).ilog2();
             Policy::Eevdf {
-                slice: Nanos(750_000 * i64::from(factor)),
+                slice: base_slice(None, setup.machine.cpus),
                 hrtick: false,
             }
         }

@@ -88,8 +88,16 @@ const WRITTEN: &[(&str, &str, &str)] = &[
     ),
     ("policy=eevdf", "hz = 100", "hz = 100"),
     ("hz=250", "hz = 100", "hz = 250"),
-    ("tick=idle", "tick = \"periodic\"", "tick = \"nohz-idle\""),
-    ("tick=full", "tick = \"periodic\"", "tick = \"nohz-full\""),
+    (
+        "tick=nohz-idle",
+        "tick = \"periodic\"",
+        "tick = \"nohz-idle\"",
+    ),
+    (
+        "tick=nohz-full",
+        "tick = \"periodic\"",
+        "tick = \"nohz-full\"",
+    ),
     (
         "highres=on",
         "timers = \"first-tick\"",
@@ -333,7 +341,7 @@ fn a_policy_of_another_scenario_gets_the_slice_of_its_kernel() {
         "policy = \"fair\"",
     );
     let setup = scenario::parse("fair.toml", &fair).unwrap();
-    for (cpus, us) in [(2, 1_500), (4, 2_250), (7, 2_250), (8, 3_000), (64, 3_000)] {
+    for (cpus, us) in [(2, 1_400), (4, 2_100), (7, 2_100), (8, 2_800), (64, 2_800)] {
         let axes = [format!("cpus={cpus}"), "policy=eevdf".to_owned()];
         let axes = axes
             .map(|axis| Axis::parse(&axis, &setup).unwrap())

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use ticktax_model::Nanos;
-use ticktax_sim::scenario;
 
 /// What the values of an axis are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,28 +29,10 @@ pub enum Value {
 /// As it can be written on an axis; no time is rounded.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, i64); 4] = [
-            ("s", 1_000_000_000),
-            ("ms", 1_000_000),
-            ("us", 1_000),
-            ("ns", 1),
-        ];
         match *self {
             Self::Integer(number) => write!(f, "{number}"),
             Self::Word(word) => f.write_str(word),
-            Self::Time(Nanos(0)) => f.write_str("0s"),
-            Self::Time(Nanos(ns)) => {
-                let fits = |&&(_, scale): &&(&str, i64)| ns >= scale;
-                let (unit, scale) = UNITS.iter().find(fits).unwrap_or(&UNITS[3]);
-                let (whole, rest) = (ns / scale, ns % scale);
-                write!(f, "{whole}")?;
-                if rest > 0 {
-                    let digits = scale.ilog10() as usize;
-                    let part = format!("{rest:0digits$}");
-                    write!(f, ".{}", part.trim_end_matches('0'))?;
-                }
-                f.write_str(unit)
-            }
+            Self::Time(time) => f.write_str(&time.exact()),
         }
     }
 }
@@ -173,9 +154,10 @@ fn value(text: &str, kind: Kind) -> Result<Value, String> {
                 Err(format!("{number} is not from {low} to {high}"))
             }
         }
-        Kind::Time => scenario::time(text)
-            .map(Value::Time)
-            .ok_or_else(|| format!("`{text}` is no time: write 3ms, 27.5us or 10s")),
+        Kind::Time => match text.parse() {
+            Ok(time) => Ok(Value::Time(time)),
+            Err(error) => Err(error.to_string()),
+        },
         Kind::Word(words) => words
             .iter()
             .find(|&&word| word == text)
@@ -223,8 +205,8 @@ mod tests {
             ("9..1/1", HZ, "`9..1/1` is empty"),
             ("1..9/0", HZ, "step of 0 or less"),
             ("1ms..2ms/0s", Kind::Time, "step of 0 or less"),
-            ("3", Kind::Time, "`3` is no time"),
-            ("-3ms", Kind::Time, "`-3ms` is no time"),
+            ("3", Kind::Time, "invalid duration `3`"),
+            ("-3ms", Kind::Time, "invalid duration `-3ms`"),
             ("c", Kind::Word(&["a", "b"]), "`c` is none of a, b"),
         ] {
             let told = read(text, kind).unwrap_err();

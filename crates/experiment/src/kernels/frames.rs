@@ -194,7 +194,7 @@ fn seen(report: &Report, hz: u32) -> Seen {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::machine::Machine as Facts;
+    use ticktax_model::machine::{Machine as Facts, TickMode};
     use ticktax_sim::{Setup, run};
 
     use super::{Frames, JOB};
@@ -209,7 +209,7 @@ mod tests {
             kernel: "6.1.0".to_owned(),
             hz_configured: Some(hz),
             high_resolution: Some(false),
-            tick_mode: Some("periodic".to_owned()),
+            tick_mode: Some(TickMode::Periodic),
             ..Facts::default()
         };
         let case = cases::find("frame-rate-vs-hz").unwrap();

@@ -155,7 +155,7 @@ fn check(plan: &Plan, row: &[Cell], point: usize, report: &Report) {
 #[test]
 fn columns_have_names_of_their_own() {
     let text = SCENARIO.replace("name = \"hog\"", "name = \"game.ran_ns\"");
-    let axes = ["task.game.work=1ms", "task.game.count=1", "tick=idle"].map(str::to_owned);
+    let axes = ["task.game.work=1ms", "task.game.count=1", "tick=nohz-idle"].map(str::to_owned);
     let plan = Plan::new("x.toml", &text, &axes, Some(1)).unwrap();
     let mut names: Vec<&str> = plan.columns().iter().map(|column| &*column.name).collect();
     let all = names.len();

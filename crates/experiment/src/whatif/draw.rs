@@ -75,12 +75,10 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         let period = (1e9 / rate).round() as i64;
         Nanos(period.max(1))
     });
-    let unit = pacing.sleep.map_or(Nanos(1), Pacing::unit);
+    let unit = pacing.sleep.map_or(Nanos(1), SleepMethod::unit);
     // How long a hybrid spins is measured once its machine is known (`calibrate`).
-    let spin = match pacing.sleep {
-        Some(SleepMethod::Spin) => period,
-        _ => Nanos::ZERO,
-    };
+    let spin = pacing.sleep.and_then(|sleep| sleep.spin(period, None));
+    let spin = spin.unwrap_or(Nanos::ZERO);
     // A frame that did not sleep does not tell how late it would have been: as the last one did.
     let mut last = load.frames.iter().find_map(|frame| frame.late);
     let lates: Vec<Nanos> = load

@@ -1,14 +1,10 @@
 //! The modelled machine that is most like a recorded one.
 
-use ticktax_model::Nanos;
-use ticktax_model::machine::Machine as Facts;
+use ticktax_model::machine::{Machine as Facts, TickMode};
 use ticktax_model::workload::Workload;
-use ticktax_sim::{Costs, Machine, Policy, TickMode, TimerRule};
+use ticktax_model::{Cpu, Nanos};
+use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice};
 
-/// The slice of an EEVDF kernel with one CPU (`sysctl_sched_base_slice`, `kernel/sched/fair.c`,
-/// 6.18); a kernel has it times 1 + log2 of its CPUs, of which 8 count at most
-/// (`get_update_sysctl_factor`).
-const BASE_SLICE: Nanos = Nanos(700_000);
 /// The tick that is assumed where none is known.
 const COMMON_HZ: u32 = 250;
 
@@ -24,19 +20,21 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     }
     let policy = policy(facts, cpus, &mut assumed);
     let mut machine = Machine::new(cpus, u64::from(hz.unwrap_or(COMMON_HZ)), policy);
-    let mode = facts.tick_mode.as_deref();
-    machine.tick = match mode {
-        Some(mode) if mode.contains("full") => TickMode::StopsFull,
-        Some(mode) if mode.contains("idle") => TickMode::StopsIdle,
-        Some(_) => TickMode::Periodic,
+    machine.tick = match &facts.tick_mode {
+        Some(TickMode::NohzFull { cpus: full }) => TickMode::NohzFull {
+            // The model counts the recorded CPUs from 0.
+            cpus: (0_u32..)
+                .zip(&work.cpus)
+                .filter(|(_, cpu)| full.contains(**cpu))
+                .map(|(place, _)| Cpu(place))
+                .collect(),
+        },
+        Some(mode) => mode.clone(),
         None => {
             assumed.push("a tick that stops while a CPU idles".to_owned());
-            TickMode::StopsIdle
+            TickMode::NohzIdle
         }
     };
-    if mode.is_some_and(|mode| mode.contains("full")) {
-        assumed.push("nohz_full on every CPU, whichever it was for".to_owned());
-    }
     machine.timers = if facts.high_resolution == Some(false) {
         TimerRule::FirstTick
     } else {
@@ -64,8 +62,8 @@ pub fn in_words(machine: &Machine) -> String {
     };
     let tick = match machine.tick {
         TickMode::Periodic => "never stops",
-        TickMode::StopsIdle => "stops while a CPU idles",
-        TickMode::StopsFull => "stops while a CPU idles or has a single task",
+        TickMode::NohzIdle => "stops while a CPU idles",
+        TickMode::NohzFull { .. } => "stops while a CPU idles, on some also while it has one task",
     };
     let timers = match machine.timers {
         TimerRule::HighResolution => "of high resolution",
@@ -80,17 +78,17 @@ pub fn in_words(machine: &Machine) -> String {
 
 /// The scheduler of a kernel, by its release.
 fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
-    let scale = 1 + i64::from(cpus.min(8).ilog2());
+    let mut numbers = facts.kernel.split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let release = (next(), next(), next());
     let eevdf = Policy::Eevdf {
-        slice: Nanos(BASE_SLICE.0 * scale),
+        slice: base_slice(release.0.zip(release.1), cpus),
         hrtick: false,
     };
     if let Some(policy) = simulated(&facts.kernel, eevdf) {
         return policy;
     }
-    let mut numbers = facts.kernel.split(|c: char| !c.is_ascii_digit());
-    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
-    match (next(), next(), next()) {
+    match release {
         (Some(2), Some(4), _) => Policy::Goodness,
         (Some(2), Some(6), Some(patch)) if patch < 23 => Policy::O1,
         (Some(major), Some(minor), _) if (major, minor) < (6, 6) => Policy::Fair,
@@ -153,7 +151,9 @@ mod tests {
             ("2.6.22-14", 1, Some(Policy::O1)),
             ("2.6.32-754.el6", 1, Some(Policy::Fair)),
             ("6.1.0-18-amd64", 4, Some(Policy::Fair)),
-            ("6.6.0", 1, Some(eevdf(700))),
+            ("6.6.0", 1, Some(eevdf(750))),
+            ("6.12.9-generic", 4, Some(eevdf(2_250))),
+            ("6.15.0", 1, Some(eevdf(700))),
             ("6.18.44-fc", 2, Some(eevdf(1_400))),
             ("7.0.1", 64, Some(eevdf(2_800))),
             ("Fair, FirstTick timers", 2, Some(Policy::Fair)),

@@ -28,11 +28,7 @@ pub(super) struct Next {
 impl Next {
     /// When the frame after `frame` is due.
     fn after(&self, frame: &Frame) -> Nanos {
-        match self.rule {
-            PaceRule::Fixed => frame.ended + self.period,
-            PaceRule::Remaining => frame.began + self.period,
-            PaceRule::Deadline => frame.slot(self.period) + self.period,
-        }
+        self.rule.next_due(frame, self.period)
     }
 }
 

@@ -73,7 +73,7 @@ impl Sleeper {
         let left = due - now;
         let slept = match self {
             Self::Nanosleep => sys::nanosleep(left),
-            Self::Usleep => sys::usleep(in_units(left, 1_000)),
+            Self::Usleep => sys::usleep(in_units(left, SleepMethod::Usleep.unit())),
             Self::ClockNanosleepAbs => sleep_until(due),
             Self::Timerfd(timer) => timer
                 .set(
@@ -82,14 +82,18 @@ impl Sleeper {
                 )
                 .and_then(|()| timer.wait()),
             Self::Select => {
-                let mut left = TimeVal::microseconds(in_units(left, 1_000).into());
+                let mut left =
+                    TimeVal::microseconds(in_units(left, SleepMethod::Select.unit()).into());
                 select(None, None, None, None, &mut left).map(drop)
             }
-            Self::Poll => poll(&mut [], millis::<PollTimeout>(left)).map(drop),
+            Self::Poll => poll(&mut [], millis::<PollTimeout>(SleepMethod::Poll, left)).map(drop),
             Self::Epoll(epoll) => {
                 let mut nothing = [nix::sys::epoll::EpollEvent::empty()];
                 epoll
-                    .wait(&mut nothing, millis::<EpollTimeout>(left))
+                    .wait(
+                        &mut nothing,
+                        millis::<EpollTimeout>(SleepMethod::Epoll, left),
+                    )
                     .map(drop)
             }
             Self::Hybrid(margin) if left > *margin => sleep_until(due - *margin),
@@ -123,16 +127,16 @@ fn to_timespec(time: Nanos) -> TimeSpec {
     )
 }
 
-/// A time in whole units of `unit` ns, rounded up, so that nothing ends early.
-fn in_units(time: Nanos, unit: i64) -> u32 {
+/// A time in whole units, rounded up, so that nothing ends early.
+fn in_units(time: Nanos, unit: Nanos) -> u32 {
     let time = time.0.max(0);
-    let whole = time / unit + i64::from(time % unit > 0);
+    let whole = time / unit.0 + i64::from(time % unit.0 > 0);
     u32::try_from(whole).unwrap_or(u32::MAX)
 }
 
 /// A time in whole milliseconds, as `poll` and `epoll_wait` take it. No period is longer than fits.
-fn millis<T: From<u16>>(time: Nanos) -> T {
-    T::from(u16::try_from(in_units(time, 1_000_000)).unwrap_or(u16::MAX))
+fn millis<T: From<u16>>(method: SleepMethod, time: Nanos) -> T {
+    T::from(u16::try_from(in_units(time, method.unit())).unwrap_or(u16::MAX))
 }
 
 #[cfg(test)]
@@ -168,7 +172,7 @@ mod tests {
     #[test]
     fn units_are_rounded_up() {
         for (ns, units) in [(0, 0), (1, 1), (1_000, 1), (1_001, 2), (-5, 0)] {
-            assert_eq!(in_units(Nanos(ns), 1_000), units, "{ns}");
+            assert_eq!(in_units(Nanos(ns), Nanos(1_000)), units, "{ns}");
         }
     }
 }

@@ -95,7 +95,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
         Some(hz) => tied(format!("tick of {hz} Hz")),
         None => "tick frequency unknown".to_owned(),
     });
-    facts.extend(machine.tick_mode.clone());
+    facts.extend(machine.tick_mode.as_ref().map(ToString::to_string));
     facts.extend(
         machine
             .high_resolution

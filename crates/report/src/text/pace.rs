@@ -7,7 +7,7 @@ use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
     Bucket, Distribution, Figures, LoopReport, PaceRule, PaceStatement, ProcessReport,
-    RhythmReport, SleepMethod, Subject, ThreadReport,
+    RhythmReport, Subject, ThreadReport,
 };
 
 use crate::limitation::words;
@@ -96,11 +96,6 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Whether the kernel may be late with this sleep by the thread's timer slack.
-fn has_slack(sleep: SleepMethod) -> bool {
-    !matches!(sleep, SleepMethod::Spin | SleepMethod::Timerfd)
-}
-
 fn rule_in_words(rule: PaceRule) -> &'static str {
     match rule {
         PaceRule::Fixed => "fixed: a frame is due a whole period after the work of the last one",
@@ -126,7 +121,7 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
     }
     if let Some(slack) = report
         .timer_slack
-        .filter(|slack| *slack > Nanos::ZERO && has_slack(report.sleep))
+        .filter(|slack| *slack > Nanos::ZERO && report.sleep.has_slack())
     {
         sleep.push(format!(
             "the kernel may be {} late with this thread's timers (its timer slack)",

@@ -57,7 +57,7 @@ fn set_up(bill: &TickBill) -> String {
         Some(hz) => format!("{} by the kernel's build", tied(format!("{hz} Hz"))),
         None => "frequency not known: the kernel's build configuration is not to be had".to_owned(),
     }];
-    facts.extend(bill.mode.clone());
+    facts.extend(bill.mode.as_ref().map(ToString::to_string));
     facts.push(if bill.parameters.is_empty() {
         "no boot parameter about it".to_owned()
     } else {

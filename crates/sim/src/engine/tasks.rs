@@ -316,12 +316,7 @@ impl Engine<'_> {
             ended: self.now,
             cpu: Nanos::ZERO,
         };
-        period
-            + match rule {
-                PaceRule::Fixed => frame.ended,
-                PaceRule::Remaining => frame.began,
-                PaceRule::Deadline => frame.slot(period),
-            }
+        rule.next_due(&frame, period)
     }
 
     /// Waits until `due`, the last `spin` of it computing; a frame that is due already begins at

@@ -1,10 +1,10 @@
 //! The passing of time on a CPU: charging it, and knowing when something happens next.
 
-use ticktax_model::Nanos;
+use ticktax_model::machine::TickMode;
+use ticktax_model::{Cpu, Nanos};
 
 use super::{CpuState, Engine, Frame, Work};
 use crate::report::Mode;
-use crate::setup::TickMode;
 use crate::task::TaskId;
 use crate::timer::TimerRule;
 
@@ -199,10 +199,13 @@ impl Engine<'_> {
 
     fn ticks_stand_still(&self, cpu: usize) -> bool {
         let state = &self.cpus[cpu];
-        match self.setup.machine.tick {
+        match &self.setup.machine.tick {
             TickMode::Periodic => false,
-            TickMode::StopsIdle => state.current.is_none(),
-            TickMode::StopsFull => state.current.is_none() || self.scheduler.queued(cpu) == 0,
+            TickMode::NohzIdle => state.current.is_none(),
+            TickMode::NohzFull { cpus } => {
+                let may_stop_busy = || u32::try_from(cpu).is_ok_and(|cpu| cpus.contains(Cpu(cpu)));
+                state.current.is_none() || (self.scheduler.queued(cpu) == 0 && may_stop_busy())
+            }
         }
     }
 

@@ -38,7 +38,7 @@ proptest! {
     ) {
         let mut machine = Machine::new(1, 100, policy);
         machine.timers = TimerRule::HighResolution;
-        machine.tick = if stops { TickMode::StopsIdle } else { TickMode::Periodic };
+        machine.tick = if stops { TickMode::NohzIdle } else { TickMode::Periodic };
         let mut setup = Setup::new(machine, Nanos::from_secs(600));
         setup.seed = seed;
         let sleep = Step::Sleep(Call::Nanosleep, Law::Uniform(Nanos(0), Nanos(20_000_000)));

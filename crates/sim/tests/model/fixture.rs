@@ -163,8 +163,11 @@ fn machine() -> impl Strategy<Value = Machine> {
             TimerRule::HighResolution,
         ][..],
     );
-    let tick =
-        prop::sample::select(&[TickMode::Periodic, TickMode::StopsIdle, TickMode::StopsFull][..]);
+    let tick = prop_oneof![
+        Just(TickMode::Periodic),
+        Just(TickMode::NohzIdle),
+        (1_usize..4).prop_map(TickMode::nohz_full)
+    ];
     let device = prop_oneof![
         Just(Device::Pit),
         Just(Device::TscDeadline),
@@ -192,6 +195,9 @@ fn machine() -> impl Strategy<Value = Machine> {
                 machine.device = device;
                 machine.timers = timers;
                 machine.tick = tick;
+                if let TickMode::NohzFull { cpus: full } = &mut machine.tick {
+                    *full = full.iter().filter(|cpu| cpu.index() < cpus).collect();
+                }
                 machine.drift_ppb = drift_ppb;
                 machine.slack = slack;
                 machine.phases = vec![Nanos(phase)];

@@ -79,7 +79,7 @@ proptest! {
         slack in 1_i64..900_000, period in 4_000_000_i64..20_000_000, stops in any::<bool>(),
         fine in any::<bool>()
     ) {
-        let mode = if stops { TickMode::StopsIdle } else { TickMode::Periodic };
+        let mode = if stops { TickMode::NohzIdle } else { TickMode::Periodic };
         let mut setup = slack_loop(hz, phase, mode, slack, period);
         if !fine {
             setup.machine.timers = TimerRule::FirstTick;
@@ -104,7 +104,7 @@ proptest! {
 
 #[test]
 fn a_timer_of_anothers_ends_a_sleep_within_its_slack() {
-    let mut setup = slack_loop(100, 0, TickMode::StopsIdle, 50_000, 7_000_000);
+    let mut setup = slack_loop(100, 0, TickMode::NohzIdle, 50_000, 7_000_000);
     // Its own slack ends 30 µs after the loop's begins.
     let mut other = TaskSpec::new(
         "other",

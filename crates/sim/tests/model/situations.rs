@@ -171,7 +171,7 @@ fn a_lock_is_handed_on_in_line() {
 fn without_a_tick_a_lone_task_is_left_alone() {
     let mut machine = Machine::new(1, 1000, Policy::Fair);
     machine.costs.tick = Nanos(2_000);
-    machine.tick = ticktax_sim::TickMode::StopsFull;
+    machine.tick = ticktax_sim::TickMode::nohz_full(1);
     let mut setup = Setup::new(machine, Nanos::from_secs(1));
     setup.tasks.push(hog("lone"));
     let mut rows = Rows::default();

@@ -54,7 +54,7 @@ proptest! {
         phase in 0_i64..MS
     ) {
         let mut machine = Machine::new(1, hz, policy);
-        machine.tick = if stops { TickMode::StopsFull } else { TickMode::Periodic };
+        machine.tick = if stops { TickMode::nohz_full(1) } else { TickMode::Periodic };
         machine.phases = vec![Nanos(phase)];
         machine.costs = Costs { tick: Nanos(cost), ..Costs::default() };
         let mut setup = Setup::new(machine, Nanos::from_secs(1));

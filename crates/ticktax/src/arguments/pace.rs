@@ -6,10 +6,11 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ticktax_model::pace::{PaceRule, SleepMethod};
+use ticktax_model::time::DurationError;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::pace::PERIODS;
 
-use super::{Format, Length, Policy, ProcessId, time};
+use super::{Format, Length, Policy, ProcessId};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -150,8 +151,9 @@ impl FromStr for Work {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let work = time(text)
-            .map_err(|_| format!("`{text}` is not a time of work: write 3ms, 250us or 0ms"))?;
+        let work = text
+            .parse()
+            .map_err(|error: DurationError| error.to_string())?;
         Ok(Self(work))
     }
 }

@@ -12,7 +12,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo ticktax audit --save game.parquet --pid 4121    record a game server, then ask
   ticktax sim --load game.parquet --hz 1000,250,100    what another tick would do to its frames
-  ticktax sim --load game.parquet --highres off --tick periodic,idle
+  ticktax sim --load game.parquet --highres off --tick periodic,nohz-idle
   ticktax sim --load game.parquet --rate 60,100 --rule deadline,remaining
   ticktax sim --load game.toml --policy o1,eevdf       the same of a scenario that you wrote
 
@@ -44,7 +44,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "LIST")]
     pub(crate) policy: Option<String>,
 
-    /// When the tick stands still: periodic (never), idle, full
+    /// When the tick stands still: periodic (never), nohz-idle, nohz-full
     #[arg(long, value_name = "LIST")]
     pub(crate) tick: Option<String>,
 

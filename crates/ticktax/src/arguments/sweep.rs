@@ -12,7 +12,7 @@ Examples:
       --repeat 10 --results game.parquet --best task.game.fps
 
 An axis is NAME=VALUES; values are separated by commas, and FIRST..LAST/STEP is a range:
-  cpus, hz, policy, tick (periodic, idle, full), highres (on, off), slice, hrtick, phase, seed,
+  cpus, hz, policy, tick (periodic, nohz-idle, nohz-full), highres (on, off), slice, hrtick, phase, seed,
   length, drift_ppb, tick_level, timers, costs.tick, costs.timer, costs.switch, frequency, duty,
   device; task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
 

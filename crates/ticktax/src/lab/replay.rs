@@ -9,7 +9,6 @@ use ticktax_experiment::replay::{Platform, Replay, ReplayedTask, replay};
 use ticktax_host::Proc;
 use ticktax_model::Nanos;
 use ticktax_model::machine::CpuTimes;
-use ticktax_model::pace::SleepMethod;
 use ticktax_model::recording::World;
 use ticktax_probes::clock::now;
 use ticktax_probes::pace::syscall_driver::SyscallDriver;
@@ -90,12 +89,7 @@ impl Platform for Machine {
     }
 
     fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String> {
-        let method = match call {
-            Call::Nanosleep => SleepMethod::Nanosleep,
-            Call::Select => SleepMethod::Select,
-            Call::Poll => SleepMethod::Poll,
-        };
-        let slept = self.0.sleep(method, time);
+        let slept = self.0.sleep(call.method(), time);
         slept.map_err(|error| error.to_string())
     }
 

@@ -9,7 +9,7 @@ use ticktax_host::Proc;
 use ticktax_model::machine::{CpuTimes, Machine};
 use ticktax_model::pace::{
     CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, LoopReport, PACE_VERSION,
-    PaceRule, PaceStatement, SleepMethod, Subject, TickAlias, Wakeups,
+    PaceRule, PaceStatement, Subject, TickAlias, Wakeups,
 };
 use ticktax_model::victim::Usage;
 use ticktax_model::{Cpu, Nanos};
@@ -123,7 +123,7 @@ fn alias(
     machine: &Machine,
     figures: Option<&Figures>,
 ) -> Option<TickAlias> {
-    let grid = settings.rule == PaceRule::Deadline && settings.sleep != SleepMethod::Spin;
+    let grid = settings.rule == PaceRule::Deadline && settings.sleep.sleeps();
     if !grid || sampled_at_tick(machine) != Some(true) {
         return None;
     }

@@ -17,7 +17,6 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
     let stretch = |time: &mut Nanos| time.0 = time.0.saturating_mul(factor);
     rename(&mut statement.machine.host);
     rename(&mut statement.machine.kernel);
-    statement.machine.tick_mode.iter_mut().for_each(&mut rename);
     for account in &mut statement.accounts {
         rename(&mut account.name);
         stretch(&mut account.time);

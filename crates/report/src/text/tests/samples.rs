@@ -2,7 +2,7 @@
 
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::Machine;
+use ticktax_model::machine::{Machine, Preemption, TickMode};
 use ticktax_model::recording::{
     ClockReport, CommandReport, Coverage, Level, Loss, ProbeKind, ProbeReport, ToolCost, World,
 };
@@ -114,14 +114,14 @@ fn a_machine() -> Machine {
         kernel: "6.12.9-generic".to_owned(),
         arch: "x86_64".to_owned(),
         hz_configured: Some(1000),
-        tick_mode: Some("nohz idle".to_owned()),
+        tick_mode: Some(TickMode::NohzIdle),
         high_resolution: Some(true),
         clocksource: Some("kvm-clock".to_owned()),
         cmdline: Some("quiet".to_owned()),
         online: "0-1".parse().unwrap(),
         hypervisor: Some("KVM".to_owned()),
         accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
-        preemption: Some("voluntary".to_owned()),
+        preemption: Some(Preemption::Voluntary),
         configured: ticktax_model::configured::Configured::default(),
     }
 }

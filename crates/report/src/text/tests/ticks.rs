@@ -1,6 +1,7 @@
 //! Bills and findings made by hand.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::machine::TickMode;
 use ticktax_model::statement::{Part, Statement};
 use ticktax_model::tick::{
     Around, Basis, CpuTicks, Estimate, Fleet, Frequency, TickBill, TickCost, Ticks,
@@ -102,7 +103,7 @@ fn bill(basis: Basis) -> TickBill {
         basis,
         hz_configured: Some(250),
         user_hz: Some(100),
-        mode: Some("nohz idle".to_owned()),
+        mode: Some(TickMode::NohzIdle),
         parameters: vec!["nohz=on".to_owned(), "skew_tick=1".to_owned()],
         cpus: [cpu(0)].into_iter().chain(quiet_cpus()).collect(),
         cost: Some(cost(basis)),

@@ -1,0 +1,204 @@
+//! How a kernel is configured: its tick and its preemption model.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::CpuList;
+
+/// When a CPU's tick stops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TickMode {
+    /// Never (`CONFIG_HZ_PERIODIC`, `nohz=off`).
+    #[default]
+    Periodic,
+    /// While the CPU idles (`CONFIG_NO_HZ_IDLE`).
+    NohzIdle,
+    /// While the CPU idles; on some also while they have a single task (`nohz_full=`).
+    NohzFull {
+        /// The CPUs whose tick also stops while they are busy.
+        cpus: CpuList,
+    },
+}
+
+impl TickMode {
+    /// The words for the modes, as they are typed and printed.
+    pub const WORDS: [&str; 3] = ["periodic", "nohz-idle", "nohz-full"];
+
+    /// `nohz-full` on all of `count` CPUs, of which a list holds 8192 at most.
+    pub fn nohz_full(count: usize) -> Self {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Self::NohzFull {
+            cpus: CpuList::first(count.min(CpuList::MAX_CPU + 1)),
+        }
+    }
+
+    /// The word for the mode, without its CPUs.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Periodic => Self::WORDS[0],
+            Self::NohzIdle => Self::WORDS[1],
+            Self::NohzFull { .. } => Self::WORDS[2],
+        }
+    }
+
+    /// Whether the tick of an idle CPU stops.
+    pub const fn stops_idle(&self) -> bool {
+        !matches!(self, Self::Periodic)
+    }
+}
+
+/// The word for it, and the CPUs of `nohz-full`.
+impl fmt::Display for TickMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        match self {
+            Self::NohzFull { cpus } => write!(f, " {cpus}"),
+            Self::Periodic | Self::NohzIdle => Ok(()),
+        }
+    }
+}
+
+/// How it is stored: as serialized, or as the text of the first recordings.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stored {
+    Word(String),
+    Full {
+        #[serde(rename = "nohz-full")]
+        full: FullCpus,
+    },
+}
+
+#[derive(Deserialize)]
+struct FullCpus {
+    cpus: CpuList,
+}
+
+impl<'de> Deserialize<'de> for TickMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Stored::deserialize(deserializer)? {
+            Stored::Full { full } => Ok(Self::NohzFull { cpus: full.cpus }),
+            Stored::Word(word) => stored(&word)
+                .ok_or_else(|| de::Error::custom(format!("unknown tick mode `{word}`"))),
+        }
+    }
+}
+
+/// Recordings of schema 1 hold `nohz idle` and `nohz full 2-7`, and may add in brackets that
+/// `nohz_full=` had no effect.
+fn stored(word: &str) -> Option<TickMode> {
+    if let Some(cpus) = word.strip_prefix("nohz full") {
+        return cpus.parse().ok().map(|cpus| TickMode::NohzFull { cpus });
+    }
+    let word = word.split(" (").next()?;
+    match word {
+        "periodic" => Some(TickMode::Periodic),
+        "nohz-idle" | "nohz idle" => Some(TickMode::NohzIdle),
+        _ => None,
+    }
+}
+
+/// Where a kernel lets one thread take the CPU from another (`preempt=`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preemption {
+    /// In user mode alone (`PREEMPT_NONE`).
+    None,
+    /// And where the kernel's code offers it (`PREEMPT_VOLUNTARY`).
+    Voluntary,
+    /// Anywhere but in sections that forbid it (`PREEMPT`).
+    Full,
+    /// As full for real-time threads; others at the next tick (`PREEMPT_LAZY`).
+    Lazy,
+    /// Nearly everywhere, interrupt handlers included (`PREEMPT_RT`).
+    Rt,
+}
+
+impl Preemption {
+    /// Every model.
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Voluntary,
+        Self::Full,
+        Self::Lazy,
+        Self::Rt,
+    ];
+
+    /// The word for it, as in `preempt=`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Voluntary => "voluntary",
+            Self::Full => "full",
+            Self::Lazy => "lazy",
+            Self::Rt => "rt",
+        }
+    }
+}
+
+impl fmt::Display for Preemption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Why a word is not a preemption model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown preemption model `{0}`")]
+pub struct PreemptionError(String);
+
+impl FromStr for Preemption {
+    type Err = PreemptionError;
+
+    fn from_str(word: &str) -> Result<Self, PreemptionError> {
+        let found = Self::ALL.into_iter().find(|model| model.name() == word);
+        found.ok_or_else(|| PreemptionError(word.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Preemption, TickMode};
+
+    #[test]
+    fn a_tick_mode_reads_back_and_so_does_that_of_the_first_recordings() {
+        let full = || TickMode::NohzFull {
+            cpus: "2-7".parse().unwrap(),
+        };
+        for (mode, json, text) in [
+            (TickMode::Periodic, r#""periodic""#, "periodic"),
+            (TickMode::NohzIdle, r#""nohz-idle""#, "nohz-idle"),
+            (full(), r#"{"nohz-full":{"cpus":"2-7"}}"#, "nohz-full 2-7"),
+        ] {
+            assert_eq!(serde_json::to_string(&mode).unwrap(), json);
+            assert_eq!(serde_json::from_str::<TickMode>(json).unwrap(), mode);
+            assert_eq!(mode.to_string(), text);
+        }
+        for (old, mode) in [
+            ("nohz idle", TickMode::NohzIdle),
+            ("nohz full 2-7", full()),
+            (
+                "nohz idle (nohz_full= has no effect: not built in)",
+                TickMode::NohzIdle,
+            ),
+        ] {
+            let json = serde_json::to_string(old).unwrap();
+            assert_eq!(serde_json::from_str::<TickMode>(&json).unwrap(), mode);
+        }
+        assert!(serde_json::from_str::<TickMode>(r#""nohz""#).is_err());
+    }
+
+    #[test]
+    fn preemption_models_read_back() {
+        for model in Preemption::ALL {
+            assert_eq!(model.name().parse(), Ok(model));
+            let json = serde_json::to_string(&model).unwrap();
+            assert_eq!(json, format!("\"{model}\""));
+        }
+        assert!("maybe".parse::<Preemption>().is_err());
+    }
+}
