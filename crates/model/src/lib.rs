@@ -9,12 +9,14 @@
 pub mod accounting;
 pub mod beats;
 pub mod case;
+pub mod clock;
 pub mod configured;
 pub mod cpu;
 pub mod disk;
 pub mod finding;
 pub mod histogram;
 pub mod hook;
+pub mod kernel_words;
 pub mod kernels;
 pub mod limitation;
 pub mod machine;

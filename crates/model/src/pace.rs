@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limitation::Limitation;
 use crate::machine::Machine;
+use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, CpuList, Nanos};
 
@@ -330,8 +331,8 @@ pub struct LoopReport {
     pub rule: PaceRule,
     /// Where it ran.
     pub cpu: Cpu,
-    /// The policy that was granted, and why not the one that was asked for.
-    pub policy: String,
+    /// The scheduling policy that it asked for and got.
+    pub policy: PolicyGrant,
     /// By how much the kernel may be late with this thread's timers, on purpose.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,

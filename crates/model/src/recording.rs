@@ -3,11 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::{CounterSource, CounterVerdict};
 use crate::hook::Hook;
 use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
+use crate::policy::PolicyGrant;
 use crate::victim::VictimHeader;
-use crate::{Cpu, Histogram, Nanos, SourceId, Span};
+use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
 
 mod file;
 
@@ -207,16 +209,16 @@ impl Loss {
 /// How a counter that a probe reads was checked, and tied to `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
-    /// The counter: `tsc`, `cntvct`, `clock_gettime`.
-    pub counter: String,
+    /// The counter.
+    pub counter: CounterSource,
     /// Its measured frequency, in Hz.
     pub frequency_hz: f64,
     /// By how much `CLOCK_MONOTONIC` drifted against it during the recording, in millionths.
     pub drift_ppm: f64,
     /// Steps backwards seen between CPUs when it was checked; one is enough to distrust it.
     pub backwards_steps: u64,
-    /// Why it was trusted, or not.
-    pub verdict: String,
+    /// Whether it was trusted, and why not.
+    pub verdict: CounterVerdict,
     /// The tightest bracket of a reading of `CLOCK_MONOTONIC` between two of the counter.
     #[serde(rename = "bracket_ns")]
     pub bracket: Nanos,
@@ -245,6 +247,13 @@ impl ProbeKind {
             Self::Sleep => "sleep",
         }
     }
+
+    /// Whose gaps `source` is of; `None` where it is of none.
+    pub fn of_gaps(source: &Source) -> Option<Self> {
+        let spin = *source.name == *Self::Spin.name();
+        let probe = if spin { Self::Spin } else { Self::Sleep };
+        (source.kind == Kind::Gap).then_some(probe)
+    }
 }
 
 /// How a probe ran on one CPU.
@@ -256,8 +265,8 @@ pub struct ProbeReport {
     pub cpu: Cpu,
     /// Its thread.
     pub tid: i32,
-    /// Scheduling policy that it was granted.
-    pub policy: String,
+    /// The scheduling policy that it asked for and got.
+    pub policy: PolicyGrant,
     /// `spin`: the median time of one turn of its loop. `sleep`: the interval.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
@@ -283,8 +292,8 @@ pub struct SoakReport {
     pub cpu: Cpu,
     /// Its thread.
     pub tid: i32,
-    /// Scheduling policy that it was granted.
-    pub policy: String,
+    /// The scheduling policy that it asked for and got.
+    pub policy: PolicyGrant,
     /// Time of a block of work when nobody disturbs, measured before, in ns.
     pub block_before_ns: f64,
     /// The same, measured after.

@@ -13,7 +13,7 @@ use crate::recording::{
     ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, SoakReport, ToolCost,
     World,
 };
-use crate::victim::VictimStatement;
+use crate::victim::{OffCpuReason, VictimStatement};
 use crate::{Cpu, Nanos};
 
 /// The version of the statement's JSON form. A field is added without a new version; a field is
@@ -252,8 +252,8 @@ pub struct ThrottledProgram {
     pub name: String,
     /// Its process id.
     pub pid: Option<i32>,
-    /// What held it back: `throttled` by the CPU quota of its cgroup.
-    pub why: String,
+    /// What held it back.
+    pub why: OffCpuReason,
     /// For how long, the times of its threads added up.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

@@ -202,11 +202,11 @@ fn clock_report(check: &CounterCheck, alignment: &Alignment) -> ClockReport {
         .min()
         .unwrap_or_default();
     ClockReport {
-        counter: check.source.to_string(),
+        counter: check.source,
         frequency_hz: check.frequency_hz as f64,
         drift_ppm: check.drift_ppm,
         backwards_steps: check.backwards_steps.into(),
-        verdict: check.verdict.to_string(),
+        verdict: check.verdict.clone(),
         bracket,
         uncertainty: alignment.uncertainty(),
         anchors: anchors.len() as u64,
@@ -223,7 +223,7 @@ fn spin_report(report: &SpinReport, alignment: &Alignment) -> ProbeReport {
         probe: ProbeKind::Spin,
         cpu: report.cpu,
         tid: report.tid,
-        policy: report.policy.to_string(),
+        policy: report.policy.clone(),
         period,
         threshold: report.threshold,
         turns: report.loops,
@@ -237,7 +237,7 @@ fn soak_report(report: &soak::SoakReport) -> SoakReport {
     SoakReport {
         cpu: report.cpu,
         tid: report.tid,
-        policy: report.policy.to_string(),
+        policy: report.policy.clone(),
         block_before_ns: report.block_before_ns,
         block_after_ns: report.block_after_ns,
         blocks: report.blocks,
@@ -252,7 +252,7 @@ fn sleep_report(report: &SleepReport, interval: Nanos) -> ProbeReport {
         probe: ProbeKind::Sleep,
         cpu: report.cpu,
         tid: report.tid,
-        policy: report.policy.to_string(),
+        policy: report.policy.clone(),
         period: interval,
         threshold: report.timer_slack.unwrap_or_default(),
         turns: report.wakeups,

@@ -17,9 +17,9 @@ use ticktax_model::Nanos;
 
 pub use alignment::Alignment;
 pub use anchor::Anchor;
-pub use check::{CounterCheck, CounterVerdict, Distrust};
-pub use counter::CounterSource;
+pub use check::CounterCheck;
 pub(crate) use counter::{Counter, FastHardware, Hardware, Monotonic};
+pub use ticktax_model::clock::{CounterSource, CounterVerdict, Distrust};
 
 /// Nanoseconds, and so ticks of `CLOCK_MONOTONIC`, in a second.
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ticktax_model::kernel_words::{LOCAL_TIMER, SLEEP_FUNCTION, TICK_FUNCTIONS};
 use ticktax_model::machine::{
     Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime, TickMode,
 };
@@ -81,16 +82,15 @@ impl<'s> Recorder<'s> {
         // As a tracer of a real kernel names them: with high-resolution timers the tick is one of
         // the functions in the timer's interrupt.
         let high_resolution = setup.machine.timers == TimerRule::HighResolution;
-        let frame = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
-        let mut timer =
-            |function| sources.intern(Source::kernel(Kind::Irq, "local_timer", function));
+        let frame = sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, ""));
+        let mut timer = |function| sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, function));
         let ids = Ids {
             tick: if high_resolution {
-                timer("tick_nohz_handler")
+                timer(TICK_FUNCTIONS[0])
             } else {
                 frame
             },
-            timer: timer("hrtimer_wakeup"),
+            timer: timer(SLEEP_FUNCTION),
             frame: high_resolution.then_some(frame),
             idle: sources.intern(Source::idle()),
             irqs: named(&mut sources, Kind::Irq),

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ticktax_model::kernel_words::TaskDetail;
 use ticktax_model::victim::OffCpuReason;
 
 use crate::record::{detail, vector};
@@ -105,9 +106,9 @@ impl Names {
     pub fn detail(&mut self, address: u64) -> Arc<str> {
         match address {
             detail::NONE => "".into(),
-            detail::PAGE_FAULT => "page_fault".into(),
+            detail::PAGE_FAULT => TaskDetail::PageFault.name().into(),
             detail::THROTTLED => OffCpuReason::Throttled.name().into(),
-            detail::RECLAIM => "reclaim".into(),
+            detail::RECLAIM => TaskDetail::Reclaim.name().into(),
             detail::WOKEN => OffCpuReason::Woken.name().into(),
             detail::PREEMPTED => OffCpuReason::Preempted.name().into(),
             detail::SLEEPING => OffCpuReason::Sleeping.name().into(),

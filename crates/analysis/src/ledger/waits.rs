@@ -41,10 +41,10 @@ impl Waits {
         }
         let throttled = programs
             .into_iter()
-            .map(|((name, pid, why), lengths)| ThrottledProgram {
+            .map(|((name, pid, _), lengths)| ThrottledProgram {
                 name: name.to_owned(),
                 pid,
-                why: why.to_owned(),
+                why: OffCpuReason::Throttled,
                 time: lengths.tally.time,
                 count: lengths.tally.count,
                 median: lengths.quantile(0.5),

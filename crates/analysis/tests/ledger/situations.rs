@@ -2,8 +2,10 @@
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::CpuTimes;
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{Books, Header, Level, Loss, ProbeKind, ProbeReport, Row};
 use ticktax_model::statement::{Class, Statement};
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use crate::fixture::header;
@@ -72,7 +74,7 @@ impl Desk {
             probe,
             cpu: Cpu(0),
             tid: 1,
-            policy: "other".to_owned(),
+            policy: PolicyGrant::full(SchedulingPolicy::Other),
             period: Nanos(11),
             threshold: Nanos(100),
             turns: 1,
@@ -386,8 +388,8 @@ fn a_wait_is_told_and_is_no_cpus_time() {
         panic!("{:?}", statement.throttled)
     };
     assert_eq!(
-        (throttled.name.as_str(), throttled.why.as_str()),
-        ("game", "throttled")
+        (throttled.name.as_str(), throttled.why),
+        ("game", OffCpuReason::Throttled)
     );
     assert_eq!((throttled.time, throttled.count), (Nanos(1_500), 2));
 }

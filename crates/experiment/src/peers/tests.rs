@@ -1,6 +1,7 @@
 //! What the tools really printed, in a guest with Debian's rt kernel, and what is none of it.
 
 use ticktax_model::peers::{Noise, Peer, PeerOutcome};
+use ticktax_model::policy::PolicyGrant;
 use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span};
 
@@ -202,7 +203,7 @@ fn an_audit_is_counted_as_osnoise_counts() {
         probe: ProbeKind::Spin,
         cpu: Cpu(0),
         tid: 9,
-        policy: String::new(),
+        policy: PolicyGrant::default(),
         period: Nanos(100),
         threshold: Nanos(300),
         turns: 1,

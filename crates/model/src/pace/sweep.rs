@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{CpuReading, Figures, PaceRule, SleepMethod};
 use crate::limitation::Limitation;
 use crate::machine::Machine;
+use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, Nanos};
 
@@ -29,8 +30,8 @@ pub struct SweepStatement {
     pub began_unix: i64,
     /// Where the loops ran.
     pub cpu: Cpu,
-    /// The policy that was granted, and why not the one that was asked for.
-    pub policy: String,
+    /// The scheduling policy that the loops asked for and got; `None` where none ran.
+    pub policy: Option<PolicyGrant>,
     /// How long one turn was to last.
     #[serde(rename = "turn_ns")]
     pub turn: Nanos,

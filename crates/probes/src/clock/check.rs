@@ -2,12 +2,12 @@
 
 mod across;
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use super::anchor::{Bracket, tightest};
-use super::{CounterSource, Hardware, NANOS_PER_SECOND, now};
+use super::counter::NATIVE;
+use super::{CounterSource, CounterVerdict, Distrust, Hardware, NANOS_PER_SECOND, now};
 use crate::{cpus, sys};
 
 /// The frequency is measured over two halves of this length.
@@ -58,84 +58,9 @@ pub struct CounterCheck {
     pub verdict: CounterVerdict,
 }
 
-/// Whether a counter can be used as a clock.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CounterVerdict {
-    /// Nothing speaks against it.
-    Trusted,
-    /// It cannot, for these reasons, at least one.
-    Untrusted(Vec<Distrust>),
-}
-
-/// A reason not to use a counter as a clock.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Distrust {
-    /// This architecture has no counter that the tool can read.
-    NoCounter,
-    /// The counter may change its rate or stop in power-saving states.
-    NotInvariant,
-    /// The kernel keeps time by another source and does not offer this counter.
-    RefusedByKernel {
-        /// What the kernel uses.
-        clocksource: String,
-    },
-    /// Readings went back in time from one CPU to another.
-    StepsBackwards {
-        /// How many did.
-        steps: u32,
-        /// Of how many.
-        comparisons: u32,
-    },
-    /// The rate changed within the 50 ms of the measurement.
-    Drifts {
-        /// By so many parts per million.
-        ppm: f64,
-    },
-    /// The rate is not the declared one.
-    OffNominal {
-        /// Measured against nominal, in parts per million.
-        ppm: f64,
-    },
-}
-
-impl fmt::Display for Distrust {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoCounter => f.write_str("this architecture has no counter that can be read"),
-            Self::NotInvariant => {
-                f.write_str("it may stop or change its rate (constant_tsc, nonstop_tsc missing)")
-            }
-            Self::RefusedByKernel { clocksource } => {
-                write!(
-                    f,
-                    "the kernel does not trust it and keeps time by {clocksource}"
-                )
-            }
-            Self::StepsBackwards { steps, comparisons } => {
-                write!(
-                    f,
-                    "it went back in time in {steps} of {comparisons} readings across CPUs"
-                )
-            }
-            Self::Drifts { ppm } => write!(f, "its rate changed by {ppm:.0} ppm within 50 ms"),
-            Self::OffNominal { ppm } => write!(f, "its rate is {ppm:+.0} ppm off the declared one"),
-        }
-    }
-}
-
-impl fmt::Display for CounterVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Untrusted(reasons) = self else {
-            return f.write_str("trusted");
-        };
-        let reasons: Vec<String> = reasons.iter().map(Distrust::to_string).collect();
-        write!(f, "not trusted: {}", reasons.join("; "))
-    }
-}
-
 /// Examines this machine's counter, with the kernel's files under `root`.
 pub(super) fn examine(root: &Path) -> CounterCheck {
-    let source = CounterSource::NATIVE;
+    let source = NATIVE;
     let cpuinfo = read(root, "proc/cpuinfo");
     let clocksource = read(
         root,

@@ -1,42 +1,18 @@
 //! What can be read fast and often: the CPU's counter, or `CLOCK_MONOTONIC` in its place.
 
-use std::fmt;
-
 use ticktax_model::Cpu;
+use ticktax_model::clock::CounterSource;
 
 use crate::{cpus, sys};
 
-/// A counter that a measurement can be made with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CounterSource {
-    /// The time-stamp counter of x86-64.
-    Tsc,
-    /// The virtual counter of the generic timer of aarch64.
-    Cntvct,
-    /// No counter of the CPU: `CLOCK_MONOTONIC` through the C library. One tick is 1 ns.
-    Monotonic,
-}
-
-impl CounterSource {
-    /// The counter that this architecture offers.
-    pub(crate) const NATIVE: Self = if !sys::HAS_COUNTER {
-        Self::Monotonic
-    } else if cfg!(target_arch = "x86_64") {
-        Self::Tsc
-    } else {
-        Self::Cntvct
-    };
-}
-
-impl fmt::Display for CounterSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tsc => "TSC",
-            Self::Cntvct => "CNTVCT_EL0",
-            Self::Monotonic => "CLOCK_MONOTONIC",
-        })
-    }
-}
+/// The counter that this architecture offers.
+pub(crate) const NATIVE: CounterSource = if !sys::HAS_COUNTER {
+    CounterSource::Monotonic
+} else if cfg!(target_arch = "x86_64") {
+    CounterSource::Tsc
+} else {
+    CounterSource::Cntvct
+};
 
 /// A counter as the measuring loops see it, so that tests can feed them readings of their own.
 pub(crate) trait Counter {

@@ -1,6 +1,7 @@
 //! The foot of the page: what could not be seen, what seeing cost, and whether it all adds up.
 
 use ticktax_model::Nanos;
+use ticktax_model::clock::{CounterVerdict, Distrust};
 use ticktax_model::recording::{ClockReport, Level, SoakReport, ToolCost};
 use ticktax_model::statement::{Balance, Statement};
 
@@ -123,13 +124,40 @@ fn clock(page: &mut Page, clock: &ClockReport) {
         "{}{frequency}, {}; {steps}, drift {}; read within {} of CLOCK_MONOTONIC, compared {}; an \
          aligned time is right to {}",
         clock.counter,
-        clock.verdict,
+        verdict(&clock.verdict),
         tied(format!("{:+.3} ppm", clock.drift_ppm)),
         tied(clock.bracket),
         counted(clock.anchors, "time"),
         tied(format!("±{}", clock.uncertainty)),
     );
     page.paragraph(tone, "Clock     ", &text);
+}
+
+/// Whether the counter is trusted, and why not.
+fn verdict(verdict: &CounterVerdict) -> String {
+    let CounterVerdict::Untrusted(reasons) = verdict else {
+        return "trusted".to_owned();
+    };
+    let reasons: Vec<String> = reasons.iter().map(distrust).collect();
+    format!("not trusted: {}", reasons.join("; "))
+}
+
+fn distrust(reason: &Distrust) -> String {
+    match reason {
+        Distrust::NoCounter => "this architecture has no counter that can be read".to_owned(),
+        Distrust::NotInvariant => {
+            "it may stop or change its rate (constant_tsc, nonstop_tsc missing)".to_owned()
+        }
+        Distrust::RefusedByKernel { clocksource } => {
+            format!("the kernel does not trust it and keeps time by {clocksource}")
+        }
+        Distrust::StepsBackwards { steps, comparisons } => {
+            format!("it went back in time in {steps} of {comparisons} readings across CPUs")
+        }
+        Distrust::Drifts { ppm } => format!("its rate changed by {ppm:.0} ppm within 50 ms"),
+        Distrust::OffNominal { ppm } => format!("its rate is {ppm:+.0} ppm off the declared one"),
+        Distrust::Other { reasons } => clean(reasons),
+    }
 }
 
 /// How long the soakers' blocks of work took, and by how much that changed at most.

@@ -2,6 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Statement, ThrottledProgram};
+use ticktax_model::victim::OffCpuReason;
 
 use super::accounts::Cells;
 use super::numbers::{counted, rate, time_or_blank};
@@ -31,7 +32,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     };
     for held in &all[..shown] {
         let pid = held.pid.map_or_else(String::new, |pid| format!(" ({pid})"));
-        let name = format!("{}{pid} {}", held.name, held.why);
+        let name = format!("{}{pid} {}", held.name, held.why.name());
         page.row(Tone::Warning, 2, &name, &cells(held, wall).text());
     }
     let others = &all[shown..];
@@ -49,7 +50,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let mut legend = "time: of all its threads together; it is in no account, because no CPU \
         spent it."
         .to_owned();
-    if all.iter().any(|held| held.why.contains("throttled")) {
+    if all.iter().any(|held| held.why == OffCpuReason::Throttled) {
         legend += " throttled: the CPU quota of its cgroup was used up; raise cpu.max there, or \
             let the program use fewer threads at once.";
     }

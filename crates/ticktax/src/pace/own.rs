@@ -107,7 +107,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<PaceStat
             sleep: settings.sleep,
             rule: settings.rule,
             cpu: report.cpu,
-            policy: report.policy.to_string(),
+            policy: report.policy.clone(),
             timer_slack: report.timer_slack,
             margin: report.margin,
             frames_lost: report.frames_lost,

@@ -101,7 +101,7 @@ pub(super) fn compare(
         machine,
         began_unix,
         cpu: cpu.unwrap_or(ticktax_model::Cpu(0)),
-        policy: policy.map_or_else(String::new, |policy| policy.to_string()),
+        policy,
         turn,
         rounds: typed.rounds.into(),
         quantile: common_quantile(&rows),

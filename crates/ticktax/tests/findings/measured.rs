@@ -123,7 +123,7 @@ fn fifo_probe(header: &mut Header) -> Option<TickBill> {
         probe: ProbeKind::Spin,
         cpu: Cpu(1),
         tid: 7,
-        policy: "SCHED_FIFO:50".to_owned(),
+        policy: PolicyGrant::full(SchedulingPolicy::Fifo(50)),
         period: Nanos(10),
         threshold: Nanos(100),
         turns: 1,

@@ -2,6 +2,7 @@
 
 use ticktax_model::accounting::{CpuCheck, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, SoakReport};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos, SourceTable};
@@ -19,7 +20,7 @@ fn spun(nice: Nanos) -> Header {
         probe: ProbeKind::Spin,
         cpu: Cpu(0),
         tid: 8,
-        policy: "SCHED_OTHER".to_owned(),
+        policy: PolicyGrant::full(SchedulingPolicy::Other),
         period: Nanos(10),
         threshold: Nanos(100),
         turns: 1,
@@ -82,7 +83,7 @@ fn soaked() -> Header {
     header.soakers = vec![SoakReport {
         cpu: Cpu(0),
         tid: 7,
-        policy: "SCHED_IDLE".to_owned(),
+        policy: PolicyGrant::full(SchedulingPolicy::Idle),
         block_before_ns: 25_000.0,
         block_after_ns: 31_000.0,
         blocks: 14_800,

@@ -1,6 +1,7 @@
 //! Real-time threads that the kernel stops for a part of each period.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::policy::SchedulingPolicy;
 
 use super::super::Facts;
 
@@ -16,7 +17,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .header
         .probes
         .iter()
-        .find(|probe| probe.policy.starts_with("SCHED_FIFO"));
+        .find(|probe| matches!(probe.policy.granted, SchedulingPolicy::Fifo(_)));
     let (Some(probe), Some(runtime), Some(period)) = (
         granted,
         number("sched_rt_runtime_us"),
@@ -32,7 +33,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         title: "Real-time threads do not get a CPU for all of their time".to_owned(),
         configured: format!(
             "a probe under {}, to run before everything else",
-            probe.policy
+            probe.policy.granted
         ),
         effective: format!(
             "{runtime} of every {period} µs at most, where others want to run or real-time groups \

@@ -24,10 +24,11 @@ pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
         &head::machine(&statement.machine),
     );
     page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(&statement.machine));
+    let policy = statement.policy.as_ref();
+    let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let place = format!(
-        "on {}, {}; {} of {} each, one after the other, round by round",
+        "on {}{policy}; {} of {} each, one after the other, round by round",
         tied(format!("CPU {}", statement.cpu)),
-        statement.policy,
         counted(statement.rounds, "turn"),
         tied(statement.turn),
     );

@@ -4,6 +4,7 @@ use ticktax_model::accounting::{
     AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Left, Method, ProgramCheck, Witness,
 };
 use ticktax_model::machine::CpuTimes;
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::SoakReport;
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, CpuList, Nanos};
@@ -73,7 +74,7 @@ fn soaker(cpu: u32, after: f64, ended_early: Option<&str>) -> SoakReport {
     SoakReport {
         cpu: Cpu(cpu),
         tid: 70,
-        policy: "SCHED_IDLE".to_owned(),
+        policy: PolicyGrant::full(SchedulingPolicy::Idle),
         block_before_ns: 25_000.0,
         block_after_ns: after,
         blocks: 1,

@@ -8,6 +8,7 @@ use ticktax_model::pace::{
     ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement,
     ThreadReport, TickAlias, Wakeups,
 };
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::World;
 use ticktax_model::{Cpu, Nanos};
 
@@ -109,7 +110,7 @@ fn a_loop() -> PaceStatement {
             sleep: SleepMethod::Hybrid,
             rule: PaceRule::Remaining,
             cpu: Cpu(1),
-            policy: "SCHED_OTHER".to_owned(),
+            policy: PolicyGrant::full(SchedulingPolicy::Other),
             timer_slack: Some(Nanos::from_micros(50)),
             margin: Some(Nanos::from_micros(143)),
             frames_lost: 0,
@@ -279,7 +280,7 @@ fn ways_side_by_side() {
         machine: machine(),
         began_unix: 1_700_000_000,
         cpu: Cpu(1),
-        policy: "SCHED_OTHER".to_owned(),
+        policy: Some(PolicyGrant::full(SchedulingPolicy::Other)),
         turn: Nanos::from_secs(2),
         rounds: 5,
         rows: vec![

@@ -66,7 +66,7 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
     statement
         .probes
         .iter_mut()
-        .for_each(|probe| rename(&mut probe.policy));
+        .for_each(|probe| rename(probe.policy.refusal.get_or_insert_default()));
     statement
         .command
         .iter_mut()

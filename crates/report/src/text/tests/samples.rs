@@ -1,8 +1,10 @@
 //! Statements made by hand.
 
+use ticktax_model::clock::{CounterSource, CounterVerdict};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Machine, Preemption, TickMode};
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{
     ClockReport, CommandReport, Coverage, Level, Loss, ProbeKind, ProbeReport, ToolCost, World,
 };
@@ -10,6 +12,7 @@ use ticktax_model::statement::{
     Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, Part,
     STATEMENT_VERSION, Statement, ThrottledProgram, WorstGap,
 };
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Nanos};
 
 /// A statement about nothing.
@@ -327,7 +330,7 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
         probe,
         cpu: Cpu(cpu),
         tid: 900,
-        policy: "SCHED_OTHER".to_owned(),
+        policy: PolicyGrant::full(SchedulingPolicy::Other),
         period: if spin {
             Nanos(11)
         } else {
@@ -350,7 +353,7 @@ pub(super) fn kernel_level() -> Statement {
         throttled: vec![ThrottledProgram {
             name: "game".to_owned(),
             pid: Some(4_121),
-            why: "throttled".to_owned(),
+            why: OffCpuReason::Throttled,
             time: Nanos::from_millis(1_210),
             count: 31,
             median: Some(Nanos::from_millis(38)),
@@ -370,11 +373,11 @@ pub(super) fn kernel_level() -> Statement {
             every_entry_watched: true,
         },
         clock: Some(ClockReport {
-            counter: "tsc".to_owned(),
+            counter: CounterSource::Tsc,
             frequency_hz: 2_495_998_123.0,
             drift_ppm: 0.081,
             backwards_steps: 0,
-            verdict: "invariant and in step on all CPUs".to_owned(),
+            verdict: CounterVerdict::Trusted,
             bracket: Nanos(15),
             uncertainty: Nanos(21),
             anchors: 400,

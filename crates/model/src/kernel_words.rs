@@ -1,0 +1,56 @@
+//! Words that recordings use for what the kernel does, where it matters which they are: whoever
+//! writes them and whoever reads them takes them from here.
+
+/// The name of the local timer's interrupt.
+pub const LOCAL_TIMER: &str = "local_timer";
+
+/// The name of the softirq that runs timers of low resolution.
+pub const TIMER_SOFTIRQ: &str = "TIMER";
+
+/// What kernels call the tick's timer function: recent ones, and earlier ones.
+pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
+
+/// The timer function that ends a sleep.
+pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
+
+/// What a thread's CPU does for it apart from running it: the detail of a row of
+/// [`Kind::Task`](crate::Kind::Task).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskDetail {
+    /// It serves a page fault.
+    PageFault,
+    /// It reclaims memory, for the machine or for a memory cgroup's limit.
+    Reclaim,
+}
+
+impl TaskDetail {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::PageFault, Self::Reclaim];
+
+    /// The word for it, as files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PageFault => "page_fault",
+            Self::Reclaim => "reclaim",
+        }
+    }
+
+    /// What [`TaskDetail::name`] gives this word to; `None` for the others, such as a work item's
+    /// function.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|detail| detail.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TaskDetail;
+
+    #[test]
+    fn a_detail_reads_back_as_what_it_was_written_for() {
+        for detail in TaskDetail::ALL {
+            assert_eq!(TaskDetail::from_name(detail.name()), Some(detail));
+        }
+        assert_eq!(TaskDetail::from_name("vmstat_update"), None);
+    }
+}
