@@ -22,7 +22,6 @@ mod ping_pong;
 mod program_time;
 mod sleep;
 mod spin;
-mod table;
 mod tool;
 mod tracing;
 
@@ -33,7 +32,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
+use ticktax_bench::peers::host::{self, PeersArguments};
+use ticktax_bench::peers::{guest, page};
+use ticktax_bench::table;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 
@@ -44,15 +46,38 @@ type Benchmark = fn(&Bench) -> Outcome;
 
 /// Measures what ticktax costs, beside its peers.
 #[derive(Debug, Parser)]
-#[command(name = "ticktax-bench")]
+#[command(
+    name = "ticktax-bench",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Arguments {
     /// Which benchmark
-    #[arg(value_enum)]
-    name: Name,
+    #[arg(value_enum, required = true)]
+    name: Option<Name>,
 
     /// Fewer and shorter rounds: to try it out, not to quote
     #[arg(long)]
     quick: bool,
+
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+/// What does not run on this machine's own kernel.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// rtla and cyclictest beside an audit, in a guest of the lab
+    Peers(PeersArguments),
+    /// What runs in that guest
+    #[command(name = guest::VERB, hide = true)]
+    PeersGuest {
+        /// How long each tool is to run
+        seconds: u32,
+    },
+    /// PID 1 of that guest
+    #[command(name = ticktax_lab::guest::WORD, hide = true)]
+    LabGuest,
 }
 
 /// The benchmarks; each has a module of its own.
@@ -116,7 +141,18 @@ impl Bench {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let outcome = match (&arguments.verb, arguments.name) {
+        (Some(Verb::Peers(typed)), _) => peers(typed),
+        (Some(Verb::PeersGuest { seconds }), _) => guest::run(*seconds).map_err(Into::into),
+        (Some(Verb::LabGuest), _) if ticktax_lab::guest::is_init() => {
+            Err(ticktax_lab::guest::run().into())
+        }
+        (Some(Verb::LabGuest), _) => Err("lab-guest is for PID 1 of a lab's guest alone".into()),
+        (None, Some(name)) => run(name, arguments.quick),
+        (None, None) => Err("name a benchmark".into()),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ticktax-bench: {error}");
@@ -125,15 +161,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Outcome {
+/// A flag that Ctrl-C raises.
+fn interrupted() -> Result<Arc<AtomicBool>, Box<dyn Error>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
+    Ok(interrupted)
+}
+
+fn peers(typed: &PeersArguments) -> Outcome {
+    let interrupted = interrupted()?;
+    let stop = || interrupted.load(Ordering::Relaxed);
+    let statement = host::run(typed, &stop, &mut |words| eprintln!("{words}"))?;
+    print!("{}", page::page(&statement));
+    match &*host::failures(&statement) {
+        [] => Ok(()),
+        failures => Err(failures.join("; ").into()),
+    }
+}
+
+fn run(asked: Name, quick: bool) -> Outcome {
+    let interrupted = interrupted()?;
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));
     let bench = Bench {
-        quick: arguments.quick,
+        quick,
         measured: online.iter().last().unwrap_or(first),
         other: first,
         interrupted,
@@ -152,7 +205,7 @@ fn run(arguments: &Arguments) -> Outcome {
         (Name::Ledger, ledger::run),
     ];
     for (name, benchmark) in all {
-        if arguments.name == name || arguments.name == Name::All {
+        if asked == name || asked == Name::All {
             machine::pin_to_all(&everywhere)?;
             benchmark(&bench)?;
             println!("\nLoad average afterwards: {}", machine::load_average());

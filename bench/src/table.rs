@@ -1,25 +1,30 @@
 //! Series of measurements, and tables of them.
 
+use std::fmt;
+
 /// The results of a number of rounds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Series(Vec<f64>);
+pub struct Series(Vec<f64>);
 
 impl Series {
-    pub(crate) const fn new() -> Self {
+    /// Without any result yet.
+    pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    pub(crate) fn push(&mut self, value: f64) {
+    /// Adds a result.
+    pub fn push(&mut self, value: f64) {
         let at = self.0.partition_point(|other| *other < value);
         self.0.insert(at, value);
     }
 
-    pub(crate) fn n(&self) -> usize {
+    /// How many there are.
+    pub fn n(&self) -> usize {
         self.0.len()
     }
 
     /// The value below which the share `q` (0 to 1) lies, between neighbours where it falls there.
-    pub(crate) fn quantile(&self, q: f64) -> f64 {
+    pub fn quantile(&self, q: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else {
             return f64::NAN;
         };
@@ -34,17 +39,18 @@ impl Series {
         self.0[below] + (self.0[above] - self.0[below]) * (place - below as f64)
     }
 
-    pub(crate) fn median(&self) -> f64 {
+    /// The middle one.
+    pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
     /// The least and the most.
-    pub(crate) fn range(&self, digits: usize) -> String {
+    pub fn range(&self, digits: usize) -> String {
         self.between(0.0, 1.0, digits)
     }
 
     /// The quartiles.
-    pub(crate) fn quartiles(&self, digits: usize) -> String {
+    pub fn quartiles(&self, digits: usize) -> String {
         self.between(0.25, 0.75, digits)
     }
 
@@ -64,23 +70,39 @@ impl FromIterator<f64> for Series {
 
 /// A Markdown table.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
+    /// With these headings.
+    pub fn new<const N: usize>(head: [&str; N]) -> Self {
         Self {
             rows: vec![head.map(str::to_owned).to_vec()],
         }
     }
 
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    /// Adds a row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into());
     }
 
-    /// Prints it with its columns aligned, so that it reads as well in a terminal.
-    pub(crate) fn print(&self) {
+    /// Prints it, after an empty line.
+    #[expect(
+        clippy::print_stdout,
+        reason = "a benchmark's table goes to the terminal"
+    )]
+    pub fn print(&self) {
+        print!(
+            "
+{self}"
+        );
+    }
+}
+
+impl fmt::Display for Table {
+    /// With its columns aligned, so that it reads as well in a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows[0].len();
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -91,14 +113,13 @@ impl Table {
                 .max(3)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        println!();
         for (number, row) in self.rows.iter().enumerate() {
             let cells = row.iter().zip(&widths).enumerate();
             let cells = cells.map(|(column, (cell, width))| match column {
                 0 => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
             });
-            println!("| {} |", cells.collect::<Vec<_>>().join(" | "));
+            writeln!(f, "| {} |", cells.collect::<Vec<_>>().join(" | "))?;
             if number == 0 {
                 let rules = widths
                     .iter()
@@ -107,9 +128,10 @@ impl Table {
                         0 => "-".repeat(*width),
                         _ => format!("{}:", "-".repeat(width - 1)),
                     });
-                println!("| {} |", rules.collect::<Vec<_>>().join(" | "));
+                writeln!(f, "| {} |", rules.collect::<Vec<_>>().join(" | "))?;
             }
         }
+        Ok(())
     }
 }
 

@@ -14,7 +14,6 @@ pub mod fit;
 pub mod judge;
 pub mod kernels;
 pub mod matrix;
-pub mod peers;
 pub mod replay;
 pub mod statistics;
 pub mod sweep;

@@ -86,7 +86,7 @@ pub enum LabError {
 
 impl LabError {
     /// The failure to do `what` with the file at `path`.
-    pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::of_file(what, &path, &error)
     }

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use build::{Building, From, build, require_rate};
-pub use cache::{Cache, Listed};
+pub use cache::{Cache, Held, Listed};
+pub use package::{Unpacked, fetch_with_libraries};
+pub use tool::{sha256, sha256_of};
 
 use crate::error::LabError;
 

@@ -2,8 +2,7 @@
 //! which runs one verb and hands back what it wrote.
 //!
 //! These parts know nothing of each other: [`image`] makes the initramfs that a kernel unpacks,
-//! [`qemu`] boots a kernel with it and ends whatever happens, [`kernel`] brings kernels to boot,
-//! [`tools`] other people's programs to run beside ticktax.
+//! [`qemu`] boots a kernel with it and ends whatever happens, [`kernel`] brings kernels to boot.
 //! [`guest`] is the other side: what PID 1 does. [`wire`] is what the two sides say to each other.
 //!
 //! Under [`Clock::Icount`](qemu::Clock::Icount) the guest's time is the number of instructions that
@@ -20,8 +19,7 @@ pub mod program;
 pub mod qemu;
 mod run;
 mod sys;
-pub mod tools;
 pub mod wire;
 
 pub use error::LabError;
-pub use run::Run;
+pub use run::{Program, Run};

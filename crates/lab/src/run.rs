@@ -1,7 +1,7 @@
 //! One run: an initramfs for a kernel, a guest that boots both, and what it hands over.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::LabError;
@@ -10,19 +10,29 @@ use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::program;
 use crate::qemu::{Clock, Machine, Outcome, Stage, boot};
-use crate::tools::Tools;
+
+/// A program that a guest has beside the one that is PID 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its name in the guest.
+    pub name: String,
+    /// Its file on the host.
+    pub file: PathBuf,
+    /// Where its libraries are looked for before the host's are; those come to lie beside it.
+    pub libraries: Option<PathBuf>,
+}
 
 /// What to run, and in what.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The kernel to boot.
     pub kernel: &'a Kernel,
-    /// ticktax's own binary.
+    /// The binary that runs as PID 1; it has to call [`guest::run`] for the word [`guest::WORD`].
     pub program: &'a Path,
     /// The verb, and what it is to write to its folder ([`guest::OUT`], in which it runs).
     pub arguments: &'a [String],
-    /// Other people's programs that the verb runs in turn; they come to lie in [`guest::TOOLS`].
-    pub tools: Option<&'a Tools>,
+    /// Programs that the verb runs in turn; they come to lie in [`guest::TOOLS`].
+    pub programs: &'a [Program],
     /// Parameters for the kernel.
     pub cmdline: &'a str,
     /// Virtual CPUs, 1 to 64.
@@ -81,10 +91,14 @@ impl Run<'_> {
             image.folder(folder);
         }
         program::add(&mut image, "init", self.program, None)?;
-        for (name, file) in self.tools.iter().flat_map(|tools| tools.programs()) {
+        for Program {
+            name,
+            file,
+            libraries,
+        } in self.programs
+        {
             let to = format!("{}/{name}", guest::TOOLS.trim_start_matches('/'));
-            let own = file.parent();
-            program::add(&mut image, &to, &file, own)?;
+            program::add(&mut image, &to, file, libraries.as_deref())?;
         }
         let mut job = b"/init\0".to_vec();
         for argument in self.arguments {

@@ -21,7 +21,6 @@ pub mod kernels;
 pub mod limitation;
 pub mod machine;
 pub mod pace;
-pub mod peers;
 pub mod policy;
 pub mod prediction;
 pub mod recording;

@@ -7,7 +7,6 @@ use serde::Serialize;
 use ticktax_model::case::CaseStatement;
 use ticktax_model::kernels::KernelsStatement;
 use ticktax_model::pace::{PaceStatement, SweepStatement};
-use ticktax_model::peers::PeersStatement;
 use ticktax_model::prediction::PredictionStatement;
 use ticktax_model::statement::Statement;
 
@@ -40,11 +39,6 @@ pub fn kernels_json(statement: &KernelsStatement) -> String {
 
 /// A prediction, likewise.
 pub fn prediction_json(statement: &PredictionStatement) -> String {
-    pretty(statement)
-}
-
-/// Other people's tools beside an audit, likewise.
-pub fn peers_json(statement: &PeersStatement) -> String {
     pretty(statement)
 }
 
@@ -83,9 +77,4 @@ pub fn kernels_schema() -> serde_json::Value {
 /// The JSON Schema of what [`prediction_json`] writes.
 pub fn prediction_schema() -> serde_json::Value {
     schemars::schema_for!(PredictionStatement).to_value()
-}
-
-/// The JSON Schema of what [`peers_json`] writes.
-pub fn peers_schema() -> serde_json::Value {
-    schemars::schema_for!(PeersStatement).to_value()
 }

@@ -11,11 +11,11 @@ mod limitation;
 mod text;
 
 pub use json::{
-    case_json, case_schema, json, kernels_json, kernels_schema, pace_json, pace_schema, peers_json,
-    peers_schema, prediction_json, prediction_schema, schema, sweep_json, sweep_schema,
+    case_json, case_schema, json, kernels_json, kernels_schema, pace_json, pace_schema,
+    prediction_json, prediction_schema, schema, sweep_json, sweep_schema,
 };
 pub use limitation::{LimitationWords, words as limitation_words};
 pub use text::{
     TextStyle, beat_news, beats, case, case_fit, case_sheet, cases, grid, kernels, pace, pace_line,
-    peers, prediction, sweep, text,
+    prediction, sweep, text,
 };

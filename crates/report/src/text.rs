@@ -18,7 +18,6 @@ mod kernels;
 mod numbers;
 mod pace;
 mod page;
-mod peers;
 mod prediction;
 #[cfg(test)]
 mod tests;
@@ -35,7 +34,6 @@ pub use case::{case, case_fit, case_sheet, cases};
 pub use grid::grid;
 pub use kernels::kernels;
 pub use pace::{pace, pace_line, sweep};
-pub use peers::peers;
 pub use prediction::prediction;
 
 /// How a page of text is to look.

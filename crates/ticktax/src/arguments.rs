@@ -15,8 +15,7 @@ use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
 
 pub(crate) use lab::{
-    BuildArguments, CompareArguments, GuestArguments, LabTask, PeersArguments, ReplayArguments,
-    RunArguments,
+    BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
 pub(crate) use pace::{PaceArguments, Rate, Sweep};
 pub(crate) use sim::SimArguments;
@@ -97,9 +96,6 @@ pub(crate) enum Verb {
     /// Perform the programs of a case, in a guest
     #[command(hide = true, name = ticktax_lab::guest::REPLAY)]
     LabReplay(ReplayArguments),
-    /// Run rtla and cyclictest one after the other beside an audit, in a guest of the lab
-    #[command(hide = true)]
-    Peers(PeersArguments),
     /// Print the JSON Schema of what --format json prints
     Schema {
         /// Of which statement
@@ -285,8 +281,6 @@ pub(crate) enum SchemaOf {
     Sweep,
     /// What `sim` prints
     Prediction,
-    /// What `lab run -- peers` prints
-    Peers,
 }
 
 impl From<ProbeChoice> for ticktax_observe::ProbeChoice {

@@ -3,7 +3,6 @@
 mod build;
 mod cases;
 mod compare;
-mod peers;
 mod replay;
 mod run;
 mod turns;
@@ -13,12 +12,10 @@ pub(crate) use replay::run as replay;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ticktax_host::Proc;
 use ticktax_lab::kernel::Cache;
 use ticktax_lab::{LabError, guest};
-use ticktax_model::recording::World;
 
-use crate::arguments::{LabTask, PeersArguments};
+use crate::arguments::LabTask;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
@@ -39,17 +36,6 @@ pub(crate) fn guest() -> Result<ExitCode, Failure> {
         return Err(Failure::Arguments(why.to_owned()));
     }
     Err(LabError::NoResult(guest::run()).into())
-}
-
-/// Runs other people's programs beside an audit; their like would keep a machine's CPUs from its
-/// programs, and are not there but in a guest.
-pub(crate) fn peers(typed: &PeersArguments) -> Result<ExitCode, Failure> {
-    if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
-        let why = "peers runs in a guest alone: ticktax lab run --package linux-image-rt-amd64 -- \
-                   peers";
-        return Err(Failure::Arguments(why.to_owned()));
-    }
-    peers::guest::run(typed.length.0)
 }
 
 /// The lab's part of the user's cache (XDG Base Directory Specification).

@@ -40,7 +40,6 @@ fn main() -> ExitCode {
         Verb::Lab { task } => lab::run(&task, &terminal),
         Verb::LabGuest => lab::guest(),
         Verb::LabReplay(typed) => lab::replay(&typed),
-        Verb::Peers(typed) => lab::peers(&typed),
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),

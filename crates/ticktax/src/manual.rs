@@ -40,7 +40,6 @@ pub(crate) fn schema(of: SchemaOf) -> String {
         SchemaOf::Kernels => ticktax_report::kernels_schema(),
         SchemaOf::Sweep => ticktax_report::sweep_schema(),
         SchemaOf::Prediction => ticktax_report::prediction_schema(),
-        SchemaOf::Peers => ticktax_report::peers_schema(),
     };
     serde_json::to_string_pretty(&schema).unwrap_or_default()
 }

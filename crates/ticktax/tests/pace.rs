@@ -166,7 +166,6 @@ fn the_schemas_are_those_of_what_is_printed() {
     for (of, title) in [
         ("pace", "PaceStatement"),
         ("sweep", "SweepStatement"),
-        ("peers", "PeersStatement"),
         ("kernels", "KernelsStatement"),
     ] {
         let output = ticktax(&["schema", of]);

@@ -43,7 +43,10 @@ const ARROWS: &[(&str, Arrows)] = &[
     ),
     ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),
-    ("ticktax", Arrows::Never(&["xtask"])),
+    (
+        "ticktax",
+        Arrows::Never(&["xtask", "ticktax-bench", "ticktax-inject"]),
+    ),
     ("ticktax-bench", Arrows::Never(&["xtask"])),
     ("xtask", Arrows::Never(&[])),
 ];

@@ -47,9 +47,7 @@ pub(super) struct Keep<'a> {
 }
 
 /// Held while something in the cache is made.
-pub(crate) struct Held(
-    #[expect(dead_code, reason = "it is let go when it is dropped")] Flock<File>,
-);
+pub struct Held(#[expect(dead_code, reason = "it is let go when it is dropped")] Flock<File>);
 
 impl Cache {
     /// The cache in this folder, which need not be there yet.
@@ -149,14 +147,14 @@ impl Cache {
     }
 
     /// A folder for parts of the cache, made if it is not there.
-    pub(crate) fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
+    pub fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         Ok(folder)
     }
 
     /// Makes sure that nobody else makes the same thing, until what is returned is dropped.
-    pub(crate) fn hold(&self, what: &str) -> Result<Held, LabError> {
+    pub fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("make", &path))?;
         let held = Flock::lock(file, FlockArg::LockExclusiveNonblock);
@@ -164,7 +162,7 @@ impl Cache {
     }
 
     /// Where a part of the cache would be, whether it is there or not.
-    pub(crate) fn place(&self, part: &str) -> PathBuf {
+    pub fn place(&self, part: &str) -> PathBuf {
         self.root.join(part)
     }
 

@@ -10,13 +10,14 @@ use super::tool::{run, text};
 use crate::error::{LabError, NO_SPACE};
 
 /// A package that was fetched, and unpacked.
-pub(crate) struct Unpacked {
+#[derive(Debug)]
+pub struct Unpacked {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Its version.
-    pub(crate) version: String,
+    pub version: String,
     /// Its files.
-    pub(crate) files: PathBuf,
+    pub files: PathBuf,
     /// Ends with it.
     _folder: tempfile::TempDir,
 }
@@ -81,7 +82,7 @@ pub(super) fn fetch(
 
 /// Fetches these packages, and those with libraries that they depend on, directly or not. The C
 /// library is left out: a guest has the host's, which ticktax itself needs.
-pub(crate) fn fetch_with_libraries(
+pub fn fetch_with_libraries(
     names: &[&str],
     cache: &Cache,
     tell: &mut dyn FnMut(&str),

@@ -65,13 +65,13 @@ pub(super) fn text(output: &Output) -> String {
 }
 
 /// SHA-256, as hexadecimal digits.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digits(&digest)
 }
 
 /// SHA-256 of a file.
-pub(crate) fn sha256_of(file: &Path) -> Result<String, LabError> {
+pub fn sha256_of(file: &Path) -> Result<String, LabError> {
     let failed = || LabError::file("read", file);
     let mut open = std::fs::File::open(file).map_err(failed())?;
     let mut hasher = Sha256::new();

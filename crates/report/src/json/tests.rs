@@ -10,7 +10,6 @@ fn schemas() -> Vec<Value> {
         super::case_schema(),
         super::kernels_schema(),
         super::prediction_schema(),
-        super::peers_schema(),
         schemars::schema_for!(Header).to_value(),
     ]
 }

@@ -5,7 +5,6 @@ mod beats;
 mod golden;
 mod grids;
 mod pace;
-mod peers;
 mod properties;
 mod samples;
 mod ticks;

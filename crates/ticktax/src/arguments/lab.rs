@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use ticktax_lab::kernel::Wanted;
@@ -16,8 +15,6 @@ Examples:
                                           how a Debian kernel keeps a loop's pace, in QEMU
   ticktax lab run --kernel linux-image-cloud-amd64 --cmdline 'nohz=off highres=off' -- audit
                                           where its CPU time goes with a tick that never stops
-  ticktax lab run --package linux-image-rt-amd64 -- peers --for 5s
-                                          rtla and cyclictest beside an audit, in one guest
   ticktax lab build --hz 1000,250,100     the same kernel, three times, by its tick rate
   ticktax lab compare --hz 1000,250,100 --cmdline '','nohz=off highres=off' -- pace --rate 35
                                           kernels beside each other, and beside the model
@@ -135,42 +132,9 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) console: Option<PathBuf>,
 
-    /// What to run in the guest: audit, pace or peers, with their arguments
+    /// What to run in the guest: audit or pace, with their arguments
     #[arg(last = true, required = true, value_name = "VERB")]
     pub(crate) verb: Vec<OsString>,
-}
-
-/// What `lab run -- peers` takes.
-#[derive(Debug, Args)]
-pub(crate) struct PeersArguments {
-    /// How long each is to run, in whole seconds
-    #[arg(
-        long = "for",
-        visible_alias = "duration",
-        value_name = "TIME",
-        default_value = "5s"
-    )]
-    pub(crate) length: Seconds,
-}
-
-/// A length of time that rtla and cyclictest can be told: whole seconds, up to ten minutes,
-/// for which an audit keeps single spans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seconds(pub(crate) u32);
-
-impl FromStr for Seconds {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let length: Length = text.parse()?;
-        let seconds = u32::try_from(length.0.0 / 1_000_000_000).unwrap_or(u32::MAX);
-        if length.0.0 % 1_000_000_000 != 0 || !(1..=600).contains(&seconds) {
-            return Err(format!(
-                "{text} cannot be told to rtla: choose whole seconds, 1s to 10m"
-            ));
-        }
-        Ok(Self(seconds))
-    }
 }
 
 #[derive(Debug, Args)]

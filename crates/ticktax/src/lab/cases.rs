@@ -115,7 +115,6 @@ impl Guests<'_> {
         let guest = Guest {
             typed: &self.typed.guest,
             arguments: &arguments,
-            tools: None,
             counted: job.counted,
             accepted: &[],
             interrupt: self.interrupt,

@@ -10,11 +10,10 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use ticktax_lab::kernel::{Kernel, find};
 use ticktax_lab::qemu::{Outcome, Stage};
-use ticktax_lab::tools::Tools;
 use ticktax_lab::{LabError, Run};
 use ticktax_model::pace::{PaceStatement, SweepStatement};
 
-use super::{cache, peers};
+use super::cache;
 use crate::arguments::{Arguments, Format, GuestArguments, RunArguments, Verb};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
@@ -32,7 +31,6 @@ pub(super) enum GuestVerb {
     Audit,
     Pace,
     Sweep,
-    Peers,
 }
 
 impl GuestVerb {
@@ -71,8 +69,7 @@ impl GuestVerb {
             Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
             Verb::Pace(pace) if pace.sweep.is_some() => Ok(Self::Sweep),
             Verb::Pace(_) => Ok(Self::Pace),
-            Verb::Peers(_) => Ok(Self::Peers),
-            _ => wrong("a guest can run audit, pace and peers"),
+            _ => wrong("a guest can run audit and pace"),
         }
     }
 
@@ -81,7 +78,6 @@ impl GuestVerb {
         match self {
             Self::Audit => &["--save", RECORDING, "--output", "statement.txt"],
             Self::Pace | Self::Sweep => &["--format", "json", "--output", STATEMENT],
-            Self::Peers => &[],
         }
     }
 }
@@ -91,8 +87,6 @@ pub(super) struct Guests<'a> {
     pub(super) typed: &'a GuestArguments,
     pub(super) verb: GuestVerb,
     pub(super) arguments: Vec<String>,
-    /// Other people's programs that the verb runs.
-    pub(super) tools: Option<Tools>,
     pub(super) interrupt: &'a Interrupt,
 }
 
@@ -109,7 +103,6 @@ impl<'a> Guests<'a> {
             typed,
             verb: which,
             arguments: words.chain(results).collect(),
-            tools: None,
             interrupt,
         })
     }
@@ -119,11 +112,10 @@ impl<'a> Guests<'a> {
         Guest {
             typed: self.typed,
             arguments: &self.arguments,
-            tools: self.tools.as_ref(),
             counted: false,
             accepted: match self.verb {
                 GuestVerb::Audit => &[UNBALANCED],
-                GuestVerb::Pace | GuestVerb::Sweep | GuestVerb::Peers => &[],
+                GuestVerb::Pace | GuestVerb::Sweep => &[],
             },
             interrupt: self.interrupt,
         }
@@ -141,8 +133,6 @@ pub(super) struct Guest<'a> {
     pub(super) typed: &'a GuestArguments,
     /// For ticktax in the guest.
     pub(super) arguments: &'a [String],
-    /// Other people's programs that it runs.
-    pub(super) tools: Option<&'a Tools>,
     /// Whether its instructions are counted.
     pub(super) counted: bool,
     /// Exit codes with a result beside 0: an audit whose books do not balance has one all the same.
@@ -170,7 +160,7 @@ impl Guest<'_> {
             kernel,
             program: &program,
             arguments: self.arguments,
-            tools: self.tools,
+            programs: &[],
             cmdline,
             cpus: self.typed.smp,
             memory: self.typed.memory,
@@ -210,14 +200,11 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         require_writable(file)?;
     }
     let interrupt = Interrupt::listen()?;
-    let mut guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
+    let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
     let progress = terminal.task("looking for the kernel".to_owned());
     let cache = cache()?;
     let mut tell = |words: &str| progress.tell(words.to_owned());
     let kernel = find(&typed.kernel, &cache, &mut tell)?;
-    if guests.verb == GuestVerb::Peers {
-        guests.tools = Some(Tools::find(&cache, &mut tell)?);
-    }
     let outcome = guests.guest().boot(
         &kernel,
         &typed.cmdline,
@@ -227,11 +214,8 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     );
     progress.done();
     let outcome = outcome?;
-    if let Some(tools) = &guests.tools {
-        return show_peers(&outcome, tools, typed, terminal);
-    }
     let name = match guests.verb {
-        GuestVerb::Audit | GuestVerb::Peers => RECORDING,
+        GuestVerb::Audit => RECORDING,
         GuestVerb::Pace | GuestVerb::Sweep => STATEMENT,
     };
     let result = outcome.file(name).ok_or_else(|| missing(name))?;
@@ -239,7 +223,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         fs::write(file, result).map_err(|error| cannot("write", file, &error))?;
     }
     match guests.verb {
-        GuestVerb::Audit | GuestVerb::Peers => show_recording(result, typed, terminal),
+        GuestVerb::Audit => show_recording(result, typed, terminal),
         GuestVerb::Pace => {
             let statement: PaceStatement = read(result)?;
             terminal.put(
@@ -261,35 +245,6 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// What an audit, rtla and cyclictest said; ends with 1 where one of them failed.
-fn show_peers(
-    outcome: &Outcome,
-    tools: &Tools,
-    typed: &RunArguments,
-    terminal: &Terminal,
-) -> Result<ExitCode, Failure> {
-    let statement = peers::statement(outcome, tools)?;
-    if let Some(file) = &typed.save {
-        let json = ticktax_report::peers_json(&statement);
-        fs::write(file, json).map_err(|error| cannot("write", file, &error))?;
-    }
-    terminal.put(
-        &|style| ticktax_report::peers(&statement, style),
-        &|| ticktax_report::peers_json(&statement),
-        typed.format,
-        typed.output.as_deref(),
-    )?;
-    let failures = peers::failures(&statement);
-    for failure in &failures {
-        terminal.complain(failure);
-    }
-    Ok(if failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
 }
 
 /// The statement of a recording that came from a guest.

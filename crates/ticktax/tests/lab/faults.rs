@@ -52,8 +52,7 @@ pub(crate) fn a_kernel_that_is_not_there_is_named() {
 pub(crate) fn what_no_guest_can_run_is_refused() {
     for (verb, words) in [
         (&["dance"][..], "unrecognized subcommand"),
-        (&["schema"], "audit, pace and peers"),
-        (&["peers", "--for", "1500ms"], "whole seconds"),
+        (&["schema"], "audit and pace"),
         (&["audit", "--save", "x"], "before the --"),
         (&["audit", "--pid", "1"], "no other programs"),
         (&["pace", "--pid", "1"], "no other programs"),
@@ -87,43 +86,11 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
 
 pub(crate) fn the_guests_verbs_are_nobody_elses() {
     let replay = "lab-replay frame-rate-vs-hz --for 1s --output x";
-    for (verb, words) in [
-        ("lab-guest", "PID 1"),
-        ("peers", "in a guest alone"),
-        (replay, "a lab's guests alone"),
-    ] {
+    for (verb, words) in [("lab-guest", "PID 1"), (replay, "a lab's guests alone")] {
         let output = ticktax().args(verb.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         one_line(&complaint(&output), words);
     }
-}
-
-/// `peers` with a kernel that nobody will get to boot.
-fn peers_with(cache: &Path) -> std::process::Command {
-    let mut command = lab_run("/proc/self/exe");
-    command.env("XDG_CACHE_HOME", cache).args(["--", "peers"]);
-    command
-}
-
-pub(crate) fn without_apt_one_line_says_so() {
-    let cache = tempfile::tempdir().unwrap();
-    let output = peers_with(cache.path())
-        .env("PATH", "/nonexistent")
-        .output();
-    let output = output.unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    one_line(&complaint(&output), "cannot run `apt-get`");
-}
-
-pub(crate) fn damaged_tools_are_refused() {
-    let cache = tempfile::tempdir().unwrap();
-    let tools = cache.path().join("ticktax/lab/tools");
-    std::fs::create_dir_all(&tools).unwrap();
-    std::fs::write(tools.join("rtla"), "garbage").unwrap();
-    std::fs::write(tools.join("manifest"), "file rtla 0123\n").unwrap();
-    let output = peers_with(cache.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    one_line(&complaint(&output), "rtla is not what was stored");
 }
 
 pub(crate) fn a_panic_is_one_line() {

@@ -1,14 +1,11 @@
 //! What the tests stand on: the command, and which kernels can be had.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// Debian's kernel for clouds: the smallest that it has.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
-
-/// Debian's kernel for deadlines, which has the tracers that rtla asks.
-pub(crate) const RT: &str = "linux-image-rt-amd64";
 
 /// Why a test with this kernel cannot run here.
 pub(crate) fn why_not(kernel: &str) -> Option<String> {
@@ -29,16 +26,6 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     }
     (!apt_knows(&[kernel]))
         .then(|| format!("{kernel} is not in the cache, and apt does not know it"))
-}
-
-/// Why a test with rtla and cyclictest cannot run here. With the cache's, apt is not asked.
-pub(crate) fn why_no_tools() -> Option<String> {
-    let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let kept = caches.or_else(home)?.join("ticktax/lab/tools");
-    let found = kept.exists() || apt_knows(&["rtla", "rt-tests"]);
-    (!found)
-        .then(|| "rtla and rt-tests are not in the cache, and apt does not know them".to_owned())
 }
 
 fn apt_knows(packages: &[&str]) -> bool {

@@ -15,13 +15,12 @@ mod common;
 mod faults;
 mod fixture;
 mod guests;
-mod peers;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-use fixture::{CLOUD, RT, why_no_tools, why_not};
+use fixture::{CLOUD, why_not};
 
 type Test = fn();
 
@@ -42,14 +41,6 @@ const ANYWHERE: &[(&str, Test)] = &[
     (
         "the_guests_verbs_are_nobody_elses",
         faults::the_guests_verbs_are_nobody_elses,
-    ),
-    (
-        "without_apt_one_line_says_so",
-        faults::without_apt_one_line_says_so,
-    ),
-    (
-        "damaged_tools_are_refused",
-        faults::damaged_tools_are_refused,
     ),
 ];
 
@@ -118,20 +109,6 @@ const ON_CLOUD: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that run other people's tools in a guest, with the kernel that each boots.
-const WITH_TOOLS: &[(&str, &str, Test)] = &[
-    (
-        "peers_measure_the_same_kernel",
-        RT,
-        peers::peers_measure_the_same_kernel,
-    ),
-    (
-        "a_kernel_without_tracers_has_the_others",
-        CLOUD,
-        peers::a_kernel_without_tracers_has_the_others,
-    ),
-];
-
 /// Kernels that the tracer's programs have to load on.
 const KERNELS: &[&str] = &[
     "linux-image-cloud-amd64",
@@ -169,13 +146,6 @@ fn main() -> ExitCode {
     }
     for &(name, test) in ON_CLOUD {
         trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(cloud.is_some()));
-    }
-    for &(name, kernel, test) in WITH_TOOLS {
-        let why = why_not(kernel).or_else(why_no_tools);
-        if let Some(why) = &why {
-            eprintln!("vm::{name} is ignored: {why}");
-        }
-        trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(why.is_some()));
     }
     for &kernel in KERNELS {
         let why = why_not(kernel);

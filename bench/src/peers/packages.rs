@@ -4,10 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::LabError;
-use crate::kernel::Cache;
-use crate::kernel::package::{Unpacked, fetch_with_libraries};
-use crate::kernel::tool::{sha256, sha256_of};
+use ticktax_lab::kernel::{Cache, Unpacked, fetch_with_libraries, sha256, sha256_of};
+use ticktax_lab::{LabError, Program};
 
 /// Programs, with the packages that they come in.
 const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
@@ -45,11 +43,14 @@ impl Tools {
         Self::kept(cache)?.ok_or_else(gone)
     }
 
-    /// Each program's name, and its file. Libraries lie beside it.
-    pub fn programs(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
-        PROGRAMS
-            .map(|(_, name)| (name, self.folder.join(name)))
-            .into_iter()
+    /// The programs; their libraries lie beside them.
+    pub fn programs(&self) -> Vec<Program> {
+        let program = |(_, name): (&str, &str)| Program {
+            name: name.to_owned(),
+            file: self.folder.join(name),
+            libraries: Some(self.folder.clone()),
+        };
+        PROGRAMS.map(program).into()
     }
 
     /// Those in the cache, if there are any.
@@ -150,9 +151,8 @@ mod tests {
     use std::path::Path;
 
     use super::{MANIFEST, NAME, Tools, is_library};
-    use crate::error::LabError;
-    use crate::kernel::Cache;
-    use crate::kernel::tool::sha256;
+    use ticktax_lab::LabError;
+    use ticktax_lab::kernel::{Cache, sha256};
 
     /// A cache with two programs and a library that are none.
     fn cache_with_tools(root: &Path) -> Cache {
@@ -182,8 +182,8 @@ mod tests {
         let tools = find(&cache_with_tools(folder.path())).unwrap();
         let versions: Vec<&str> = tools.packages.iter().map(|(_, it)| it.as_str()).collect();
         assert_eq!(versions, ["6.1.1-1", "2.4-1"]);
-        for (name, file) in tools.programs() {
-            assert_eq!(fs::read(file).unwrap(), name.as_bytes());
+        for program in tools.programs() {
+            assert_eq!(fs::read(&program.file).unwrap(), program.name.as_bytes());
         }
     }
 

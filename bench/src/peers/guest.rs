@@ -1,18 +1,25 @@
-//! `ticktax peers`, in a guest: an audit, rtla and cyclictest, one after the other.
+//! What runs in the guest: an audit, rtla and cyclictest, one after the other.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
-use ticktax_experiment::peers::{
-    CYCLICTEST, EVENTS, OSNOISE, OSNOISE_THRESHOLD, RUNS, Ran, TIMERLAT,
-};
+use ticktax_host::Proc;
 use ticktax_lab::{LabError, guest};
-use ticktax_model::peers::Peer;
+use ticktax_model::recording::World;
 
-use crate::failure::{Failure, UNBALANCED};
-use crate::lab::run::RECORDING;
+use super::statement::Peer;
+use super::{
+    CYCLICTEST, EVENTS, OSNOISE, OSNOISE_THRESHOLD, PeersError, RECORDING, RUNS, Ran, TIMERLAT,
+};
+
+/// The verb of the bench binary that runs in the guest.
+pub const VERB: &str = "peers-guest";
+/// The audited program's name among the guest's tools.
+pub(super) const AUDIT: &str = "ticktax";
+/// The exit code of an audit whose books do not balance.
+const UNBALANCED: i32 = 3;
 
 /// Where the kernel's tracers are.
 const TRACEFS: &str = "/sys/kernel/tracing";
@@ -32,7 +39,15 @@ const PERIOD: &str = "100000";
 
 /// Runs all of them for `seconds` each, and leaves what they wrote in the current folder. One that
 /// fails does not keep the others from running.
-pub(in crate::lab) fn run(seconds: u32) -> Result<ExitCode, Failure> {
+///
+/// # Errors
+/// This is no guest of the lab: the tools would keep a machine's CPUs from its programs. Or the
+/// tracer's events cannot be recorded, or nothing can be written.
+pub fn run(seconds: u32) -> Result<(), PeersError> {
+    if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
+        let why = format!("{VERB} is for a lab's guest alone: run `ticktax-bench peers`");
+        return Err(PeersError::Place(why));
+    }
     let length = format!("{seconds}s");
     let runs = [
         audit(&length),
@@ -41,17 +56,15 @@ pub(in crate::lab) fn run(seconds: u32) -> Result<ExitCode, Failure> {
         cyclictest(seconds),
     ];
     let text = serde_json::to_string(&runs).unwrap_or_default();
-    fs::write(RUNS, text).map_err(|error| not_done("write what was run", &error))?;
-    Ok(ExitCode::SUCCESS)
+    fs::write(RUNS, text).map_err(|error| not_done("write what was run", &error))
 }
 
 fn audit(length: &str) -> Ran {
-    let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/init"));
-    let mut command = Command::new(own);
+    let mut command = Command::new(Path::new(guest::TOOLS).join(AUDIT));
     command.args(["audit", "--for", length, "--keep", "spans"]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
-    // Nobody calls it by the name that it has in a guest.
+    // Where it leaves what it found is nobody's concern.
     ran.command = format!("ticktax audit --for {length}");
     ran
 }
@@ -116,7 +129,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
         fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
     }
     // An audit whose books do not balance has left a recording all the same.
-    let unbalanced = peer == Peer::Audit && output.status.code() == Some(i32::from(UNBALANCED));
+    let unbalanced = peer == Peer::Audit && output.status.code() == Some(UNBALANCED);
     if output.status.success() || unbalanced {
         return Ok(());
     }
@@ -164,6 +177,6 @@ impl Events {
     }
 }
 
-fn not_done(what: &str, error: &io::Error) -> Failure {
+fn not_done(what: &str, error: &io::Error) -> PeersError {
     LabError::NoResult(format!("it could not {what}: {}", error.kind())).into()
 }

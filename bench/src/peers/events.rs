@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use super::statement::Attribution;
 use ticktax_model::Nanos;
-use ticktax_model::peers::Attribution;
 
 use super::Unreadable;
 

@@ -1,18 +1,29 @@
-//! Other people's tools beside an audit: what they printed in a guest, read back.
+//! `ticktax-bench peers`: other people's tools beside an audit, in one guest.
 //!
-//! The guest runs them and sends what they wrote ([`Ran`], and a file each); [`report`] makes of it
-//! what a statement says. The readers know the forms of rtla 6.1 to 6.12 and of cyclictest 2, and
-//! take nothing else for them.
+//! [`guest`] runs them there and sends what they wrote ([`Ran`], and a file each); [`report`] makes
+//! of it what a [`statement`] says, and [`page`] prints that. The readers know the forms of rtla 6.1
+//! to 6.12 and of cyclictest 2, and take nothing else for them.
 
 mod audit;
 mod events;
+pub mod guest;
+pub mod host;
+pub mod packages;
+pub mod page;
 mod printed;
+pub mod statement;
+
+use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
-use ticktax_model::peers::{Noise, Peer, PeerOutcome, PeerReport};
 
 pub use audit::Counter;
+use statement::{Noise, Peer, PeerOutcome, PeerReport};
+
+/// The recording of the audit.
+pub const RECORDING: &str = "recording.parquet";
 
 /// The file in which the guest says what it ran: a [`Ran`] for each tool, in JSON.
 pub const RUNS: &str = "runs.json";
@@ -26,6 +37,27 @@ pub const TIMERLAT: &str = "timerlat.txt";
 pub const CYCLICTEST: &str = "cyclictest.txt";
 /// From which length on osnoise counts a gap, in µs, which it is told: its own default.
 pub const OSNOISE_THRESHOLD: i64 = 5;
+
+/// Why there is nothing to compare.
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    /// The lab failed.
+    #[error(transparent)]
+    Lab(#[from] ticktax_lab::LabError),
+    /// The audit's recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] ticktax_model::recording::RecordingError),
+    /// Something is not where it should be.
+    #[error("{0}")]
+    Place(String),
+}
+
+impl PeersError {
+    /// The failure to do `what` with the file at `path`.
+    fn file<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |error| ticktax_lab::LabError::of_file(what, path, &error).into()
+    }
+}
 
 /// A tool that the guest ran, or why it did not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,29 +1,19 @@
 //! Other people's tools beside an audit, in one guest: what each measured, and of how much of it each
 //! can say what it was.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Nanos;
-use crate::limitation::Limitation;
-use crate::machine::Machine;
-use crate::recording::World;
-
-/// The version of the statement's JSON form. A field is added without a new version; a field is
-/// renamed, removed or given another meaning only with one.
-pub const PEERS_VERSION: u32 = 2;
+use ticktax_model::Nanos;
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::World;
 
 /// What each tool said of the same machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeersStatement {
-    /// [`PEERS_VERSION`] of the program that wrote it.
-    pub peers_version: u32,
-    /// Version of that program.
+    /// Version of the audit's program.
     pub tool_version: String,
     /// Which world it is of.
     pub world: World,
-    /// What could not be seen, and why.
-    pub limitations: Vec<Limitation>,
     /// The machine.
     pub machine: Machine,
     /// Start of the audit, as seconds since 1970 on the machine's wall clock.
@@ -36,7 +26,7 @@ pub struct PeersStatement {
 }
 
 /// A tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
     /// `ticktax audit`: a loop of the lowest priority that notes gaps, and a trace of all that ran.
@@ -65,7 +55,7 @@ impl Peer {
 }
 
 /// What came of a tool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerReport {
     /// Which.
     pub peer: Peer,
@@ -76,7 +66,7 @@ pub struct PeerReport {
 }
 
 /// What a tool told.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
     /// What a loop lost that never waits.
@@ -90,7 +80,7 @@ pub enum PeerOutcome {
 }
 
 /// What a loop lost that never waits. All CPUs together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// CPU time over which it measured.
     #[serde(rename = "watched_ns")]
@@ -116,7 +106,7 @@ pub struct Noise {
 }
 
 /// How often what interrupts a loop came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Interrupts.
     pub irq: u64,
@@ -132,7 +122,7 @@ pub struct Counts {
 
 /// Gaps, and whose time they were. `time` is the sum of `named`, `entry_exit`, `outside` and
 /// `unexplained`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribution {
     /// How many gaps.
     pub gaps: u64,
@@ -179,7 +169,7 @@ impl Attribution {
 }
 
 /// How late a thread was that sleeps again and again. All CPUs together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// How often it slept.
     pub cycles: u64,
@@ -190,7 +180,7 @@ pub struct Latency {
 }
 
 /// Extremes and mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     /// The least.
     #[serde(rename = "min_ns")]
@@ -205,8 +195,9 @@ pub struct Spread {
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::Nanos;
+
     use super::Attribution;
-    use crate::Nanos;
 
     #[test]
     fn what_is_explained_is_what_is_not_unexplained() {

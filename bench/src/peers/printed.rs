@@ -1,7 +1,7 @@
 //! The tables that rtla and cyclictest print.
 
+use super::statement::{Counts, Latency, Spread};
 use ticktax_model::Nanos;
-use ticktax_model::peers::{Counts, Latency, Spread};
 
 use super::Unreadable;
 

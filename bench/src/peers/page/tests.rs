@@ -1,15 +1,13 @@
 //! Pages that put other people's tools beside an audit.
 
 use ticktax_model::Nanos;
-use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
-use ticktax_model::peers::{
-    Attribution, Counts, Latency, Noise, PEERS_VERSION, Peer, PeerOutcome, PeerReport,
-    PeersStatement, Spread,
-};
 use ticktax_model::recording::World;
 
-use crate::{TextStyle, peers};
+use super::super::statement::{
+    Attribution, Counts, Latency, Noise, Peer, PeerOutcome, PeerReport, PeersStatement, Spread,
+};
+use super::page;
 
 fn noise(entry_exit: Option<Nanos>) -> Noise {
     let around = entry_exit.unwrap_or_default();
@@ -57,12 +55,8 @@ fn statement() -> PeersStatement {
     ];
     let tools = Peer::ALL.into_iter().zip(outcomes);
     PeersStatement {
-        peers_version: PEERS_VERSION,
         tool_version: "0.1.0".to_owned(),
         world: World::Lab,
-        limitations: vec![Limitation::InstructionTime {
-            instruction: Nanos(8),
-        }],
         machine: Machine::default(),
         began_unix: 1_577_836_800,
         packages: vec![("rtla".to_owned(), "6.1.192-2".to_owned())],
@@ -76,18 +70,36 @@ fn statement() -> PeersStatement {
     }
 }
 
-/// The line that begins so, as words.
-fn words<'a>(page: &'a str, begin: &str) -> Vec<&'a str> {
-    let line = page.lines().find(|line| line.trim().starts_with(begin));
-    line.unwrap().split_whitespace().collect()
+/// The cells of the row with this name.
+fn cells<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
+    let row = page.lines().find_map(|line| {
+        let mut cells = line.trim_matches('|').split('|').map(str::trim);
+        (cells.next()? == name).then(|| cells.collect())
+    });
+    row.unwrap()
 }
 
 #[test]
 fn four_tools_in_one_table() {
-    let page = peers(&statement(), &TextStyle::default());
-    insta::assert_snapshot!(page);
+    let page = page(&statement());
+    assert_eq!(
+        cells(&page, "Explained"),
+        ["100.0 %", "76.0 %", "-", "-"],
+        "{page}"
+    );
+    assert_eq!(cells(&page, "time"), ["9.91 ms", "9.91 ms", "-", "-"]);
+    assert_eq!(cells(&page, "entry and exit"), ["24.0 %", "-", "-", "-"]);
+    assert_eq!(cells(&page, "Late: cycles"), ["-", "-", "2000", "2000"]);
+    assert_eq!(
+        cells(&page, "its interrupt, max"),
+        ["-", "-", "3.06 µs", "-"]
+    );
+    assert!(page.contains("rtla 6.1.192-2"), "{page}");
     assert!(
-        page.lines().all(|line| line.chars().count() <= 80),
+        page.contains(
+            "    cyclictest --for 2s
+"
+        ),
         "{page}"
     );
 }
@@ -98,11 +110,8 @@ fn a_tool_that_told_nothing_says_why_and_shows_nothing() {
     statement.tools[1].outcome =
         PeerOutcome::Absent("this kernel has no osnoise tracer".to_owned());
     statement.tools[3].outcome = PeerOutcome::Failed("out of \x1b[31mmemory".to_owned());
-    let page = peers(&statement, &TextStyle::default());
-    assert_eq!(
-        words(&page, "Explained"),
-        ["Explained", "100.0", "%", "-", "-", "-"]
-    );
+    let page = page(&statement);
+    assert_eq!(cells(&page, "Explained"), ["100.0 %", "-", "-", "-"]);
     assert!(
         page.contains("osnoise: this kernel has no osnoise tracer"),
         "{page}"
@@ -117,11 +126,8 @@ fn without_all_events_no_share_is_told() {
     if let PeerOutcome::Noise(noise) = &mut statement.tools[1].outcome {
         noise.attribution = None;
     }
-    let page = peers(&statement, &TextStyle::default());
-    assert_eq!(
-        words(&page, "Explained"),
-        ["Explained", "100.0", "%", "-", "-", "-"]
-    );
+    let page = page(&statement);
+    assert_eq!(cells(&page, "Explained"), ["100.0 %", "-", "-", "-"]);
     assert!(page.contains("osnoise: there was no room"), "{page}");
 }
 
@@ -131,8 +137,8 @@ fn what_was_not_traced_is_not_counted() {
     if let PeerOutcome::Noise(noise) = &mut statement.tools[0].outcome {
         noise.counts = None;
     }
-    let page = peers(&statement, &TextStyle::default());
-    assert_eq!(words(&page, "threads"), ["threads", "-", "68", "-", "-"]);
+    let page = page(&statement);
+    assert_eq!(cells(&page, "threads"), ["-", "68", "-", "-"]);
     assert!(
         page.contains("audit: nothing that ran could be traced"),
         "{page}"

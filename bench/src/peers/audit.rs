@@ -1,6 +1,6 @@
 //! The audit, in the words of its peers.
 
-use ticktax_model::peers::{Attribution, Counts, Noise};
+use super::statement::{Attribution, Counts, Noise};
 use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};

@@ -1,12 +1,12 @@
 //! What the tools really printed, in a guest with Debian's rt kernel, and what is none of it.
 
-use ticktax_model::peers::{Noise, Peer, PeerOutcome};
 use ticktax_model::policy::PolicyGrant;
 use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span};
 
 use super::events::attribution;
 use super::printed::{cyclictest, osnoise, timerlat};
+use super::statement::{Noise, Peer, PeerOutcome};
 use super::{Counter, EVENTS, OSNOISE, Ran, TIMERLAT, Unreadable, report};
 
 const OSNOISE_TABLE: &str = include_str!("tests/osnoise.txt");
@@ -48,7 +48,7 @@ fn a_session_without_a_whole_period_has_no_sums() {
 fn timerlat_tells_the_interrupt_and_the_thread_apart() {
     let latency = timerlat(TIMERLAT_TABLE).unwrap();
     assert_eq!(latency.cycles, 1000);
-    let told = |it: ticktax_model::peers::Spread| (it.min.0, it.mean.0, it.max.0);
+    let told = |it: super::statement::Spread| (it.min.0, it.mean.0, it.max.0);
     assert_eq!(told(latency.thread), (16_212, 17_944, 21_796));
     assert_eq!(told(latency.irq.unwrap()), (2_428, 2_898, 3_064));
 }

@@ -1,0 +1,211 @@
+//! What the tools said, as a table in Markdown.
+
+use std::fmt::Write;
+
+use ticktax_model::Nanos;
+
+use super::statement::{
+    Attribution, Counts, Latency, Noise, Peer, PeerOutcome, PeerReport, PeersStatement, Spread,
+};
+use crate::table::Table;
+
+/// The statement as text, with a line break at the end.
+pub fn page(statement: &PeersStatement) -> String {
+    let machine = &statement.machine;
+    let hz = machine
+        .hz_configured
+        .map_or_else(|| "?".to_owned(), |hz| hz.to_string());
+    let versions = statement.packages.iter();
+    let versions = versions.map(|(name, version)| format!(", {name} {version}"));
+    let mut page = format!(
+        "Linux {} at {hz} Hz in a guest of the lab; ticktax {}{}\n\n{}",
+        machine.kernel,
+        statement.tool_version,
+        versions.collect::<String>(),
+        table(&statement.tools),
+    );
+    for tool in &statement.tools {
+        if let Some(why) = untold(&tool.outcome) {
+            let _ = write!(page, "\n{}: {}\n", tool.peer.name(), clean(&why));
+        }
+    }
+    page += "\nRun one after the other, since the audit's loop has the lowest priority and would not \
+             run beside osnoise's:\n\n";
+    for tool in &statement.tools {
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "    {}", clean(&tool.command));
+    }
+    page
+}
+
+/// What a cell of a row shows of a tool, and nothing where that tool does not tell.
+type Show = fn(&PeerOutcome) -> Option<String>;
+
+/// The rows, with what they show of each tool.
+const ROWS: [(&str, Show); 25] = [
+    ("CPU time watched", |it| {
+        noise(it, |noise| Some(noise.watched.to_string()))
+    }),
+    ("Noise: gaps of at least", |it| {
+        noise(it, |noise| Some(noise.floor.to_string()))
+    }),
+    ("  how many", |it| {
+        gaps(it, |gaps| Some(gaps.gaps.to_string()))
+    }),
+    ("  time", |it| {
+        noise(it, |noise| Some(noise.total.to_string()))
+    }),
+    ("  of the CPU", |it| {
+        noise(it, |it| Some(percent(it.total.share_of(it.watched))))
+    }),
+    ("  mean gap", |it| gaps(it, mean)),
+    ("  longest gap", |it| {
+        noise(it, |noise| Some(noise.longest.to_string()))
+    }),
+    ("  yielded to programs", |it| {
+        noise(it, |noise| Some(noise.yielded?.to_string()))
+    }),
+    ("Counted: interrupts", |it| count(it, |counts| counts.irq)),
+    ("  softirqs", |it| count(it, |counts| counts.softirq)),
+    ("  threads", |it| count(it, |counts| counts.thread)),
+    ("  NMIs", |it| count(it, |counts| counts.nmi)),
+    ("  no kernel activity", |it| {
+        count(it, |counts| counts.outside)
+    }),
+    ("Of the noise: named", |it| {
+        share(it, |gaps| Some(gaps.named))
+    }),
+    ("  the tool's own threads", |it| {
+        share(it, |gaps| Some(gaps.own))
+    }),
+    ("  entry and exit", |it| share(it, |gaps| gaps.entry_exit)),
+    ("  outside the kernel", |it| {
+        share(it, |gaps| Some(gaps.outside))
+    }),
+    ("  unexplained", |it| {
+        share(it, |gaps| Some(gaps.unexplained))
+    }),
+    ("Explained", |it| {
+        gaps(it, |gaps| Some(percent(gaps.coverage())))
+    }),
+    ("Late: cycles", |it| {
+        latency(it, |latency| Some(latency.cycles.to_string()))
+    }),
+    ("  min", |it| {
+        latency(it, |latency| Some(latency.thread.min.to_string()))
+    }),
+    ("  mean", |it| {
+        latency(it, |latency| Some(latency.thread.mean.to_string()))
+    }),
+    ("  max", |it| {
+        latency(it, |latency| Some(latency.thread.max.to_string()))
+    }),
+    ("  its interrupt, mean", |it| interrupt(it, |irq| irq.mean)),
+    ("  its interrupt, max", |it| interrupt(it, |irq| irq.max)),
+];
+
+fn table(tools: &[PeerReport]) -> Table {
+    let cells = |first: &str, text: &dyn Fn(&PeerReport) -> String| {
+        let tool = |peer| tools.iter().find(|tool| tool.peer == peer);
+        let [a, b, c, d] = Peer::ALL.map(|peer| tool(peer).map_or_else(String::new, text));
+        [first.to_owned(), a, b, c, d]
+    };
+    let mut table = Table::new(["", "audit", "osnoise", "timerlat", "cyclictest"]);
+    for (name, show) in ROWS {
+        let show = |tool: &PeerReport| show(&tool.outcome).unwrap_or_else(|| "-".to_owned());
+        table.row(cells(name, &show));
+    }
+    table
+}
+
+/// Why a tool's column has nothing in it, or not all.
+fn untold(outcome: &PeerOutcome) -> Option<String> {
+    match outcome {
+        PeerOutcome::Absent(why) => Some(why.clone()),
+        PeerOutcome::Failed(why) => Some(format!("failed: {why}")),
+        PeerOutcome::Noise(Noise {
+            attribution: None, ..
+        }) => Some(
+            "there was no room for all of its tracer's events, so what has a name is not known; \
+             run it for less time"
+                .to_owned(),
+        ),
+        PeerOutcome::Noise(Noise { counts: None, .. }) => {
+            Some("nothing that ran could be traced, so nothing has a name".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Text of another program, without what a terminal would obey.
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        0.0 => "0 %".to_owned(),
+        tiny if tiny < 0.005 => "<0.01 %".to_owned(),
+        small if small < 0.0995 => format!("{small:.2} %"),
+        // 100 % only where nothing is missing.
+        most if (99.995..100.0).contains(&most) => ">99.99 %".to_owned(),
+        most if (99.0..99.995).contains(&most) => format!("{most:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+fn noise(outcome: &PeerOutcome, of: fn(&Noise) -> Option<String>) -> Option<String> {
+    match outcome {
+        PeerOutcome::Noise(noise) => of(noise),
+        _ => None,
+    }
+}
+
+fn gaps(outcome: &PeerOutcome, of: fn(&Attribution) -> Option<String>) -> Option<String> {
+    match outcome {
+        PeerOutcome::Noise(noise) => of(noise.attribution.as_ref()?),
+        _ => None,
+    }
+}
+
+fn share(outcome: &PeerOutcome, of: fn(&Attribution) -> Option<Nanos>) -> Option<String> {
+    match outcome {
+        PeerOutcome::Noise(noise) => {
+            let gaps = noise.attribution.as_ref()?;
+            Some(percent(of(gaps)?.share_of(gaps.time)))
+        }
+        _ => None,
+    }
+}
+
+fn count(outcome: &PeerOutcome, of: fn(&Counts) -> u64) -> Option<String> {
+    match outcome {
+        PeerOutcome::Noise(noise) => Some(of(noise.counts.as_ref()?).to_string()),
+        _ => None,
+    }
+}
+
+fn latency(outcome: &PeerOutcome, of: fn(&Latency) -> Option<String>) -> Option<String> {
+    match outcome {
+        PeerOutcome::Latency(latency) => of(latency),
+        _ => None,
+    }
+}
+
+fn interrupt(outcome: &PeerOutcome, of: fn(&Spread) -> Nanos) -> Option<String> {
+    match outcome {
+        PeerOutcome::Latency(latency) => Some(of(latency.irq.as_ref()?).to_string()),
+        _ => None,
+    }
+}
+
+fn mean(gaps: &Attribution) -> Option<String> {
+    let count = i64::try_from(gaps.gaps).ok().filter(|&count| count > 0)?;
+    Some(Nanos(gaps.time.0 / count).to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! Other people's tools beside an audit, in guests: `vm::` tests boot one. Where QEMU, ticktax
+//! beside the benchmarks, a kernel or the tools are missing, they are reported as ignored, by name,
+//! and why is said first.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot set itself up fails, and says why"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+
+use libtest_mimic::{Arguments, Trial};
+use ticktax_bench::peers::statement::{Latency, Noise, Peer, PeerOutcome, PeersStatement};
+use ticktax_model::Nanos;
+use ticktax_model::recording::World;
+
+/// Debian's kernel for clouds, which has neither of rtla's tracers.
+const CLOUD: &str = "linux-image-cloud-amd64";
+/// Debian's kernel for deadlines, which has both.
+const RT: &str = "linux-image-rt-amd64";
+
+type Test = fn();
+
+/// Tests that boot nothing.
+const ANYWHERE: &[(&str, Test)] = &[
+    ("without_apt_one_line_says_so", without_apt_one_line_says_so),
+    ("damaged_tools_are_refused", damaged_tools_are_refused),
+    ("a_missing_ticktax_is_named", a_missing_ticktax_is_named),
+    (
+        "the_guests_verbs_are_nobody_elses",
+        the_guests_verbs_are_nobody_elses,
+    ),
+];
+
+/// Tests in a guest, with its kernel.
+const IN_A_GUEST: &[(&str, &str, Test)] = &[
+    (
+        "peers_measure_the_same_kernel",
+        RT,
+        peers_measure_the_same_kernel,
+    ),
+    (
+        "a_kernel_without_tracers_has_the_others",
+        CLOUD,
+        a_kernel_without_tracers_has_the_others,
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each takes a CPU.
+    arguments.test_threads = Some(1);
+    let trial = |name: &str, test: Test| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    let mut trials: Vec<Trial> = ANYWHERE
+        .iter()
+        .map(|&(name, test)| trial(name, test))
+        .collect();
+    for &(name, kernel, test) in IN_A_GUEST {
+        let why = why_not(kernel);
+        if let Some(why) = &why {
+            eprintln!("vm::{name} is ignored: {why}");
+        }
+        trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(why.is_some()));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Why a test with this kernel cannot run here. With the cache's tools and kernels, apt is not
+/// asked.
+fn why_not(kernel: &str) -> Option<String> {
+    let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
+    if qemu.is_err() {
+        return Some("qemu-system-x86_64 is not installed".to_owned());
+    }
+    if !beside().is_file() {
+        return Some("ticktax is not built: cargo build -p ticktax".to_owned());
+    }
+    let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let lab = caches.or_else(home)?.join("ticktax/lab");
+    let has = |part: String, packages: &[&str]| {
+        let missing = !lab.join(part).exists() && !apt_knows(packages);
+        let names = packages.join(" and ");
+        missing.then(|| format!("the cache lacks {names}, and apt does not know them"))
+    };
+    has(format!("kernels/{kernel}"), &[kernel])
+        .or_else(|| has("tools".to_owned(), &["rtla", "rt-tests"]))
+}
+
+/// The ticktax beside the benchmarks.
+fn beside() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_ticktax-bench")).with_file_name("ticktax")
+}
+
+fn apt_knows(packages: &[&str]) -> bool {
+    let mut command = Command::new("apt-get");
+    command
+        .args(["-qq", "--print-uris", "download"])
+        .args(packages);
+    let uris = command.output();
+    uris.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+}
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax-bench"));
+    command.args(arguments);
+    command
+}
+
+/// What a command says on standard error.
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fails unless the last line that was said has these words.
+fn last_line(output: &Output, words: &str) {
+    let complaint = complaint(output);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    let last = complaint.lines().last().unwrap_or_default();
+    assert!(last.contains(words), "{complaint}");
+}
+
+/// `peers` with a kernel that nobody will get to boot, and any program in ticktax's place.
+fn peers_with(cache: &Path) -> Command {
+    let mut command = bench(&["peers", "--kernel", "/proc/self/exe"]);
+    command.args(["--ticktax", env!("CARGO_BIN_EXE_ticktax-bench")]);
+    command.env("XDG_CACHE_HOME", cache);
+    command
+}
+
+fn without_apt_one_line_says_so() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = peers_with(cache.path())
+        .env("PATH", "/nonexistent")
+        .output();
+    last_line(&output.unwrap(), "cannot run `apt-get`");
+}
+
+fn damaged_tools_are_refused() {
+    let cache = tempfile::tempdir().unwrap();
+    let tools = cache.path().join("ticktax/lab/tools");
+    fs::create_dir_all(&tools).unwrap();
+    fs::write(tools.join("rtla"), "garbage").unwrap();
+    fs::write(tools.join("manifest"), "file rtla 0123\n").unwrap();
+    let output = peers_with(cache.path()).output().unwrap();
+    last_line(&output, "rtla is not what was stored");
+}
+
+fn a_missing_ticktax_is_named() {
+    let output = bench(&["peers", "--ticktax", "/nonexistent/ticktax"]).output();
+    last_line(&output.unwrap(), "there is no /nonexistent/ticktax");
+}
+
+fn the_guests_verbs_are_nobody_elses() {
+    for (verb, words) in [
+        (&["lab-guest"][..], "PID 1"),
+        (&["peers-guest", "1"], "a lab's guest alone"),
+    ] {
+        last_line(&bench(verb).output().unwrap(), words);
+    }
+}
+
+/// Runs them for so many seconds; the statement, and the page.
+fn peers(kernel: &str, seconds: u32) -> (PeersStatement, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("peers.json");
+    let length = format!("{seconds}s");
+    let mut command = bench(&["peers", "--kernel", kernel, "--for", &length]);
+    let output = command.arg("--save").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    let page = String::from_utf8(output.stdout).unwrap();
+    let statement: PeersStatement = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    assert_eq!(statement.world, World::Lab);
+    let ran: Vec<Peer> = statement.tools.iter().map(|tool| tool.peer).collect();
+    assert_eq!(ran, Peer::ALL);
+    (statement, page)
+}
+
+fn outcome(statement: &PeersStatement, peer: Peer) -> &PeerOutcome {
+    let tool = statement.tools.iter().find(|tool| tool.peer == peer);
+    &tool.unwrap().outcome
+}
+
+fn noise(statement: &PeersStatement, peer: Peer) -> &Noise {
+    match outcome(statement, peer) {
+        PeerOutcome::Noise(noise) => noise,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn latency(statement: &PeersStatement, peer: Peer) -> Latency {
+    match outcome(statement, peer) {
+        PeerOutcome::Latency(latency) => *latency,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Fails unless `count` is what comes `rate` times a second, or a little more.
+fn at_rate(count: u64, rate: f64, over: Nanos) {
+    let expected = rate * over.as_secs_f64();
+    let share = count as f64 / expected;
+    assert!((0.98..1.25).contains(&share), "{count} of {expected}");
+}
+
+fn peers_measure_the_same_kernel() {
+    let (statement, page) = peers(RT, 2);
+    let hz = f64::from(statement.machine.hz_configured.unwrap());
+    let second = Nanos::from_secs(1);
+    for peer in [Peer::Audit, Peer::Osnoise] {
+        let noise = noise(&statement, peer);
+        let counts = noise.counts.unwrap();
+        // While a loop runs that never waits, the tick does not stop.
+        at_rate(counts.irq, hz, noise.watched);
+        assert!((second..Nanos::from_millis(2_100)).contains(&noise.watched));
+        assert!(noise.longest <= noise.total && noise.total < noise.watched);
+        let gaps = noise.attribution.as_ref().unwrap();
+        at_rate(gaps.gaps.min(counts.irq), hz * 0.95, noise.watched);
+        // The sums and the gaps come by different ways; the gaps go on for a period at most.
+        assert!(gaps.time.0 >= noise.total.0 - 100_000, "{noise:?}");
+        assert!(gaps.time.0 < 2 * noise.total.0, "{noise:?}");
+        let entry_exit = gaps.entry_exit.unwrap_or_default();
+        let parts = gaps.named + entry_exit + gaps.outside + gaps.unexplained;
+        assert_eq!(parts, gaps.time);
+        assert!((0.4..=1.0).contains(&gaps.named_share()), "{noise:?}");
+        assert!(gaps.own <= gaps.named);
+    }
+    let coverage = |peer| noise(&statement, peer).attribution.unwrap().coverage();
+    assert!((0.99..=1.0).contains(&coverage(Peer::Audit)));
+    // What getting into and out of the kernel takes is nobody's there.
+    assert!((0.4..1.0).contains(&coverage(Peer::Osnoise)));
+    for peer in [Peer::Timerlat, Peer::Cyclictest] {
+        let latency = latency(&statement, peer);
+        // Both sleep for 1 ms.
+        assert!((1_950..=2_050).contains(&latency.cycles), "{latency:?}");
+        assert!(latency.thread.min > Nanos::ZERO && latency.thread.max < Nanos::from_millis(1));
+        if let Some(irq) = latency.irq {
+            assert!(irq.mean < latency.thread.mean, "{latency:?}");
+        }
+    }
+    let explained = page.lines().find(|line| line.contains("Explained"));
+    assert_eq!(
+        explained.map(|line| line.matches('%').count()),
+        Some(2),
+        "{page}"
+    );
+}
+
+fn a_kernel_without_tracers_has_the_others() {
+    let (statement, page) = peers(CLOUD, 1);
+    for peer in [Peer::Osnoise, Peer::Timerlat] {
+        let absent = format!("this kernel has no {} tracer", peer.name());
+        assert_eq!(
+            outcome(&statement, peer),
+            &PeerOutcome::Absent(absent.clone())
+        );
+        assert!(page.contains(&absent), "{page}");
+    }
+    assert!(noise(&statement, Peer::Audit).counts.unwrap().irq > 0);
+    assert!(latency(&statement, Peer::Cyclictest).cycles > 900);
+}
