@@ -56,7 +56,7 @@ fn small(detail: u64) -> u32 {
 
 impl Tracer {
     fn threads(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
-        KernelMap::try_from(self.programs.map_mut("lives")?).ok()
+        KernelMap::try_from(self.programs.map_mut("threads")?).ok()
     }
 
     /// The threads that are followed.

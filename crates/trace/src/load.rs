@@ -140,7 +140,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     let btf = read_btf(&settings.btf)?;
     let mut loader = EbpfLoader::new();
     if !sizes.following {
-        loader.map_max_entries("lives", 1);
+        loader.map_max_entries("threads", 1);
     }
     let mut programs = loader
         .btf(Some(&btf))
