@@ -1,20 +1,34 @@
-//! The cases, a file each: what the simulator makes of a published investigation.
+//! The cases: what the simulator makes of a published investigation, and, for some, what real
+//! kernels do.
+//!
+//! A case is its file `cases/NAME.toml`, its module here, named like it, and its line in [`CASES`].
 
-mod frame_rate;
-mod idle_cost;
-mod rtc;
-mod slices;
-mod tcp;
-mod walk;
+mod every_30_999_seconds;
+mod frame_rate_vs_hz;
+mod idle_cost_vs_hz;
+mod silent_rtc;
+mod slice_vs_cache;
+mod tcp_cpu_cost;
 
 use ticktax_model::case::Remark;
 use ticktax_sim::TaskSpec;
 
 use crate::file::{CaseError, CaseFile, Values};
 use crate::judge::Modelled;
+use crate::kernels::KernelCase;
+
+/// Every case, in the order of `case list`.
+const CASES: &[&dyn Case] = &[
+    &frame_rate_vs_hz::FrameRate,
+    &idle_cost_vs_hz::IdleCost,
+    &every_30_999_seconds::Walk,
+    &slice_vs_cache::Slices,
+    &tcp_cpu_cost::Tcp,
+    &silent_rtc::Rtc,
+];
 
 /// A published investigation with its model.
-pub trait Case {
+pub trait Case: Sync {
     /// The text of its file, `cases/NAME.toml`: the only copy of what was published.
     fn text(&self) -> &'static str;
 
@@ -40,6 +54,11 @@ pub trait Case {
         Vec::new()
     }
 
+    /// How to run it on real kernels, where they can be asked.
+    fn kernels(&self) -> Option<&'static dyn KernelCase> {
+        None
+    }
+
     /// Its file, read.
     fn file(&self) -> Result<CaseFile, CaseError> {
         CaseFile::parse(&format!("cases/{}.toml", self.name()), self.text())
@@ -47,25 +66,18 @@ pub trait Case {
 }
 
 /// All cases.
-pub fn all() -> [&'static dyn Case; 6] {
-    [
-        &frame_rate::FrameRate,
-        &idle_cost::IdleCost,
-        &walk::Walk,
-        &slices::Slices,
-        &tcp::Tcp,
-        &rtc::Rtc,
-    ]
+pub fn all() -> impl Iterator<Item = &'static dyn Case> {
+    CASES.iter().copied()
 }
 
 /// The case of this name.
 pub fn find(name: &str) -> Option<&'static dyn Case> {
-    all().into_iter().find(|case| case.name() == name)
+    all().find(|case| case.name() == name)
 }
 
 /// Ticks that wake a program up, a second, where programs wake up `wakeups` times a second together.
 pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
-    idle_cost::counts(hz, wakeups).1
+    idle_cost_vs_hz::counts(hz, wakeups).1
 }
 
 /// A remark.
@@ -88,4 +100,27 @@ fn millis(ms: f64) -> ticktax_model::Nanos {
 /// The rate that a row is for, `1000` or `1000, …`.
 fn rate(at: &str) -> Option<u64> {
     at.split(',').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::CASES;
+
+    /// Cargo finds a module that is declared and not listed; nothing finds one that is neither.
+    #[test]
+    fn every_module_is_a_case() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases");
+        let entries = std::fs::read_dir(folder).unwrap();
+        let files = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let modules: BTreeSet<String> = files
+            .map(|file| file.trim_end_matches(".rs").to_owned())
+            .collect();
+        let names = CASES
+            .iter()
+            .map(|case| case.name().replace(['-', '.'], "_"));
+        assert_eq!(modules, names.collect());
+        assert_eq!(modules.len(), CASES.len(), "two cases have one name");
+    }
 }

@@ -5,9 +5,6 @@
 //! mechanism: what a case says of ticks and sleeps has to hold on any kernel that is told to tick
 //! and to sleep that way.
 
-mod frames;
-mod idle;
-
 use ticktax_model::Nanos;
 use ticktax_model::kernels::KernelsStatement;
 
@@ -42,8 +39,8 @@ pub struct Trial {
     pub instructions: Option<u64>,
 }
 
-/// A case that real kernels can be asked.
-pub trait KernelCase {
+/// What real kernels do of a case.
+pub trait KernelCase: Sync {
     /// What to run in each kernel.
     fn jobs(&self) -> Vec<GuestJob>;
 
@@ -54,26 +51,20 @@ pub trait KernelCase {
     fn statement(&self, file: &CaseFile, clock: &str, trials: &[Trial]) -> KernelsStatement;
 }
 
-/// The case of this name, where real kernels can be asked.
-pub fn find(name: &str) -> Option<&'static dyn KernelCase> {
-    match name {
-        "frame-rate-vs-hz" => Some(&frames::Frames),
-        "idle-cost-vs-hz" => Some(&idle::Idle),
-        _ => None,
-    }
+/// The names of the cases that have one.
+pub fn names() -> Vec<&'static str> {
+    let on_kernels = cases::all().filter(|case| case.kernels().is_some());
+    on_kernels.map(cases::Case::name).collect()
 }
 
-/// Those that there are.
-pub const NAMES: [&str; 2] = ["frame-rate-vs-hz", "idle-cost-vs-hz"];
-
 /// The rates of a series, as its rows have them.
-fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
+pub(crate) fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
     let rows = file.series(series).map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
 }
 
 /// What was published of a rate, and what the case's own model gives.
-fn published(
+pub(crate) fn published(
     file: &CaseFile,
     modelled: &Modelled,
     series: &str,
@@ -90,13 +81,13 @@ fn published(
 }
 
 /// A case's own model, by series and row.
-fn modelled(file: &CaseFile) -> Modelled {
+pub(crate) fn modelled(file: &CaseFile) -> Modelled {
     let case = cases::find(&file.name);
     case.map_or_else(Modelled::new, |case| case.model(file, &file.values()))
 }
 
 /// The release of the kernels, where they are all of one.
-fn release(trials: &[Trial]) -> Option<String> {
+pub(crate) fn release(trials: &[Trial]) -> Option<String> {
     let mut releases = trials.iter().map(|trial| &trial.replay.machine.kernel);
     let first = releases.next()?;
     releases.all(|other| other == first).then(|| first.clone())

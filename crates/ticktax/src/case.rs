@@ -14,7 +14,7 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
     let mut code = ExitCode::SUCCESS;
     let page = match question {
         CaseQuestion::List => {
-            let files: Vec<CaseFile> = all().into_iter().map(read).collect::<Result<_, _>>()?;
+            let files: Vec<CaseFile> = all().map(read).collect::<Result<_, _>>()?;
             let names = files.iter().map(|file| (&*file.name, &*file.title));
             ticktax_report::cases(&names.collect::<Vec<_>>())
         }
@@ -47,7 +47,8 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
 /// The case of this name.
 pub(crate) fn named(name: &str) -> Result<&'static dyn Case, Failure> {
     find(name).ok_or_else(|| {
-        let names = all().map(Case::name).join(", ");
+        let names: Vec<&str> = all().map(Case::name).collect();
+        let names = names.join(", ");
         Failure::Case(format!("there is no case `{name}`; there are {names}"))
     })
 }

@@ -1,5 +1,7 @@
 //! `frame-rate-vs-hz`: a loop that sleeps in ticks, and an accounting that samples at them.
 
+mod kernels;
+
 use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
@@ -10,6 +12,7 @@ use ticktax_sim::{
 use super::{Case, millis, rate, remark};
 use crate::file::{CaseFile, Values};
 use crate::judge::{Modelled, lines};
+use crate::kernels::KernelCase;
 use crate::statistics::{choices, line, mean};
 use ticktax_model::case::Remark;
 
@@ -30,6 +33,10 @@ impl Case for FrameRate {
 
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled {
         model(file, values, LENGTH)
+    }
+
+    fn kernels(&self) -> Option<&'static dyn KernelCase> {
+        Some(&kernels::Frames)
     }
 
     fn programs(&self, values: &Values) -> Vec<TaskSpec> {

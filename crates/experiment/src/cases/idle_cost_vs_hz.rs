@@ -1,5 +1,7 @@
 //! `idle-cost-vs-hz`: what an idle guest's ticks cost its host, and the wake-ups between them.
 
+mod kernels;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -9,6 +11,7 @@ use ticktax_sim::{Call, Device, Law, Machine, Policy, Setup, Step, TaskSpec, Tim
 use super::{Case, rate, remark};
 use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
+use crate::kernels::KernelCase;
 use crate::statistics::line;
 use ticktax_model::case::Remark;
 
@@ -42,6 +45,10 @@ impl Case for IdleCost {
             modelled.insert(("host".to_owned(), hz.to_string()), kilocycles / 1e3);
         }
         modelled
+    }
+
+    fn kernels(&self) -> Option<&'static dyn KernelCase> {
+        Some(&kernels::Idle)
     }
 
     fn programs(&self, values: &Values) -> Vec<TaskSpec> {

@@ -41,7 +41,7 @@ fn every_file_of_a_case_is_a_case() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let mut names: Vec<String> = all().map(|case| format!("{}.toml", case.name())).to_vec();
+    let mut names: Vec<String> = all().map(|case| format!("{}.toml", case.name())).collect();
     names.sort();
     assert_eq!(files, names);
 }

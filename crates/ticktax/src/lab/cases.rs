@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use ticktax_experiment::kernels::{self, GuestJob, NAMES, Trial};
+use ticktax_experiment::kernels::{self, GuestJob, Trial};
 use ticktax_experiment::replay::Replay;
 use ticktax_lab::guest::REPLAY;
 use ticktax_lab::kernel::{Kernel, Wanted};
@@ -25,9 +25,10 @@ pub(super) fn run(
     interrupt: &Interrupt,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
-    let file = case::read(case::named(name)?)?;
-    let on_kernels = kernels::find(name).ok_or_else(|| {
-        let all = NAMES.join(" and ");
+    let case = case::named(name)?;
+    let file = case::read(case)?;
+    let on_kernels = case.kernels().ok_or_else(|| {
+        let all = kernels::names().join(" and ");
         Failure::Case(format!(
             "{name} cannot be put to a kernel of today; {all} can"
         ))

@@ -4,10 +4,10 @@ use ticktax_model::Nanos;
 use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
 use ticktax_sim::{Report, Setup, Step, TaskSpec, run};
 
-use super::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 use crate::cases;
 use crate::conformance::{Kernel, PHASES, Range, machine};
 use crate::file::CaseFile;
+use crate::kernels::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 
 /// The case.
 pub(super) struct Frames;

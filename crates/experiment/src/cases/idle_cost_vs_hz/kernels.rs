@@ -5,10 +5,10 @@ use ticktax_model::Nanos;
 use ticktax_model::case::Remark;
 use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
 
-use super::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 use crate::cases::{self, remark};
 use crate::conformance::Range;
 use crate::file::CaseFile;
+use crate::kernels::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 use crate::statistics::line;
 
 /// The case.
