@@ -11,6 +11,7 @@ use ticktax_model::recording::Row;
 use ticktax_model::victim::{FollowedThread, RunState};
 use ticktax_model::{Nanos, SourceTable};
 
+use crate::maps;
 use crate::record::{Life, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
@@ -56,7 +57,7 @@ fn small(detail: u64) -> u32 {
 
 impl Tracer {
     fn threads(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
-        KernelMap::try_from(self.programs.map_mut("threads")?).ok()
+        KernelMap::try_from(self.programs.map_mut(maps::THREADS)?).ok()
     }
 
     /// The threads that are followed.

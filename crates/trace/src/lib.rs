@@ -7,6 +7,7 @@ mod error;
 mod follow;
 mod hooks;
 mod load;
+mod maps;
 mod names;
 mod nudge;
 #[doc(hidden)]

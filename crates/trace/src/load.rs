@@ -12,10 +12,11 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, HookPrograms};
+use crate::maps;
 use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
+pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
 
 /// What the tracer hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +141,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     let btf = read_btf(&settings.btf)?;
     let mut loader = EbpfLoader::new();
     if !sizes.following {
-        loader.map_max_entries("threads", 1);
+        loader.map_max_entries(maps::THREADS, 1);
     }
     let mut programs = loader
         .btf(Some(&btf))
@@ -149,9 +150,9 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global("ring_mask", &sizes.ring_mask(), true)
         .override_global("sum_mask", &(sizes.sum_entries - 1), true)
         .override_global("summing", &u32::from(sizes.summing), true)
-        .map_max_entries("spans", sizes.span_entries())
-        .map_max_entries("sums", sizes.sum_entries)
-        .map_max_entries("rests", sizes.rest_entries())
+        .map_max_entries(maps::SPANS, sizes.span_entries())
+        .map_max_entries(maps::SUMS, sizes.sum_entries)
+        .map_max_entries(maps::RESTS, sizes.rest_entries())
         .load(OBJECT)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 
