@@ -70,8 +70,10 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Munmap { pages: 4 },
         Disturbance::Softirq { packets: 8 },
         Disturbance::Timer,
+        // A tenth of each period: less than its share of a CPU with several others on it, or nothing
+        // would be throttled there.
         Disturbance::Throttle {
-            quota: Nanos::from_millis(5),
+            quota: Nanos::from_millis(2),
         },
         Disturbance::Stop,
         Disturbance::Itimer,

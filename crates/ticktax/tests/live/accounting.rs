@@ -7,12 +7,12 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_analysis::accounting::{counting, sampled};
 use ticktax_host::Proc;
-use ticktax_inject::{Disturbance, Plan, Schedule, Truth, Window};
+use ticktax_inject::{Disturbance, Event, Plan, Schedule, Truth, Window};
 use ticktax_model::accounting::{AccountingStatement, BiasKind, CpuCheck, ProgramCheck, Witness};
 use ticktax_model::statement::Statement;
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, Span, Thread};
 
-use super::fixture::{Place, WHOLE_PROCESS, check, injector, statement, ticktax};
+use super::fixture::{Place, Recorded, WHOLE_PROCESS, check, injector, statement, ticktax};
 
 /// How far a share of the time may be from the injected truth.
 const POINTS: f64 = 0.005;
@@ -20,18 +20,58 @@ const POINTS: f64 = 0.005;
 /// The share of the time from which a difference has to be named, with room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Audits a disturbance with `probe`; what it did, and the accounting check.
-fn audit(plan: &Plan, probe: &str) -> Result<(Truth, Statement), Failed> {
+/// An audited disturbance.
+struct Audited {
+    truth: Truth,
+    statement: Statement,
+    recorded: Recorded,
+}
+
+/// Audits a disturbance with `probe`.
+fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     let place = Place::new();
     let (command, truth_file) = injector(plan, &place)?;
-    let output = ticktax(&["audit", "--format", "json", "--probe", probe, "--"])
+    let recording = place.file("recording.parquet");
+    let output = ticktax(&["audit", "--format", "json", "--probe", probe, "--save"])
+        .arg(&recording)
+        .arg("--")
         .args(command)
         .output()?;
-    let statement = statement(&output)?;
-    Ok((
-        serde_json::from_slice(&std::fs::read(truth_file)?)?,
-        statement,
-    ))
+    Ok(Audited {
+        statement: statement(&output)?,
+        truth: serde_json::from_slice(&std::fs::read(truth_file)?)?,
+        recorded: Recorded::read(&recording)?,
+    })
+}
+
+impl Audited {
+    /// How long the thread that made the events was on its CPU within them, by the recording.
+    fn within_events(&self) -> Nanos {
+        let log = &self.truth.log;
+        let end = |event: &Event| event.start + event.length;
+        let mut time = Nanos::ZERO;
+        for (span, _) in self.stretches(|thread| thread.tid == self.truth.tid) {
+            let first = log.partition_point(|event| end(event) <= span.start);
+            let during = log[first..].iter();
+            time += during
+                .take_while(|event| event.start < span.end())
+                .map(|event| end(event).min(span.end()) - event.start.max(span.start))
+                .sum();
+        }
+        time
+    }
+
+    /// The stretches of the program's threads on a CPU.
+    fn stretches(
+        &self,
+        wanted: impl Fn(&Thread) -> bool,
+    ) -> impl Iterator<Item = &(Span, Source)> {
+        self.recorded.spans.iter().filter(move |(_, source)| {
+            let thread = source.thread.as_ref();
+            let ours = source.kind == Kind::Task && source.owner == Owner::Program;
+            ours && thread.is_some_and(&wanted)
+        })
+    }
 }
 
 fn accounting(statement: &Statement) -> Result<&AccountingStatement, Failed> {
@@ -76,38 +116,60 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
 /// The program's samples, its true time, and the cause on its CPU.
 fn samples(window: Window, too_many: bool) -> Result<(), Failed> {
     let plan = dodge(window)?;
-    let (truth, statement) = audit(&plan, "none")?;
-    let found = accounting(&statement)?;
-    let mut measured = truth.measured.iter();
-    let whole = measured.find(|measured| measured.method == WHOLE_PROCESS);
-    let injected = whole.ok_or("no truth")?.time;
-    let program = program(&truth, found)?;
-    let on_cpu = program.on_cpu.ok_or("it was not seen")?;
-    let line = line(&truth, found)?;
-    let share = (on_cpu - injected).share_of(line.elapsed);
-    check(share.abs() < POINTS, || {
-        format!("{share}: {on_cpu} of {injected}")
-    })?;
+    let audited = audit(&plan, "none")?;
+    let (truth, found) = (&audited.truth, accounting(&audited.statement)?);
+    let (program, line) = (program(truth, found)?, line(truth, found)?);
+    let whole = its_time_is_true(&audited, program, line)?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
     // By far, and on a machine that is shared no more than that: others keep the program from some
     // of its ticks.
     let (large, small) = if too_many {
-        (sampled, injected)
+        (sampled, whole)
     } else {
-        (injected, sampled)
+        (whole, sampled)
     };
     check(large.0 > 2 * small.0, || {
         format!("sampled {sampled}: {program:?}")
     })?;
-    let cause = line
-        .causes
-        .iter()
-        .find(|cause| cause.kind == BiasKind::TickPhase);
+    // Whoever shares its CPU gets its samples, or lacks them, and may be named as well.
+    let mut causes = line.causes.iter();
+    let cause =
+        causes.find(|cause| cause.kind == BiasKind::TickPhase && cause.pid == Some(truth.pid));
     let cause = cause.ok_or_else(|| format!("no cause in {line:?}"))?;
-    check(cause.pid == Some(truth.pid), || format!("{cause:?}"))?;
     check((cause.time > Nanos::ZERO) == too_many, || {
         format!("{cause:?}")
     })
+}
+
+/// The statement has of the program what was recorded; and what was recorded within its events is
+/// what it measured there itself. Its CPU clock over all its time is only a ceiling: a thread is
+/// charged from the moment at which it is woken up, before it runs (docs/accounting.md).
+fn its_time_is_true(
+    audited: &Audited,
+    program: &ProgramCheck,
+    line: &CpuCheck,
+) -> Result<Nanos, Failed> {
+    let truth = &audited.truth;
+    let on_cpu = program.on_cpu.ok_or("it was not seen")?;
+    let rows = audited.stretches(|thread| thread.pid == truth.pid);
+    let recorded: Nanos = rows.map(|(span, _)| span.dur).sum();
+    check(on_cpu == recorded, || {
+        format!("{on_cpu} in the statement, {recorded} in the recording")
+    })?;
+    let injected = truth.injected.as_ref().ok_or("no truth")?.time;
+    let within = audited.within_events();
+    let share = (within - injected).share_of(line.elapsed);
+    check(share.abs() < POINTS, || {
+        format!("{share}: within its windows {within} of {injected}")
+    })?;
+    let mut measured = truth.measured.iter();
+    let whole = measured.find(|measured| measured.method == WHOLE_PROCESS);
+    let whole = whole.ok_or("no truth")?.time;
+    let share = (on_cpu - whole).share_of(line.elapsed);
+    check(share < POINTS, || {
+        format!("{share}: {on_cpu}, and it was charged {whole}")
+    })?;
+    Ok(whole)
 }
 
 pub(crate) fn a_program_between_ticks_is_found() -> Result<(), Failed> {
@@ -121,9 +183,8 @@ pub(crate) fn a_program_around_ticks_is_found() -> Result<(), Failed> {
 /// The soaker gets what the program leaves, whatever the kernel's columns say.
 pub(crate) fn the_soaker_gets_what_is_left() -> Result<(), Failed> {
     let plan = dodge(Window::BETWEEN)?;
-    let (truth, statement) = audit(&plan, "soak")?;
-    let found = accounting(&statement)?;
-    let line = line(&truth, found)?;
+    let audited = audit(&plan, "soak")?;
+    let line = line(&audited.truth, accounting(&audited.statement)?)?;
     let left = line.left.ok_or("nobody soaked")?;
     check(left.witness == Witness::Soaker, || format!("{left:?}"))?;
     let outside = line.outside.unwrap_or_default().share_of(line.elapsed);
@@ -186,9 +247,9 @@ pub(crate) fn interrupts_that_are_not_measured_are_named() -> Result<(), Failed>
     let plan = Plan::new(Disturbance::Softirq { packets: 64 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(1), Nanos::ZERO))
         .duration(Nanos::from_secs(3));
-    let (truth, statement) = audit(&plan, "none")?;
-    let found = accounting(&statement)?;
-    let line = line(&truth, found)?;
+    let audited = audit(&plan, "none")?;
+    let (truth, found) = (&audited.truth, accounting(&audited.statement)?);
+    let line = line(truth, found)?;
     let interrupts = line.interrupts.ok_or("interrupts were not seen")?;
     // The packets are received within the calls that send them: these took longer, but not many
     // times as long. All others are the tick's and devices', some hundredths of the time at most.

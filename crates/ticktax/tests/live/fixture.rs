@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Output};
 use libtest_mimic::Failed;
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
-use ticktax_inject::{Measured, Plan, Truth};
+use ticktax_inject::{Disturbance, Measured, Plan, Truth};
 use ticktax_model::recording::{Header, RecordingReader, Row};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Nanos, Source, Span};
@@ -120,15 +120,27 @@ impl Recorded {
 }
 
 /// The command that makes a disturbance, and the file in which it will say what it did.
-pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<([OsString; 4], PathBuf), Failed> {
+///
+/// Those that spin all the time to see or to be interrupted are above all programs: however busy the
+/// machine is, they are there.
+pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, PathBuf), Failed> {
     let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
-    let command = [
+    let spins = matches!(
+        plan.disturbance,
+        Disturbance::Dodge { .. } | Disturbance::Membarrier | Disturbance::Munmap { .. }
+    );
+    let mut command: Vec<OsString> = Vec::new();
+    if spins {
+        // In turns, because one thread of theirs spins until another, on its CPU as well, ends that.
+        command.extend(["chrt", "--rr", "1"].map(OsString::from));
+    }
+    command.extend([
         env::current_exe()?.into(),
         AS_INJECTOR.into(),
         plan_file.into(),
         truth_file.clone().into(),
-    ];
+    ]);
     Ok((command, truth_file))
 }
 
