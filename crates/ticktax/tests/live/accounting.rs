@@ -62,10 +62,7 @@ impl Audited {
     }
 
     /// The stretches of the program's threads on a CPU.
-    fn stretches(
-        &self,
-        wanted: impl Fn(&Thread) -> bool,
-    ) -> impl Iterator<Item = &(Span, Source)> {
+    fn stretches(&self, wanted: impl Fn(&Thread) -> bool) -> impl Iterator<Item = &(Span, Source)> {
         self.recorded.spans.iter().filter(move |(_, source)| {
             let thread = source.thread.as_ref();
             let ours = source.kind == Kind::Task && source.owner == Owner::Program;
