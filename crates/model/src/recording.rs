@@ -17,7 +17,7 @@ pub use file::{RecordingError, RecordingReader, RecordingWriter};
 
 /// The version of the recording's format. A reader refuses what is newer than itself and reads
 /// what is older.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.
 #[derive(Clone, Debug, PartialEq)]

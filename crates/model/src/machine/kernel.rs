@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Serialize};
 
 use crate::CpuList;
 
 /// When a CPU's tick stops.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TickMode {
     /// Never (`CONFIG_HZ_PERIODIC`, `nohz=off`).
@@ -59,46 +59,6 @@ impl fmt::Display for TickMode {
             Self::NohzFull { cpus } => write!(f, " {cpus}"),
             Self::Periodic | Self::NohzIdle => Ok(()),
         }
-    }
-}
-
-/// How it is stored: as serialized, or as the text of the first recordings.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Stored {
-    Word(String),
-    Full {
-        #[serde(rename = "nohz-full")]
-        full: FullCpus,
-    },
-}
-
-#[derive(Deserialize)]
-struct FullCpus {
-    cpus: CpuList,
-}
-
-impl<'de> Deserialize<'de> for TickMode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Stored::deserialize(deserializer)? {
-            Stored::Full { full } => Ok(Self::NohzFull { cpus: full.cpus }),
-            Stored::Word(word) => stored(&word)
-                .ok_or_else(|| de::Error::custom(format!("unknown tick mode `{word}`"))),
-        }
-    }
-}
-
-/// Recordings of schema 1 hold `nohz idle` and `nohz full 2-7`, and may add in brackets that
-/// `nohz_full=` had no effect.
-fn stored(word: &str) -> Option<TickMode> {
-    if let Some(cpus) = word.strip_prefix("nohz full") {
-        return cpus.parse().ok().map(|cpus| TickMode::NohzFull { cpus });
-    }
-    let word = word.split(" (").next()?;
-    match word {
-        "periodic" => Some(TickMode::Periodic),
-        "nohz-idle" | "nohz idle" => Some(TickMode::NohzIdle),
-        _ => None,
     }
 }
 
@@ -165,7 +125,7 @@ mod tests {
     use super::{Preemption, TickMode};
 
     #[test]
-    fn a_tick_mode_reads_back_and_so_does_that_of_the_first_recordings() {
+    fn a_tick_mode_reads_back() {
         let full = || TickMode::NohzFull {
             cpus: "2-7".parse().unwrap(),
         };
@@ -177,17 +137,6 @@ mod tests {
             assert_eq!(serde_json::to_string(&mode).unwrap(), json);
             assert_eq!(serde_json::from_str::<TickMode>(json).unwrap(), mode);
             assert_eq!(mode.to_string(), text);
-        }
-        for (old, mode) in [
-            ("nohz idle", TickMode::NohzIdle),
-            ("nohz full 2-7", full()),
-            (
-                "nohz idle (nohz_full= has no effect: not built in)",
-                TickMode::NohzIdle,
-            ),
-        ] {
-            let json = serde_json::to_string(old).unwrap();
-            assert_eq!(serde_json::from_str::<TickMode>(&json).unwrap(), mode);
         }
         assert!(serde_json::from_str::<TickMode>(r#""nohz""#).is_err());
     }

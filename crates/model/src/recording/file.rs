@@ -1,13 +1,14 @@
 //! The recording's file: one Parquet file, readable by any tool that reads Parquet.
 //!
 //! ```sql
-//! SELECT source, sum(self) FROM 'x.parquet' GROUP BY 1
+//! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
 //! ```
 //!
 //! A row is a [`Row`](super::Row); the [`Header`](super::Header) is JSON in the file's key-value
 //! metadata, under the key `ticktax`. Both directions stream: memory is bounded by a row group,
 //! whatever the length of the recording.
 
+mod checksum;
 mod column;
 mod error;
 mod reader;

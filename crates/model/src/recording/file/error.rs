@@ -45,7 +45,10 @@ pub enum RecordingError {
         path: PathBuf,
     },
     /// The file begins as a Parquet file does, and does not end as one.
-    #[error("{} is cut short: copy it again in full, or record anew", path.display())]
+    #[error(
+        "{} is cut short, or damaged at its end: copy it again in full, or record anew",
+        path.display()
+    )]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -78,6 +81,17 @@ pub enum RecordingError {
         path: PathBuf,
         /// The file's schema version.
         found: u64,
+    },
+    /// A part of the file is not what was written, by its checksum.
+    #[error(
+        "{} is damaged: {what}, by the checksum; copy it again, or record anew",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Which part.
+        what: String,
     },
     /// The header cannot be understood.
     #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
 
+use super::checksum::{Checksums, Failure, Fetch, Told};
 use super::column::{Column, Fault, Place};
 use super::error::RecordingError;
 use super::{schema, schema_1};
@@ -29,6 +31,9 @@ pub struct RecordingReader {
     file: Box<dyn FileReader>,
     header: Header,
     places: Places,
+    fetch: Box<Fetch>,
+    /// Of the row groups; `None` for a file of schema 1, or of another program.
+    checksums: Option<Checksums>,
 }
 
 impl fmt::Debug for RecordingReader {
@@ -71,7 +76,8 @@ impl RecordingReader {
                 .map_err(cannot_read)?;
         }
         check_magic(path, &ends)?;
-        Self::new(path, file)
+        let bytes = file.try_clone().map_err(cannot_read)?;
+        Self::new(path, file, bytes)
     }
 
     /// As [`RecordingReader::open`], of a file that is in memory; `name` stands for its path in
@@ -85,11 +91,25 @@ impl RecordingReader {
             ends.extend_from_slice(&bytes[bytes.len() - 4..]);
         }
         check_magic(name.as_ref(), &ends)?;
-        Self::new(name.as_ref(), bytes)
+        Self::new(name.as_ref(), bytes.clone(), bytes)
     }
 
-    fn new<R: ChunkReader + 'static>(path: &Path, chunks: R) -> Result<Self, RecordingError> {
+    /// Of a file that can be read by `chunks` and by `bytes`.
+    fn new<R>(path: &Path, chunks: R, bytes: R) -> Result<Self, RecordingError>
+    where
+        R: ChunkReader + 'static,
+    {
         let path = path.to_owned();
+        let length = bytes.len();
+        let fetch: Box<Fetch> =
+            Box::new(move |start, length| decode(|| bytes.get_bytes(start, length)));
+        let told = Checksums::read(length, &*fetch).map_err(|failure| match failure {
+            Failure::Unreadable(why) => RecordingError::Read {
+                path: path.clone(),
+                why,
+            },
+            Failure::Footer => damaged(&path, FOOTER),
+        })?;
         let file =
             decode(|| SerializedFileReader::new(chunks)).map_err(|why| RecordingError::Header {
                 path: path.clone(),
@@ -101,13 +121,22 @@ impl RecordingReader {
             .and_then(|entries| entries.iter().find(|entry| entry.key == schema::HEADER_KEY))
             .and_then(|entry| entry.value.as_deref())
             .ok_or_else(|| RecordingError::Foreign { path: path.clone() })?;
-        let header = header(&path, json)?;
-        let places = Places::find(facts.schema_descr()).map_err(|fault| name(&path, fault))?;
+        let (header, names) = header(&path, json)?;
+        let places =
+            Places::find(facts.schema_descr(), names).map_err(|fault| name(&path, fault))?;
+        let checksums = match told {
+            Told::Parts(checksums) => Some(checksums),
+            Told::Nothing => None,
+            Told::Missing if names == Names::Schema1 => None,
+            Told::Missing => return Err(damaged(&path, FOOTER)),
+        };
         Ok(Self {
             path,
             file: Box::new(file),
             header,
             places,
+            fetch,
+            checksums,
         })
     }
 
@@ -125,14 +154,15 @@ impl RecordingReader {
     /// the row's source; returns the table of all. It begins at the first row each time.
     ///
     /// # Errors
-    /// [`RecordingError::Column`] or [`RecordingError::UnknownWord`] when a column is damaged; the
-    /// rows given before then are right.
+    /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
+    /// when rows are damaged; the rows given before then are right.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
     ) -> Result<SourceTable, RecordingError> {
         let mut known = Known::default();
         for index in 0..self.file.num_row_groups() {
+            self.check(index)?;
             let group =
                 decode(|| self.file.get_row_group(index)).map_err(|why| RecordingError::Read {
                     path: self.path.clone(),
@@ -143,6 +173,38 @@ impl RecordingReader {
         }
         Ok(known.table)
     }
+
+    /// Compares the row group `index` with its checksum, where it has one.
+    fn check(&self, index: usize) -> Result<(), RecordingError> {
+        let Some(checksums) = &self.checksums else {
+            return Ok(());
+        };
+        let right = checksums.check(index, &*self.fetch);
+        let right = right.map_err(|why| RecordingError::Read {
+            path: self.path.clone(),
+            why,
+        })?;
+        if right {
+            return Ok(());
+        }
+        let groups = self.file.metadata().row_groups();
+        let rows = |groups: &[RowGroupMetaData]| -> i64 {
+            groups.iter().map(RowGroupMetaData::num_rows).sum()
+        };
+        let (before, with) = (rows(&groups[..index]), rows(&groups[..=index]));
+        let what = format!("rows {} to {with} are not what was written", before + 1);
+        Err(damaged(&self.path, &what))
+    }
+}
+
+/// What is said of a damaged footer.
+const FOOTER: &str = "the header and the places of the columns are not what was written";
+
+fn damaged(path: &Path, what: &str) -> RecordingError {
+    RecordingError::Damaged {
+        path: path.to_owned(),
+        what: what.to_owned(),
+    }
 }
 
 /// Whether a file that begins and ends with these bytes is a Parquet file.
@@ -150,6 +212,9 @@ fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
     let path = || path.to_owned();
     let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));
     if !MAGIC.starts_with(first) {
+        if last == MAGIC {
+            return Err(damaged(&path(), "its first bytes are not what was written"));
+        }
         return Err(RecordingError::NotParquet { path: path() });
     }
     if last != MAGIC {
@@ -166,8 +231,25 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     }
 }
 
-/// Reads the header, whichever schema it is of.
-fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
+/// How a file names its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    Today,
+    Schema1,
+}
+
+impl Names {
+    /// The file's name of the column that today has the name `today`.
+    fn of(self, today: &'static str) -> &'static str {
+        match self {
+            Self::Today => today,
+            Self::Schema1 => schema_1::column(today),
+        }
+    }
+}
+
+/// Reads the header, whichever schema it is of, and finds out how that schema names the columns.
+fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
     /// What every schema's header has.
     #[derive(serde::Deserialize)]
     struct Version {
@@ -181,11 +263,15 @@ fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
         .map_err(damaged)?
         .schema;
     match found {
-        // An older schema gets an arm here that turns its JSON into today's.
+        _ if found == u64::from(SCHEMA_VERSION) => {
+            let header = serde_json::from_str(json).map_err(damaged)?;
+            Ok((header, Names::Today))
+        }
         1 => {
             let mut header = serde_json::from_str(json).map_err(damaged)?;
             schema_1::upgrade(&mut header);
-            serde_json::from_value(header).map_err(damaged)
+            let header = serde_json::from_value(header).map_err(damaged)?;
+            Ok((header, Names::Schema1))
         }
         _ if found > u64::from(SCHEMA_VERSION) => Err(RecordingError::Newer {
             path: path.to_owned(),
@@ -218,23 +304,23 @@ struct Places {
 }
 
 impl Places {
-    fn find(columns: &SchemaDescriptor) -> Result<Self, Fault> {
+    fn find(columns: &SchemaDescriptor, names: Names) -> Result<Self, Fault> {
         Ok(Self {
-            cpu: Place::of::<Int32Type>(columns, schema::CPU)?,
-            start: Place::of::<Int64Type>(columns, schema::START)?,
-            dur: Place::of::<Int64Type>(columns, schema::DUR)?,
-            self_time: Place::of::<Int64Type>(columns, schema::SELF)?,
-            kind: Place::of::<ByteArrayType>(columns, schema::KIND)?,
-            source: Place::of::<ByteArrayType>(columns, schema::SOURCE)?,
-            detail: Place::of::<ByteArrayType>(columns, schema::DETAIL)?,
-            owner: Place::of::<ByteArrayType>(columns, schema::OWNER)?,
-            program: Place::of::<ByteArrayType>(columns, schema::PROGRAM)?,
-            pid: Place::of::<Int32Type>(columns, schema::PID)?,
-            tid: Place::of::<Int32Type>(columns, schema::TID)?,
-            count: Place::of::<Int64Type>(columns, schema::COUNT)?,
-            max: Place::of::<Int64Type>(columns, schema::MAX)?,
-            histogram: Place::of::<ByteArrayType>(columns, schema::HISTOGRAM)?,
-            source_id: Place::of::<Int32Type>(columns, schema::SOURCE_ID)?,
+            cpu: Place::of::<Int32Type>(columns, names.of(schema::CPU))?,
+            start: Place::of::<Int64Type>(columns, names.of(schema::START))?,
+            dur: Place::of::<Int64Type>(columns, names.of(schema::DUR))?,
+            self_time: Place::of::<Int64Type>(columns, names.of(schema::SELF))?,
+            kind: Place::of::<ByteArrayType>(columns, names.of(schema::KIND))?,
+            source: Place::of::<ByteArrayType>(columns, names.of(schema::SOURCE))?,
+            detail: Place::of::<ByteArrayType>(columns, names.of(schema::DETAIL))?,
+            owner: Place::of::<ByteArrayType>(columns, names.of(schema::OWNER))?,
+            program: Place::of::<ByteArrayType>(columns, names.of(schema::PROGRAM))?,
+            pid: Place::of::<Int32Type>(columns, names.of(schema::PID))?,
+            tid: Place::of::<Int32Type>(columns, names.of(schema::TID))?,
+            count: Place::of::<Int64Type>(columns, names.of(schema::COUNT))?,
+            max: Place::of::<Int64Type>(columns, names.of(schema::MAX))?,
+            histogram: Place::of::<ByteArrayType>(columns, names.of(schema::HISTOGRAM))?,
+            source_id: Place::of::<Int32Type>(columns, names.of(schema::SOURCE_ID))?,
         })
     }
 }

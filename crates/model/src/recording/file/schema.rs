@@ -8,6 +8,8 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, TypePtr};
 
+use super::checksum;
+
 /// The key of the header in the file's key-value metadata.
 pub(super) const HEADER_KEY: &str = "ticktax";
 
@@ -19,9 +21,9 @@ pub(super) const GROUP_ROWS: usize = 64 * 1024;
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";
-pub(super) const START: &str = "start";
-pub(super) const DUR: &str = "dur";
-pub(super) const SELF: &str = "self";
+pub(super) const START: &str = "start_ns";
+pub(super) const DUR: &str = "dur_ns";
+pub(super) const SELF: &str = "self_ns";
 pub(super) const KIND: &str = "kind";
 pub(super) const SOURCE: &str = "source";
 pub(super) const DETAIL: &str = "detail";
@@ -30,7 +32,7 @@ pub(super) const PROGRAM: &str = "program";
 pub(super) const PID: &str = "pid";
 pub(super) const TID: &str = "tid";
 pub(super) const COUNT: &str = "count";
-pub(super) const MAX: &str = "max";
+pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
 
@@ -40,9 +42,9 @@ pub(super) const SOURCE_ID: &str = "source_id";
 /// A reader decodes the words of a source once, not once a row, which is most of its speed.
 const MESSAGE: &str = "message ticktax {
     REQUIRED INT32 cpu;
-    REQUIRED INT64 start;
-    REQUIRED INT64 dur;
-    REQUIRED INT64 self;
+    REQUIRED INT64 start_ns;
+    REQUIRED INT64 dur_ns;
+    REQUIRED INT64 self_ns;
     REQUIRED BYTE_ARRAY kind (UTF8);
     REQUIRED BYTE_ARRAY source (UTF8);
     REQUIRED BYTE_ARRAY detail (UTF8);
@@ -51,7 +53,7 @@ const MESSAGE: &str = "message ticktax {
     OPTIONAL INT32 pid;
     OPTIONAL INT32 tid;
     REQUIRED INT64 count;
-    REQUIRED INT64 max;
+    REQUIRED INT64 max_ns;
     OPTIONAL BYTE_ARRAY histogram;
     REQUIRED INT32 source_id;
 }";
@@ -67,7 +69,7 @@ pub(super) fn properties() -> WriterPropertiesPtr {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_created_by(concat!("ticktax ", env!("CARGO_PKG_VERSION")).to_owned());
+        .set_created_by(checksum::MADE_BY.to_owned());
     // A dictionary of times would hold nearly all of them.
     for name in [START, DUR, SELF, MAX] {
         builder = builder

@@ -1,12 +1,105 @@
-//! Headers of recordings of schema 1, as JSON of today.
+//! Reads recordings of schema 1: headers as JSON of today, and what columns were called.
+//!
+//! Today's types carry no aliases. Whoever renames a field of the [`Header`](crate::recording::Header),
+//! or of anything in it, adds it to [`RENAMED`]; a field that takes another form gets a function in
+//! [`upgrade`]. `tests/schema1.rs` fails when a name that the old files have is forgotten.
 
 use serde_json::{Value, json};
 
+use super::schema;
 use crate::hook::Hook;
+use crate::recording::SCHEMA_VERSION;
+
+/// Where the JSON of a header is: keys from the top, `*` for each element of a list and each value
+/// of a map whose keys are data, `a|b` for both.
+type Path = &'static [&'static str];
+
+/// Fields with another name: in which objects, by today's names, and each with the old name and the
+/// name of today.
+const RENAMED: &[(Path, &[(&str, &str)])] = &[
+    (&[], &[("began_unix", "began_unix_s")]),
+    (
+        &["books|probes|soakers", "*"],
+        &[("begin", "begin_ns"), ("end", "end_ns")],
+    ),
+    (&["coverage"], &[("blind", "limitations")]),
+    (&["coverage", "lost", "*"], &[("self_time", "self_ns")]),
+    (
+        &["clock"],
+        &[("bracket", "bracket_ns"), ("uncertainty", "uncertainty_ns")],
+    ),
+    (
+        &["probes", "*"],
+        &[("period", "period_ns"), ("threshold", "threshold_ns")],
+    ),
+    (
+        &["cost"],
+        &[
+            ("load", "load_time_ns"),
+            ("cpu", "cpu_time_ns"),
+            ("tracer", "tracer_time_ns"),
+        ],
+    ),
+    (&["before|after"], &[("at", "at_ns")]),
+    (
+        &["before|after", "cpu_times", "*"],
+        &[
+            ("user", "user_ns"),
+            ("nice", "nice_ns"),
+            ("system", "system_ns"),
+            ("idle", "idle_ns"),
+            ("iowait", "iowait_ns"),
+            ("irq", "irq_ns"),
+            ("softirq", "softirq_ns"),
+            ("steal", "steal_ns"),
+        ],
+    ),
+    (
+        &["before|after", "pressure", "*"],
+        &[("some", "some_ns"), ("full", "full_ns")],
+    ),
+    (&["before|after", "throttling"], &[("time", "time_ns")]),
+    (&["before|after", "run_queue"], &[("most", "max")]),
+    (
+        &["before|after", "clocks"],
+        &[("wall", "wall_ns"), ("boot", "boot_ns")],
+    ),
+    (
+        &["before|after", "programs", "*"],
+        &[("time", "time_ns"), ("children", "children_time_ns")],
+    ),
+    (&["victim"], &[("begin", "begin_ns")]),
+    (
+        &["victim", "before|after"],
+        &[
+            ("user", "user_ns"),
+            ("system", "system_ns"),
+            ("on_cpu", "on_cpu_ns"),
+            ("waited", "waited_ns"),
+        ],
+    ),
+    (
+        &["machine", "configured", "frequency", "*"],
+        &[
+            ("most_khz", "max_khz"),
+            ("hardware_most_khz", "hardware_max_khz"),
+        ],
+    ),
+    (
+        &["machine", "configured", "wake_latency"],
+        &[("micros", "latency_us")],
+    ),
+];
 
 /// Turns the JSON of a header of schema 1 into that of today. What is not as expected stays as it
 /// is: reading it as a header says what is wrong.
 pub(super) fn upgrade(header: &mut Value) {
+    for (path, names) in RENAMED {
+        visit(header, path, &mut |value| rename(value, names));
+    }
+    if let Some(version) = header.get_mut("schema") {
+        *version = SCHEMA_VERSION.into();
+    }
     for place in ["/coverage/limitations", "/machine/configured/unread"] {
         let limitations = header.pointer_mut(place).and_then(Value::as_array_mut);
         limitations.into_iter().flatten().for_each(limitation);
@@ -24,6 +117,9 @@ pub(super) fn upgrade(header: &mut Value) {
     }
     if let Some(judged) = header.pointer_mut("/clock/verdict") {
         verdict(judged);
+    }
+    if let Some(mode) = header.pointer_mut("/machine/tick_mode") {
+        tick_mode(mode);
     }
     if let Some(incomplete) = header.pointer_mut("/victim/incomplete")
         && let Some(why) = incomplete.as_str()
@@ -57,6 +153,17 @@ fn policy(value: &mut Value) {
     *value = json!({ "requested": requested, "granted": granted, "refusal": refusal });
 }
 
+/// Tick modes were `nohz idle` and `nohz full 2-7`, and might add in brackets that `nohz_full=` had
+/// no effect.
+fn tick_mode(value: &mut Value) {
+    let Some(text) = value.as_str() else { return };
+    if let Some(cpus) = text.strip_prefix("nohz full") {
+        *value = json!({ "nohz-full": { "cpus": cpus.trim() } });
+    } else if text.starts_with("nohz idle") {
+        *value = json!("nohz-idle");
+    }
+}
+
 /// The verdict on a counter was a sentence.
 fn verdict(value: &mut Value) {
     let Some(text) = value.as_str() else { return };
@@ -64,6 +171,54 @@ fn verdict(value: &mut Value) {
         Some(reasons) => json!({ "untrusted": [{ "id": "other", "reasons": reasons }] }),
         None => json!("trusted"),
     };
+}
+
+/// Gives the fields of an object their names of today.
+fn rename(value: &mut Value, names: &[(&str, &str)]) {
+    let Value::Object(fields) = value else { return };
+    for (old, new) in names {
+        if let Some(field) = fields.remove(*old) {
+            fields.insert((*new).to_owned(), field);
+        }
+    }
+}
+
+/// The name in a file of schema 1 of a column that today has the name `today`.
+pub(super) fn column(today: &'static str) -> &'static str {
+    match today {
+        schema::START => "start",
+        schema::DUR => "dur",
+        schema::SELF => "self",
+        schema::MAX => "max",
+        same => same,
+    }
+}
+
+/// Gives every value at `path` below `json` to `each`; there may be none.
+fn visit(json: &mut Value, path: &[&str], each: &mut dyn FnMut(&mut Value)) {
+    let Some((&step, rest)) = path.split_first() else {
+        return each(json);
+    };
+    match (step, json) {
+        ("*", Value::Array(values)) => {
+            for value in values {
+                visit(value, rest, each);
+            }
+        }
+        ("*", Value::Object(values)) => {
+            for value in values.values_mut() {
+                visit(value, rest, each);
+            }
+        }
+        (_, Value::Object(fields)) => {
+            for name in step.split('|') {
+                if let Some(value) = fields.get_mut(name) {
+                    visit(value, rest, each);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +229,7 @@ mod tests {
     use crate::clock::{CounterVerdict, Distrust};
     use crate::hook::Hook;
     use crate::limitation::Limitation;
+    use crate::machine::TickMode;
     use crate::policy::{PolicyGrant, SchedulingPolicy};
     use crate::recording::{Header, Level, World};
 
@@ -94,6 +250,21 @@ mod tests {
         assert_eq!(read.coverage.limitations, [kept.clone()]);
         assert_eq!(read.coverage.attached, [Hook::TickStop]);
         assert_eq!(read.machine.configured.unread, [kept]);
+    }
+
+    #[test]
+    fn tick_modes_were_words_with_cpus() {
+        let read = |text: &str| {
+            let mut value = json!(text);
+            super::tick_mode(&mut value);
+            serde_json::from_value::<TickMode>(value)
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(read("periodic"), "periodic");
+        assert_eq!(read("nohz full 2-7"), "nohz-full 2-7");
+        let without = "nohz idle (nohz_full= has no effect: not built in)";
+        assert_eq!(read(without), "nohz-idle");
     }
 
     #[test]

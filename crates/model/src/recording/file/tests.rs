@@ -2,6 +2,8 @@
 //! never there by halves.
 
 mod damage;
+mod flips;
 mod helpers;
 mod roundtrip;
+mod schema1;
 mod unfinished;

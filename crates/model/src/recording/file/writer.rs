@@ -10,13 +10,12 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
+use super::checksum::{self, SummedOutput};
 use super::error::RecordingError;
 use super::schema;
 use crate::disk::{Temporary, parquet_words};
 use crate::recording::{Header, Row, RowSink, SCHEMA_VERSION};
 use crate::{Histogram, Source, SourceId, SourceTable, Span};
-
-type Output = Box<dyn Write + Send>;
 
 /// Writes a recording to a file that appears under its name only once it is complete.
 ///
@@ -27,7 +26,7 @@ type Output = Box<dyn Write + Send>;
 pub struct RecordingWriter {
     path: PathBuf,
     // Declared before `temporary`, so that nothing is still to be flushed when the file goes.
-    file: SerializedFileWriter<Output>,
+    file: SerializedFileWriter<SummedOutput>,
     temporary: Temporary,
     buffer: Buffer,
     failed: Option<RecordingError>,
@@ -56,7 +55,7 @@ impl RecordingWriter {
     /// disk that fills up there.
     pub(super) fn create_through(
         path: &Path,
-        wrap: impl FnOnce(File) -> Output,
+        wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
     ) -> Result<Self, RecordingError> {
         let cannot_create = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => RecordingError::Create {
@@ -70,7 +69,7 @@ impl RecordingWriter {
             _ => RecordingError::create(path, &error),
         };
         let temporary = Temporary::beside(path).map_err(cannot_create)?;
-        let output = wrap(temporary.handle().map_err(cannot_create)?);
+        let output = SummedOutput::new(wrap(temporary.handle().map_err(cannot_create)?));
         let file = schema::message()
             .and_then(|message| SerializedFileWriter::new(output, message, schema::properties()))
             .map_err(|error| write_error(path, &error))?;
@@ -105,11 +104,7 @@ impl RecordingWriter {
             path: self.path.clone(),
             why,
         })?;
-        self.file
-            .append_key_value_metadata(KeyValue::new(schema::HEADER_KEY.to_owned(), Some(json)));
-        self.file
-            .finish()
-            .map_err(|error| write_error(&self.path, &error))?;
+        finish(&mut self.file, json).map_err(|error| write_error(&self.path, &error))?;
         drop(self.file);
         self.temporary
             .appear()
@@ -147,6 +142,17 @@ impl RowSink for RecordingWriter {
             self.flush();
         }
     }
+}
+
+/// Writes the footer, with the header and the checksums in it.
+fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result<(), ParquetError> {
+    let entry = |key: &str, value| KeyValue::new(key.to_owned(), Some(value));
+    let checksums = file.inner_mut().begin_footer();
+    file.append_key_value_metadata(entry(schema::HEADER_KEY, json));
+    file.append_key_value_metadata(entry(checksum::KEY, checksums));
+    file.finish()?;
+    file.inner_mut().finish()?;
+    Ok(())
 }
 
 fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
@@ -290,7 +296,7 @@ impl Buffer {
     }
 
     /// Writes all rows as one row group and forgets them.
-    fn write(&mut self, file: &mut SerializedFileWriter<Output>) -> Result<(), ParquetError> {
+    fn write(&mut self, file: &mut SerializedFileWriter<SummedOutput>) -> Result<(), ParquetError> {
         let mut group = file.next_row_group()?;
         let all = &self.sources.words;
         let words = || {
@@ -323,6 +329,8 @@ impl Buffer {
         column::<ByteArrayType>(&mut group, &self.histograms, Some(&self.histogram_levels))?;
         column::<Int32Type>(&mut group, &self.source, None)?;
         group.close()?;
+        file.flush()?;
+        file.inner_mut().end_part();
 
         for numbers in [&mut self.cpu, &mut self.source] {
             numbers.clear();
@@ -344,7 +352,7 @@ impl Buffer {
 
 /// Writes the next column of the group. With `levels`, a row whose level is 0 has no value.
 fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, Output>,
+    group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
     values: &[T::T],
     levels: Option<&[i16]>,
 ) -> Result<(), ParquetError> {

@@ -59,7 +59,7 @@ fn a_file_cut_short_is_refused_at_every_length() {
     }
     assert_eq!(
         message(&path),
-        "x.parquet is cut short: copy it again in full, or record anew"
+        "x.parquet is cut short, or damaged at its end: copy it again in full, or record anew"
     );
 }
 
@@ -105,11 +105,11 @@ fn a_newer_recording_asks_for_an_update() {
         &path,
         SAME,
         "irq",
-        Some(json((r#""schema":1"#, r#""schema":7,"novelty":[]"#))),
+        Some(json((r#""schema":2"#, r#""schema":7,"novelty":[]"#))),
     );
     assert_eq!(
         message(&path),
-        "x.parquet was written by a newer ticktax (recording schema 7, this one reads up to 1); \
+        "x.parquet was written by a newer ticktax (recording schema 7, this one reads up to 2); \
          update ticktax"
     );
 }
@@ -121,7 +121,7 @@ fn a_schema_that_never_was_is_refused() {
         &path,
         SAME,
         "irq",
-        Some(json((r#""schema":1"#, r#""schema":0"#))),
+        Some(json((r#""schema":2"#, r#""schema":0"#))),
     );
     assert_eq!(
         message(&path),
@@ -142,23 +142,24 @@ fn a_damaged_header_is_told_from_a_damaged_column() {
     );
     assert!(message(&path).contains("unknown variant `astral`"));
 
-    foreign(&path, (" self;", " selfish;"), "irq", Some(json(SAME)));
+    foreign(&path, (" self_ns;", " selfish;"), "irq", Some(json(SAME)));
     assert_eq!(
         message(&path),
-        "the column `self` of x.parquet is damaged (it is missing): copy the file again, or \
+        "the column `self_ns` of x.parquet is damaged (it is missing): copy the file again, or \
          record anew"
     );
     foreign(
         &path,
-        ("INT64 start;", "INT32 start;"),
+        ("INT64 start_ns;", "INT32 start_ns;"),
         "irq",
         Some(json(SAME)),
     );
     assert!(
-        message(&path).contains("`start` of x.parquet is damaged (it holds values of type INT32)")
+        message(&path)
+            .contains("`start_ns` of x.parquet is damaged (it holds values of type INT32)")
     );
     foreign(&path, SAME, "irq", Some(json(SAME)));
-    assert!(message(&path).contains("`max` of x.parquet is damaged (a row has no value)"));
+    assert!(message(&path).contains("`max_ns` of x.parquet is damaged (a row has no value)"));
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn an_unknown_kind_is_named() {
     let (_folder, path) = folder();
     foreign(
         &path,
-        ("OPTIONAL INT64 max", "REQUIRED INT64 max"),
+        ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns"),
         "quark",
         Some(json(SAME)),
     );
@@ -218,7 +219,7 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        // Damage within a number goes unnoticed; all that is asked is that it ends in an answer.
+        // Flipped bits are told of elsewhere; all that is asked here is that it ends in an answer.
         if let Ok(mut reader) = RecordingReader::from_bytes("x", bytes.into()) {
             let _ = replay(&mut reader);
         }

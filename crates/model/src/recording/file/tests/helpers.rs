@@ -117,9 +117,9 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
         OPTIONAL DOUBLE extra; OPTIONAL INT32 source_id; OPTIONAL BYTE_ARRAY kind (UTF8);
         OPTIONAL BYTE_ARRAY source (UTF8); OPTIONAL BYTE_ARRAY detail (UTF8);
         OPTIONAL BYTE_ARRAY owner (UTF8); OPTIONAL BYTE_ARRAY program (UTF8);
-        OPTIONAL INT32 pid; OPTIONAL INT32 tid; OPTIONAL INT64 count; OPTIONAL INT64 max;
-        OPTIONAL BYTE_ARRAY histogram; OPTIONAL INT32 cpu; OPTIONAL INT64 start;
-        OPTIONAL INT64 dur; OPTIONAL INT64 self; }";
+        OPTIONAL INT32 pid; OPTIONAL INT32 tid; OPTIONAL INT64 count; OPTIONAL INT64 max_ns;
+        OPTIONAL BYTE_ARRAY histogram; OPTIONAL INT32 cpu; OPTIONAL INT64 start_ns;
+        OPTIONAL INT64 dur_ns; OPTIONAL INT64 self_ns; }";
     let schema = Arc::new(parse_message_type(&schema.replace(edit.0, edit.1)).unwrap());
     let file = fs::File::create(path).unwrap();
     let mut writer =
@@ -154,7 +154,7 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
                 column.typed::<Int32Type>().write_batch(&[1], some, None)
             }
             // Without a value where a value may be left out; a recording's `max` must have one.
-            (parquet::basic::Type::INT64, _, "max") if field.is_optional() => {
+            (parquet::basic::Type::INT64, _, "max_ns") if field.is_optional() => {
                 column.typed::<Int64Type>().write_batch(&[], none, None)
             }
             (parquet::basic::Type::INT64, ..) => {

@@ -185,7 +185,7 @@ fn columns_in_another_order_all_optional_and_one_too_many_are_read() {
     let json = serde_json::to_string(&header()).unwrap();
     foreign(
         &path,
-        ("OPTIONAL INT64 max", "REQUIRED INT64 max"),
+        ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns"),
         "softirq",
         Some(("ticktax", json)),
     );

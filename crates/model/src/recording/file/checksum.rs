@@ -1,0 +1,236 @@
+//! Checksums of a recording's file: a CRC-32 of each row group, and one of everything behind the
+//! last: the footer with the header in it, and where each column is.
+//!
+//! They are an entry of the file's key-value metadata, so that any tool reads the file as before:
+//!
+//! ```text
+//! ticktax-checksums = crc32 a1b2:0badcafe c3d4:600df00d footer:12345678
+//! ```
+//!
+//! Each row group's part begins where the one before ends, the first at the file's first byte; its
+//! end is told in hexadecimal, and behind the colon its CRC. The footer's part reaches to the end of
+//! the file and holds its own checksum, whose eight digits count as zeros. So every byte of the file
+//! is covered, and a CRC-32 finds every single flipped bit and every burst of up to 32.
+//!
+//! Parquet has checksums of pages of its own, which cover neither the footer nor the pages' headers.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use bytes::Bytes;
+use crc32fast::Hasher;
+
+/// The key of the checksums in the file's key-value metadata.
+pub(super) const KEY: &str = "ticktax-checksums";
+
+/// What the footer says that the file was made by; a tool that rewrites a file says its own name.
+pub(super) const MADE_BY: &str = concat!("ticktax version ", env!("CARGO_PKG_VERSION"));
+
+/// How [`MADE_BY`] begins in every version.
+const MAKER: &str = "ticktax version ";
+const METHOD: &str = "crc32";
+const FOOTER: &str = "footer:";
+const DIGITS: usize = 8;
+
+/// Bytes checked at once.
+const CHUNK: u64 = 1 << 20;
+
+/// A row group's part of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// The offset of the first byte behind it.
+    end: u64,
+    crc: u32,
+}
+
+/// Output that adds up what passes through it.
+pub(super) struct SummedOutput {
+    inner: Box<dyn Write + Send>,
+    hasher: Hasher,
+    written: u64,
+    parts: Vec<Part>,
+    /// The footer, which waits for its checksum.
+    footer: Option<Vec<u8>>,
+}
+
+impl SummedOutput {
+    pub(super) fn new(inner: Box<dyn Write + Send>) -> Self {
+        Self {
+            inner,
+            hasher: Hasher::new(),
+            written: 0,
+            parts: Vec::new(),
+            footer: None,
+        }
+    }
+
+    /// Ends the part of a row group.
+    pub(super) fn end_part(&mut self) {
+        let hasher = std::mem::take(&mut self.hasher);
+        self.parts.push(Part {
+            end: self.written,
+            crc: hasher.finalize(),
+        });
+    }
+
+    /// Keeps what is written from here on until [`SummedOutput::finish`]; returns the text for
+    /// [`KEY`], which the footer has to hold, as the last of its entries.
+    pub(super) fn begin_footer(&mut self) -> String {
+        self.footer = Some(Vec::new());
+        let mut words = vec![METHOD.to_owned()];
+        let parts = self.parts.iter();
+        words.extend(parts.map(|part| format!("{:x}:{:08x}", part.end, part.crc)));
+        words.push(format!("{FOOTER}{:0DIGITS$}", 0));
+        words.join(" ")
+    }
+
+    /// Writes the footer with its checksum.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let mut footer = self.footer.take().unwrap_or_default();
+        let place = Digits::find(&footer).ok_or(io::ErrorKind::InvalidData)?;
+        let crc = crc32fast::hash(&footer);
+        footer[place.footer].copy_from_slice(format!("{crc:08x}").as_bytes());
+        self.inner.write_all(&footer)?;
+        self.inner.flush()
+    }
+}
+
+impl Write for SummedOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(footer) = &mut self.footer {
+            footer.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        let written = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        self.written += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Where the checksums are within bytes that hold them.
+struct Digits {
+    /// Those of the row groups' parts.
+    parts: Range<usize>,
+    /// The digits of the footer's.
+    footer: Range<usize>,
+}
+
+impl Digits {
+    fn find(bytes: &[u8]) -> Option<Self> {
+        let key = memchr::memmem::rfind(bytes, KEY.as_bytes())? + KEY.len();
+        let parts = key + memchr::memmem::find(&bytes[key..], METHOD.as_bytes())? + METHOD.len();
+        let end = parts + memchr::memmem::find(&bytes[parts..], FOOTER.as_bytes())?;
+        let digits = end + FOOTER.len();
+        (digits + DIGITS <= bytes.len()).then_some(Self {
+            parts: parts..end,
+            footer: digits..digits + DIGITS,
+        })
+    }
+}
+
+/// Why a file fails its checksums.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The file could not be read.
+    Unreadable(String),
+    /// The footer is not what was written.
+    Footer,
+}
+
+/// Gives bytes of the file: so many from an offset.
+pub(super) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Sync;
+
+/// The checksums that a file tells.
+pub(super) enum Told {
+    /// None: it is of schema 1, or another program wrote it.
+    Nothing,
+    /// It says that this program wrote it, and has none.
+    Missing,
+    /// Those of its row groups; the footer's was right.
+    Parts(Checksums),
+}
+
+/// The checksums of a file's row groups.
+#[derive(Debug)]
+pub(super) struct Checksums {
+    parts: Vec<Part>,
+}
+
+impl Checksums {
+    /// Reads the checksums of a file of `length` bytes, and checks its footer.
+    pub(super) fn read(length: u64, fetch: &Fetch) -> Result<Told, Failure> {
+        let unreadable = Failure::Unreadable;
+        // A Parquet file ends with its footer, the footer's length in four bytes, and four more.
+        let Some(rest) = length.checked_sub(8) else {
+            return Ok(Told::Nothing);
+        };
+        let footer = fetch(rest, 4).map_err(unreadable)?;
+        let footer = <[u8; 4]>::try_from(&footer[..]).map_or(0, u32::from_le_bytes);
+        let Some(begin) = rest.checked_sub(footer.into()) else {
+            return Ok(Told::Nothing);
+        };
+        let mut bytes = fetch(begin, footer as usize).map_err(unreadable)?.to_vec();
+        let has = |text: &str| memchr::memmem::find(&bytes, text.as_bytes()).is_some();
+        match (has(MAKER), has(KEY)) {
+            (true, true) => {}
+            (true, false) => return Ok(Told::Missing),
+            // Another tool wrote it, which may have copied our entries.
+            (false, _) => return Ok(Told::Nothing),
+        }
+        let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
+        let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
+        let told = bytes[place.footer.clone()].to_vec();
+        bytes[place.footer].fill(b'0');
+        // Between the last row group and the footer are indexes.
+        let start = parts.last().map_or(0, |part| part.end);
+        let mut hasher = Hasher::new();
+        add(&mut hasher, start..begin, fetch).map_err(unreadable)?;
+        hasher.update(&bytes);
+        hasher.update(&fetch(rest, 8).map_err(unreadable)?);
+        if told != format!("{:08x}", hasher.finalize()).as_bytes() {
+            return Err(Failure::Footer);
+        }
+        Ok(Told::Parts(Self { parts }))
+    }
+
+    /// Whether the part of row group `index` is what was written.
+    pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, String> {
+        let Some(part) = self.parts.get(index) else {
+            return Ok(false);
+        };
+        let before = index.checked_sub(1).and_then(|index| self.parts.get(index));
+        let start = before.map_or(0, |part| part.end);
+        let mut hasher = Hasher::new();
+        add(&mut hasher, start..part.end, fetch)?;
+        Ok(hasher.finalize() == part.crc)
+    }
+}
+
+/// Adds a stretch of the file to what is hashed.
+fn add(hasher: &mut Hasher, stretch: Range<u64>, fetch: &Fetch) -> Result<(), String> {
+    let mut at = stretch.start;
+    while at < stretch.end {
+        let length = CHUNK.min(stretch.end - at);
+        hasher.update(&fetch(at, usize::try_from(length).unwrap_or(0))?);
+        at += length;
+    }
+    Ok(())
+}
+
+/// The parts that a text tells.
+fn parts(text: &[u8]) -> Option<Vec<Part>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let part = |word: &str| {
+        let (end, crc) = word.split_once(':')?;
+        Some(Part {
+            end: u64::from_str_radix(end, 16).ok()?,
+            crc: u32::from_str_radix(crc, 16).ok()?,
+        })
+    };
+    text.split_ascii_whitespace().map(part).collect()
+}
