@@ -343,6 +343,22 @@ pub struct LoopReport {
     pub frames_lost: u64,
 }
 
+/// How a loop of ticktax's own ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoopRun {
+    /// What it was asked for, and what it got.
+    pub report: LoopReport,
+    /// For how long it ran.
+    #[serde(rename = "elapsed_ns")]
+    pub elapsed: Nanos,
+    /// Its CPU time, by every clock that tells it; its thread's own comes first.
+    pub readings: Vec<CpuReading>,
+    /// How often it was woken.
+    pub wakeups: Option<Wakeups>,
+    /// The failure that ended it early, if one did.
+    pub error: Option<String>,
+}
+
 /// A process that was watched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessReport {

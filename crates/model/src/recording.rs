@@ -102,6 +102,19 @@ pub struct Header {
     /// The soakers that ran, one a CPU.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
+    /// Why it ended before the time that was asked for, where it did.
+    #[serde(default)]
+    pub ended_early: Option<EndedEarly>,
+}
+
+/// Why a recording ended before the time that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedEarly {
+    /// The process or command that it was about ended.
+    ProgramEnded,
+    /// Somebody interrupted it.
+    Interrupted,
 }
 
 impl Header {
@@ -124,6 +137,7 @@ impl Header {
             command: None,
             victim: None,
             soakers: Vec::new(),
+            ended_early: None,
         }
     }
 }

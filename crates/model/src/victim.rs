@@ -137,6 +137,41 @@ pub struct VictimHeader {
     pub before: Option<Usage>,
     /// And at the end, or when it was last seen.
     pub after: Option<Usage>,
+    /// The same of each of its threads, where that was asked for.
+    #[serde(default)]
+    pub threads: Option<ThreadUsages>,
+}
+
+/// What each thread of a program used, between two moments that are near a recording's ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadUsages {
+    /// When the first reading was taken, on `CLOCK_MONOTONIC`.
+    #[serde(rename = "begin_ns")]
+    pub begin: Nanos,
+    /// When the last one was taken that found the program.
+    #[serde(rename = "end_ns")]
+    pub end: Nanos,
+    /// The threads that are in both.
+    pub threads: Vec<ThreadUsage>,
+}
+
+/// What one thread used, at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadUsage {
+    /// Its number.
+    pub tid: i32,
+    /// Its use at the first reading.
+    pub before: Usage,
+    /// Its use at the last one.
+    pub after: Usage,
+}
+
+impl ThreadUsages {
+    /// What thread `tid` used between the readings, and how far these are apart.
+    pub fn of(&self, tid: i32) -> Option<(Usage, Nanos)> {
+        let thread = self.threads.iter().find(|thread| thread.tid == tid)?;
+        Some((thread.after.since(&thread.before), self.end - self.begin))
+    }
 }
 
 /// What `/proc/PID` says that a program used so far.

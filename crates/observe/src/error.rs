@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ticktax_model::CpuList;
+use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::ProbeError;
 use ticktax_trace::TraceError;
 
@@ -51,7 +51,18 @@ pub enum ObserveError {
         /// Why, and what would help.
         why: TraceError,
     },
-    /// A probe could not be started.
+    /// A paced loop would be over before it has worked once.
+    #[error(
+        "{length} is over before the first frame is due, after {period}: run for longer, or raise \
+         the rate"
+    )]
+    NoFrame {
+        /// How long it was to run.
+        length: Nanos,
+        /// From one frame to the next.
+        period: Nanos,
+    },
+    /// A probe or a paced loop could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
     /// The command could not be started.

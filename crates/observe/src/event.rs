@@ -41,6 +41,8 @@ pub struct Started {
     pub no_tracer: Option<String>,
     /// What the tracer cannot see on this kernel.
     pub limitations: Vec<Limitation>,
+    /// The process whose time is asked for, where it is one that was there.
+    pub process: Option<i32>,
     /// From when on the watched program is followed, on `CLOCK_MONOTONIC`; `None` where nobody's
     /// time is asked for. Rows that ended before are not about it.
     pub victim_begin: Option<Nanos>,

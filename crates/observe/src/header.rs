@@ -111,7 +111,13 @@ impl End<'_> {
         let online = self.proc.online().unwrap_or_default();
         coverage.limitations.extend(self.limitations(&online));
         coverage.lost.extend(self.results.lost.iter().copied());
+        let threads = self.without_room(closing);
         let unseen = self.unseen(closing);
+        let no_room = Limitation::ThreadsNotFollowed { threads };
+        if threads > 0 && unseen.as_ref() != Some(&no_room) {
+            // The victim has room for one reason.
+            coverage.limitations.push(no_room);
+        }
         let (world, hidden) = ticktax_host::world(&self.machine);
         coverage.limitations.extend(hidden);
         Header {
@@ -128,6 +134,12 @@ impl End<'_> {
         }
     }
 
+    /// The victim's threads that there was no room to follow.
+    fn without_room(&self, closing: &Closing) -> u64 {
+        let victim = self.victim.as_ref();
+        closing.unfollowed + victim.map_or(0, Watched::without_room)
+    }
+
     /// Why a part of a victim's time may not have been seen.
     fn unseen(&self, closing: &Closing) -> Option<Limitation> {
         let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
@@ -140,8 +152,8 @@ impl End<'_> {
             let cpus = self.late.clone();
             return Some(Limitation::BooksBeganLate { cpus });
         }
-        if closing.unfollowed > 0 {
-            let threads = closing.unfollowed;
+        let threads = self.without_room(closing);
+        if threads > 0 {
             return Some(Limitation::ThreadsNotFollowed { threads });
         }
         let count = closing.missed;

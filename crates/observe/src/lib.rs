@@ -7,6 +7,8 @@
 //! header. Nothing here calls back into its user, prints, reads the environment or handles
 //! signals: whoever drives a session decides what becomes of its rows, and ends it early with
 //! [`Session::stop`].
+//!
+//! A [`PacedLoop`] is driven in the same way: it runs a loop of its own in place of watching others.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +16,7 @@ mod command;
 mod error;
 mod event;
 mod header;
+mod paced;
 mod plan;
 mod probe;
 mod session;
@@ -21,5 +24,6 @@ mod victim;
 
 pub use error::ObserveError;
 pub use event::{Event, Progress, Started};
+pub use paced::{LoopEvent, LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;

@@ -29,6 +29,9 @@ pub struct Plan {
     /// Whose time is asked for. Sums have no place in time, so with [`Keep::Sums`] nobody is
     /// followed, and the header says so.
     pub program: Option<Program>,
+    /// Whether the use of each of the program's threads is read from `/proc` as well, at both ends
+    /// and once a second.
+    pub thread_usage: bool,
     /// What has to be seen: with [`Level::Kernel`] a session does not start unless the tracer
     /// loads.
     pub needs: Level,
@@ -44,6 +47,7 @@ impl Default for Plan {
             probe: ProbeChoice::None,
             policy: None,
             program: None,
+            thread_usage: false,
             needs: Level::Proc,
         }
     }

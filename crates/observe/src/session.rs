@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::machine::{Counters, Machine, RunQueue};
-use ticktax_model::recording::{Header, Level, Row, ToolCost, World};
+use ticktax_model::recording::{EndedEarly, Header, Level, Row, ToolCost, World};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
@@ -128,7 +128,8 @@ impl Session {
     /// the command, unless that ends of itself: a Ctrl-C at the terminal has reached it already.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
-            running.stop.get_or_insert(signal);
+            running.stopped = true;
+            running.signal = running.signal.or(signal);
         }
     }
 
@@ -158,8 +159,11 @@ struct Running {
     begin: Nanos,
     /// Whether the buffers have been looked at before.
     looked: bool,
-    /// Somebody wants it to end, because of a signal or otherwise.
-    stop: Option<Option<i32>>,
+    /// Whether somebody wants it to end.
+    stopped: bool,
+    /// The signal because of which.
+    signal: Option<i32>,
+    ended_early: Option<EndedEarly>,
 }
 
 impl Running {
@@ -211,7 +215,9 @@ impl Running {
             run_queue: RunQueue::default(),
             begin: now(),
             looked: false,
-            stop: None,
+            stopped: false,
+            signal: None,
+            ended_early: None,
         })
     }
 
@@ -228,6 +234,10 @@ impl Running {
             },
             no_tracer: tracer.err().map(ToString::to_string),
             limitations: tracer.map_or_else(|_| Vec::new(), |tracer| tracer.limitations().to_vec()),
+            process: match self.settings.plan.program {
+                Some(Program::Process(pid)) => Some(pid),
+                Some(Program::Command(_) | Program::Cgroup(_)) | None => None,
+            },
             victim_begin: self.victim.as_ref().map(Watched::first_moment),
         }
     }
@@ -235,14 +245,25 @@ impl Running {
     /// Waits until it is time, and empties the buffers. Returns whether time is up, the command or
     /// the victim has ended, or somebody wants an end.
     fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
-        if self.looked && self.stop.is_none() {
+        if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
             thread::sleep(left.map_or(INTERVAL, Duration::from_nanos).min(INTERVAL));
         }
         self.looked = true;
         let time = now();
-        let up = self.left(time).is_some_and(|left| left <= Nanos::ZERO);
-        let over = up || self.stop.is_some() || self.ended();
+        let over = if self.left(time).is_some_and(|left| left <= Nanos::ZERO) {
+            true
+        } else if self.stopped {
+            self.ended_early = Some(EndedEarly::Interrupted);
+            true
+        } else if self.ended(time) {
+            // A session without a length is to last until then.
+            let early = self.settings.plan.length.is_some();
+            self.ended_early = early.then_some(EndedEarly::ProgramEnded);
+            true
+        } else {
+            false
+        };
         if let Ok(tracer) = &mut self.tracer {
             tracer.drain(time, sources, &mut |_, row| rows.push(row.clone()));
         }
@@ -263,10 +284,11 @@ impl Running {
     }
 
     /// Whether the command or the victim has ended.
-    fn ended(&mut self) -> bool {
+    fn ended(&mut self, time: Nanos) -> bool {
         self.sample();
         let command = self.command.as_mut().is_some_and(Audited::ended);
-        command || self.victim.as_mut().is_some_and(Watched::ended)
+        let victim = self.victim.as_mut();
+        command || victim.is_some_and(|victim| victim.ended(time))
     }
 
     /// Notes how many threads run or wait just now, ticktax's own left out: the one that looks, and
@@ -285,12 +307,15 @@ impl Running {
     /// closes the books.
     fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
         let results = self.probe.stop(sources, rows);
+        if let Some(victim) = &mut self.victim {
+            victim.look_at_threads(now());
+        }
         // Before the tracer leaves the kernel: that sends interrupts of its own.
         let mut after = self.proc.counters(now());
         after.throttling = self.victim.as_ref().and_then(Watched::throttling);
         after.keep_what_ran(&mut self.before);
         after.run_queue = (self.run_queue.samples > 0).then_some(self.run_queue);
-        if let (Some(command), Some(Some(signal))) = (&mut self.command, self.stop) {
+        if let (Some(command), Some(signal)) = (&mut self.command, self.signal) {
             command.interrupt(signal);
         }
         let command = self.command.as_mut().map(Audited::report);
@@ -315,6 +340,7 @@ impl Running {
         };
         header.began_unix = self.began_unix;
         header.command = command;
+        header.ended_early = self.ended_early;
         header
     }
 }
@@ -369,6 +395,6 @@ fn start_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
 }
 
 /// Seconds since 1970 on the wall clock.
-fn unix_time() -> i64 {
+pub(crate) fn unix_time() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec())
 }

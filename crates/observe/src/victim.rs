@@ -1,5 +1,6 @@
 //! The program whose time is asked for: finding it, having it followed, noticing its end.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use nix::unistd::gettid;
@@ -7,8 +8,9 @@ use ticktax_host::{Proc, throttling};
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Throttling;
-use ticktax_model::victim::FollowedThread;
-use ticktax_model::victim::{Target, Usage, VictimHeader};
+use ticktax_model::victim::{
+    FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
+};
 use ticktax_trace::Tracer;
 
 use crate::command::Audited;
@@ -27,6 +29,35 @@ pub(crate) struct Watched {
     without_room: u64,
     before: Option<Usage>,
     after: Option<Usage>,
+    /// Of each thread, where that is asked for.
+    threads: Option<Threads>,
+}
+
+/// What each thread used, at the begin and when that was last read.
+#[derive(Debug, Default)]
+struct Threads {
+    before: BTreeMap<i32, Usage>,
+    begin: Nanos,
+    after: BTreeMap<i32, Usage>,
+    end: Nanos,
+}
+
+impl Threads {
+    /// How often it is read, for the case that the program ends: nothing else tells what it used
+    /// then.
+    const INTERVAL: Nanos = Nanos::from_secs(1);
+
+    fn usages(self) -> ThreadUsages {
+        let both = |(tid, before): (i32, Usage)| {
+            let after = *self.after.get(&tid)?;
+            Some(ThreadUsage { tid, before, after })
+        };
+        ThreadUsages {
+            begin: self.begin,
+            end: self.end,
+            threads: self.before.into_iter().filter_map(both).collect(),
+        }
+    }
 }
 
 impl Watched {
@@ -51,6 +82,7 @@ impl Watched {
             without_room: 0,
             before: None,
             after: None,
+            threads: settings.plan.thread_usage.then(Threads::default),
             program,
         };
         match &watched.program {
@@ -109,6 +141,34 @@ impl Watched {
                 self.followed = tracer.follow_children_of(gettid().as_raw());
             }
         }
+        let usage = self.thread_usage();
+        if let Some(threads) = &mut self.threads {
+            threads.before.clone_from(&usage);
+            threads.after = usage;
+            (threads.begin, threads.end) = (now, now);
+        }
+    }
+
+    /// What each thread used so far.
+    fn thread_usage(&self) -> BTreeMap<i32, Usage> {
+        if self.threads.is_none() {
+            return BTreeMap::new();
+        }
+        let usage = |thread: FollowedThread| {
+            let usage = self.proc.thread_usage(thread.pid, thread.tid)?;
+            Some((thread.tid, usage))
+        };
+        self.threads().into_iter().filter_map(usage).collect()
+    }
+
+    /// Reads what each thread used so far, where that is asked for; what is gone keeps its last
+    /// reading.
+    pub(crate) fn look_at_threads(&mut self, now: Nanos) {
+        let usage = self.thread_usage();
+        if let Some(threads) = self.threads.as_mut().filter(|_| !usage.is_empty()) {
+            threads.after = usage;
+            threads.end = now;
+        }
     }
 
     /// The command has been started: it is the victim.
@@ -128,7 +188,11 @@ impl Watched {
     }
 
     /// Whether it has ended.
-    pub(crate) fn ended(&mut self) -> bool {
+    pub(crate) fn ended(&mut self, now: Nanos) -> bool {
+        let due = |threads: &Threads| now - threads.end >= Threads::INTERVAL;
+        if self.threads.as_ref().is_some_and(due) {
+            self.look_at_threads(now);
+        }
         // Nothing else tells what a program used that will have ended.
         if !self.followed {
             self.look();
@@ -144,6 +208,11 @@ impl Watched {
         self.after = self.proc.usage(&self.processes()).or(self.after);
     }
 
+    /// Its threads at the beginning that there was no room to follow.
+    pub(crate) fn without_room(&self) -> u64 {
+        self.without_room
+    }
+
     /// The counters of its cgroup's quota.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
@@ -152,9 +221,6 @@ impl Watched {
     /// What the header says of it; `incomplete` is why not all of it may have been seen.
     pub(crate) fn header(mut self, incomplete: Option<Limitation>) -> VictimHeader {
         self.look();
-        let threads = self.without_room;
-        let no_room = (threads > 0).then_some(Limitation::ThreadsNotFollowed { threads });
-        let incomplete = incomplete.or(no_room);
         let pid = match &self.program {
             Program::Cgroup(_) => None,
             Program::Process(pid) => Some(*pid),
@@ -173,6 +239,7 @@ impl Watched {
             incomplete,
             before: self.before,
             after: self.after,
+            threads: self.threads.map(Threads::usages),
         }
     }
 }

@@ -197,6 +197,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
             incomplete: None,
             before: None,
             after: None,
+            threads: None,
         }),
         ..Header::new(World::Simulated, Level::Kernel, env!("CARGO_PKG_VERSION"))
     }

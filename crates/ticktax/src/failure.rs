@@ -48,14 +48,6 @@ pub(crate) enum Failure {
     /// The arguments make no sense together.
     #[error("{0}")]
     Arguments(String),
-    /// A process cannot be watched.
-    #[error("cannot watch process {pid}: {why}")]
-    Watch {
-        /// Which.
-        pid: i32,
-        /// Why, and what to do.
-        why: String,
-    },
     /// No such case, or its file is none.
     #[error("{0}")]
     Case(String),
@@ -71,9 +63,6 @@ pub(crate) enum Failure {
     /// The lab cannot do it.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Nobody to ask about.
-    #[error("{0}")]
-    Victim(String),
 }
 
 impl Failure {
@@ -85,7 +74,11 @@ impl Failure {
                 io::ErrorKind::NotFound => NOT_FOUND,
                 _ => MAY_NOT_RUN,
             }),
-            Self::Arguments(_) | Self::Lab(LabError::Senseless(_)) => ExitCode::from(SENSELESS),
+            Self::Arguments(_)
+            | Self::Lab(LabError::Senseless(_))
+            | Self::Observe(
+                ObserveError::NoFrame { .. } | ObserveError::Probe(ProbeError::Work { .. }),
+            ) => ExitCode::from(SENSELESS),
             Self::Lab(LabError::Interrupted) => ExitCode::from(INTERRUPTED),
             _ => ExitCode::FAILURE,
         }

@@ -102,6 +102,11 @@ impl PaceWatch {
         }
     }
 
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// What the rows so far say, watched from `begin` to `end`. A frame that begins more than
     /// `overshot_from` after it was due is overshot.
     pub fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {

@@ -243,6 +243,7 @@ fn header() -> Header {
             incomplete: None,
             before: None,
             after: None,
+            threads: None,
         }),
         ..Header::new(World::Simulated, Level::Kernel, "test")
     }

@@ -1,16 +1,12 @@
 //! Loops of many settings in turns, so that a machine that slows down slows all of them down.
 
 use ticktax_analysis::pace::{Accounts, choices, common_quantile};
-use ticktax_host::Proc;
 use ticktax_model::Nanos;
-use ticktax_model::pace::{
-    CpuReading, PACE_VERSION, PaceRule, SleepMethod, SweepRow, SweepStatement,
-};
-use ticktax_probes::pace::PaceSettings;
+use ticktax_model::pace::{CpuClock, CpuReading, PACE_VERSION, SweepRow, SweepStatement};
+use ticktax_observe::LoopPlan;
 
-use super::own::{Ran, ring_capacity, run_loop};
-use super::{require_possible, tick, unix_time};
-use crate::arguments::{PaceArguments, Rate, Sweep};
+use super::own::{self, Ran, run_loop};
+use crate::arguments::{PaceArguments, Sweep};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
@@ -22,8 +18,7 @@ const MOST: usize = 100;
 
 /// One combination, and what its turns brought.
 struct Contender {
-    rate: f64,
-    settings: PaceSettings,
+    plan: LoopPlan,
     turns: u64,
     accounts: Option<Accounts>,
     cpu_time: Nanos,
@@ -41,18 +36,14 @@ pub(super) fn compare(
 ) -> Result<SweepStatement, Failure> {
     let turn = typed.length.map_or(TURN, |length| length.0);
     let mut contenders = combinations(lists, typed, turn)?;
-    let proc = Proc::default();
-    let machine = proc.machine();
-    let (tick, _) = tick(&machine);
     let interrupt = Interrupt::listen()?;
-    let began_unix = unix_time();
     let turns = u64::from(typed.rounds) * contenders.len() as u64;
     let whole = Nanos(
         turn.0
             .saturating_mul(i64::try_from(turns).unwrap_or(i64::MAX)),
     );
     let progress = terminal.progress(Some(whole), String::new(), false);
-    let mut policy = None;
+    let mut first = None;
     let mut done = 0_u64;
     let mut ended_early = None;
     'rounds: for _ in 0..typed.rounds {
@@ -63,20 +54,13 @@ pub(super) fn compare(
             );
             progress.tell(format!("{}/{turns} {}", done + 1, contender.name()));
             progress.at(begun);
-            let settings = &contender.settings;
-            let ran = run_loop(
-                settings,
-                turn,
-                tick,
-                &proc,
-                &interrupt,
-                &mut |_, elapsed| {
-                    progress.at(begun + elapsed);
-                },
-            )?;
-            policy.get_or_insert_with(|| ran.report.policy.clone());
-            ended_early = ran.report.error.as_ref().map(ToString::to_string);
-            contender.add(ran);
+            let plan = contender.plan.clone();
+            let ran = run_loop(plan, &interrupt, &mut |_, elapsed| {
+                progress.at(begun + elapsed);
+            })?;
+            ended_early.clone_from(&ran.run.error);
+            contender.add(&ran);
+            first.get_or_insert((ran.header, ran.run.report));
             if interrupt.signal().is_some() {
                 ended_early = Some(format!(
                     "it was interrupted in turn {} of {turns}",
@@ -90,18 +74,19 @@ pub(super) fn compare(
         }
     }
     progress.done();
-    let cpu = contenders.first().map(|contender| contender.settings.cpu);
     let rows: Vec<SweepRow> = contenders.into_iter().map(Contender::row).collect();
-    let (world, hidden) = ticktax_host::world(&machine);
+    let Some((header, report)) = first else {
+        return Err(Failure::Arguments("no setting was named".to_owned()));
+    };
     Ok(SweepStatement {
-        world,
-        limitations: hidden.into_iter().collect(),
+        world: header.world,
+        limitations: header.coverage.limitations,
         pace_version: PACE_VERSION,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        machine,
-        began_unix,
-        cpu: cpu.unwrap_or(ticktax_model::Cpu(0)),
-        policy,
+        tool_version: header.tool_version,
+        machine: header.machine,
+        began_unix: header.began_unix,
+        cpu: report.cpu,
+        policy: Some(report.policy),
         turn,
         rounds: typed.rounds.into(),
         quantile: common_quantile(&rows),
@@ -124,23 +109,21 @@ fn combinations(
             list.to_vec()
         }
     }
-    let cpu = super::cpu(typed)?;
     let mut all = Vec::new();
     for rate in or(&lists.rates, typed.rate) {
         for work in or(&lists.works, typed.work) {
             for sleep in or(&lists.sleeps, typed.sleep) {
                 for rule in or(&lists.rules, typed.rule) {
-                    let settings = PaceSettings {
-                        cpu,
-                        policy: typed.policy.0,
+                    let plan = LoopPlan {
+                        rate: rate.0,
                         period: rate.period(),
                         work: work.0,
                         sleep,
                         rule,
-                        ring_capacity: ring_capacity(rate.period()),
+                        ..own::plan(typed, turn)
                     };
-                    require_possible(&settings, turn)?;
-                    all.push(Contender::new(rate, settings));
+                    plan.check()?;
+                    all.push(Contender::new(plan));
                 }
             }
         }
@@ -155,10 +138,9 @@ fn combinations(
 }
 
 impl Contender {
-    fn new(rate: Rate, settings: PaceSettings) -> Self {
+    fn new(plan: LoopPlan) -> Self {
         Self {
-            rate: rate.0,
-            settings,
+            plan,
             turns: 0,
             accounts: None,
             cpu_time: Nanos::ZERO,
@@ -169,17 +151,27 @@ impl Contender {
     }
 
     fn name(&self) -> String {
-        let PaceSettings { sleep, rule, .. } = self.settings;
-        let (sleep, rule): (SleepMethod, PaceRule) = (sleep, rule);
-        format!("{}/s {} {sleep} {rule}", self.rate, self.settings.work)
+        let LoopPlan {
+            rate,
+            work,
+            sleep,
+            rule,
+            ..
+        } = &self.plan;
+        format!("{rate}/s {work} {sleep} {rule}")
     }
 
-    fn add(&mut self, ran: Ran) {
+    fn add(&mut self, ran: &Ran) {
+        let run = &ran.run;
         self.turns += 1;
-        self.cpu_time += ran.report.cpu_time;
-        self.elapsed += ran.report.elapsed;
-        self.margins.extend(ran.report.margin);
-        for reading in &ran.readings {
+        let thread = run.readings.iter();
+        self.cpu_time += thread
+            .filter(|reading| reading.clock == CpuClock::Thread)
+            .map(|reading| reading.time)
+            .sum::<Nanos>();
+        self.elapsed += run.elapsed;
+        self.margins.extend(run.report.margin);
+        for reading in &run.readings {
             let known = self.readings.iter_mut();
             match known.into_iter().find(|sum| sum.clock == reading.clock) {
                 Some(sum) => {
@@ -191,7 +183,7 @@ impl Contender {
         }
         match &mut self.accounts {
             Some(accounts) => accounts.merge(&ran.accounts),
-            None => self.accounts = Some(ran.accounts),
+            None => self.accounts = Some(ran.accounts.clone()),
         }
     }
 
@@ -200,10 +192,10 @@ impl Contender {
         let margin: Nanos = self.margins.iter().sum();
         SweepRow {
             margin: (margins > 0).then(|| Nanos(margin.0 / margins.max(1))),
-            rate: self.rate,
-            work: self.settings.work,
-            sleep: self.settings.sleep,
-            rule: self.settings.rule,
+            rate: self.plan.rate,
+            work: self.plan.work,
+            sleep: self.plan.sleep,
+            rule: self.plan.rule,
             turns: self.turns,
             figures: self.accounts.as_ref().and_then(Accounts::figures),
             cpu_time: self.cpu_time,

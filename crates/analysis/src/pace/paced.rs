@@ -1,0 +1,89 @@
+//! The statement of a loop of our own, from its frames and what was read while it ran.
+
+use ticktax_model::Nanos;
+use ticktax_model::machine::Machine;
+use ticktax_model::pace::{
+    CpuStatement, Distribution, Figures, LoopReport, LoopRun, PACE_VERSION, PaceRule,
+    PaceStatement, Subject, TickAlias,
+};
+use ticktax_model::recording::{EndedEarly, Header};
+
+use super::alias::tick_alias;
+use super::tick::{sampled_at_tick, tick};
+use super::{Accounts, FrameStats, Terms};
+use crate::accounting::counting;
+
+impl FrameStats {
+    /// Nothing yet of a loop of our own with this `period` on `machine`.
+    pub fn of_loop(period: Nanos, machine: &Machine) -> Self {
+        Self::new(Terms {
+            period,
+            overshot_from: tick(machine).0,
+            asked_for: true,
+        })
+    }
+}
+
+/// What became of a loop that ticktax ran, by the `accounts` of its frames.
+pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> PaceStatement {
+    let machine = &header.machine;
+    let figures = accounts.figures();
+    let alias = alias(&run.report, machine, figures.as_ref());
+    let (_, unknown_tick) = tick(machine);
+    let interrupted = header.ended_early.map(|why| match why {
+        EndedEarly::ProgramEnded => "it ended".to_owned(),
+        EndedEarly::Interrupted => "it was interrupted".to_owned(),
+    });
+    let limitations = unknown_tick.into_iter();
+    PaceStatement {
+        world: header.world,
+        pace_version: PACE_VERSION,
+        tool_version: header.tool_version.clone(),
+        began_unix: header.began_unix,
+        elapsed: run.elapsed,
+        figures,
+        cpu: CpuStatement {
+            readings: run.readings.clone(),
+            cpus: [run.report.cpu].into_iter().collect(),
+            sampled_at_tick: sampled_at_tick(machine),
+            alias,
+        },
+        wakeups: run.wakeups,
+        limitations: limitations
+            .chain(header.coverage.limitations.iter().cloned())
+            .collect(),
+        ended_early: run.error.clone().or(interrupted),
+        machine: machine.clone(),
+        subject: Subject::Loop(run.report.clone()),
+    }
+}
+
+/// What the loop's rhythm makes of samples: only frames on a grid keep to phases of the tick, and
+/// only while the loop sleeps between them.
+fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> Option<TickAlias> {
+    let grid = report.rule == PaceRule::Deadline && report.sleep.sleeps();
+    if !grid || sampled_at_tick(machine) != Some(true) {
+        return None;
+    }
+    // Where sleeps end on the tick, so does every frame's wait: there is one phase.
+    if machine.high_resolution == Some(false) {
+        return None;
+    }
+    let tick = counting(machine).tick?;
+    let busy = report.margin.unwrap_or_default() + report.work;
+    let figures = figures?;
+    let alias = tick_alias(report.period, busy, tick, figures.frames)?;
+    keeps_to_phases(&alias, report.work, figures).then_some(alias)
+}
+
+/// Whether frames began and ended as nearly in time as their phases are apart: nine of ten within a
+/// quarter of that.
+fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
+    let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
+    let within = |times: &Option<Distribution>, min: Nanos| {
+        let ninth = times.as_ref().and_then(|times| times.quantile(0.9));
+        ninth.is_some_and(|time| time - min <= max)
+    };
+    let earliest = figures.wait.as_ref().map_or(Nanos::ZERO, |wait| wait.min);
+    within(&figures.wait, earliest) && within(&figures.busy, work)
+}

@@ -1,0 +1,297 @@
+//! The statement of somebody else's loop, from a recording in which its process was followed.
+
+use ticktax_model::Nanos;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::pace::{
+    CpuClock, CpuReading, CpuStatement, PACE_VERSION, PaceStatement, ProcessReport, Subject,
+};
+use ticktax_model::recording::{EndedEarly, Header};
+
+use super::tick::{sampled_at_tick, tick};
+use super::watch::{PaceWatch, Watched};
+
+impl PaceWatch {
+    /// What became of the process' frames, by all rows and the recording's header.
+    pub fn finish(&self, header: &Header) -> PaceStatement {
+        let pid = self.pid();
+        let victim = header.victim.as_ref();
+        let begin = victim.map_or(header.before.at, |victim| victim.begin);
+        let end = header.after.at;
+        let (tick, unknown_tick) = tick(&header.machine);
+        let watched = self.judge(begin, end, tick);
+        let cut_short = watched
+            .full_at
+            .map(|full_at| Limitation::FollowingCutShort {
+                after: full_at - begin,
+            });
+        let limitations = unknown_tick.into_iter().chain(cut_short);
+        PaceStatement {
+            world: header.world,
+            pace_version: PACE_VERSION,
+            tool_version: header.tool_version.clone(),
+            began_unix: header.began_unix,
+            elapsed: end - begin,
+            cpu: CpuStatement {
+                readings: readings(header, &watched, end - begin),
+                cpus: watched.cpus,
+                sampled_at_tick: sampled_at_tick(&header.machine),
+                // Nobody knows to the ns when a stranger's frames are due.
+                alias: None,
+            },
+            figures: watched.figures,
+            wakeups: watched.wakeups,
+            limitations: limitations.chain(unseen(header)).collect(),
+            ended_early: header.ended_early.map(|why| match why {
+                EndedEarly::ProgramEnded => format!("process {pid} ended"),
+                EndedEarly::Interrupted => "it was interrupted".to_owned(),
+            }),
+            machine: header.machine.clone(),
+            subject: Subject::Process(ProcessReport {
+                pid,
+                name: victim.map_or_else(String::new, |victim| victim.name.clone()),
+                chosen: watched.chosen,
+                threads: watched.threads,
+            }),
+        }
+    }
+}
+
+/// What the recording could not see of the process' frames.
+fn unseen(header: &Header) -> Vec<Limitation> {
+    let lost = header.coverage.events_lost();
+    let mut unseen = Vec::new();
+    if lost > 0 {
+        unseen.push(Limitation::FrameEventsLost { events: lost });
+    }
+    let about_frames = |limitation: &&Limitation| {
+        matches!(
+            limitation,
+            Limitation::ThreadsNotFollowed { .. }
+                | Limitation::BooksBeganLate { .. }
+                | Limitation::SwitchesMissed { .. }
+                | Limitation::Suspended { .. }
+        )
+    };
+    let victim = header.victim.as_ref();
+    let incomplete = victim.and_then(|victim| victim.incomplete.as_ref());
+    let all = incomplete.into_iter().chain(&header.coverage.limitations);
+    for limitation in all.filter(about_frames) {
+        if !unseen.contains(limitation) {
+            unseen.push(limitation.clone());
+        }
+    }
+    unseen
+}
+
+/// The CPU time of the chosen thread by every clock.
+fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReading> {
+    let chosen = watched.chosen.and_then(|place| watched.threads.get(place));
+    let Some(thread) = chosen else {
+        return Vec::new();
+    };
+    let mut readings = vec![CpuReading {
+        clock: CpuClock::Runs,
+        time: thread.cpu,
+        elapsed,
+    }];
+    let victim = header.victim.as_ref();
+    let usages = victim.and_then(|victim| victim.threads.as_ref());
+    let used = usages.and_then(|usages| usages.of(thread.tid));
+    if let Some((used, elapsed)) = used {
+        let add = |clock, time| CpuReading {
+            clock,
+            time,
+            elapsed,
+        };
+        readings.extend(used.on_cpu.map(|time| add(CpuClock::Schedstat, time)));
+        readings.push(add(CpuClock::Stat, used.user + used.system));
+    }
+    let (before, after) = (&header.before, &header.after);
+    let cpu_time = |number: u32| {
+        let (from, to) = (
+            before.cpu_times.get(&number)?,
+            after.cpu_times.get(&number)?,
+        );
+        Some(to.since(from).busy())
+    };
+    let times: Option<Vec<Nanos>> = watched.cpus.iter().map(|cpu| cpu_time(cpu.0)).collect();
+    if let Some(times) = times.filter(|times| !times.is_empty()) {
+        let cpus = i64::try_from(times.len()).unwrap_or(1);
+        readings.push(CpuReading {
+            clock: CpuClock::Machine,
+            time: times.iter().sum(),
+            elapsed: Nanos((after.at - before.at).0 * cpus),
+        });
+    }
+    readings
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::limitation::Limitation;
+    use ticktax_model::machine::{Counters, CpuTimes, Machine};
+    use ticktax_model::pace::{CpuClock, Subject};
+    use ticktax_model::recording::{EndedEarly, Header, Level, Loss, Row, RowSink, World};
+    use ticktax_model::victim::{Target, ThreadUsage, ThreadUsages, Usage, VictimHeader};
+    use ticktax_model::{Cpu, Kind, Nanos, Source, SourceTable, Span, Thread};
+
+    use super::PaceWatch;
+
+    const PERIOD: Nanos = Nanos::from_millis(10);
+    const WORK: Nanos = Nanos::from_millis(2);
+    const FRAMES: i64 = 200;
+    const BEGIN: Nanos = Nanos::from_secs(1);
+
+    /// A process of one thread that works 2 ms of every 10.
+    fn watch() -> PaceWatch {
+        let thread = |kind, detail: &str| Source {
+            thread: Some(Thread {
+                pid: 7,
+                tid: 8,
+                program: "game".into(),
+            }),
+            ..Source::kernel(kind, "game", detail)
+        };
+        let mut sources = SourceTable::default();
+        let on = sources.intern(thread(Kind::Task, ""));
+        let off = sources.intern(thread(Kind::Wait, "sleeping"));
+        let mut watch = PaceWatch::new(7);
+        for frame in 0..FRAMES {
+            let start = BEGIN + Nanos(PERIOD.0 * frame);
+            for (source, start, dur) in [(on, start, WORK), (off, start + WORK, PERIOD - WORK)] {
+                let span = Span {
+                    cpu: Cpu(1),
+                    start,
+                    dur,
+                    self_time: dur,
+                    source,
+                };
+                watch.row(&sources, &Row::Span(span));
+            }
+        }
+        watch
+    }
+
+    fn header() -> Header {
+        let counters = |at, user| Counters {
+            at,
+            cpu_times: [(
+                1,
+                CpuTimes {
+                    user,
+                    ..CpuTimes::default()
+                },
+            )]
+            .into(),
+            ..Counters::default()
+        };
+        let end = BEGIN + Nanos(PERIOD.0 * FRAMES);
+        let usage = |user| Usage {
+            user,
+            ..Usage::default()
+        };
+        Header {
+            machine: Machine {
+                hz_configured: Some(250),
+                ..Machine::default()
+            },
+            before: counters(BEGIN - Nanos::from_millis(5), Nanos::ZERO),
+            after: counters(end, Nanos::from_millis(390)),
+            victim: Some(VictimHeader {
+                target: Target::Process,
+                name: "game".to_owned(),
+                pid: Some(7),
+                begin: BEGIN,
+                followed: true,
+                incomplete: None,
+                before: None,
+                after: None,
+                threads: Some(ThreadUsages {
+                    begin: BEGIN,
+                    end,
+                    threads: vec![ThreadUsage {
+                        tid: 8,
+                        before: usage(Nanos::from_millis(50)),
+                        after: usage(Nanos::from_millis(450)),
+                    }],
+                }),
+            }),
+            ..Header::new(World::Live, Level::Kernel, "1.2.3")
+        }
+    }
+
+    #[test]
+    fn a_followed_process_is_judged_by_the_recording_alone() {
+        let statement = watch().finish(&header());
+        assert_eq!(statement.elapsed, Nanos::from_secs(2));
+        assert_eq!(statement.tool_version, "1.2.3");
+        let figures = statement.figures.unwrap();
+        assert!(figures.frames > 190 && figures.dropped == 0, "{figures:?}");
+        assert_eq!(figures.overshot_from, Nanos::from_millis(4));
+        let told: Vec<(CpuClock, Nanos, Nanos)> = statement
+            .cpu
+            .readings
+            .iter()
+            .map(|reading| (reading.clock, reading.time, reading.elapsed))
+            .collect();
+        let (used, two) = (Nanos::from_millis(400), Nanos::from_secs(2));
+        assert_eq!(
+            told,
+            [
+                (CpuClock::Runs, used, two),
+                (CpuClock::Stat, used, two),
+                (
+                    CpuClock::Machine,
+                    Nanos::from_millis(390),
+                    Nanos::from_millis(2005)
+                ),
+            ]
+        );
+        assert_eq!(statement.ended_early, None);
+        assert!(statement.limitations.is_empty());
+        assert!(matches!(statement.subject, Subject::Process(report) if report.pid == 7));
+    }
+
+    #[test]
+    fn what_frames_depend_on_is_told_and_nothing_else() {
+        let mut header = header();
+        header.machine.hz_configured = None;
+        header.ended_early = Some(EndedEarly::ProgramEnded);
+        header.coverage.limitations = vec![
+            Limitation::FunctionNamesHidden,
+            Limitation::SwitchesMissed { count: 3 },
+        ];
+        header.coverage.lost = vec![Loss {
+            events: 5,
+            ..Loss::none(Cpu(0))
+        }];
+        let victim = header.victim.as_mut().unwrap();
+        victim.incomplete = Some(Limitation::SwitchesMissed { count: 3 });
+        let statement = watch().finish(&header);
+        assert_eq!(
+            statement.limitations,
+            [
+                Limitation::TickLengthUnknown {
+                    assumed: Nanos::from_millis(10)
+                },
+                Limitation::FrameEventsLost { events: 5 },
+                Limitation::SwitchesMissed { count: 3 },
+            ]
+        );
+        assert_eq!(statement.ended_early.as_deref(), Some("process 7 ended"));
+    }
+
+    #[test]
+    fn a_thread_that_was_not_read_has_no_reading_of_its_own() {
+        let mut header = header();
+        header.victim = None;
+        let statement = watch().finish(&header);
+        let clocks: Vec<CpuClock> = statement
+            .cpu
+            .readings
+            .iter()
+            .map(|reading| reading.clock)
+            .collect();
+        assert_eq!(clocks, [CpuClock::Runs, CpuClock::Machine]);
+    }
+}

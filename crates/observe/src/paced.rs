@@ -1,0 +1,409 @@
+//! A loop of our own: running it, and reading every clock that tells what it cost.
+
+use std::thread;
+use std::time::Duration;
+
+use ticktax_host::Proc;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::machine::{Counters, Machine};
+use ticktax_model::pace::{
+    CpuClock, CpuReading, EndedIdle, Frame, LoopReport, LoopRun, PaceRule, SleepMethod, Wakeups,
+};
+use ticktax_model::recording::{Coverage, EndedEarly, Header, Level};
+use ticktax_model::victim::Usage;
+use ticktax_model::{Cpu, Nanos};
+use ticktax_probes::clock::now;
+use ticktax_probes::pace::{PaceProbe, PaceReport, PaceSettings};
+use ticktax_probes::{ProbeError, SchedulingPolicy};
+
+use crate::error::ObserveError;
+use crate::event::Progress;
+use crate::session::unix_time;
+
+/// How often frames are read. A loop of a thousand frames a second has 50 by then.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often a loop that gets ready is looked at.
+const SETTLING: Duration = Duration::from_millis(1);
+
+/// A loop to run, and for how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoopPlan {
+    /// Frames a second.
+    pub rate: f64,
+    /// The same as a time, to the ns.
+    pub period: Nanos,
+    /// CPU time of each frame's work; shorter than the period.
+    pub work: Nanos,
+    /// How to wait for the next frame.
+    pub sleep: SleepMethod,
+    /// When frames are due.
+    pub rule: PaceRule,
+    /// Where; `None`: on the last CPU that this process may run on, which interrupts and daemons
+    /// leave alone most.
+    pub cpu: Option<Cpu>,
+    /// The scheduling policy to ask for.
+    pub policy: SchedulingPolicy,
+    /// How long.
+    pub length: Nanos,
+}
+
+impl LoopPlan {
+    /// Refuses what no loop can keep in its length; starts nothing.
+    pub fn check(&self) -> Result<(), ObserveError> {
+        let Self {
+            length,
+            period,
+            work,
+            ..
+        } = *self;
+        if length <= period {
+            return Err(ObserveError::NoFrame { length, period });
+        }
+        if work >= period {
+            return Err(ProbeError::Work { work, period }.into());
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> Result<PaceSettings, ObserveError> {
+        Ok(PaceSettings {
+            cpu: self.cpu.map_or_else(last_cpu, Ok)?,
+            policy: self.policy,
+            period: self.period,
+            work: self.work,
+            sleep: self.sleep,
+            rule: self.rule,
+            ring_capacity: ring_capacity(self.period),
+        })
+    }
+}
+
+/// The last CPU that this process may run on.
+fn last_cpu() -> Result<Cpu, ObserveError> {
+    let online = ticktax_probes::online_cpus()?;
+    let allowed = ticktax_probes::allowed_cpus();
+    let last = online.iter().filter(|&cpu| allowed.contains(cpu)).last();
+    let last = last.or_else(|| online.iter().last());
+    Ok(last.ok_or(ProbeError::NoCpu { online })?)
+}
+
+/// Room for two seconds of frames: the reader may be late by that much on a busy machine.
+fn ring_capacity(period: Nanos) -> usize {
+    let frames = 2_000_000_000 / period.0.max(1);
+    usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)
+}
+
+/// A loop of our own that runs, and the kernel's clocks beside it. Driven as a
+/// [`crate::Session`] is.
+pub struct PacedLoop {
+    plan: LoopPlan,
+    cpu: Cpu,
+    proc: Proc,
+    machine: Machine,
+    /// `None` once it has ended.
+    probe: Option<PaceProbe>,
+    tid: i32,
+    began_unix: i64,
+    before: Snapshot,
+    begin: Nanos,
+    /// Whether frames have been read before.
+    looked: bool,
+    stopped: bool,
+    frames: Vec<Frame>,
+    progress: Option<Progress>,
+    ended: Option<(Header, LoopRun)>,
+}
+
+/// One step of a paced loop.
+#[derive(Debug)]
+pub enum LoopEvent<'a> {
+    /// The frames since the last batch, in order; at least one.
+    Frames(&'a [Frame]),
+    /// Comes after each look at the frames, some twenty times a second.
+    Progress(Progress),
+    /// Comes last.
+    Ended {
+        /// The machine and its counters at both ends.
+        header: Box<Header>,
+        /// What the loop was asked for, got, and cost.
+        run: Box<LoopRun>,
+    },
+}
+
+impl PacedLoop {
+    /// Starts the loop, and returns once it waits for its first frame.
+    ///
+    /// # Errors
+    /// When [`LoopPlan::check`] fails, or the loop does not start: a CPU that is not online or not
+    /// allowed, a priority out of range.
+    pub fn start(plan: LoopPlan) -> Result<Self, ObserveError> {
+        plan.check()?;
+        let settings = plan.settings()?;
+        let proc = Proc::default();
+        let machine = proc.machine();
+        let began_unix = unix_time();
+        let probe = PaceProbe::start(&settings)?;
+        while !probe.has_begun() && probe.is_running() {
+            thread::sleep(SETTLING);
+        }
+        let tid = probe.tid().unwrap_or_default();
+        let before = Snapshot::take(&proc, settings.cpu, tid);
+        Ok(Self {
+            plan,
+            cpu: settings.cpu,
+            proc,
+            machine,
+            probe: Some(probe),
+            tid,
+            began_unix,
+            before,
+            begin: now(),
+            looked: false,
+            stopped: false,
+            frames: Vec::new(),
+            progress: None,
+            ended: None,
+        })
+    }
+
+    /// The machine, as it was before the loop began.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The next step; waits for it where there is none yet, some 50 ms at most. Once the loop has
+    /// ended, it is [`LoopEvent::Ended`] again and again.
+    ///
+    /// # Errors
+    /// When the loop's thread left no report.
+    pub fn next_event(&mut self) -> Result<LoopEvent<'_>, ObserveError> {
+        loop {
+            if let Some(progress) = self.progress.take() {
+                return Ok(LoopEvent::Progress(progress));
+            }
+            if let Some((header, run)) = &self.ended {
+                return Ok(LoopEvent::Ended {
+                    header: Box::new(header.clone()),
+                    run: Box::new(run.clone()),
+                });
+            }
+            self.turn()?;
+            if !self.frames.is_empty() {
+                break;
+            }
+        }
+        Ok(LoopEvent::Frames(&self.frames))
+    }
+
+    /// Ends the loop with the next call of [`PacedLoop::next_event`].
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Waits until it is time, reads the frames, and ends the loop where it is over.
+    fn turn(&mut self) -> Result<(), ObserveError> {
+        let left = || self.begin + self.plan.length - now();
+        if self.looked && !self.stopped {
+            let left = Duration::from_nanos(u64::try_from(left().0).unwrap_or(0));
+            thread::sleep(left.min(INTERVAL));
+        }
+        self.looked = true;
+        self.frames.clear();
+        let over = self.stopped || left() <= Nanos::ZERO;
+        match self.probe.take() {
+            Some(mut probe) if !over && probe.is_running() => {
+                probe.drain(|frame| self.frames.push(frame));
+                self.probe = Some(probe);
+            }
+            Some(probe) => self.end(probe)?,
+            None => {}
+        }
+        self.progress = Some(Progress {
+            begin: self.begin,
+            elapsed: now() - self.begin,
+        });
+        Ok(())
+    }
+
+    fn end(&mut self, probe: PaceProbe) -> Result<(), ObserveError> {
+        // The thread's own files are gone once it has ended.
+        let after = Snapshot::take(&self.proc, self.cpu, self.tid);
+        let report = probe.stop(|frame| self.frames.push(frame))?;
+        let mut readings = vec![CpuReading {
+            clock: CpuClock::Thread,
+            time: report.cpu_time,
+            elapsed: report.elapsed,
+        }];
+        readings.extend(after.readings_since(&self.before, self.cpu));
+        let run = LoopRun {
+            elapsed: report.elapsed,
+            readings,
+            wakeups: after.wakeups_since(&self.before),
+            error: report.error.as_ref().map(ToString::to_string),
+            report: self.report(report),
+        };
+        let (world, hidden) = ticktax_host::world(&self.machine);
+        let limitations: Vec<Limitation> = hidden.into_iter().collect();
+        let header = Header {
+            machine: self.machine.clone(),
+            began_unix: self.began_unix,
+            coverage: Coverage {
+                limitations,
+                ..Coverage::default()
+            },
+            before: self.before.counters.clone(),
+            after: after.counters,
+            ended_early: self.stopped.then_some(EndedEarly::Interrupted),
+            ..Header::new(world, Level::Proc, env!("CARGO_PKG_VERSION"))
+        };
+        self.ended = Some((header, run));
+        Ok(())
+    }
+
+    fn report(&self, report: PaceReport) -> LoopReport {
+        LoopReport {
+            rate: self.plan.rate,
+            period: self.plan.period,
+            work: self.plan.work,
+            sleep: self.plan.sleep,
+            rule: self.plan.rule,
+            cpu: report.cpu,
+            policy: report.policy,
+            timer_slack: report.timer_slack,
+            margin: report.margin,
+            frames_lost: report.frames_lost,
+        }
+    }
+}
+
+/// What the kernel's clocks say at one moment.
+struct Snapshot {
+    counters: Counters,
+    thread: Option<Usage>,
+    idle_exits: Option<u64>,
+}
+
+impl Snapshot {
+    fn take(proc: &Proc, cpu: Cpu, tid: i32) -> Self {
+        let at = now();
+        let own = nix::unistd::getpid().as_raw();
+        Self {
+            thread: proc.thread_usage(own, tid),
+            counters: proc.counters(at),
+            idle_exits: proc.idle_exits(cpu),
+        }
+    }
+
+    fn readings_since(&self, before: &Self, cpu: Cpu) -> Vec<CpuReading> {
+        let elapsed = self.counters.at - before.counters.at;
+        let mut readings = Vec::new();
+        let mut add = |clock, time| {
+            readings.push(CpuReading {
+                clock,
+                time,
+                elapsed,
+            });
+        };
+        if let (Some(after), Some(before)) = (&self.thread, &before.thread) {
+            let used = after.since(before);
+            if let Some(time) = used.on_cpu {
+                add(CpuClock::Schedstat, time);
+            }
+            add(CpuClock::Stat, used.user + used.system);
+        }
+        let times = |counters: &Counters| counters.cpu_times.get(&cpu.0).copied();
+        if let (Some(after), Some(before)) = (times(&self.counters), times(&before.counters)) {
+            add(CpuClock::Machine, after.since(&before).busy());
+        }
+        readings
+    }
+
+    fn wakeups_since(&self, before: &Self) -> Option<Wakeups> {
+        let used = self.thread.as_ref()?.since(before.thread.as_ref()?);
+        let exits = self.idle_exits.zip(before.idle_exits);
+        Some(Wakeups {
+            elapsed: self.counters.at - before.counters.at,
+            // It is woken as often as it gives its CPU away, give or take one.
+            count: used.voluntary,
+            ended_idle: exits.map(|(after, before)| EndedIdle {
+                count: after.saturating_sub(before),
+                own: false,
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::{PaceRule, SleepMethod};
+    use ticktax_probes::SchedulingPolicy;
+
+    use super::{LoopEvent, LoopPlan, PacedLoop, ring_capacity};
+
+    fn plan(length: Nanos) -> LoopPlan {
+        LoopPlan {
+            rate: 200.0,
+            period: Nanos::from_millis(5),
+            work: Nanos::from_millis(1),
+            sleep: SleepMethod::Nanosleep,
+            rule: PaceRule::Deadline,
+            cpu: None,
+            policy: SchedulingPolicy::Other,
+            length,
+        }
+    }
+
+    #[test]
+    fn a_loop_hands_out_its_frames_and_then_what_it_cost() {
+        let mut paced = PacedLoop::start(plan(Nanos::from_millis(200))).unwrap();
+        let (mut frames, mut looks) = (Vec::new(), 0);
+        let run = loop {
+            match paced.next_event().unwrap() {
+                LoopEvent::Frames(batch) => frames.extend_from_slice(batch),
+                LoopEvent::Progress(_) => looks += 1,
+                LoopEvent::Ended { header, run } => {
+                    assert!(header.after.at > header.before.at);
+                    break run;
+                }
+            }
+        };
+        assert!(!frames.is_empty() && looks > 1, "{looks}");
+        assert!(frames.is_sorted_by_key(|frame| frame.due));
+        assert_eq!(run.report.frames_lost, 0);
+        assert!(run.readings[0].time >= Nanos::from_millis(1));
+        assert_eq!(run.error, None);
+        assert!(matches!(paced.next_event(), Ok(LoopEvent::Ended { .. })));
+    }
+
+    #[test]
+    fn a_loop_that_is_stopped_ends_at_once() {
+        let mut paced = PacedLoop::start(plan(Nanos::from_secs(3600))).unwrap();
+        paced.stop();
+        let header = loop {
+            if let LoopEvent::Ended { header, .. } = paced.next_event().unwrap() {
+                break header;
+            }
+        };
+        assert!(header.ended_early.is_some());
+    }
+
+    #[test]
+    fn what_no_loop_can_keep_is_refused_before_it_starts() {
+        let error = plan(Nanos::from_millis(5)).check().unwrap_err();
+        assert!(error.to_string().contains("before the first frame is due"));
+        let busy = LoopPlan {
+            work: Nanos::from_millis(5),
+            ..plan(Nanos::from_secs(1))
+        };
+        assert!(busy.check().unwrap_err().to_string().contains("do not fit"));
+    }
+
+    #[test]
+    fn the_ring_holds_two_seconds_within_bounds() {
+        assert_eq!(ring_capacity(Nanos::from_millis(1)), 2000);
+        assert_eq!(ring_capacity(Nanos::from_secs(1)), 1 << 8);
+        assert_eq!(ring_capacity(Nanos::ZERO), 1 << 18);
+    }
+}

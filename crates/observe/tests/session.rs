@@ -1,0 +1,147 @@
+//! A session on this machine, at whatever level it allows: the order of its events, and how it ends.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::io;
+use std::process::{Command, Stdio};
+
+use ticktax_model::Nanos;
+use ticktax_model::recording::{EndedEarly, Header, Level, ProbeKind};
+use ticktax_observe::{Event, ObserveError, Plan, ProbeChoice, Program, Session};
+
+/// Drives a session to its end.
+fn finish(session: &mut Session) -> Header {
+    loop {
+        if let Event::Ended(header) = session.next_event() {
+            return *header;
+        }
+    }
+}
+
+#[test]
+fn a_session_starts_hands_out_rows_and_ends() {
+    let mut session = Session::start(Plan {
+        length: Some(Nanos::from_millis(200)),
+        probe: ProbeChoice::Sleep,
+        ..Plan::default()
+    })
+    .unwrap();
+    let level = session.started().level;
+    assert!(matches!(session.next_event(), Event::Started(_)));
+    let (mut gaps, mut looks) = (0, 0);
+    let header = loop {
+        match session.next_event() {
+            Event::Started(_) => panic!("a session starts once"),
+            Event::Rows { sources, rows } => {
+                assert!(!rows.is_empty());
+                let names = rows.iter().map(|row| &sources.get(row.source()).name);
+                gaps += names
+                    .filter(|name| &***name == ProbeKind::Sleep.name())
+                    .count();
+            }
+            Event::Progress(progress) => {
+                assert!(progress.elapsed > Nanos::ZERO);
+                looks += 1;
+            }
+            Event::Ended(header) => break header,
+        }
+    };
+    assert!(gaps > 0, "a probe that is woken every millisecond has gaps");
+    assert!(looks >= 2, "{looks}");
+    assert_eq!(header.level, level);
+    assert_eq!(header.probes.len(), session.started().cpus.len());
+    assert!(header.after.at - header.before.at >= Nanos::from_millis(200));
+    assert_eq!(header.ended_early, None);
+    assert!(header.cost.cpu > Nanos::ZERO);
+    let Event::Ended(again) = session.next_event() else {
+        panic!("what has ended stays so");
+    };
+    assert_eq!(again, header);
+}
+
+#[test]
+fn a_session_lasts_as_long_as_its_command() {
+    let argv = ["sh", "-c", "exit 3"].map(Into::into).to_vec();
+    let mut session = Session::start(Plan {
+        program: Some(Program::Command(argv)),
+        ..Plan::default()
+    })
+    .unwrap();
+    assert!(session.started().command && session.started().victim_begin.is_some());
+    let header = finish(&mut session);
+    let command = header.command.unwrap();
+    assert_eq!((command.exit, command.argv[0].as_str()), (Some(3), "sh"));
+    let victim = header.victim.unwrap();
+    assert_eq!(
+        (victim.name.as_str(), victim.pid),
+        ("sh", Some(command.pid))
+    );
+    assert_eq!(header.ended_early, None, "it was to last until then");
+}
+
+#[test]
+fn a_signal_that_stops_a_session_is_passed_on_to_its_command() {
+    let argv = ["sleep", "3600"].map(Into::into).to_vec();
+    let mut session = Session::start(Plan {
+        program: Some(Program::Command(argv)),
+        ..Plan::default()
+    })
+    .unwrap();
+    session.stop(Some(15));
+    let header = finish(&mut session);
+    assert_eq!(header.command.unwrap().exit, Some(128 + 15));
+    assert_eq!(header.ended_early, Some(EndedEarly::Interrupted));
+}
+
+#[test]
+fn a_session_ends_with_the_process_that_it_follows() {
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let mut session = Session::start(Plan {
+        length: Some(Nanos::from_secs(3600)),
+        program: Some(Program::Process(pid)),
+        thread_usage: true,
+        ..Plan::default()
+    })
+    .unwrap();
+    assert_eq!(session.started().process, Some(pid));
+    // It waits for input until here, and ends with it.
+    drop(child.stdin.take());
+    let header = finish(&mut session);
+    child.wait().unwrap();
+    assert_eq!(header.ended_early, Some(EndedEarly::ProgramEnded));
+    let usages = header.victim.unwrap().threads.unwrap();
+    let tids: Vec<i32> = usages.threads.iter().map(|thread| thread.tid).collect();
+    assert_eq!(tids, [pid], "{usages:?}");
+}
+
+#[test]
+fn a_command_that_is_not_there_is_an_error() {
+    let started = Session::start(Plan {
+        program: Some(Program::Command(vec!["no-such-command-at-all".into()])),
+        ..Plan::default()
+    });
+    assert!(matches!(
+        started.err(),
+        Some(ObserveError::Command {
+            kind: io::ErrorKind::NotFound,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_plan_that_needs_the_tracer_does_not_start_without_it() {
+    let started = Session::start(Plan {
+        length: Some(Nanos::from_millis(10)),
+        needs: Level::Kernel,
+        ..Plan::default()
+    });
+    match started {
+        Ok(session) => assert_eq!(session.started().level, Level::Kernel),
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.starts_with("cannot watch this machine: "), "{said}");
+        }
+    }
+}
