@@ -40,7 +40,7 @@ impl Drop for Program {
 }
 
 pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
-    let arguments = ["pace", "--rate", "50", "--work", "2ms", "--for", "1m"];
+    let arguments = ["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     let program = Program::start(&mut ticktax(&arguments))?;
     let told = program.watch("4s")?;
     let Subject::Process(report) = &told.subject else {
