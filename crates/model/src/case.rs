@@ -16,6 +16,22 @@ pub struct CaseHead {
     pub mechanism: String,
 }
 
+/// All cases.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseList {
+    /// Each, by name.
+    pub cases: Vec<CaseTitle>,
+}
+
+/// A case in a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseTitle {
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    pub title: String,
+}
+
 /// A remark with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -6,6 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{CaseHead, Remark};
 
+/// The kernels in the lab's cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelList {
+    /// Each, by name.
+    pub kernels: Vec<CachedKernel>,
+}
+
+/// A kernel in the lab's cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CachedKernel {
+    /// What to call it.
+    pub name: String,
+    /// Its release, as `uname -r` prints it.
+    pub release: String,
+    /// A package with its version, or a source with what was built.
+    pub origin: String,
+    /// Its tick rate, where its configuration tells.
+    pub hz: Option<u32>,
+    /// The size of its image.
+    pub image_bytes: u64,
+}
+
 /// One quantity under several tick rates and one set of boot parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTable {

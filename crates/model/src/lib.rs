@@ -13,6 +13,7 @@ pub mod clock;
 pub mod configured;
 pub mod cpu;
 pub mod disk;
+pub mod document;
 pub mod finding;
 pub mod histogram;
 pub mod hook;

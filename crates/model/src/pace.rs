@@ -30,10 +30,6 @@ mod sweep;
 
 pub use sweep::{Choice, Criterion, SweepRow, SweepStatement};
 
-/// The version of the JSON form of a [`PaceStatement`] and a [`SweepStatement`]. A field is added
-/// without a new version; a field is renamed, removed or given another meaning only with one.
-pub const PACE_VERSION: u32 = 2;
-
 /// How a loop waits for its next frame.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -274,9 +270,7 @@ impl Frame {
 /// What happened to a paced loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceStatement {
-    /// [`PACE_VERSION`] of the program that wrote it.
-    pub pace_version: u32,
-    /// Version of that program.
+    /// Version of the program that wrote it.
     pub tool_version: String,
     /// Which world it is of.
     #[serde(default)]

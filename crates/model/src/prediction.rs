@@ -6,15 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 use crate::machine::Machine;
 
-/// The version of a prediction's JSON.
-pub const PREDICTION_VERSION: u32 = 2;
-
 /// What was measured, and what is predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionStatement {
-    /// [`PREDICTION_VERSION`] of the program that wrote it.
-    pub prediction_version: u32,
-    /// Version of that program.
+    /// Version of the program that wrote it.
     pub tool_version: String,
     /// The file that the work was taken from.
     pub load: String,

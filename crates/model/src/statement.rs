@@ -16,16 +16,10 @@ use crate::recording::{
 use crate::victim::{OffCpuReason, VictimStatement};
 use crate::{Cpu, Nanos};
 
-/// The version of the statement's JSON form. A field is added without a new version; a field is
-/// renamed, removed or given another meaning only with one.
-pub const STATEMENT_VERSION: u32 = 2;
-
 /// What a recording's books say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Statement {
-    /// [`STATEMENT_VERSION`] of the program that wrote it.
-    pub statement_version: u32,
-    /// Version of that program.
+    /// Version of the program that wrote it.
     pub tool_version: String,
     /// Which world it is about.
     pub world: World,

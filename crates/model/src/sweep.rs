@@ -1,9 +1,12 @@
 //! What came of a sweep over a scenario, for a person: the points themselves are a table.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::Nanos;
 
 /// How a sweep ended, and its extreme points.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridStatement {
     /// The scenario's file.
     pub scenario: String,
@@ -22,6 +25,7 @@ pub struct GridStatement {
     /// Events that were simulated this time.
     pub events: u64,
     /// How long that took.
+    #[serde(rename = "took_ns")]
     pub took: Nanos,
     /// The file that has the points.
     pub results: String,
@@ -30,7 +34,7 @@ pub struct GridStatement {
 }
 
 /// A point that could not be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFailure {
     /// Its number, from 0.
     pub point: u64,
@@ -41,7 +45,7 @@ pub struct PointFailure {
 }
 
 /// Points by one column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranking {
     /// The column.
     pub column: String,
@@ -54,7 +58,7 @@ pub struct Ranking {
 }
 
 /// A point with its value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedPoint {
     /// Its number, from 0.
     pub point: u64,

@@ -1,80 +1,81 @@
-//! The statement as JSON, and the JSON Schema that describes it.
+//! Documents as JSON, and the JSON Schemas that describe them.
 
 #[cfg(test)]
 mod tests;
 
 use serde::Serialize;
-use ticktax_model::case::CaseStatement;
-use ticktax_model::kernels::KernelsStatement;
-use ticktax_model::pace::{PaceStatement, SweepStatement};
-use ticktax_model::prediction::PredictionStatement;
-use ticktax_model::statement::Statement;
+use serde_json::{Value, json};
+use ticktax_model::document::{DOCUMENT_VERSION, Document, DocumentKind};
 
-/// The statement as indented JSON, all times in nanoseconds. It ends with a line break.
+use crate::TextStyle;
+use crate::format::DocumentSink;
+
+/// The JSON sink.
+pub(crate) struct Json;
+
+impl DocumentSink for Json {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn about(&self) -> &'static str {
+        "The whole document, by the schema that `ticktax schema` prints"
+    }
+
+    fn takes(&self, _kind: DocumentKind) -> bool {
+        true
+    }
+
+    fn write(&self, document: &Document, _style: &TextStyle) -> String {
+        json(document)
+    }
+}
+
+/// A document with what all have in common in front.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    document: &'static str,
+    version: u32,
+    #[serde(flatten)]
+    content: &'a Document,
+}
+
+/// The document as indented JSON. It ends with a line break.
 ///
 /// A number that is not finite (a clock's frequency, if anything) becomes `null`.
-pub fn json(statement: &Statement) -> String {
-    pretty(statement)
-}
-
-/// The statement of a paced loop, as [`json`] writes the one of a machine.
-pub fn pace_json(statement: &PaceStatement) -> String {
-    pretty(statement)
-}
-
-/// The comparison of paced loops, likewise.
-pub fn sweep_json(statement: &SweepStatement) -> String {
-    pretty(statement)
-}
-
-/// What was published beside what a model gives, likewise.
-pub fn case_json(statement: &CaseStatement) -> String {
-    pretty(statement)
-}
-
-/// A case on real kernels, likewise.
-pub fn kernels_json(statement: &KernelsStatement) -> String {
-    pretty(statement)
-}
-
-/// A prediction, likewise.
-pub fn prediction_json(statement: &PredictionStatement) -> String {
-    pretty(statement)
-}
-
-fn pretty(statement: &impl Serialize) -> String {
+pub fn json(document: &Document) -> String {
+    let envelope = Envelope {
+        document: document.kind().name(),
+        version: DOCUMENT_VERSION,
+        content: document,
+    };
     let mut json =
-        serde_json::to_string_pretty(statement).expect("a statement has only string keys");
+        serde_json::to_string_pretty(&envelope).expect("a document has only string keys");
     json.push('\n');
     json
 }
 
-/// The JSON Schema (draft 2020-12) of what [`json`] writes.
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(Statement).to_value()
-}
-
-/// The JSON Schema of what [`pace_json`] writes.
-pub fn pace_schema() -> serde_json::Value {
-    schemars::schema_for!(PaceStatement).to_value()
-}
-
-/// The JSON Schema of what [`case_json`] writes.
-pub fn case_schema() -> serde_json::Value {
-    schemars::schema_for!(CaseStatement).to_value()
-}
-
-/// The JSON Schema of what [`sweep_json`] writes.
-pub fn sweep_schema() -> serde_json::Value {
-    schemars::schema_for!(SweepStatement).to_value()
-}
-
-/// The JSON Schema of what [`kernels_json`] writes.
-pub fn kernels_schema() -> serde_json::Value {
-    schemars::schema_for!(KernelsStatement).to_value()
-}
-
-/// The JSON Schema of what [`prediction_json`] writes.
-pub fn prediction_schema() -> serde_json::Value {
-    schemars::schema_for!(PredictionStatement).to_value()
+/// The JSON Schema (draft 2020-12) of what [`json`] writes of such a document.
+pub fn schema(kind: DocumentKind) -> Value {
+    let mut schema = kind.content_schema().to_value();
+    let common = [
+        (
+            "document",
+            json!({ "const": kind.name(), "description": "Which document it is." }),
+        ),
+        (
+            "version",
+            json!({
+                "const": DOCUMENT_VERSION,
+                "description": "The version of these names; fields may be added without a new one.",
+            }),
+        ),
+    ];
+    for (name, property) in common {
+        schema["properties"][name] = property;
+        if let Some(required) = schema["required"].as_array_mut() {
+            required.push(name.into());
+        }
+    }
+    schema
 }

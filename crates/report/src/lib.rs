@@ -1,21 +1,18 @@
-//! Renders a [`Statement`](ticktax_model::statement::Statement): a page of text for a person, JSON
-//! for a program.
+//! Writes [`Document`](ticktax_model::document::Document)s down: a page of text for a person, JSON
+//! and metrics for programs.
 //!
-//! Every number shown is in the statement, or is a sum, a share or a rate of numbers in it. Nothing
+//! Every number shown is in the document, or is a sum, a share or a rate of numbers in it. Nothing
 //! here prints or looks at its surroundings: the caller says how wide the page is and whether it
-//! may have colours, and gets a `String`.
+//! may have colours, and gets a `String`. A sink is a folder, and a line in [`format`](Format).
 #![forbid(unsafe_code)]
 
+mod format;
 mod json;
 mod limitation;
+mod openmetrics;
 mod text;
 
-pub use json::{
-    case_json, case_schema, json, kernels_json, kernels_schema, pace_json, pace_schema,
-    prediction_json, prediction_schema, schema, sweep_json, sweep_schema,
-};
+pub use format::{Format, render};
+pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};
-pub use text::{
-    TextStyle, beat_news, beats, case, case_fit, case_sheet, cases, grid, kernels, pace, pace_line,
-    prediction, sweep, text,
-};
+pub use text::{TextStyle, beat_news, pace_line};

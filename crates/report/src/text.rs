@@ -1,6 +1,6 @@
-//! The statement as a page of text, for whoever has a program that stutters.
+//! Documents as pages of text, for whoever has a program that stutters.
 //!
-//! The page reads from the question to the proof: which machine, where the time went, CPU by CPU,
+//! The page of a statement reads from the question to the proof: which machine, where the time went, CPU by CPU,
 //! what a program lost to gaps, what could not be seen, and whether the books balance.
 
 mod accounting;
@@ -20,21 +20,53 @@ mod pace;
 mod page;
 mod prediction;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tick;
 mod victim;
 
 use ticktax_model::Nanos;
+use ticktax_model::document::{Document, DocumentKind};
 use ticktax_model::statement::{Class, Statement};
 
+use crate::format::DocumentSink;
 use page::Page;
 
-pub use beats::{beat_news, beats};
-pub use case::{case, case_fit, case_sheet, cases};
-pub use grid::grid;
-pub use kernels::kernels;
-pub use pace::{pace, pace_line, sweep};
-pub use prediction::prediction;
+pub use beats::beat_news;
+pub use pace::pace_line;
+
+/// The text sink.
+pub(crate) struct Text;
+
+impl DocumentSink for Text {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn about(&self) -> &'static str {
+        "A page for people"
+    }
+
+    fn takes(&self, _kind: DocumentKind) -> bool {
+        true
+    }
+
+    fn write(&self, document: &Document, style: &TextStyle) -> String {
+        match document {
+            Document::Statement(it) => statement(it, style),
+            Document::Beats(it) => beats::beats(it, style),
+            Document::Pace(it) => pace::pace(it, style),
+            Document::PaceComparison(it) => pace::sweep(it, style),
+            Document::Prediction(it) => prediction::prediction(it, style),
+            Document::Sweep(it) => grid::grid(it, style),
+            Document::Cases(it) => case::cases(it),
+            Document::CaseSheet(it) => case::case_sheet(it),
+            Document::Case(it) => case::case(it),
+            Document::CaseFit(it) => case::case_fit(it),
+            Document::CaseOnKernels(it) => kernels::kernels(it),
+            Document::Kernels(it) => kernels::list(it),
+        }
+    }
+}
 
 /// How a page of text is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +89,7 @@ impl Default for TextStyle {
 
 /// The statement as text, with a line break at the end. No line is longer than the width asked
 /// for, whatever the names in it; control characters in names are replaced.
-pub fn text(statement: &Statement, style: &TextStyle) -> String {
+fn statement(statement: &Statement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     head::write(&mut page, statement);
     accounts::write(&mut page, statement);

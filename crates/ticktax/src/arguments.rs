@@ -1,5 +1,6 @@
 //! What was typed.
 
+mod document;
 mod lab;
 mod pace;
 mod sim;
@@ -11,9 +12,12 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use ticktax_model::document::DocumentKind;
 use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
+use ticktax_report::Format;
 
+use document::{documents, formats};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
@@ -98,9 +102,9 @@ pub(crate) enum Verb {
     LabReplay(ReplayArguments),
     /// Print the JSON Schema of what --format json prints
     Schema {
-        /// Of which statement
-        #[arg(value_enum, default_value_t = SchemaOf::Statement)]
-        of: SchemaOf,
+        /// Of which document
+        #[arg(value_parser = documents(), default_value = "statement")]
+        of: DocumentKind,
     },
     /// Print the man page (roff), for `man -l -`
     Man,
@@ -114,11 +118,19 @@ pub(crate) enum Verb {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaseQuestion {
     /// List all cases
-    List,
+    List {
+        /// How to print the list
+        #[arg(long, value_parser = formats(DocumentKind::Cases), default_value = "text")]
+        format: Format,
+    },
     /// Print what was published, where, and which of it calibrates the model
     Show {
         /// The case
         name: String,
+
+        /// How to print it
+        #[arg(long, value_parser = formats(DocumentKind::CaseSheet), default_value = "text")]
+        format: Format,
     },
     /// Run the model and print what was published beside what it gives, row by row
     Run {
@@ -126,14 +138,30 @@ pub(crate) enum CaseQuestion {
         name: String,
 
         /// How to print the comparison
-        #[arg(long, value_enum, default_value_t = Format::Text)]
+        #[arg(long, value_parser = formats(DocumentKind::Case), default_value = "text")]
         format: Format,
     },
     /// Find the model's constants from the rows that calibrate, and how well it predicts the others
     Fit {
         /// The case
         name: String,
+
+        /// How to print the constants
+        #[arg(long, value_parser = formats(DocumentKind::CaseFit), default_value = "text")]
+        format: Format,
     },
+}
+
+impl CaseQuestion {
+    /// How to print the answer.
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Self::List { format }
+            | Self::Show { format, .. }
+            | Self::Run { format, .. }
+            | Self::Fit { format, .. } => *format,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -187,7 +215,7 @@ pub(crate) struct AuditArguments {
     pub(crate) fleet_of: Option<u32>,
 
     /// How to print the statement
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
 
     /// Write the statement to a file in place of standard output, which is COMMAND's, too
@@ -225,7 +253,7 @@ pub(crate) struct ReportArguments {
     pub(crate) fleet_of: Option<u32>,
 
     /// How to print the statement
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
 }
 
@@ -235,7 +263,7 @@ pub(crate) struct BeatsArguments {
     pub(crate) file: PathBuf,
 
     /// How to print what repeats
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = formats(DocumentKind::Beats), default_value = "text")]
     pub(crate) format: Format,
 }
 
@@ -257,30 +285,6 @@ pub(crate) enum Keep {
     Spans,
     /// Sums and histograms by source
     Sums,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// A page for people
-    Text,
-    /// The whole statement, by the schema that `ticktax schema` prints
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SchemaOf {
-    /// What `audit` and `report` print
-    Statement,
-    /// What `pace` prints
-    Pace,
-    /// What `case run` prints
-    Case,
-    /// What `lab compare --case` prints
-    Kernels,
-    /// What `pace --sweep` prints
-    Sweep,
-    /// What `sim` prints
-    Prediction,
 }
 
 impl From<ProbeChoice> for ticktax_observe::ProbeChoice {

@@ -39,13 +39,14 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
     let threads = crate::beats::threads();
     let mut statement = auditor.finish(&header, session.sources(), threads);
     extrapolate(&mut statement, typed.fleet_of, terminal);
-    let printed = terminal.statement(&statement, typed.format, typed.output.as_deref());
+    let balances = balances(&statement);
+    let printed = terminal.put(&statement.into(), typed.format, typed.output.as_deref());
     // A statement that nobody can read is no reason to lose the recording as well.
     if let Some(file) = file {
         file.finish(&header, terminal)?;
     }
     printed?;
-    Ok(exit_code(balances(&statement), &header, interrupt.signal()))
+    Ok(exit_code(balances, &header, interrupt.signal()))
 }
 
 /// What the arguments mean.

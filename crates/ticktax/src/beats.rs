@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use ticktax_analysis::BeatFinder;
 use ticktax_model::recording::{RecordingReader, RowSink};
 
-use crate::arguments::{BeatsArguments, Format};
+use crate::arguments::BeatsArguments;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
@@ -14,13 +14,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     let mut finder = BeatFinder::new().with_halves();
     recording.replay(&mut |sources, row| finder.row(sources, row))?;
     let beats = finder.finish(recording.header(), threads());
-    match typed.format {
-        Format::Text => terminal.print(&ticktax_report::beats(&beats, &terminal.style()))?,
-        Format::Json => {
-            let json = serde_json::to_string_pretty(&beats).unwrap_or_default();
-            terminal.print(&json)?;
-        }
-    }
+    terminal.put(&beats.into(), typed.format, None)?;
     Ok(ExitCode::SUCCESS)
 }
 

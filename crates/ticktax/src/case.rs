@@ -3,44 +3,44 @@
 use std::process::ExitCode;
 
 use ticktax_experiment::{Case, CaseFile, all, find, fit, judge};
-use ticktax_model::case::CaseFit;
+use ticktax_model::case::{CaseFit, CaseList, CaseTitle};
+use ticktax_model::document::Document;
 
-use crate::arguments::{CaseQuestion, Format};
+use crate::arguments::CaseQuestion;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 /// Answers, and ends with 1 where a case does not come out as its file says.
 pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut code = ExitCode::SUCCESS;
-    let page = match question {
-        CaseQuestion::List => {
-            let files: Vec<CaseFile> = all().map(read).collect::<Result<_, _>>()?;
-            let names = files.iter().map(|file| (&*file.name, &*file.title));
-            ticktax_report::cases(&names.collect::<Vec<_>>())
+    let document: Document = match question {
+        CaseQuestion::List { .. } => {
+            let title = |case| {
+                let CaseFile { name, title, .. } = read(case)?;
+                Ok(CaseTitle { name, title })
+            };
+            let cases = all().map(title).collect::<Result<_, Failure>>()?;
+            CaseList { cases }.into()
         }
-        CaseQuestion::Show { name } => ticktax_report::case_sheet(&read(named(name)?)?.sheet()),
-        CaseQuestion::Run { name, format } => {
+        CaseQuestion::Show { name, .. } => read(named(name)?)?.sheet().into(),
+        CaseQuestion::Run { name, .. } => {
             let case = named(name)?;
             let file = read(case)?;
             let judgement = judge::judge(case, &file);
             if !judgement.holds() {
                 code = ExitCode::FAILURE;
             }
-            let statement = judgement.statement(&file);
-            match format {
-                Format::Text => ticktax_report::case(&statement),
-                Format::Json => ticktax_report::case_json(&statement),
-            }
+            judgement.statement(&file).into()
         }
-        CaseQuestion::Fit { name } => {
+        CaseQuestion::Fit { name, .. } => {
             let case = named(name)?;
             let file = read(case)?;
             let outcome = fit::fit(case, &file).map(|fitted| fitted.outcome(case, &file));
             let head = file.head();
-            ticktax_report::case_fit(&CaseFit { head, outcome })
+            CaseFit { head, outcome }.into()
         }
     };
-    terminal.print(&page)?;
+    terminal.put(&document, question.format(), None)?;
     Ok(code)
 }
 

@@ -22,7 +22,7 @@ use crate::terminal::Terminal;
 /// Does one of the lab's tasks.
 pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
     match task {
-        LabTask::List => build::list(terminal),
+        LabTask::List { format } => build::list(*format, terminal),
         LabTask::Build(typed) => build::run(typed, terminal),
         LabTask::Compare(typed) => compare::run(typed, terminal),
         LabTask::Run(typed) => run::run(typed, terminal),

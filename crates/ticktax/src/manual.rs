@@ -2,8 +2,9 @@
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use ticktax_model::document::DocumentKind;
 
-use crate::arguments::{Arguments, SchemaOf};
+use crate::arguments::Arguments;
 
 /// The man page, in roff, with every verb's options.
 pub(crate) fn page() -> String {
@@ -31,15 +32,7 @@ pub(crate) fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The JSON Schema of a statement.
-pub(crate) fn schema(of: SchemaOf) -> String {
-    let schema = match of {
-        SchemaOf::Statement => ticktax_report::schema(),
-        SchemaOf::Pace => ticktax_report::pace_schema(),
-        SchemaOf::Case => ticktax_report::case_schema(),
-        SchemaOf::Kernels => ticktax_report::kernels_schema(),
-        SchemaOf::Sweep => ticktax_report::sweep_schema(),
-        SchemaOf::Prediction => ticktax_report::prediction_schema(),
-    };
-    serde_json::to_string_pretty(&schema).unwrap_or_default()
+/// The JSON Schema of a document.
+pub(crate) fn schema(of: DocumentKind) -> String {
+    serde_json::to_string_pretty(&ticktax_report::schema(of)).unwrap_or_default()
 }

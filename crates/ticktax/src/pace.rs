@@ -7,7 +7,6 @@ mod sweep;
 use std::process::ExitCode;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::PaceStatement;
 
 use crate::arguments::{PaceArguments, ProcessId};
 use crate::failure::Failure;
@@ -22,36 +21,18 @@ pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     match (typed.pid, &typed.sweep) {
         (Some(ProcessId(pid)), _) => {
             let statement = process::watch(pid, typed, terminal)?;
-            print(&statement, typed, terminal)?;
+            terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
         }
         (None, Some(lists)) => {
             let statement = sweep::compare(lists, typed, terminal)?;
-            terminal.put(
-                &|style| ticktax_report::sweep(&statement, style),
-                &|| ticktax_report::sweep_json(&statement),
-                typed.format,
-                typed.output.as_deref(),
-            )?;
+            terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
         }
         (None, None) => {
             let statement = own::run(typed, terminal)?;
-            print(&statement, typed, terminal)?;
+            terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn print(
-    statement: &PaceStatement,
-    typed: &PaceArguments,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
-    terminal.put(
-        &|style| ticktax_report::pace(statement, style),
-        &|| ticktax_report::pace_json(statement),
-        typed.format,
-        typed.output.as_deref(),
-    )
 }
 
 /// How often somebody who watches is told how it goes.

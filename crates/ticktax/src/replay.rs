@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
 use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_report::Format;
 
-use crate::arguments::{Format, ReportArguments};
+use crate::arguments::ReportArguments;
 use crate::audit::{balances, extrapolate};
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
@@ -46,8 +47,9 @@ pub(crate) fn show(
     let sources = recording.replay(&mut |sources, row| auditor.row(sources, row))?;
     let mut statement = auditor.finish(recording.header(), &sources, crate::beats::threads());
     extrapolate(&mut statement, showing.fleet_of, terminal);
-    terminal.statement(&statement, showing.format, showing.output)?;
-    Ok(if balances(&statement) {
+    let balances = balances(&statement);
+    terminal.put(&statement.into(), showing.format, showing.output)?;
+    Ok(if balances {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(UNBALANCED)

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use ticktax_experiment::whatif::{self, Pacing, Plan, WhatIfError};
 use ticktax_model::Nanos;
 use ticktax_model::pace::{PaceRule, SleepMethod};
-use ticktax_model::prediction::{PREDICTION_VERSION, PredictionStatement};
+use ticktax_model::prediction::PredictionStatement;
 use ticktax_model::recording::RecordingWriter;
 use ticktax_sim::{Setup, TaskId};
 
@@ -58,7 +58,6 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     progress.done();
     rows.splice(0..0, loaded.row);
     let statement = PredictionStatement {
-        prediction_version: PREDICTION_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         load: typed.load.display().to_string(),
         recorded: loaded.machine.is_some(),
@@ -73,12 +72,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
         assumed: loaded.assumed,
         left_out: LEFT_OUT.map(str::to_owned).to_vec(),
     };
-    terminal.put(
-        &|style| ticktax_report::prediction(&statement, style),
-        &|| ticktax_report::prediction_json(&statement),
-        typed.format,
-        typed.output.as_deref(),
-    )?;
+    terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
     if let (Some(file), Some(path), Some((_, setup, task))) = (file, &typed.save, &last) {
         judge::save(setup, *task, file)?;
         terminal.remark(&format!(

@@ -47,8 +47,9 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
     statement.failed = found.failed;
     statement.failures = found.failures;
     statement.ranking = found.ranking;
-    terminal.print(&ticktax_report::grid(&statement, &terminal.style()))?;
-    Ok(if statement.failed > 0 {
+    let failed = statement.failed > 0;
+    terminal.put(&statement.into(), typed.format, None)?;
+    Ok(if failed {
         ExitCode::from(FAILED_POINTS)
     } else {
         ExitCode::SUCCESS

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ticktax_model::Nanos;
-use ticktax_model::statement::Statement;
-use ticktax_report::TextStyle;
+use ticktax_model::document::Document;
+use ticktax_report::{Format, TextStyle, render};
 
-use crate::arguments::Format;
 use crate::failure::Failure;
 
 /// Where output goes.
@@ -30,22 +29,10 @@ impl Terminal {
         }
     }
 
-    /// Prints a statement, or writes it to `file`.
-    pub(crate) fn statement(
-        &self,
-        statement: &Statement,
-        format: Format,
-        file: Option<&Path>,
-    ) -> Result<(), Failure> {
-        let text = &|style: &TextStyle| ticktax_report::text(statement, style);
-        self.put(text, &|| ticktax_report::json(statement), format, file)
-    }
-
-    /// Prints something that can be a page or JSON, or writes it to `file`.
+    /// Prints a document, or writes it to `file`.
     pub(crate) fn put(
         &self,
-        page: &dyn Fn(&TextStyle) -> String,
-        json: &dyn Fn() -> String,
+        document: &Document,
         format: Format,
         file: Option<&Path>,
     ) -> Result<(), Failure> {
@@ -53,10 +40,7 @@ impl Terminal {
             colour: self.colour && file.is_none(),
             ..self.style()
         };
-        let mut text = match format {
-            Format::Text => page(&style),
-            Format::Json => json(),
-        };
+        let mut text = render(document, format, &style);
         let Some(file) = file else {
             return self.print(&text);
         };

@@ -165,8 +165,10 @@ fn a_sweep_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
 fn the_schemas_are_those_of_what_is_printed() {
     for (of, title) in [
         ("pace", "PaceStatement"),
-        ("sweep", "SweepStatement"),
-        ("kernels", "KernelsStatement"),
+        ("pace-comparison", "SweepStatement"),
+        ("sweep", "GridStatement"),
+        ("beats", "BeatStatement"),
+        ("case-on-kernels", "KernelsStatement"),
     ] {
         let output = ticktax(&["schema", of]);
         let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

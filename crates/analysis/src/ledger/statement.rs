@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Pressure;
 use ticktax_model::recording::{Coverage, Header, Level, ProbeKind};
-use ticktax_model::statement::{Account, STATEMENT_VERSION, Statement};
+use ticktax_model::statement::{Account, Statement};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use super::books::{ClassTimes, balance};
@@ -46,7 +46,6 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         .collect();
     let tick = ledger.tick.finish(header, sources);
     Statement {
-        statement_version: STATEMENT_VERSION,
         tool_version: header.tool_version.clone(),
         world: header.world,
         level: header.level,

@@ -3,8 +3,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
-    CpuStatement, Distribution, Figures, LoopReport, LoopRun, PACE_VERSION, PaceRule,
-    PaceStatement, Subject, TickAlias,
+    CpuStatement, Distribution, Figures, LoopReport, LoopRun, PaceRule, PaceStatement, Subject,
+    TickAlias,
 };
 use ticktax_model::recording::{EndedEarly, Header};
 
@@ -37,7 +37,6 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     let limitations = unknown_tick.into_iter();
     PaceStatement {
         world: header.world,
-        pace_version: PACE_VERSION,
         tool_version: header.tool_version.clone(),
         began_unix: header.began_unix,
         elapsed: run.elapsed,

@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
-    CpuClock, CpuReading, CpuStatement, PACE_VERSION, PaceStatement, ProcessReport, Subject,
+    CpuClock, CpuReading, CpuStatement, PaceStatement, ProcessReport, Subject,
 };
 use ticktax_model::recording::{EndedEarly, Header};
 
@@ -27,7 +27,6 @@ impl PaceWatch {
         let limitations = unknown_tick.into_iter().chain(cut_short);
         PaceStatement {
             world: header.world,
-            pace_version: PACE_VERSION,
             tool_version: header.tool_version.clone(),
             began_unix: header.began_unix,
             elapsed: end - begin,

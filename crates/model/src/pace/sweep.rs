@@ -13,9 +13,7 @@ use crate::{Cpu, Nanos};
 /// Loops of several settings, each run several times in turns, and which to choose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepStatement {
-    /// [`PACE_VERSION`](super::PACE_VERSION) of the program that wrote it.
-    pub pace_version: u32,
-    /// Version of that program.
+    /// Version of the program that wrote it.
     pub tool_version: String,
     /// Which world it is of.
     #[serde(default)]

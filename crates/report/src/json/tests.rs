@@ -1,17 +1,16 @@
 use serde_json::Value;
+use ticktax_model::case::CaseList;
+use ticktax_model::document::{DOCUMENT_VERSION, DocumentKind};
 use ticktax_model::recording::Header;
+
+use super::{json, schema};
 
 /// The schemas of everything that is written as JSON, a recording's header included.
 fn schemas() -> Vec<Value> {
-    vec![
-        super::schema(),
-        super::pace_schema(),
-        super::sweep_schema(),
-        super::case_schema(),
-        super::kernels_schema(),
-        super::prediction_schema(),
-        schemars::schema_for!(Header).to_value(),
-    ]
+    let documents = DocumentKind::ALL.iter().map(|&kind| schema(kind));
+    documents
+        .chain([schemars::schema_for!(Header).to_value()])
+        .collect()
 }
 
 /// Calls `each` with every property of every type in a schema.
@@ -85,5 +84,24 @@ fn a_real_number_is_named_with_its_unit() {
                 );
             }
         });
+    }
+}
+
+#[test]
+fn a_document_says_which_it_is_and_its_schema_asks_for_that() {
+    let text = json(&CaseList { cases: Vec::new() }.into());
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["document"], "cases");
+    assert_eq!(json["version"], DOCUMENT_VERSION);
+    assert_eq!(json["cases"], Value::Array(Vec::new()));
+    for &kind in DocumentKind::ALL {
+        let schema = schema(kind);
+        assert_eq!(schema["properties"]["document"]["const"], kind.name());
+        let required = schema["required"].as_array().unwrap();
+        assert!(
+            ["document", "version"]
+                .iter()
+                .all(|name| required.contains(&Value::from(*name)))
+        );
     }
 }

@@ -56,7 +56,7 @@ const GAPS: &str = "gaps: all of them count here, also those that were lent to p
                     loss.";
 
 /// Everything that was found, for the verb of that name.
-pub fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
+pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     page.line(Tone::Strong, "What repeats");
     let about = format!(

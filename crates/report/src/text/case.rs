@@ -2,22 +2,24 @@
 
 use std::fmt::Write;
 
-use ticktax_model::case::{CaseFit, CaseHead, CaseSheet, CaseStatement, Line, Remark};
+use ticktax_model::case::{
+    CaseFit, CaseHead, CaseList, CaseSheet, CaseStatement, CaseTitle, Line, Remark,
+};
 
 /// The width of a plot in characters.
 const PLOT: usize = 40;
 
 /// The names of all cases with their titles.
-pub fn cases(cases: &[(&str, &str)]) -> String {
+pub(super) fn cases(list: &CaseList) -> String {
     let mut page = String::new();
-    for (name, title) in cases {
+    for CaseTitle { name, title } in &list.cases {
         line(&mut page, &format!("{name:<24}{title}"));
     }
     page
 }
 
 /// What a case's file says.
-pub fn case_sheet(sheet: &CaseSheet) -> String {
+pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
     let mut page = head(&sheet.head);
     section(&mut page, "Constants of the model");
     for it in &sheet.constants {
@@ -48,7 +50,7 @@ pub fn case_sheet(sheet: &CaseSheet) -> String {
 }
 
 /// What was published beside what the model gives.
-pub fn case(statement: &CaseStatement) -> String {
+pub(super) fn case(statement: &CaseStatement) -> String {
     let mut page = head(&statement.head);
     let mut series = "";
     for row in &statement.lines {
@@ -93,7 +95,7 @@ pub fn case(statement: &CaseStatement) -> String {
 }
 
 /// What a fit came to, beside what the file has.
-pub fn case_fit(fit: &CaseFit) -> String {
+pub(super) fn case_fit(fit: &CaseFit) -> String {
     let mut page = head(&fit.head);
     let Some(outcome) = &fit.outcome else {
         line(&mut page, "\nNothing in this case is fitted.");

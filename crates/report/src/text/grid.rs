@@ -8,7 +8,7 @@ use super::numbers::{counted, grouped};
 use super::page::{Page, Tone, clean, tied};
 
 /// How a sweep ended as text, with a line break at the end.
-pub fn grid(statement: &GridStatement, style: &TextStyle) -> String {
+pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     let points = counted(statement.points, "point");
     let title = format!("ticktax: {points} of {}", clean(&statement.scenario));

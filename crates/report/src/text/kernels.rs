@@ -1,14 +1,38 @@
 //! A case on real kernels, as a person reads it.
 
-use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
+use ticktax_model::kernels::{Allowance, KernelList, KernelRow, KernelTable, KernelsStatement};
 
 use super::case::{head, line, remarks, section};
 
 /// The width of a plot in characters.
 const PLOT: usize = 24;
 
+/// The kernels in the lab's cache.
+pub(super) fn list(list: &KernelList) -> String {
+    let mut page = String::new();
+    if list.kernels.is_empty() {
+        line(
+            &mut page,
+            "There is no kernel in the lab's cache. `ticktax lab build --hz 250` builds one, and \
+             `ticktax lab run --kernel linux-image-cloud-amd64 -- pace` fetches Debian's.",
+        );
+    }
+    for kernel in &list.kernels {
+        let hz = kernel
+            .hz
+            .map_or_else(|| "?".to_owned(), |hz| hz.to_string());
+        let megabytes = kernel.image_bytes as f64 / 1e6;
+        let row = format!(
+            "{:<36} {hz:>4} Hz  {megabytes:>5.1} MB  {}",
+            kernel.name, kernel.origin
+        );
+        line(&mut page, &row);
+    }
+    page
+}
+
 /// What was published, what the models give, and what real kernels did.
-pub fn kernels(statement: &KernelsStatement) -> String {
+pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let mut page = head(&statement.head);
     let release = statement
         .release

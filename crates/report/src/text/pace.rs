@@ -18,7 +18,7 @@ use super::head;
 use super::numbers::{counted, date, grouped, percent, time_or_blank};
 use super::page::{Page, Tone, clean, tied};
 
-pub use sweep::sweep;
+pub(super) use sweep::sweep;
 
 /// The length of the longest bar, in columns.
 const BAR: usize = 40;
@@ -28,7 +28,7 @@ const BUCKETS: usize = 16;
 const THREADS: usize = 6;
 
 /// The statement of a paced loop as text, with a line break at the end.
-pub fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
+pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     title(&mut page, statement);
     match &statement.subject {

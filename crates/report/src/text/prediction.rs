@@ -36,7 +36,7 @@ const MACHINE: [Column; 5] = [
 const WIDE: usize = 9;
 
 /// A prediction as text, with a line break at the end.
-pub fn prediction(statement: &PredictionStatement, style: &TextStyle) -> String {
+pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     page.line(
         Tone::Strong,
@@ -186,9 +186,7 @@ fn time(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::prediction::{
-        Figure, Measure, Origin, PREDICTION_VERSION, PredictionRow, PredictionStatement,
-    };
+    use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
 
     use super::prediction;
     use crate::TextStyle;
@@ -207,7 +205,6 @@ mod tests {
         };
         let long = ["hz=1000", "tick=periodic", "highres=off"];
         let statement = PredictionStatement {
-            prediction_version: PREDICTION_VERSION,
             tool_version: "0".to_owned(),
             load: "a.parquet".to_owned(),
             recorded: true,

@@ -6,6 +6,6 @@ mod golden;
 mod grids;
 mod pace;
 mod properties;
-mod samples;
+pub(crate) mod samples;
 mod ticks;
 mod victims;

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use ticktax_lab::kernel::Wanted;
 use ticktax_lab::qemu::Clock;
+use ticktax_model::document::DocumentKind;
+use ticktax_report::Format;
 
-use super::{Format, Length};
+use super::{Length, formats};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +29,11 @@ without the cost of caches, pipelines and hypervisors.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabTask {
     /// List the kernels in the lab's cache
-    List,
+    List {
+        /// How to print the list
+        #[arg(long, value_parser = formats(DocumentKind::Kernels), default_value = "text")]
+        format: Format,
+    },
     /// Build kernels that differ in their tick rate alone
     Build(BuildArguments),
     /// Boot a kernel and run a verb of ticktax in it
@@ -121,7 +127,7 @@ pub(crate) struct RunArguments {
     pub(crate) save: Option<PathBuf>,
 
     /// How to print the statement
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
 
     /// Write the statement to a file in place of standard output
@@ -199,7 +205,7 @@ pub(crate) struct CompareArguments {
     pub(crate) output: Option<PathBuf>,
 
     /// How to print what came of a case
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = formats(DocumentKind::CaseOnKernels), default_value = "text")]
     pub(crate) format: Format,
 
     /// What to run in each guest: pace with its arguments

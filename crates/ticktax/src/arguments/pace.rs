@@ -5,12 +5,14 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::{PaceRule, SleepMethod};
 use ticktax_model::time::DurationError;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::pace::PERIODS;
+use ticktax_report::Format;
 
-use super::{Format, Length, Policy, ProcessId};
+use super::{Length, Policy, ProcessId, formats};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +85,7 @@ pub(crate) struct PaceArguments {
     pub(crate) rounds: u32,
 
     /// How to print the result
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = formats(DocumentKind::Pace), default_value = "text")]
     pub(crate) format: Format,
 
     /// Write the result to a file in place of standard output

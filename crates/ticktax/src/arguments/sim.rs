@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::{PaceRule, SleepMethod};
+use ticktax_report::Format;
 
-use super::{Format, Length, Rate};
+use super::{Length, Rate, formats};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -89,7 +91,7 @@ pub(crate) struct SimArguments {
     pub(crate) save: Option<PathBuf>,
 
     /// How to print the prediction
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = formats(DocumentKind::Prediction), default_value = "text")]
     pub(crate) format: Format,
 
     /// Write the prediction to a file in place of standard output

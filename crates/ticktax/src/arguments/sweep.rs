@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ticktax_model::document::DocumentKind;
+use ticktax_report::Format;
+
+use super::formats;
 
 /// Shown below the options.
 pub(crate) const EXAMPLES: &str = "\
@@ -42,4 +46,8 @@ pub(crate) struct SweepArguments {
     /// Also print the points that are highest and lowest in this column, such as task.game.fps
     #[arg(long, value_name = "COLUMN")]
     pub(crate) best: Option<String>,
+
+    /// How to print what came of it
+    #[arg(long, value_parser = formats(DocumentKind::Sweep), default_value = "text")]
+    pub(crate) format: Format,
 }

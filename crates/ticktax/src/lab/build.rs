@@ -1,10 +1,11 @@
 //! `ticktax lab list` and `ticktax lab build`.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_lab::kernel::{Building, From, Wanted, build, require_rate};
+use ticktax_model::kernels::{CachedKernel, KernelList};
+use ticktax_report::Format;
 
 use super::cache;
 use super::run::cannot;
@@ -14,31 +15,17 @@ use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 
 /// Prints the kernels in the cache.
-pub(super) fn list(terminal: &Terminal) -> Result<ExitCode, Failure> {
-    let all = cache()?.list()?;
-    if all.is_empty() {
-        terminal.print(
-            "There is no kernel in the lab's cache. `ticktax lab build --hz 250` builds one, and \
-             `ticktax lab run --kernel linux-image-cloud-amd64 -- pace` fetches Debian's.",
-        )?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut page = String::new();
-    for kernel in all {
-        let hz = kernel
-            .hz
-            .map_or_else(|| "?".to_owned(), |hz| hz.to_string());
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            page,
-            "{:<36} {:>4} Hz  {:>5.1} MB  {}",
-            kernel.name,
-            hz,
-            kernel.bytes as f64 / 1e6,
-            kernel.origin
-        );
-    }
-    terminal.print(&page)?;
+pub(super) fn list(format: Format, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let listed = cache()?.list()?.into_iter();
+    let kernels = listed.map(|kernel| CachedKernel {
+        name: kernel.name,
+        release: kernel.release,
+        origin: kernel.origin,
+        hz: kernel.hz,
+        image_bytes: kernel.bytes,
+    });
+    let kernels = kernels.collect();
+    terminal.put(&KernelList { kernels }.into(), format, None)?;
     Ok(ExitCode::SUCCESS)
 }
 

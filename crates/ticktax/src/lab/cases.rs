@@ -63,13 +63,9 @@ pub(super) fn run(
     let trials = trials?;
     let clock = clock(typed.guest.clock());
     let statement = on_kernels.statement(&file, &clock, &trials);
-    terminal.put(
-        &|_| ticktax_report::kernels(&statement),
-        &|| ticktax_report::kernels_json(&statement),
-        typed.format,
-        typed.output.as_deref(),
-    )?;
-    Ok(if statement.agrees() {
+    let agrees = statement.agrees();
+    terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
+    Ok(if agrees {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

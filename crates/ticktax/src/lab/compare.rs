@@ -9,11 +9,12 @@ use ticktax_lab::LabError;
 use ticktax_lab::kernel::{Kernel, Wanted, find};
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{PaceStatement, Subject, SweepRow, SweepStatement};
+use ticktax_report::Format;
 
 use super::run::{GuestVerb, Guests, STATEMENT, missing, read};
 use super::turns::{in_turns, jobs};
 use super::{cache, cases};
-use crate::arguments::{CompareArguments, Format};
+use crate::arguments::CompareArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::{Progress, Terminal, require_writable};
@@ -27,7 +28,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     if let Some(case) = &typed.case {
         return cases::run(case, typed, &interrupt, terminal);
     }
-    if typed.format != Format::Text {
+    if typed.format != Format::default() {
         let why = "--format is for --case: what else lab compare prints is a page";
         return Err(Failure::Arguments(why.to_owned()));
     }

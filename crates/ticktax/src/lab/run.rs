@@ -12,9 +12,10 @@ use ticktax_lab::kernel::{Kernel, find};
 use ticktax_lab::qemu::{Outcome, Stage};
 use ticktax_lab::{LabError, Run};
 use ticktax_model::pace::{PaceStatement, SweepStatement};
+use ticktax_report::Format;
 
 use super::cache;
-use crate::arguments::{Arguments, Format, GuestArguments, RunArguments, Verb};
+use crate::arguments::{Arguments, GuestArguments, RunArguments, Verb};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::replay::{self, Showing};
@@ -56,14 +57,14 @@ impl GuestVerb {
         let alone = "the guest has no other programs to watch";
         match parsed.verb {
             Verb::Audit(audit) if audit.save.is_some() || audit.output.is_some() => wrong(outside),
-            Verb::Audit(audit) if audit.format != Format::Text => wrong(outside),
+            Verb::Audit(audit) if audit.format != Format::default() => wrong(outside),
             Verb::Audit(audit)
                 if audit.pid.is_some() || audit.cgroup.is_some() || !audit.command.is_empty() =>
             {
                 wrong(alone)
             }
             Verb::Audit(_) => Ok(Self::Audit),
-            Verb::Pace(pace) if pace.output.is_some() || pace.format != Format::Text => {
+            Verb::Pace(pace) if pace.output.is_some() || pace.format != Format::default() => {
                 wrong(outside)
             }
             Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
@@ -226,22 +227,12 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         GuestVerb::Audit => show_recording(result, typed, terminal),
         GuestVerb::Pace => {
             let statement: PaceStatement = read(result)?;
-            terminal.put(
-                &|style| ticktax_report::pace(&statement, style),
-                &|| ticktax_report::pace_json(&statement),
-                typed.format,
-                typed.output.as_deref(),
-            )?;
+            terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
             Ok(ExitCode::SUCCESS)
         }
         GuestVerb::Sweep => {
             let statement: SweepStatement = read(result)?;
-            terminal.put(
-                &|style| ticktax_report::sweep(&statement, style),
-                &|| ticktax_report::sweep_json(&statement),
-                typed.format,
-                typed.output.as_deref(),
-            )?;
+            terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -2,7 +2,7 @@
 
 use ticktax_analysis::pace::{Accounts, choices, common_quantile};
 use ticktax_model::Nanos;
-use ticktax_model::pace::{CpuClock, CpuReading, PACE_VERSION, SweepRow, SweepStatement};
+use ticktax_model::pace::{CpuClock, CpuReading, SweepRow, SweepStatement};
 use ticktax_observe::LoopPlan;
 
 use super::own::{self, Ran, run_loop};
@@ -81,7 +81,6 @@ pub(super) fn compare(
     Ok(SweepStatement {
         world: header.world,
         limitations: header.coverage.limitations,
-        pace_version: PACE_VERSION,
         tool_version: header.tool_version,
         machine: header.machine,
         began_unix: header.began_unix,

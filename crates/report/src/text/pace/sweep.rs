@@ -9,7 +9,7 @@ use super::super::page::{Page, Tone, tied};
 use super::{limitations, number};
 
 /// The comparison of paced loops as text, with a line break at the end.
-pub fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
+pub(in crate::text) fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     let title = format!(
         "ticktax: {} to pace a loop{}, from {}",

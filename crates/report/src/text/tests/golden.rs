@@ -3,7 +3,9 @@
 use super::beats::{a_server, nothing_repeats};
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use super::ticks::{a_bill, counted_only, findings, summed};
-use crate::{TextStyle, beat_news, beats, text};
+use crate::TextStyle;
+use crate::text::beats::{beat_news, beats};
+use crate::text::statement as text;
 
 #[test]
 fn a_machine_seen_whole() {

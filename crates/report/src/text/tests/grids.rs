@@ -3,7 +3,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
 
-use crate::{TextStyle, grid};
+use crate::TextStyle;
+use crate::text::grid::grid;
 
 fn point(point: u64, hz: &str, value: f64) -> RankedPoint {
     RankedPoint {

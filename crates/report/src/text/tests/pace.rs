@@ -4,16 +4,16 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, PACE_VERSION, PaceRule, PaceStatement,
-    ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement,
-    ThreadReport, TickAlias, Wakeups,
+    Figures, FpsSeconds, FrameMark, LoopReport, PaceRule, PaceStatement, ProcessReport, Quantile,
+    RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement, ThreadReport, TickAlias, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::World;
 use ticktax_model::{Cpu, Nanos};
 
 use super::samples::kernel_level;
-use crate::{TextStyle, pace, pace_line, sweep};
+use crate::TextStyle;
+use crate::text::pace::{pace, pace_line, sweep};
 
 fn machine() -> Machine {
     kernel_level().machine
@@ -98,7 +98,6 @@ fn readings(first: CpuClock) -> CpuStatement {
 fn a_loop() -> PaceStatement {
     PaceStatement {
         world: World::Live,
-        pace_version: PACE_VERSION,
         tool_version: "0.1.0".to_owned(),
         machine: machine(),
         began_unix: 1_700_000_000,
@@ -275,7 +274,6 @@ fn ways_side_by_side() {
     let statement = SweepStatement {
         world: World::Live,
         limitations: Vec::new(),
-        pace_version: PACE_VERSION,
         tool_version: "0.1.0".to_owned(),
         machine: machine(),
         began_unix: 1_700_000_000,

@@ -10,15 +10,14 @@ use ticktax_model::recording::{
 };
 use ticktax_model::statement::{
     Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, Part,
-    STATEMENT_VERSION, Statement, ThrottledProgram, WorstGap,
+    Statement, ThrottledProgram, WorstGap,
 };
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Nanos};
 
 /// A statement about nothing.
-pub(super) fn empty() -> Statement {
+pub(crate) fn empty() -> Statement {
     Statement {
-        statement_version: STATEMENT_VERSION,
         tool_version: "0.1.0".to_owned(),
         world: World::Live,
         level: Level::Kernel,
@@ -345,7 +344,7 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
 }
 
 /// A virtual machine with a game on it, two CPUs, everything traced, and a spinning probe.
-pub(super) fn kernel_level() -> Statement {
+pub(crate) fn kernel_level() -> Statement {
     let mut statement = Statement {
         machine: a_machine(),
         began_unix: 1_700_000_000,
@@ -406,7 +405,7 @@ pub(super) fn kernel_level() -> Statement {
 }
 
 /// The same machine as an ordinary user sees it, with a sleeping probe.
-pub(super) fn proc_level() -> Statement {
+pub(crate) fn proc_level() -> Statement {
     let mut statement = Statement {
         level: Level::Proc,
         machine: Machine {
@@ -462,7 +461,7 @@ pub(super) fn proc_level() -> Statement {
 }
 
 /// Books that are off.
-pub(super) fn off_by_17_ns() -> Statement {
+pub(crate) fn off_by_17_ns() -> Statement {
     let mut statement = Statement {
         world: World::Simulated,
         ..kernel_level()
@@ -477,7 +476,7 @@ pub(super) fn off_by_17_ns() -> Statement {
 }
 
 /// Accounts of so little time that the page shows every nanosecond of it.
-pub(super) fn small_change(times: &[(Class, i64)]) -> Statement {
+pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     let accounts = times.iter().enumerate().map(|(i, &(class, ns))| Account {
         time: Nanos(ns),
         ..account(class, &format!("account-{i}"), 0, 1, [0; 3])
@@ -491,7 +490,7 @@ pub(super) fn small_change(times: &[(Class, i64)]) -> Statement {
 }
 
 /// Many CPUs with little on them.
-pub(super) fn many_cpus() -> Statement {
+pub(crate) fn many_cpus() -> Statement {
     let mut statement = Statement {
         machine: Machine {
             online: "0-63".parse().unwrap(),

@@ -11,7 +11,8 @@ use ticktax_model::victim::{
 use ticktax_model::{Cpu, Nanos};
 
 use super::samples::{kernel_level, proc_level};
-use crate::{TextStyle, text};
+use crate::TextStyle;
+use crate::text::statement as text;
 
 fn interferer(name: &str, pid: Option<i32>, us: i64, count: u64) -> Interferer {
     Interferer {

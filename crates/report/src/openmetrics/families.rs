@@ -1,0 +1,151 @@
+//! The text format: families of metrics, each declared before its values.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use ticktax_model::Nanos;
+
+/// The families so far.
+#[derive(Default)]
+pub(super) struct Families(Vec<Family>);
+
+impl Families {
+    /// A family of totals; its values' names end in `_total`.
+    pub(super) fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.family(name, help, "counter", "_total")
+    }
+
+    /// A family of values that may rise and fall.
+    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.family(name, help, "gauge", "")
+    }
+
+    /// A family whose labels are what it says.
+    pub(super) fn info(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.family(name, help, "info", "_info")
+    }
+
+    /// All of it.
+    pub(super) fn finish(self) -> String {
+        let mut text = String::new();
+        for family in self.0 {
+            family.write(&mut text);
+        }
+        text.push_str("# EOF\n");
+        text
+    }
+
+    fn family(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: &'static str,
+        suffix: &'static str,
+    ) -> &mut Family {
+        self.0.push(Family {
+            name,
+            help,
+            kind,
+            suffix,
+            values: Vec::new(),
+        });
+        self.0.last_mut().expect("one was just added")
+    }
+}
+
+/// A family that values are given to.
+pub(super) struct Family {
+    name: &'static str,
+    help: &'static str,
+    kind: &'static str,
+    suffix: &'static str,
+    /// Each with its labels, as they are written.
+    values: Vec<(String, f64)>,
+}
+
+impl Family {
+    /// A time, which is written in seconds.
+    pub(super) fn time(&mut self, labels: &[(&'static str, &str)], time: Nanos) {
+        self.value(labels, time.as_secs_f64());
+    }
+
+    /// A value.
+    pub(super) fn value(&mut self, labels: &[(&'static str, &str)], value: f64) {
+        let named = labels.iter();
+        let named = named.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+        self.values
+            .push((named.collect::<Vec<_>>().join(","), value));
+    }
+
+    /// A set of labels must be there once only, and all sets have the same names: where two would be
+    /// alike, all get the label `nth`.
+    fn number(&mut self) {
+        let mut seen: HashMap<String, u32> = HashMap::new();
+        let mut places = Vec::with_capacity(self.values.len());
+        for (labels, _) in &self.values {
+            let count = seen.entry(labels.clone()).or_default();
+            *count += 1;
+            places.push(*count);
+        }
+        if places.iter().all(|place| *place == 1) {
+            return;
+        }
+        for ((labels, _), place) in self.values.iter_mut().zip(places) {
+            let comma = if labels.is_empty() { "" } else { "," };
+            // Writing to a string cannot fail.
+            let _ = write!(labels, "{comma}nth=\"{place}\"");
+        }
+    }
+
+    /// Writes the family, where it has any values: a parser takes none without.
+    fn write(mut self, text: &mut String) {
+        if self.values.is_empty() {
+            return;
+        }
+        self.number();
+        let name = self.name;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# TYPE ticktax_{name} {}", self.kind);
+        let units = ["seconds", "bytes", "hertz", "ratio"];
+        if let Some(unit) = units.into_iter().find(|unit| name.ends_with(unit)) {
+            let _ = writeln!(text, "# UNIT ticktax_{name} {unit}");
+        }
+        let _ = writeln!(text, "# HELP ticktax_{name} {}", escaped(self.help));
+        for (labels, value) in &self.values {
+            let _ = write!(text, "ticktax_{name}{}", self.suffix);
+            if !labels.is_empty() {
+                let _ = write!(text, "{{{labels}}}");
+            }
+            let _ = writeln!(text, " {}", number(*value, self.kind));
+        }
+    }
+}
+
+/// A number as a value is written. A total cannot be negative: an overdrawn account is 0 there, and
+/// the gauge `books_balanced` tells.
+fn number(value: f64, kind: &str) -> String {
+    let value = if kind == "counter" {
+        value.max(0.0)
+    } else {
+        value
+    };
+    if value.is_finite() {
+        value.to_string()
+    } else {
+        "NaN".to_owned()
+    }
+}
+
+/// A text as help and labels hold it: backslash, line break and quotation mark are escaped.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' => escaped.push_str("\\\\"),
+            '\n' => escaped.push_str("\\n"),
+            '"' => escaped.push_str("\\\""),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

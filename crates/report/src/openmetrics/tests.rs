@@ -1,0 +1,96 @@
+use openmetrics_parser::openmetrics::parse_openmetrics;
+use openmetrics_parser::{MetricNumber, OpenMetricsValue};
+use proptest::prelude::*;
+use ticktax_model::Nanos;
+use ticktax_model::statement::Statement;
+
+use crate::text::tests::samples::{kernel_level, off_by_17_ns, proc_level};
+use crate::{Format, TextStyle, render};
+
+fn text(statement: &Statement) -> String {
+    let format = Format::named("openmetrics").unwrap();
+    render(&statement.clone().into(), format, &TextStyle::default())
+}
+
+/// The values of a family, each with its labels in order of their names, as a parser reads them.
+fn values(text: &str, family: &str) -> Vec<(Vec<(String, String)>, f64)> {
+    let parsed = parse_openmetrics(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let found = parsed.families.get(family);
+    let found = found.unwrap_or_else(|| panic!("no {family} in\n{text}"));
+    let sample = |sample: &openmetrics_parser::Sample<OpenMetricsValue>| {
+        let number = match &sample.value {
+            OpenMetricsValue::Counter(counter) => counter.value.clone(),
+            OpenMetricsValue::Gauge(number) => number.clone(),
+            other => panic!("{other:?}"),
+        };
+        let value = match number {
+            MetricNumber::Int(value) => value as f64,
+            MetricNumber::Float(value) => value,
+        };
+        let labels = sample.get_labelset().unwrap();
+        let mut labels: Vec<(String, String)> =
+            labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        labels.sort();
+        (labels, value)
+    };
+    found.iter_samples().map(sample).collect()
+}
+
+#[test]
+fn a_parser_reads_back_what_the_statement_says() {
+    let statement = kernel_level();
+    let text = text(&statement);
+    let accounts = values(&text, "ticktax_account_seconds");
+    assert_eq!(accounts.len(), statement.accounts.len());
+    let sum: f64 = accounts.iter().map(|(_, value)| value).sum();
+    let expected: Nanos = statement.accounts.iter().map(|it| it.time).sum();
+    assert!((sum - expected.as_secs_f64()).abs() < 1e-6, "{sum}");
+    let classes: f64 = values(&text, "ticktax_cpu_seconds")
+        .iter()
+        .map(|it| it.1)
+        .sum();
+    let recorded: f64 = values(&text, "ticktax_recorded_seconds")
+        .iter()
+        .map(|it| it.1)
+        .sum();
+    assert!((classes - recorded).abs() < 1e-6, "{classes} of {recorded}");
+    assert_eq!(
+        values(&text, "ticktax_books_balanced")[0].1.to_bits(),
+        1f64.to_bits()
+    );
+    assert!(text.ends_with("\n# EOF\n"));
+}
+
+#[test]
+fn books_that_are_off_say_so() {
+    let balanced = values(&text(&off_by_17_ns()), "ticktax_books_balanced");
+    assert!(balanced[0].1.abs() < f64::EPSILON);
+}
+
+#[test]
+fn what_was_not_seen_has_no_values() {
+    let text = text(&proc_level());
+    assert!(!text.contains("ticktax_tick_seconds_total"), "{text}");
+    let limitations = values(&text, "ticktax_limitations")[0].1;
+    assert!(limitations > 0.0);
+}
+
+#[test]
+fn accounts_of_one_name_stay_apart() {
+    let mut statement = kernel_level();
+    let first = statement.accounts[0].clone();
+    statement.accounts.push(first);
+    let all = values(&text(&statement), "ticktax_account_seconds");
+    assert_eq!(all.len(), statement.accounts.len());
+}
+
+proptest! {
+    #[test]
+    fn no_name_and_no_time_breaks_the_format(name in any::<String>(), time in any::<i32>()) {
+        let mut statement = kernel_level();
+        statement.accounts[0].name.clone_from(&name);
+        statement.accounts[0].time = Nanos(time.into());
+        statement.machine.host = name;
+        prop_assert!(!values(&text(&statement), "ticktax_account_seconds").is_empty());
+    }
+}
