@@ -174,7 +174,9 @@ fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<Pre
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", from.2, "--load"]);
     sim.arg(file);
-    sim.args(["--sleep", to.0, "--rule", to.1, "--rate", to.2]);
+    for (name, value) in [("sleep", to.0), ("rule", to.1), ("rate", to.2)] {
+        sim.arg("--vary").arg(format!("{name}={value}"));
+    }
     let output = sim.output()?;
     let told = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() && told.contains("rhythm") {

@@ -42,7 +42,8 @@ use ticktax_sim::Setup;
 use self::field::Field;
 pub use self::field::names;
 use self::values::Item;
-pub use self::values::{Kind, Value};
+use crate::vary::Vary;
+pub use ticktax_sim::settings::{Kind, Value};
 
 /// The most points that a grid may have.
 pub const MOST_POINTS: u64 = 1_000_000;
@@ -81,15 +82,13 @@ impl fmt::Display for Axis {
 impl Axis {
     /// Reads `name=values`, for this scenario.
     pub fn parse(text: &str, setup: &Setup) -> Result<Self, AxisError> {
-        let (name, values) = text
-            .split_once('=')
-            .map(|(name, values)| (name.trim(), values.trim()))
-            .ok_or_else(|| {
-                error(
-                    text,
-                    "write it as hz=100,250 or hz=100..1000/100".to_owned(),
-                )
-            })?;
+        let vary = text.parse::<Vary>();
+        Self::new(&vary.map_err(|why| error(text, why.to_string()))?, setup)
+    }
+
+    /// What is varied of this scenario.
+    pub fn new(vary: &Vary, setup: &Setup) -> Result<Self, AxisError> {
+        let (name, values) = (vary.name(), vary.list());
         let field = Field::find(name, setup).map_err(|why| error(name, why))?;
         let items = values::items(values, field.kind()).map_err(|why| error(name, why))?;
         let axis = Self {

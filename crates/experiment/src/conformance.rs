@@ -8,7 +8,7 @@
 //! the model is run from [`PHASES`] of them and says between what.
 
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::pace::{CpuClock, Frame, PaceRule, SleepMethod, SweepRow};
+use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, SleepMethod};
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{
@@ -156,8 +156,8 @@ impl Difference {
 ///
 /// Some µs decide about nothing but a loop of which some periods are nearly a number of ticks: which
 /// phases of the tick its frames keep to.
-pub fn code(rows: &[SweepRow], row: &SweepRow) -> Nanos {
-    let alike = |other: &&SweepRow| {
+pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
+    let alike = |other: &&PaceVariant| {
         (other.sleep, other.rule, other.rate) == (SleepMethod::Select, row.rule, row.rate)
     };
     let shown = match Call::of(row.sleep) {
@@ -183,7 +183,7 @@ fn slack(sleep: SleepMethod) -> Nanos {
 }
 
 /// What was measured of a loop, one of those of its guest; `None` where no frame was.
-pub fn measured(rows: &[SweepRow], row: &SweepRow) -> Option<(Loop, Figures)> {
+pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
     let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;

@@ -17,6 +17,7 @@ use ticktax_model::workload::Workload;
 use ticktax_sim::{Machine, Setup, SetupError, Step, TaskId};
 
 use crate::axes::{Axis, AxisError, Grid, PointError};
+use crate::vary::Vary;
 
 pub use draw::replicate;
 pub use machine::{in_words, machine};
@@ -76,8 +77,8 @@ impl Pacing {
 pub struct Plan {
     /// The work.
     pub load: Load,
-    /// Settings of the kernel to vary, as axes are written; all combinations are run.
-    pub axes: Vec<String>,
+    /// What of the machine and its load to vary; all combinations are run.
+    pub vary: Vec<Vary>,
     /// Ways of pacing; each is combined with all of these.
     pub pacings: Vec<Pacing>,
     /// How often each is run, 1 at least.
@@ -107,10 +108,7 @@ pub type Judge<'a> = &'a mut dyn FnMut(&Run<'_>) -> Result<Vec<Figure>, SetupErr
 impl Plan {
     /// The axes, read for this machine.
     fn axes(&self, base: &Setup) -> Result<Vec<Axis>, AxisError> {
-        self.axes
-            .iter()
-            .map(|text| Axis::parse(text, base))
-            .collect()
+        self.vary.iter().map(|vary| Axis::new(vary, base)).collect()
     }
 
     /// The base of run `number` with this pacing: as recorded, or as written.

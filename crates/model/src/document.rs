@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::beats::BeatStatement;
 use crate::case::{CaseFit, CaseList, CaseSheet, CaseStatement};
 use crate::kernels::{KernelList, KernelsStatement};
-use crate::pace::{PaceStatement, SweepStatement};
+use crate::pace::{PaceComparison, PaceStatement};
 use crate::prediction::PredictionStatement;
 use crate::statement::Statement;
 use crate::sweep::GridStatement;
@@ -84,7 +84,7 @@ documents! {
     Statement "statement" "`audit` and `report`" Statement;
     Beats "beats" "`beats`" BeatStatement;
     Pace "pace" "`pace`" PaceStatement;
-    PaceComparison "pace-comparison" "`pace` with several settings" SweepStatement;
+    PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
     Prediction "prediction" "`sim`" PredictionStatement;
     Sweep "sweep" "`sweep`" GridStatement;
     Cases "cases" "`case list`" CaseList;

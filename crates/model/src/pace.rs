@@ -26,9 +26,9 @@ use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, CpuList, Nanos};
 
-mod sweep;
+mod comparison;
 
-pub use sweep::{Choice, Criterion, SweepRow, SweepStatement};
+pub use comparison::{Choice, Criterion, PaceComparison, PaceVariant};
 
 /// How a loop waits for its next frame.
 #[derive(

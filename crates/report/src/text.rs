@@ -55,7 +55,7 @@ impl DocumentSink for Text {
             Document::Statement(it) => statement(it, style),
             Document::Beats(it) => beats::beats(it, style),
             Document::Pace(it) => pace::pace(it, style),
-            Document::PaceComparison(it) => pace::sweep(it, style),
+            Document::PaceComparison(it) => pace::pace_comparison(it, style),
             Document::Prediction(it) => prediction::prediction(it, style),
             Document::Sweep(it) => grid::grid(it, style),
             Document::Cases(it) => case::cases(it),

@@ -56,7 +56,10 @@ impl Device {
     pub fn grid(self, hz: u64, origin: Nanos, drift_ppb: i64) -> Option<Grid> {
         let (count, rate) = self.count(hz)?;
         let billion = 1_000_000_000_u128;
-        let fast = u128::try_from(1_000_000_000 + drift_ppb).ok()?;
+        let fast = u128::try_from(drift_ppb.checked_add(1_000_000_000)?).ok()?;
+        if fast == 0 {
+            return None;
+        }
         // count / (rate · (1 + drift)) seconds, in 2^-32 ns.
         let numerator = (u128::from(count) * billion * billion) << 32;
         let denominator = u128::from(rate) * fast;

@@ -36,6 +36,7 @@ mod report;
 pub mod rtc;
 pub mod scenario;
 pub mod scheduler;
+pub mod settings;
 mod setup;
 mod speed;
 mod task;

@@ -21,17 +21,14 @@ mod words;
 
 use serde::Deserialize;
 use ticktax_model::Nanos;
-use ticktax_model::machine::TickMode;
 use ticktax_model::pace::PaceRule;
 
 use self::words::{LawText, Time};
-use crate::clock::Device;
 use crate::random::Law;
-use crate::scheduler::Policy;
-use crate::setup::{Group, Link, Machine, Setup, SetupError, Source, Then};
-use crate::speed::Speed;
+use crate::settings;
+use crate::setup::{Group, Link, Setup, SetupError, Source, Then};
 use crate::task::{Class, Footprint, Step, TaskId, TaskSpec};
-use crate::timer::{Call, TimerRule};
+use crate::timer::Call;
 
 /// Why a file is no scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,22 +49,22 @@ pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
         line: text[..byte.min(text.len())].matches('\n').count() + 1,
         why: why.replace('\n', " "),
     };
+    let (mut setup, machine) = settings::read(text).map_err(|fault| error(fault.at, &fault.why))?;
     let scenario: Scenario = toml::from_str(text)
         .map_err(|wrong| error(wrong.span().map_or(0, |span| span.start), wrong.message()))?;
-    let setup = scenario.setup().map_err(|(byte, why)| error(byte, &why))?;
-    setup
-        .check()
-        .map_err(|wrong| error(scenario.place_of(&wrong), &wrong.to_string()))?;
+    scenario
+        .fill(&mut setup)
+        .map_err(|(byte, why)| error(byte, &why))?;
+    setup.check().map_err(|wrong| {
+        let place = scenario.place_of(&wrong).unwrap_or(machine);
+        error(place, &wrong.to_string())
+    })?;
     Ok(setup)
 }
 
+/// What a scenario has beside [`settings`].
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Scenario {
-    length: Time,
-    #[serde(default = "one")]
-    seed: u64,
-    machine: toml::Spanned<MachineText>,
     #[serde(default)]
     task: Vec<TaskText>,
     #[serde(default)]
@@ -78,104 +75,11 @@ struct Scenario {
     group: Vec<GroupText>,
 }
 
-fn one() -> u64 {
-    1
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MachineText {
-    #[serde(default = "one_cpu")]
-    cpus: usize,
-    hz: u64,
-    #[serde(default)]
-    device: DeviceText,
-    #[serde(default)]
-    drift_ppb: i64,
-    #[serde(default)]
-    phases: Vec<Time>,
-    #[serde(default)]
-    tick: TickText,
-    tick_level: Option<u8>,
-    #[serde(default)]
-    timers: TimersText,
-    #[serde(default)]
-    slack: Time,
-    policy: PolicyText,
-    #[serde(default)]
-    costs: CostsText,
-    /// In thousandths of the full frequency.
-    frequency: Option<i64>,
-    /// In eighths of the time.
-    duty: Option<i64>,
-}
-
-fn one_cpu() -> usize {
-    1
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum DeviceText {
-    Pit,
-    #[default]
-    TscDeadline,
-    Lapic {
-        bus_hz: u64,
-        divisor: u64,
-    },
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum TickText {
-    #[default]
-    Periodic,
-    NohzIdle,
-    NohzFull,
-}
-
-#[derive(Default, Deserialize)]
-enum TimersText {
-    #[serde(rename = "jiffies-2.4")]
-    Nominal,
-    #[serde(rename = "jiffies-2.6")]
-    Jiffies,
-    #[default]
-    #[serde(rename = "first-tick")]
-    FirstTick,
-    #[serde(rename = "high-resolution")]
-    HighResolution,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum PolicyText {
-    Goodness,
-    GoodnessSlices,
-    GoodnessPerCpu,
-    O1,
-    Fair,
-    Eevdf {
-        slice: Time,
-        #[serde(default)]
-        hrtick: bool,
-    },
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct CostsText {
-    tick: Time,
-    timer: Time,
-    switch: Time,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskText {
     name: toml::Spanned<String>,
-    #[serde(default = "one_cpu")]
+    #[serde(default = "one")]
     count: usize,
     #[serde(default)]
     kernel: bool,
@@ -242,6 +146,10 @@ enum StepText {
     Exit,
 }
 
+fn one() -> usize {
+    1
+}
+
 fn deadline() -> PaceRule {
     PaceRule::Deadline
 }
@@ -293,9 +201,8 @@ struct GroupText {
 type Wrong = (usize, String);
 
 impl Scenario {
-    fn setup(&self) -> Result<Setup, Wrong> {
-        let mut setup = Setup::new(self.machine.get_ref().machine(), self.length.0);
-        setup.seed = self.seed;
+    /// Adds all of it to a setup that has nothing of it yet.
+    fn fill(&self, setup: &mut Setup) -> Result<(), Wrong> {
         let names: Vec<&str> = self
             .task
             .iter()
@@ -318,18 +225,17 @@ impl Scenario {
             quota: group.quota.0,
             period: group.period.0,
         }));
-        Ok(setup)
+        Ok(())
     }
 
-    /// Where in the text is what a check complains about.
-    fn place_of(&self, error: &SetupError) -> usize {
+    /// Where in the text is what a check complains about, where that has a name.
+    fn place_of(&self, error: &SetupError) -> Option<usize> {
         let tasks = self.task.iter().map(|it| ("task", &it.name));
         let interrupts = self.interrupt.iter().map(|it| ("interrupt", &it.name));
-        let named = tasks.chain(interrupts).find_map(|(kind, name)| {
+        tasks.chain(interrupts).find_map(|(kind, name)| {
             let found = error.what == format!("{kind} {}", name.get_ref());
             found.then(|| name.span().start)
-        });
-        named.unwrap_or_else(|| self.machine.span().start)
+        })
     }
 }
 
@@ -341,51 +247,6 @@ fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Wr
         let why = format!("there is no task `{}`", name.get_ref());
         (name.span().start, why)
     })
-}
-
-impl MachineText {
-    fn machine(&self) -> Machine {
-        let policy = match &self.policy {
-            PolicyText::Goodness => Policy::Goodness,
-            PolicyText::GoodnessSlices => Policy::GoodnessSlices,
-            PolicyText::GoodnessPerCpu => Policy::GoodnessPerCpu,
-            PolicyText::O1 => Policy::O1,
-            PolicyText::Fair => Policy::Fair,
-            PolicyText::Eevdf { slice, hrtick } => Policy::Eevdf {
-                slice: slice.0,
-                hrtick: *hrtick,
-            },
-        };
-        let mut machine = Machine::new(self.cpus, self.hz, policy);
-        machine.device = match self.device {
-            DeviceText::Pit => Device::Pit,
-            DeviceText::TscDeadline => Device::TscDeadline,
-            DeviceText::Lapic { bus_hz, divisor } => Device::Lapic { bus_hz, divisor },
-        };
-        machine.drift_ppb = self.drift_ppb;
-        machine.phases = self.phases.iter().map(|phase| phase.0).collect();
-        machine.tick = match self.tick {
-            TickText::Periodic => TickMode::Periodic,
-            TickText::NohzIdle => TickMode::NohzIdle,
-            TickText::NohzFull => TickMode::nohz_full(self.cpus),
-        };
-        machine.tick_level = self.tick_level.unwrap_or(machine.tick_level);
-        machine.timers = match self.timers {
-            TimersText::Nominal => TimerRule::NominalJiffies,
-            TimersText::Jiffies => TimerRule::Jiffies,
-            TimersText::FirstTick => TimerRule::FirstTick,
-            TimersText::HighResolution => TimerRule::HighResolution,
-        };
-        machine.slack = self.slack.0;
-        machine.costs.tick = self.costs.tick.0;
-        machine.costs.timer = self.costs.timer.0;
-        machine.costs.switch = self.costs.switch.0;
-        machine.speed = Speed {
-            frequency: self.frequency.unwrap_or(Speed::FULL.frequency),
-            duty: self.duty.unwrap_or(Speed::FULL.duty),
-        };
-        machine
-    }
 }
 
 impl TaskText {
@@ -523,9 +384,17 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
         for (rest, line, why) in [
-            ("colour = 1\n", 5, "unknown field `colour`"),
-            ("cpus = 0\n", 2, "1 to 8192 CPUs"),
-            ("cpus = -1\n", 5, "invalid value"),
+            ("colour = 1\n", 5, "unknown setting `colour`"),
+            ("cpus = 0\n", 5, "cpus: 0 is not from 1 to 8192"),
+            ("cpus = -1\n", 5, "cpus: -1 is not from 1 to 8192"),
+            ("cpus = \"2\"\n", 5, "cpus: write a whole number"),
+            ("slack = 3\n", 5, "slack: write a duration"),
+            ("slice = \"3ms\"\n", 5, "slice: only the policy eevdf"),
+            (
+                "timers = \"first-tick\"\nhighres = true\n",
+                6,
+                "sets the same as `timers`",
+            ),
             ("phases = [\"1parsec\"]\n", 5, "1parsec"),
             (
                 "[[task]]\nname = \"a\"\nprogram = [{ work = \"-3ms\" }]\n",

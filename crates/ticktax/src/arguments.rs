@@ -5,6 +5,7 @@ mod lab;
 mod pace;
 mod sim;
 mod sweep;
+mod vary;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,9 +22,10 @@ use document::{documents, formats};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
-pub(crate) use pace::{PaceArguments, Rate, Sweep};
+pub(crate) use pace::{PaceArguments, Rate, Work};
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
+pub(crate) use vary::{KernelVariants, LoopVariants};
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -47,7 +49,7 @@ Examples:
   ticktax report lag.parquet              the same statement again, from the file
   ticktax beats lag.parquet               what in it repeats, how often, and because of whom
   ticktax pace --rate 60                  how well this kernel keeps a loop of 60 frames a second
-  ticktax sim --load lag.parquet --hz 100,1000
+  ticktax sim --load lag.parquet --vary hz=100,1000
                                           what another tick would make of it: a prediction
 
 How to read the statement, from the top: who had the CPUs; what was taken from programs, and by
@@ -86,7 +88,7 @@ pub(crate) enum Verb {
         question: CaseQuestion,
     },
     /// Run the model at every point of a grid over a scenario, on all cores, into a Parquet file
-    #[command(after_help = sweep::EXAMPLES)]
+    #[command(after_help = sweep::examples())]
     Sweep(SweepArguments),
     /// Real kernels in QEMU that differ in their tick: list, build and run them, and compare
     #[command(after_help = lab::EXAMPLES)]

@@ -1,8 +1,8 @@
 //! `ticktax pace`: a paced loop of its own, somebody else's, or many side by side.
 
+mod compare;
 mod own;
 mod process;
-mod sweep;
 
 use std::process::ExitCode;
 
@@ -18,16 +18,17 @@ pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     if let Some(output) = &typed.output {
         terminal::require_writable(output)?;
     }
-    match (typed.pid, &typed.sweep) {
+    let variants = typed.variants()?;
+    match (typed.pid, variants.is_empty()) {
         (Some(ProcessId(pid)), _) => {
             let statement = process::watch(pid, typed, terminal)?;
             terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
         }
-        (None, Some(lists)) => {
-            let statement = sweep::compare(lists, typed, terminal)?;
+        (None, false) => {
+            let statement = compare::compare(&variants, typed, terminal)?;
             terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
         }
-        (None, None) => {
+        (None, true) => {
             let statement = own::run(typed, terminal)?;
             terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
         }

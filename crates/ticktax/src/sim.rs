@@ -13,7 +13,7 @@ use ticktax_model::recording::RecordingWriter;
 use ticktax_sim::{Setup, TaskId};
 
 use self::load::Loaded;
-use crate::arguments::{Rate, SimArguments};
+use crate::arguments::{LoopVariants, Rate, SimArguments};
 use crate::failure::Failure;
 use crate::terminal::{self, Terminal};
 
@@ -85,20 +85,21 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
 
 /// What is to be run.
 fn plan(typed: &SimArguments, loaded: &Loaded) -> Result<Plan, Failure> {
-    let pacings = pacings(typed);
+    let (variants, vary) = typed.varied()?;
+    let pacings = pacings(&variants);
     if !pacings.is_empty() && !loaded.is_paced {
         return Err(Failure::Arguments(if loaded.machine.is_some() {
-            "--rate, --rule and --sleep need a program with a rhythm, and this recording has none"
+            "rate, rule and sleep need a program with a rhythm, and this recording has none"
                 .to_owned()
         } else {
-            "--rate, --rule and --sleep are for recordings: in a scenario, change the task's own \
-             steps, or use --vary task.NAME.…"
+            "rate, rule and sleep are for recordings: in a scenario, vary the task's own steps, \
+             task.NAME.…"
                 .to_owned()
         }));
     }
     Ok(Plan {
         load: loaded.load.clone(),
-        axes: typed.axes(),
+        vary,
         pacings,
         runs: typed.resample,
         seed: typed.seed,
@@ -107,12 +108,12 @@ fn plan(typed: &SimArguments, loaded: &Loaded) -> Result<Plan, Failure> {
 }
 
 /// All combinations of the ways of pacing that were asked for.
-fn pacings(typed: &SimArguments) -> Vec<Pacing> {
-    if typed.rate.is_empty() && typed.rule.is_empty() && typed.sleep.is_empty() {
+fn pacings(variants: &LoopVariants) -> Vec<Pacing> {
+    if variants.is_empty() {
         return Vec::new();
     }
-    let rates = or_none(&typed.rate);
-    let (rules, sleeps) = (or_none(&typed.rule), or_none(&typed.sleep));
+    let rates = or_none(&variants.rates);
+    let (rules, sleeps) = (or_none(&variants.rules), or_none(&variants.sleeps));
     let all = |rate: &Option<Rate>| -> Vec<Pacing> {
         let rate = rate.map(|rate| rate.0);
         let with = |rule: &Option<PaceRule>| -> Vec<Pacing> {

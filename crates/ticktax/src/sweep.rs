@@ -59,7 +59,7 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
 fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
     let file = typed.scenario.display().to_string();
     let text = text(&typed.scenario)?;
-    let plan = Plan::new(&file, &text, &typed.over, typed.repeat)
+    let plan = Plan::new(&file, &text, &typed.vary, typed.repeat)
         .map_err(|error| Failure::Arguments(error.to_string()))?;
     let Some(best) = &typed.best else {
         return Ok(plan);

@@ -7,7 +7,7 @@ mod common;
 use std::process::Output;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{CpuClock, PaceStatement, Subject, SweepStatement};
+use ticktax_model::pace::{CpuClock, PaceComparison, PaceStatement, Subject};
 
 use common::{complaint, text, ticktax};
 
@@ -26,16 +26,17 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["--sleep", "nap"], "nanosleep"),
         (&["--rule", "sometimes"], "deadline"),
         (&["--policy", "fifo:0"], "fifo:1"),
-        (&["--sweep", "nanosleep"], "sleep="),
-        (&["--sweep", "sleep=nap"], "clock_nanosleep-abs"),
-        (&["--rounds", "0", "--sweep", "rate=35"], "1..=1000"),
-        (&["--rounds", "3"], "--sweep"),
+        (&["--vary", "nanosleep"], "NAME=LIST"),
+        (&["--vary", "sleep=nap"], "clock_nanosleep-abs"),
+        (&["--vary", "speed=3"], "sleep, rule, rate and work"),
+        (&["--rounds", "0", "--vary", "rate=35"], "1..=1000"),
+        (&["--rounds", "3"], "--vary"),
         (&["--pid", "1", "--rate", "35"], "--pid"),
         (
             &["--rate", "400", "--work", "3ms"],
             "3000000 ns of work do not fit into a frame of 2500000 ns",
         ),
-        (&["--sweep", "rate=35,400", "--work", "3ms"], "do not fit"),
+        (&["--vary", "rate=35,400", "--work", "3ms"], "do not fit"),
         (&["--work", "-3ms"], "invalid duration `-3ms`"),
         (&["--for", "-1s"], "20s, 500ms"),
         (&["--pid", "abc"], "no number of a process"),
@@ -146,14 +147,14 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
 }
 
 #[test]
-fn a_sweep_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
-    let lists = "sleep=nanosleep,timerfd,rate=100,200,rule=deadline";
+fn a_comparison_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
+    let (sleeps, rates) = ("sleep=nanosleep,timerfd", "rate=100,200");
     let arguments = [
-        "--sweep", lists, "--work", "100us", "--rounds", "2", "--for", "100ms",
+        "--vary", sleeps, "--vary", rates, "--work", "100us", "--rounds", "2", "--for", "100ms",
     ];
     let output = pace(&[&arguments[..], &["--format", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told: SweepStatement = serde_json::from_slice(&output.stdout).unwrap();
+    let told: PaceComparison = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told.rows.len(), 4);
     assert!(told.rows.iter().all(|row| row.turns == 2));
     let rates: Vec<f64> = told.choices.iter().map(|choice| choice.rate).collect();
@@ -165,7 +166,7 @@ fn a_sweep_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
 fn the_schemas_are_those_of_what_is_printed() {
     for (of, title) in [
         ("pace", "PaceStatement"),
-        ("pace-comparison", "SweepStatement"),
+        ("pace-comparison", "PaceComparison"),
         ("sweep", "GridStatement"),
         ("beats", "BeatStatement"),
         ("case-on-kernels", "KernelsStatement"),

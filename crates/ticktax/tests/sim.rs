@@ -86,7 +86,7 @@ fn other_settings_are_predicted_as_the_true_work_would_do() {
     fs::write(&scenario, GAME).unwrap();
     let save = recording.to_str().unwrap();
     predict(&scenario, &["--resample", "1", "--save", save]);
-    let settings = ["--hz", "100,1000", "--highres", "on,off"];
+    let settings = ["--vary", "hz=100,1000", "--vary", "highres=on,off"];
     let predicted = predict(&recording, &settings);
     let truth = predict(&scenario, &settings);
     assert_eq!(predicted.rows[0].origin, Origin::Simulated);
@@ -160,10 +160,10 @@ fn another_rate_and_rule_are_what_they_say() {
         &["--resample", "1", "--save", recording.to_str().unwrap()],
     );
     let settings = [
-        "--rate",
-        "40,100",
-        "--rule",
-        "deadline,remaining",
+        "--vary",
+        "rate=40,100",
+        "--vary",
+        "rule=deadline,remaining",
         "--resample",
         "5",
     ];
@@ -270,7 +270,12 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
     fs::write(&scenario, alone).unwrap();
     let save = recording.to_str().unwrap();
     predict(&scenario, &["--resample", "1", "--save", save]);
-    let ways = ["--rule", "remaining", "--sleep", "nanosleep,hybrid,spin"];
+    let ways = [
+        "--vary",
+        "rule=remaining",
+        "--vary",
+        "sleep=nanosleep,hybrid,spin",
+    ];
     let told = predict(&recording, &[&ways[..], &["--resample", "5"]].concat());
     let row = |way: &str| {
         let is = |row: &&PredictionRow| row.settings.contains(&format!("sleep={way}"));
@@ -293,13 +298,15 @@ fn settings_without_sense_are_refused_in_one_line() {
     fs::write(&game, GAME).unwrap();
     let game = game.to_str().unwrap();
     for (arguments, code, hint) in [
-        (&["--hz", "0"][..], 2, "hz"),
-        (&["--hz", "100,,250"], 2, "hz"),
-        (&["--policy", "cfs2"], 2, "eevdf"),
-        (&["--tick", "never"], 2, "periodic"),
-        (&["--slice", "1ms"], 2, "eevdf"),
+        (&["--vary", "hz=0"][..], 2, "hz"),
+        (&["--vary", "hz=100,,250"], 2, "hz"),
+        (&["--vary", "policy=cfs2"], 2, "eevdf"),
+        (&["--vary", "tick=never"], 2, "periodic"),
+        (&["--vary", "slice=1ms"], 2, "eevdf"),
+        (&["--vary", "sleep=doze"], 2, "nanosleep"),
+        (&["--vary", "rate=0"], 2, "rate: "),
         (&["--vary", "phase_of_the_moon=1"], 2, "phase_of_the_moon"),
-        (&["--rate", "60"], 2, "--rate"),
+        (&["--vary", "rate=60"], 2, "rate, rule and sleep"),
         (&["--asked", "60"], 2, "--asked"),
         (
             &["--save", "/nonexistent/x.parquet"],
@@ -314,7 +321,7 @@ fn settings_without_sense_are_refused_in_one_line() {
     for (arguments, hint) in [
         (&["sim"][..], "--load"),
         (&["sim", "--load", game, "--resample", "0"], "1..=10000"),
-        (&["sim", "--load", game, "--sleep", "doze"], "nanosleep"),
+        (&["sim", "--load", game, "--vary", "hz"], "NAME=LIST"),
         (&["sim", "--load", game, "--for", "0s"], "10ms"),
     ] {
         let output = ticktax(arguments);

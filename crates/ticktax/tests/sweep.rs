@@ -25,10 +25,10 @@ const SCENARIO: &str = concat!(
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command
-        .args(["sweep", SCENARIO, "--over", "hz=100..1000/50", "--over"])
+        .args(["sweep", SCENARIO, "--vary", "hz=100..1000/50", "--vary"])
         .args([
             "task.game.work=1ms..4ms/1ms",
-            "--over",
+            "--vary",
             "tick=periodic,nohz-idle",
         ])
         .args(["--repeat", "3", "--results"])
@@ -144,27 +144,27 @@ fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
             "cannot read the scenario none.toml: there is no such file",
         ),
         (
-            &[SCENARIO, "--over", "colour=1"],
+            &[SCENARIO, "--vary", "colour=1"],
             2,
             "axis colour: there is no such axis",
         ),
         (
-            &[SCENARIO, "--over", "hz=9x"],
+            &[SCENARIO, "--vary", "hz=9x"],
             2,
             "axis hz: `9x` is no whole number",
         ),
         (
-            &[SCENARIO, "--over", "hz=9..1/1"],
+            &[SCENARIO, "--vary", "hz=9..1/1"],
             2,
             "the range `9..1/1` is empty",
         ),
         (
-            &[SCENARIO, "--over", "seed=1..1000000000/1"],
+            &[SCENARIO, "--vary", "seed=1..1000000000/1"],
             2,
             "1000000000 points are more than",
         ),
         (
-            &[SCENARIO, "--over", "seed=1,2", "--repeat", "2"],
+            &[SCENARIO, "--vary", "seed=1,2", "--repeat", "2"],
             2,
             "sets the same as",
         ),
@@ -195,9 +195,9 @@ fn points_that_cannot_be_are_told_and_the_code_says_so() {
             .args([
                 "sweep",
                 SCENARIO,
-                "--over",
+                "--vary",
                 "policy=fair,eevdf",
-                "--over",
+                "--vary",
                 "slice=1ms,3ms",
             ])
             .arg("--results")

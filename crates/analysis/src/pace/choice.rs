@@ -1,7 +1,7 @@
 //! Which of several ways to pace a loop to choose.
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Choice, Criterion, Distribution, SweepRow};
+use ticktax_model::pace::{Choice, Criterion, Distribution, PaceVariant};
 
 /// CPU times that differ by less than a tenth, or by a thousandth of a CPU, are alike.
 const SAME_CPU: f64 = 1.1;
@@ -14,7 +14,7 @@ const SAME_SHARE: f64 = 1e-3;
 /// row can tell, [`common_quantile`]), the least CPU time. What differs by no more than chance makes
 /// it is the same. What the last leaves are as good as each other. A row without a frame is no
 /// choice; a group without any has none.
-pub fn choices(rows: &[SweepRow]) -> Vec<Choice> {
+pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     let q = common_quantile(rows);
     let mut groups: Vec<Choice> = Vec::new();
     for row in rows {
@@ -30,7 +30,7 @@ pub fn choices(rows: &[SweepRow]) -> Vec<Choice> {
     }
     for choice in &mut groups {
         let mine = |&place: &usize| {
-            let row: &SweepRow = &rows[place];
+            let row: &PaceVariant = &rows[place];
             is_same(choice.rate, row.rate) && choice.work == row.work && row.figures.is_some()
         };
         choice.best = (0..rows.len()).filter(mine).collect();
@@ -51,7 +51,7 @@ fn is_same(a: f64, b: f64) -> bool {
 
 /// The highest of the quantiles 0.99, 0.9 and 0.5 of the waits that every row with a frame has
 /// enough of them to tell; `None` where one has fewer than five.
-pub fn common_quantile(rows: &[SweepRow]) -> Option<f64> {
+pub fn common_quantile(rows: &[PaceVariant]) -> Option<f64> {
     let told = |q: f64| {
         rows.iter()
             .filter_map(wait)
@@ -60,12 +60,12 @@ pub fn common_quantile(rows: &[SweepRow]) -> Option<f64> {
     [0.99, 0.9, 0.5].into_iter().find(|&q| told(q))
 }
 
-fn wait(row: &SweepRow) -> Option<&Distribution> {
+fn wait(row: &PaceVariant) -> Option<&Distribution> {
     row.figures.as_ref()?.wait.as_ref()
 }
 
 /// Leaves those that are as good as the best.
-fn keep_best(places: &mut Vec<usize>, rows: &[SweepRow], criterion: Criterion, q: Option<f64>) {
+fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion, q: Option<f64>) {
     let cost = |place: usize| match criterion {
         Criterion::LateFrames => share(late(&rows[place])),
         Criterion::Lateness => lateness(&rows[place], q).0 as f64,
@@ -88,16 +88,16 @@ fn keep_best(places: &mut Vec<usize>, rows: &[SweepRow], criterion: Criterion, q
 /// So many of so many.
 type Part = (u64, u64);
 
-fn late(row: &SweepRow) -> Part {
+fn late(row: &PaceVariant) -> Part {
     (row.late(), row.wanted())
 }
 
 /// The waits of a row that are longer than `than`.
-fn beyond(row: &SweepRow, than: Nanos) -> Part {
+fn beyond(row: &PaceVariant, than: Nanos) -> Part {
     wait(row).map_or((0, 0), |wait| (wait.beyond(than), wait.count))
 }
 
-fn lateness(row: &SweepRow, q: Option<f64>) -> Nanos {
+fn lateness(row: &PaceVariant, q: Option<f64>) -> Nanos {
     let quantile = wait(row).and_then(|wait| wait.quantile(q?));
     quantile.unwrap_or(Nanos::ZERO)
 }
@@ -116,21 +116,21 @@ fn is_more(a: Part, b: Part) -> bool {
     share(a) - share(b) > 2.0 * (variance(a) + variance(b)).sqrt()
 }
 
-fn cpu_share(row: &SweepRow) -> f64 {
+fn cpu_share(row: &PaceVariant) -> f64 {
     row.cpu_time.share_of(row.elapsed)
 }
 
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::pace::{Criterion, Frame, PaceRule, SleepMethod, SweepRow};
+    use ticktax_model::pace::{Criterion, Frame, PaceRule, PaceVariant, SleepMethod};
 
     use super::super::{FrameStats, Terms};
     use super::{choices, common_quantile};
 
     /// A loop of 50 frames a second for 20 s: every `late_every`th frame is 5 ms late, the others
     /// `wait_us`.
-    fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> SweepRow {
+    fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceVariant {
         let mut book = FrameStats::new(Terms {
             period: Nanos::from_millis(20),
             overshot_from: Nanos::from_millis(4),
@@ -148,7 +148,7 @@ mod tests {
                 cpu: Nanos::from_millis(1),
             });
         }
-        SweepRow {
+        PaceVariant {
             readings: Vec::new(),
             margin: None,
             rate: 50.0,

@@ -1,10 +1,10 @@
 //! What of a task can be varied: its attributes, the steps of its program, and how many there are.
 
 use ticktax_model::Nanos;
+use ticktax_sim::settings::{Kind, Value};
 use ticktax_sim::{Class, Law, Setup, Step, TaskId, TaskSpec, Then};
 
 use super::field::{COUNT, Row, find, row};
-use super::values::{Kind, Value};
 
 /// What an axis is about, in a task.
 #[derive(Clone, Debug)]
@@ -22,103 +22,105 @@ static OWN: [Row<TaskSpec>; 9] = [
         Ok(())
     }),
     row("cpu", COUNT, |task, value| {
-        task.attributes.cpu = Some(value.count());
+        task.attributes.cpu = Some(value.to_count());
         Ok(())
     }),
     row("fifo", Kind::Integer(1, 99), |task, value| {
-        task.attributes.class = Class::Fifo(value.small());
+        task.attributes.class = Class::Fifo(value.to_u8());
         Ok(())
     }),
     row("round_robin", Kind::Integer(1, 99), |task, value| {
-        task.attributes.class = Class::RoundRobin(value.small());
+        task.attributes.class = Class::RoundRobin(value.to_u8());
         Ok(())
     }),
-    row("slice", Kind::Time, |task, value| {
-        task.attributes.slice = Some(value.time());
+    row("slice", Kind::Duration, |task, value| {
+        task.attributes.slice = Some(value.duration());
         Ok(())
     }),
-    row("start", Kind::Time, |task, value| {
-        task.start = value.time();
+    row("start", Kind::Duration, |task, value| {
+        task.start = value.duration();
         Ok(())
     }),
     row("group", COUNT, |task, value| {
-        task.group = Some(value.count());
+        task.group = Some(value.to_count());
         Ok(())
     }),
     row(
         "footprint.refill",
-        Kind::Time,
+        Kind::Duration,
         |task, value| match &mut task.footprint {
             Some(footprint) => {
-                footprint.refill = value.time();
+                footprint.refill = value.duration();
                 Ok(())
             }
             None => Err("the task has no footprint in the scenario".to_owned()),
         },
     ),
-    row("footprint.tau", Kind::Time, |task, value| {
-        match &mut task.footprint {
+    row(
+        "footprint.tau",
+        Kind::Duration,
+        |task, value| match &mut task.footprint {
             Some(footprint) => {
-                footprint.tau = value.time();
+                footprint.tau = value.duration();
                 Ok(())
             }
             None => Err("the task has no footprint in the scenario".to_owned()),
-        }
-    }),
+        },
+    ),
 ];
 
 /// Steps that have a time, by the word that a scenario has for them.
 static STEPS: [Row<Step>; 15] = [
-    row("work", Kind::Time, set_law),
-    row("kernel", Kind::Time, set_law),
-    row("masked", Kind::Time, set_law),
-    row("sleep", Kind::Time, set_law),
-    row("select", Kind::Time, set_law),
-    row("poll", Kind::Time, set_law),
-    row("sleep-rest.time", Kind::Time, |step, value| {
+    row("work", Kind::Duration, set_law),
+    row("kernel", Kind::Duration, set_law),
+    row("masked", Kind::Duration, set_law),
+    row("sleep", Kind::Duration, set_law),
+    row("select", Kind::Duration, set_law),
+    row("poll", Kind::Duration, set_law),
+    row("sleep-rest.time", Kind::Duration, |step, value| {
         if let Step::SleepRest { time, .. } = step {
-            *time = value.time();
+            *time = value.duration();
         }
         Ok(())
     }),
-    row("sleep-rest.unit", Kind::Time, |step, value| {
+    row("sleep-rest.unit", Kind::Duration, |step, value| {
         if let Step::SleepRest { unit, .. } = step {
-            *unit = value.time();
+            *unit = value.duration();
         }
         Ok(())
     }),
-    row("sleep-until", Kind::Time, |step, value| {
+    row("sleep-until", Kind::Duration, |step, value| {
         if let Step::SleepUntil(_, period) = step {
-            *period = value.time();
+            *period = value.duration();
         }
         Ok(())
     }),
-    row("spin-until", Kind::Time, |step, value| {
+    row("spin-until", Kind::Duration, |step, value| {
         if let Step::SpinUntil(period) = step {
-            *period = value.time();
+            *period = value.duration();
         }
         Ok(())
     }),
-    row("pace.period", Kind::Time, |step, value| {
+    row("pace.period", Kind::Duration, |step, value| {
         if let Step::Pace { period, .. } = step {
-            *period = value.time();
+            *period = value.duration();
         }
         Ok(())
     }),
-    row("pace.spin", Kind::Time, |step, value| {
+    row("pace.spin", Kind::Duration, |step, value| {
         if let Step::Pace { spin, .. } = step {
-            *spin = value.time();
+            *spin = value.duration();
         }
         Ok(())
     }),
-    row("every.period", Kind::Time, |step, value| {
+    row("every.period", Kind::Duration, |step, value| {
         if let Step::Every { period, .. } = step {
-            *period = value.time();
+            *period = value.duration();
         }
         Ok(())
     }),
-    row("every.work", Kind::Time, set_law),
-    row("receive.work", Kind::Time, set_law),
+    row("every.work", Kind::Duration, set_law),
+    row("receive.work", Kind::Duration, set_law),
 ];
 
 fn set_law(step: &mut Step, value: Value) -> Result<(), String> {
@@ -232,7 +234,7 @@ impl TaskField {
         let mut tasks = setup.tasks.iter_mut().filter(|task| task.name == name);
         match self {
             Self::Count => {
-                recount(setup, name, value.count());
+                recount(setup, name, value.to_count());
                 Ok(())
             }
             Self::Own(row) => tasks.try_for_each(|task| (row.set)(task, value)),
@@ -249,7 +251,7 @@ impl TaskField {
 /// Moves a law's mean; how far it scatters stays, save for an exponential one, whose mean is all
 /// that it has.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
-    let mean = value.time();
+    let mean = value.duration();
     *law = match *law {
         Law::Fixed(_) => Law::Fixed(mean),
         Law::Normal(_, deviation) => Law::Normal(mean, deviation),

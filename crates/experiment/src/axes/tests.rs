@@ -1,7 +1,8 @@
 //! Whatever an axis sets must come out as if it had been written into the scenario.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use ticktax_sim::settings::{self, Kind, Section};
 use ticktax_sim::{Setup, Step, TaskId, Then, scenario};
 
 use super::{Axis, Grid, names};
@@ -14,10 +15,14 @@ cpus = 2
 hz = 100
 tick_level = 1
 drift_ppb = 0
-device = "tsc-deadline"
+device = "lapic"
+lapic = { bus_hz = 90000000, divisor = 16 }
 tick = "periodic"
 timers = "first-tick"
-policy = { eevdf = { slice = "3ms", hrtick = false } }
+policy = "eevdf"
+slice = "3ms"
+hrtick = false
+slack = "50us"
 phases = []
 frequency = 1000
 duty = 8
@@ -63,30 +68,31 @@ const WRITTEN: &[(&str, &str, &str)] = &[
     ("cpus=4", "cpus = 2", "cpus = 4"),
     (
         "policy=goodness",
-        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"eevdf\"\nslice = \"3ms\"\nhrtick = false",
         "policy = \"goodness\"",
     ),
     (
         "policy=goodness-slices",
-        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"eevdf\"\nslice = \"3ms\"\nhrtick = false",
         "policy = \"goodness-slices\"",
     ),
     (
         "policy=goodness-per-cpu",
-        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"eevdf\"\nslice = \"3ms\"\nhrtick = false",
         "policy = \"goodness-per-cpu\"",
     ),
     (
         "policy=o1",
-        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"eevdf\"\nslice = \"3ms\"\nhrtick = false",
         "policy = \"o1\"",
     ),
     (
         "policy=fair",
-        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"eevdf\"\nslice = \"3ms\"\nhrtick = false",
         "policy = \"fair\"",
     ),
     ("policy=eevdf", "hz = 100", "hz = 100"),
+    ("slack=1us", "slack = \"50us\"", "slack = \"1us\""),
     ("hz=250", "hz = 100", "hz = 250"),
     (
         "tick=nohz-idle",
@@ -134,11 +140,23 @@ const WRITTEN: &[(&str, &str, &str)] = &[
     ("costs.switch=9us", "switch = \"1us\"", "switch = \"9us\""),
     ("frequency=500", "frequency = 1000", "frequency = 500"),
     ("duty=3", "duty = 8", "duty = 3"),
+    ("device=lapic", "hz = 100", "hz = 100"),
+    (
+        "device=tsc-deadline",
+        "device = \"lapic\"\nlapic = { bus_hz = 90000000, divisor = 16 }",
+        "device = \"tsc-deadline\"",
+    ),
     (
         "device=pit",
-        "device = \"tsc-deadline\"",
+        "device = \"lapic\"\nlapic = { bus_hz = 90000000, divisor = 16 }",
         "device = \"pit\"",
     ),
+    (
+        "lapic.bus_hz=80000000",
+        "bus_hz = 90000000",
+        "bus_hz = 80000000",
+    ),
+    ("lapic.divisor=8", "divisor = 16", "divisor = 8"),
     ("task.a.b.count=3", "count = 1", "count = 3"),
     ("task.a.b.nice=-5", "nice = 0", "nice = -5"),
     ("task.a.b.cpu=1", "cpu = 0", "cpu = 1"),
@@ -277,8 +295,56 @@ fn an_axis_sets_what_writing_it_into_the_scenario_would() {
     }
 }
 
+/// A scenario of these settings alone, each a line of TOML.
+fn settings_alone(lines: &BTreeMap<&str, String>) -> Setup {
+    let of = |section| {
+        let is_there = move |name: &str| settings::find(name).unwrap().section() == section;
+        let lines = lines.iter().filter(move |(name, _)| is_there(name));
+        lines
+            .map(|(name, value)| format!("{name} = {value}\n"))
+            .collect::<Vec<String>>()
+            .concat()
+    };
+    let text = format!("{}[machine]\n{}", of(Section::Run), of(Section::Machine));
+    scenario::parse("settings.toml", &text).unwrap_or_else(|error| panic!("{text}{error}"))
+}
+
 #[test]
-fn every_axis_that_there_is_has_been_tried() {
+fn every_setting_as_an_axis_is_what_writing_it_into_a_scenario_is() {
+    let base: BTreeMap<&str, String> = [
+        ("cpus", "2"),
+        ("hz", "100"),
+        ("policy", "\"eevdf\""),
+        ("device", "\"lapic\""),
+        ("length", "\"1s\""),
+    ]
+    .map(|(name, value)| (name, value.to_owned()))
+    .into();
+    let setup = settings_alone(&base);
+    for setting in settings::all() {
+        let values = match setting.kind() {
+            Kind::Integer(min, max) => vec![100_003.clamp(min, max).to_string()],
+            Kind::Duration => vec!["9us".to_owned()],
+            Kind::Word(words) => words.iter().map(|&word| word.to_owned()).collect(),
+        };
+        for value in values {
+            let axis = Axis::parse(&format!("{}={value}", setting.name()), &setup).unwrap();
+            let varied = Grid::new(setup.clone(), vec![axis]).unwrap().setup(0);
+            let mut lines = base.clone();
+            let is_number = matches!(setting.kind(), Kind::Integer(..));
+            let literal = if is_number {
+                value
+            } else {
+                format!("\"{value}\"")
+            };
+            lines.insert(setting.name(), literal);
+            assert_eq!(varied, Ok(settings_alone(&lines)), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn every_axis_of_a_thing_has_been_tried() {
     let tried: BTreeSet<String> = WRITTEN
         .iter()
         .map(|(axis, ..)| axis.split('=').next().unwrap())
@@ -298,8 +364,9 @@ fn every_axis_that_there_is_has_been_tried() {
         })
         .map(|name| name.replace("group.1", "group.N"))
         .collect();
-    for line in names().lines() {
-        let (prefix, fields) = line.split_once(": ").unwrap_or(("", line));
+    // The first line is of settings.
+    for line in names().lines().skip(1) {
+        let (prefix, fields) = line.split_once(": ").unwrap();
         for field in fields.split(", ") {
             let name = format!("{prefix}{field}");
             assert!(tried.contains(&name), "{name} is not tried");
@@ -337,7 +404,7 @@ fn the_order_of_the_axes_changes_no_setup() {
 #[test]
 fn a_policy_of_another_scenario_gets_the_slice_of_its_kernel() {
     let fair = SCENARIO.replace(
-        "policy = { eevdf = { slice = \"3ms\", hrtick = false } }",
+        "policy = \"eevdf\"\nslice = \"3ms\"\nhrtick = false",
         "policy = \"fair\"",
     );
     let setup = scenario::parse("fair.toml", &fair).unwrap();
@@ -395,10 +462,13 @@ fn counting_tasks_again_leaves_signals_where_they_were() {
 fn what_makes_no_axis_is_told_with_its_name() {
     let setup = setup();
     for (axis, why) in [
-        ("hz", "axis hz: write it as hz=100,250"),
+        (
+            "hz",
+            "axis hz: `hz` has no values: write NAME=LIST, such as hz=100,250",
+        ),
         (
             "colour=1",
-            "axis colour: there is no such axis; there are cpus, policy",
+            "axis colour: there is no such setting; there are cpus, policy",
         ),
         ("hz=", "axis hz: it has no values"),
         ("hz=100,100", "axis hz: 100 is there twice"),

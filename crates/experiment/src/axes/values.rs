@@ -1,41 +1,7 @@
 //! The values of an axis: single ones and ranges, as they are written.
 
-use std::fmt;
-
 use ticktax_model::Nanos;
-
-/// What the values of an axis are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Whole numbers, from and to.
-    Integer(i64, i64),
-    /// Times of 0 or more.
-    Time,
-    /// One of these words.
-    Word(&'static [&'static str]),
-}
-
-/// A value of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Value {
-    /// A whole number.
-    Integer(i64),
-    /// A time.
-    Time(Nanos),
-    /// A word.
-    Word(&'static str),
-}
-
-/// As it can be written on an axis; no time is rounded.
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::Word(word) => f.write_str(word),
-            Self::Time(time) => f.write_str(&time.exact()),
-        }
-    }
-}
+use ticktax_sim::settings::{Kind, Value};
 
 /// A value, or a range of them that is not spelled out: it may be long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +39,7 @@ impl Item {
             let value = next;
             next = next.saturating_add(step);
             if time {
-                Value::Time(Nanos(value))
+                Value::Duration(Nanos(value))
             } else {
                 Value::Integer(value)
             }
@@ -94,10 +60,10 @@ pub(super) fn items(text: &str, kind: Kind) -> Result<Vec<Item>, String> {
 
 fn item(text: &str, kind: Kind) -> Result<Item, String> {
     if matches!(kind, Kind::Word(_)) {
-        return value(text, kind).map(Item::One);
+        return kind.parse(text).map(Item::One);
     }
     let Some((first, rest)) = text.split_once("..") else {
-        return value(text, kind).map(Item::One);
+        return kind.parse(text).map(Item::One);
     };
     let Some((last, step)) = rest.split_once('/') else {
         return Err(format!(
@@ -105,9 +71,9 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
             example(kind)
         ));
     };
-    let read = |text: &str, kind| {
-        value(text.trim(), kind).map(|value| match value {
-            Value::Time(time) => time.0,
+    let read = |text: &str, kind: Kind| {
+        kind.parse(text.trim()).map(|value| match value {
+            Value::Duration(time) => time.0,
             Value::Integer(number) => number,
             Value::Word(_) => 0,
         })
@@ -129,40 +95,14 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
         first,
         step,
         len: u128::from(last.abs_diff(first) / step.unsigned_abs()) + 1,
-        time: kind == Kind::Time,
+        time: kind == Kind::Duration,
     })
 }
 
 fn example(kind: Kind) -> &'static str {
     match kind {
-        Kind::Time => "1ms..5ms/1ms",
+        Kind::Duration => "1ms..5ms/1ms",
         _ => "1..8/1",
-    }
-}
-
-fn value(text: &str, kind: Kind) -> Result<Value, String> {
-    match kind {
-        Kind::Integer(low, high) => {
-            let number: i64 = text
-                .parse()
-                .map_err(|_| format!("`{text}` is no whole number"))?;
-            if (low..=high).contains(&number) {
-                Ok(Value::Integer(number))
-            } else if high == i64::MAX {
-                Err(format!("{number} is less than {low}"))
-            } else {
-                Err(format!("{number} is not from {low} to {high}"))
-            }
-        }
-        Kind::Time => match text.parse() {
-            Ok(time) => Ok(Value::Time(time)),
-            Err(error) => Err(error.to_string()),
-        },
-        Kind::Word(words) => words
-            .iter()
-            .find(|&&word| word == text)
-            .map(|&word| Value::Word(word))
-            .ok_or_else(|| format!("`{text}` is none of {}", words.join(", "))),
     }
 }
 
@@ -171,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
     use ticktax_model::Nanos;
 
-    use super::{Kind, Value, items, value};
+    use super::{Kind, Value, items};
 
     const HZ: Kind = Kind::Integer(1, 1_000_000);
 
@@ -188,7 +128,10 @@ mod tests {
         assert_eq!(read("100..1000/300", HZ), "100 400 700 1000");
         assert_eq!(read("100..1000/400, 7", HZ), "100 500 900 7");
         assert_eq!(read("5..5/1", HZ), "5");
-        assert_eq!(read("1ms..2ms/500us,0s", Kind::Time), "1ms 1.5ms 2ms 0s");
+        assert_eq!(
+            read("1ms..2ms/500us,0s", Kind::Duration),
+            "1ms 1.5ms 2ms 0s"
+        );
         assert_eq!(read("-2..2/2", Kind::Integer(-20, 19)), "-2 0 2");
         assert_eq!(read("b,a", Kind::Word(&["a", "b"])), "b a");
     }
@@ -197,16 +140,16 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, kind, why) in [
             ("", HZ, "no values"),
-            ("100,", HZ, "`` is no whole number"),
-            ("9x", HZ, "`9x` is no whole number"),
+            ("100,", HZ, "`` is not a whole number"),
+            ("9x", HZ, "`9x` is not a whole number"),
             ("0", HZ, "0 is not from 1 to 1000000"),
             ("1..9", HZ, "no step; write it as 1..8/1"),
-            ("1ms..9ms", Kind::Time, "1ms..5ms/1ms"),
+            ("1ms..9ms", Kind::Duration, "1ms..5ms/1ms"),
             ("9..1/1", HZ, "`9..1/1` is empty"),
             ("1..9/0", HZ, "step of 0 or less"),
-            ("1ms..2ms/0s", Kind::Time, "step of 0 or less"),
-            ("3", Kind::Time, "invalid duration `3`"),
-            ("-3ms", Kind::Time, "invalid duration `-3ms`"),
+            ("1ms..2ms/0s", Kind::Duration, "step of 0 or less"),
+            ("3", Kind::Duration, "invalid duration `3`"),
+            ("-3ms", Kind::Duration, "invalid duration `-3ms`"),
             ("c", Kind::Word(&["a", "b"]), "`c` is none of a, b"),
         ] {
             let told = read(text, kind).unwrap_err();
@@ -225,8 +168,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_time_reads_as_it_is_printed(ns in 0_i64..=i64::MAX) {
-            let time = Value::Time(Nanos(ns));
-            prop_assert_eq!(value(&time.to_string(), Kind::Time), Ok(time));
+            let time = Value::Duration(Nanos(ns));
+            prop_assert_eq!(Kind::Duration.parse(&time.to_string()), Ok(time));
         }
     }
 }

@@ -6,6 +6,7 @@ use ticktax_sim::scenario::{self, ScenarioError};
 
 use super::outcome;
 use crate::axes::{Axis, AxisError, Grid, Kind, Value};
+use crate::vary::Vary;
 
 /// The version of what is in the results and in the journal.
 const FORMAT: u32 = 1;
@@ -40,16 +41,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The sweep of the scenario in `text`, which came from `file`, over these axes, as they were
-    /// written; with `repeat`, every point with that many seeds, from the scenario's own on.
+    /// The sweep of the scenario in `text`, which came from `file`, varied like this; with `repeat`, every point with that many seeds, from the scenario's own on.
     pub fn new(
         file: &str,
         text: &str,
-        over: &[String],
+        vary: &[Vary],
         repeat: Option<u32>,
     ) -> Result<Self, PlanError> {
         let setup = scenario::parse(file, text)?;
-        let axes = over.iter().map(|axis| Axis::parse(axis, &setup));
+        let axes = vary.iter().map(|vary| Axis::new(vary, &setup));
         let mut axes = axes.collect::<Result<Vec<_>, _>>()?;
         if let Some(count) = repeat {
             axes.push(Axis::seeds(count, &setup)?);
@@ -66,7 +66,7 @@ impl Plan {
         };
         let mut columns = vec![named("point", Values::Integers)];
         columns.extend(axes.iter().map(|axis| match axis.kind() {
-            Kind::Integer(..) | Kind::Time => named(axis.name(), Values::Integers),
+            Kind::Integer(..) | Kind::Duration => named(axis.name(), Values::Integers),
             Kind::Word(_) => named(axis.name(), Values::Texts),
         }));
         columns.push(named("error", Values::Texts));
@@ -121,7 +121,7 @@ impl Plan {
         let mut row = vec![Cell::Integer(number)];
         row.extend(self.grid.values(point).map(|value| match value {
             Value::Integer(number) => Cell::Integer(number),
-            Value::Time(time) => Cell::Integer(time.0),
+            Value::Duration(time) => Cell::Integer(time.0),
             Value::Word(word) => Cell::Text(word.to_owned()),
         }));
         match outcome {

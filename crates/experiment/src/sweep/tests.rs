@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use ticktax_model::table::{Cell, TableReader};
 use ticktax_sim::{Report, Setup, SetupError, scenario};
 
+use crate::vary::Vary;
+
 use super::{Begun, Ended, Plan, Sweep, SweepError, begin, journal_of, read};
 
 const SCENARIO: &str = r#"
@@ -29,8 +31,12 @@ const AXES: [&str; 3] = [
     "policy=fair,o1",
 ];
 
+fn vary(text: &str) -> Vary {
+    text.parse().unwrap()
+}
+
 fn plan(axes: &[&str]) -> Plan {
-    let axes: Vec<String> = axes.iter().map(|&axis| axis.to_owned()).collect();
+    let axes: Vec<Vary> = axes.iter().map(|&axis| vary(axis)).collect();
     Plan::new("game.toml", SCENARIO, &axes, Some(2)).unwrap()
 }
 
@@ -155,7 +161,7 @@ fn check(plan: &Plan, row: &[Cell], point: usize, report: &Report) {
 #[test]
 fn columns_have_names_of_their_own() {
     let text = SCENARIO.replace("name = \"hog\"", "name = \"game.ran_ns\"");
-    let axes = ["task.game.work=1ms", "task.game.count=1", "tick=nohz-idle"].map(str::to_owned);
+    let axes = ["task.game.work=1ms", "task.game.count=1", "tick=nohz-idle"].map(vary);
     let plan = Plan::new("x.toml", &text, &axes, Some(1)).unwrap();
     let mut names: Vec<&str> = plan.columns().iter().map(|column| &*column.name).collect();
     let all = names.len();
@@ -250,7 +256,7 @@ fn another_sweep_with_the_same_file_is_refused_and_nothing_changed() {
     );
     assert!(told.contains("name another file"), "{told}");
     let text = SCENARIO.replace("11ms", "12ms");
-    let axes = AXES.map(str::to_owned);
+    let axes = AXES.map(vary);
     let other = || Plan::new("game.toml", &text, &axes, Some(2)).unwrap();
     assert!(refused(other(), &results).contains("belongs to a sweep of another scenario"));
     assert!(fs::read(&journal).unwrap() == before);

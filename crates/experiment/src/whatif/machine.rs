@@ -3,7 +3,7 @@
 use ticktax_model::machine::{Machine as Facts, TickMode};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Cpu, Nanos};
-use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice};
+use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice, settings};
 
 /// The tick that is assumed where none is known.
 const COMMON_HZ: u32 = 250;
@@ -50,30 +50,9 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     (machine, assumed)
 }
 
-/// What a modelled machine is, for people.
+/// What a modelled machine is set to, in the words of `--vary`.
 pub fn in_words(machine: &Machine) -> String {
-    let policy = match machine.policy {
-        Policy::Goodness => "that of 2.4".to_owned(),
-        Policy::GoodnessSlices => "that of 2.4 with timer_ticks".to_owned(),
-        Policy::GoodnessPerCpu => "that of 2.4 with a queue a CPU".to_owned(),
-        Policy::O1 => "O(1)".to_owned(),
-        Policy::Fair => "fair, as up to 6.5".to_owned(),
-        Policy::Eevdf { slice, .. } => format!("EEVDF with slices of {slice}"),
-    };
-    let tick = match machine.tick {
-        TickMode::Periodic => "never stops",
-        TickMode::NohzIdle => "stops while a CPU idles",
-        TickMode::NohzFull { .. } => "stops while a CPU idles, on some also while it has one task",
-    };
-    let timers = match machine.timers {
-        TimerRule::HighResolution => "of high resolution",
-        TimerRule::FirstTick | TimerRule::Jiffies | TimerRule::NominalJiffies => "that wait for it",
-    };
-    format!(
-        "a machine of {} CPUs with a tick of {} Hz that {tick}, timers {timers}, and the scheduler \
-         {policy}",
-        machine.cpus, machine.hz
-    )
+    format!("a machine with {}", settings::told(machine).join(" "))
 }
 
 /// The scheduler of a kernel, by its release.

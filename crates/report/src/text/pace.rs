@@ -1,7 +1,7 @@
 //! The page about a paced loop: what became of its frames, and what it cost.
 
+mod comparison;
 mod cost;
-mod sweep;
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -18,7 +18,7 @@ use super::head;
 use super::numbers::{counted, date, grouped, percent, time_or_blank};
 use super::page::{Page, Tone, clean, tied};
 
-pub(super) use sweep::sweep;
+pub(super) use comparison::pace_comparison;
 
 /// The length of the longest bar, in columns.
 const BAR: usize = 40;

@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ticktax_experiment::vary::Vary;
 use ticktax_lab::kernel::Wanted;
 use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
-use super::{Length, formats};
+use super::{KernelVariants, Length, formats};
+use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +20,7 @@ Examples:
   ticktax lab run --kernel linux-image-cloud-amd64 --cmdline 'nohz=off highres=off' -- audit
                                           where its CPU time goes with a tick that never stops
   ticktax lab build --hz 1000,250,100     the same kernel, three times, by its tick rate
-  ticktax lab compare --hz 1000,250,100 --cmdline '','nohz=off highres=off' -- pace --rate 35
+  ticktax lab compare --vary hz=1000,250,100 --vary cmdline=,'nohz=off highres=off' -- pace
                                           kernels beside each other, and beside the model
   ticktax lab compare --case frame-rate-vs-hz
                                           what was published in 2005, on kernels of today
@@ -167,31 +169,15 @@ pub(crate) struct CompareArguments {
     ///
     /// Its own programs run in each guest, under its own boot parameters, on kernels with the tick
     /// rates that were published where none are given.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["cmdline", "verb"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "verb")]
     pub(crate) case: Option<String>,
 
-    /// The tick rates, of kernels that `lab build` made
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        required_unless_present_any = ["kernels", "case"]
-    )]
-    pub(crate) hz: Vec<u32>,
-
-    /// Kernels, as for `lab run`, beside those
-    #[arg(long = "kernel", value_name = "LIST", value_delimiter = ',')]
-    pub(crate) kernels: Vec<Wanted>,
-
-    /// Parameters for the kernels: a comma between one set and the next; a set can be nothing
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "",
-        allow_hyphen_values = true
-    )]
-    pub(crate) cmdline: Vec<String>,
+    /// What to vary: hz, of kernels that `lab build` made; kernel, as for `lab run`; cmdline, a
+    /// comma between one set of boot parameters and the next, which can be nothing
+    ///
+    /// Such as `--vary hz=1000,100 --vary cmdline=,nohz=off`; again for several.
+    #[arg(long, value_name = "NAME=LIST", required_unless_present = "case")]
+    pub(crate) vary: Vec<Vary>,
 
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
@@ -211,4 +197,30 @@ pub(crate) struct CompareArguments {
     /// What to run in each guest: pace with its arguments
     #[arg(last = true, required_unless_present = "case", value_name = "VERB")]
     pub(crate) verb: Vec<OsString>,
+}
+
+impl CompareArguments {
+    /// The kernels to compare, and what they are booted with.
+    pub(crate) fn variants(&self) -> Result<KernelVariants, Failure> {
+        let mut variants = KernelVariants::default();
+        for vary in &self.vary {
+            let taken = variants.take(vary);
+            if !taken.map_err(|error| Failure::Arguments(error.to_string()))? {
+                let name = vary.name();
+                let why =
+                    format!("lab compare cannot vary `{name}`: there are hz, kernel and cmdline");
+                return Err(Failure::Arguments(why));
+            }
+        }
+        let why = match &self.case {
+            Some(_) if !variants.cmdlines.is_empty() => {
+                "a case has its own boot parameters: leave --vary cmdline= out"
+            }
+            None if variants.rates.is_empty() && variants.kernels.is_empty() => {
+                "there is no kernel to boot: write --vary hz=1000,250 or --vary kernel=PACKAGE"
+            }
+            _ => return Ok(variants),
+        };
+        Err(Failure::Arguments(why.to_owned()))
+    }
 }

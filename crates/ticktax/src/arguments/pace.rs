@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::{PaceRule, SleepMethod};
 use ticktax_model::time::DurationError;
@@ -12,7 +13,8 @@ use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::pace::PERIODS;
 use ticktax_report::Format;
 
-use super::{Length, Policy, ProcessId, formats};
+use super::{Length, LoopVariants, Policy, ProcessId, formats};
+use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -20,7 +22,7 @@ Examples:
   ticktax pace --rate 60 --sleep hybrid            60 a second, the last moment before each spinning
   ticktax pace --rate 35 --rule remaining          as many servers do it: how many frames that costs
   sudo ticktax pace --pid 4121                     the frames of process 4121, from its own wakeups
-  ticktax pace --sweep sleep=nanosleep,timerfd,spin,rate=35,60
+  ticktax pace --vary sleep=nanosleep,timerfd,spin --vary rate=35,60
                                                    which way of sleeping to choose on this kernel";
 
 #[derive(Debug, Args)]
@@ -60,7 +62,7 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "POLICY", default_value = "other")]
     pub(crate) policy: Policy,
 
-    /// How long, such as 20s or 3m [default: 10s; in a sweep 2s for each turn of each setting]
+    /// How long, such as 20s or 3m [default: 10s; with --vary 2s for each turn of each variant]
     #[arg(
         long = "for",
         visible_alias = "duration",
@@ -70,18 +72,18 @@ pub(crate) struct PaceArguments {
     pub(crate) length: Option<Length>,
 
     /// Run nothing; watch this process, and find the rhythm of its frames in its wakeups. As root
-    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "sweep"])]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,
 
-    /// Compare settings: lists of sleep=, rule=, rate= and work=, in turns
+    /// Compare variants of the loop in turns: of sleep, rule, rate or work; again for several
     ///
-    /// Such as `sleep=nanosleep,timerfd,rate=35,60`. What is not in it is taken from the other
-    /// options.
-    #[arg(long, value_name = "LISTS")]
-    pub(crate) sweep: Option<Sweep>,
+    /// Such as `--vary sleep=nanosleep,timerfd --vary rate=35,60`: each value of one with each of
+    /// the others. What is not varied is taken from the other options.
+    #[arg(long, value_name = "NAME=LIST")]
+    pub(crate) vary: Vec<Vary>,
 
-    /// How many turns each setting of a sweep gets, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "sweep", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How many turns each variant gets, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "vary", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
     /// How to print the result
@@ -94,6 +96,21 @@ pub(crate) struct PaceArguments {
 }
 
 impl PaceArguments {
+    /// What is to be compared.
+    pub(crate) fn variants(&self) -> Result<LoopVariants, Failure> {
+        let mut variants = LoopVariants::default();
+        for vary in &self.vary {
+            let taken = variants.take(vary);
+            if !taken.map_err(|error| Failure::Arguments(error.to_string()))? {
+                let name = vary.name();
+                let why =
+                    format!("pace cannot vary `{name}`: there are sleep, rule, rate and work");
+                return Err(Failure::Arguments(why));
+            }
+        }
+        Ok(variants)
+    }
+
     /// The CPU that was named.
     pub(crate) fn cpu(&self) -> Option<Cpu> {
         self.cpu.map(Cpu)
@@ -160,60 +177,11 @@ impl FromStr for Work {
     }
 }
 
-/// Settings to compare; what is empty was not named.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Sweep {
-    pub(crate) sleeps: Vec<SleepMethod>,
-    pub(crate) rules: Vec<PaceRule>,
-    pub(crate) rates: Vec<Rate>,
-    pub(crate) works: Vec<Work>,
-}
-
-impl FromStr for Sweep {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut sweep = Self::default();
-        let mut name = "";
-        for part in text.split(',').map(str::trim) {
-            let value = match part.split_once('=') {
-                Some((before, after)) => {
-                    name = before.trim();
-                    after.trim()
-                }
-                None => part,
-            };
-            let words = |error: &dyn std::fmt::Display| format!("{name}: {error}");
-            match name {
-                "sleep" => add(&mut sweep.sleeps, value.parse().map_err(|e| words(&e))?),
-                "rule" => add(&mut sweep.rules, value.parse().map_err(|e| words(&e))?),
-                "rate" => add(&mut sweep.rates, value.parse().map_err(|e| words(&e))?),
-                "work" => add(&mut sweep.works, value.parse().map_err(|e| words(&e))?),
-                _ => {
-                    return Err(format!(
-                        "`{part}` is no list of settings: write sleep=…, rule=…, rate=… or \
-                         work=…, such as sleep=nanosleep,timerfd,rate=35,60"
-                    ));
-                }
-            }
-        }
-        Ok(sweep)
-    }
-}
-
-/// Adds what is not there yet.
-fn add<T: PartialEq>(list: &mut Vec<T>, value: T) {
-    if !list.contains(&value) {
-        list.push(value);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::pace::SleepMethod;
 
-    use super::{Rate, Sweep, Work};
+    use super::{Rate, Work};
 
     #[test]
     fn rates_that_no_loop_keeps_are_refused() {
@@ -233,24 +201,5 @@ mod tests {
         assert_eq!("0ms".parse(), Ok(Work(Nanos::ZERO)));
         assert_eq!("250us".parse(), Ok(Work(Nanos::from_micros(250))));
         assert!("-3ms".parse::<Work>().is_err());
-    }
-
-    #[test]
-    fn a_list_goes_on_until_the_next_name() {
-        let sweep: Sweep = "sleep=nanosleep,timerfd,rate=35,60,35".parse().unwrap();
-        assert_eq!(sweep.sleeps, [SleepMethod::Nanosleep, SleepMethod::Timerfd]);
-        assert_eq!(sweep.rates, [Rate(35.0), Rate(60.0)]);
-        assert!(sweep.rules.is_empty() && sweep.works.is_empty());
-        for text in [
-            "",
-            "nanosleep",
-            "sleep=",
-            "sleep=nap",
-            "rate=0",
-            "speed=3",
-            "rate=35,,60",
-        ] {
-            assert!(text.parse::<Sweep>().is_err(), "{text}");
-        }
     }
 }

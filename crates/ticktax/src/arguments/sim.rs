@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
-use ticktax_model::pace::{PaceRule, SleepMethod};
 use ticktax_report::Format;
 
-use super::{Length, Rate, formats};
+use super::{Length, LoopVariants, Rate, formats};
+use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -38,41 +38,12 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "FRAMES")]
     pub(crate) asked: Option<Rate>,
 
-    /// Tick rates, such as 1000,250,100
-    #[arg(long, value_name = "LIST")]
-    pub(crate) hz: Option<String>,
-
-    /// Schedulers: goodness, goodness-slices, goodness-per-cpu, o1, fair, eevdf
-    #[arg(long, value_name = "LIST")]
-    pub(crate) policy: Option<String>,
-
-    /// When the tick stands still: periodic (never), nohz-idle, nohz-full
-    #[arg(long, value_name = "LIST")]
-    pub(crate) tick: Option<String>,
-
-    /// High-resolution timers: on, off
-    #[arg(long, value_name = "LIST")]
-    pub(crate) highres: Option<String>,
-
-    /// Slices of the policy eevdf, such as 700us,3ms
-    #[arg(long, value_name = "LIST")]
-    pub(crate) slice: Option<String>,
-
-    /// Any other setting of the model, such as costs.tick=1us,20us; again for several
+    /// What to vary: a setting (docs/settings.md), task.NAME.FIELD and the like, or rate, rule and
+    /// sleep of the recorded loop; again for several
+    ///
+    /// Of a way to sleep, what it counts in and whether it spins is modelled.
     #[arg(long, value_name = "NAME=LIST")]
-    pub(crate) vary: Vec<String>,
-
-    /// Frames a second that the recorded loop is to be asked for
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) rate: Vec<Rate>,
-
-    /// When its frames are to be due
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rules())]
-    pub(crate) rule: Vec<PaceRule>,
-
-    /// How it is to wait; of each way, what it counts in and whether it spins is modelled
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sleeps())]
-    pub(crate) sleep: Vec<SleepMethod>,
+    pub(crate) vary: Vec<Vary>,
 
     /// How long each run is [default: as long as the recording, or as the scenario says]
     #[arg(long = "for", visible_alias = "duration", value_name = "TIME")]
@@ -100,28 +71,17 @@ pub(crate) struct SimArguments {
 }
 
 impl SimArguments {
-    /// The kernel's settings as axes.
-    pub(crate) fn axes(&self) -> Vec<String> {
-        let named = [
-            ("policy", &self.policy),
-            ("hz", &self.hz),
-            ("tick", &self.tick),
-            ("highres", &self.highres),
-            ("slice", &self.slice),
-        ];
-        let named = named
-            .into_iter()
-            .filter_map(|(name, list)| Some(format!("{name}={}", list.as_ref()?)));
-        named.chain(self.vary.iter().cloned()).collect()
+    /// What is varied of the recorded loop, and the rest: of the machine.
+    pub(crate) fn varied(&self) -> Result<(LoopVariants, Vec<Vary>), Failure> {
+        let mut variants = LoopVariants::default();
+        let mut rest = Vec::new();
+        for vary in &self.vary {
+            let is_of_loop = matches!(vary.name(), "rate" | "rule" | "sleep");
+            let taken = is_of_loop.then(|| variants.take(vary)).transpose();
+            if taken.map_err(|error| Failure::Arguments(error.to_string()))? != Some(true) {
+                rest.push(vary.clone());
+            }
+        }
+        Ok((variants, rest))
     }
-}
-
-fn sleeps() -> impl TypedValueParser<Value = SleepMethod> {
-    let words = SleepMethod::ALL.map(SleepMethod::name);
-    PossibleValuesParser::new(words).try_map(|word| word.parse::<SleepMethod>())
-}
-
-fn rules() -> impl TypedValueParser<Value = PaceRule> {
-    let words = PaceRule::ALL.map(PaceRule::name);
-    PossibleValuesParser::new(words).try_map(|word| word.parse::<PaceRule>())
 }

@@ -3,33 +3,39 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
+use ticktax_sim::settings;
 
 use super::formats;
 
 /// Shown below the options.
-pub(crate) const EXAMPLES: &str = "\
+pub(crate) fn examples() -> String {
+    format!(
+        "\
 Examples:
-  ticktax sweep scenarios/game-server.toml --over hz=100,250,500,1000 --results game.parquet
-  ticktax sweep game.toml --over hz=100..1000/50 --over task.game.work=1ms..9ms/500us \\
+  ticktax sweep scenarios/game-server.toml --vary hz=100,250,500,1000 --results game.parquet
+  ticktax sweep game.toml --vary hz=100..1000/50 --vary task.game.work=1ms..9ms/500us \\
       --repeat 10 --results game.parquet --best task.game.fps
 
-An axis is NAME=VALUES; values are separated by commas, and FIRST..LAST/STEP is a range:
-  cpus, hz, policy, tick (periodic, nohz-idle, nohz-full), highres (on, off), slice, hrtick, phase, seed,
-  length, drift_ppb, tick_level, timers, costs.tick, costs.timer, costs.switch, frequency, duty,
-  device; task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
+Values are separated by commas, and FIRST..LAST/STEP is a range. What can be varied:
+  {};
+  task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
 
-A sweep that is interrupted, or killed, goes on when the same command is given again.";
+A sweep that is interrupted, or killed, goes on when the same command is given again.",
+        settings::names()
+    )
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct SweepArguments {
     /// The scenario
     pub(crate) scenario: PathBuf,
 
-    /// What to vary, such as hz=100,250,1000 or task.game.work=1ms..5ms/500us; several are combined
-    #[arg(long = "over", value_name = "AXIS")]
-    pub(crate) over: Vec<String>,
+    /// What to vary, such as hz=100,250,1000 or task.game.work=1ms..5ms/500us; again for several
+    #[arg(long, value_name = "NAME=LIST")]
+    pub(crate) vary: Vec<Vary>,
 
     /// The Parquet file to write, a row for each point
     #[arg(long, value_name = "FILE")]

@@ -12,7 +12,7 @@ use ticktax_lab::qemu::Clock;
 use super::compare::found;
 use super::run::{Guest, STATEMENT, missing, read};
 use super::turns::{in_turns, jobs};
-use crate::arguments::CompareArguments;
+use crate::arguments::{CompareArguments, KernelVariants};
 use crate::case;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -22,6 +22,7 @@ use crate::terminal::{Progress, Terminal};
 pub(super) fn run(
     name: &str,
     typed: &CompareArguments,
+    variants: KernelVariants,
     interrupt: &Interrupt,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
@@ -38,12 +39,12 @@ pub(super) fn run(
         let why = format!("{name} counts instructions, which takes guests under --icount");
         return Err(Failure::Arguments(why));
     }
-    let rates = match &*typed.hz {
-        [] if typed.kernels.is_empty() => on_kernels.rates(&file),
-        rates => rates.to_vec(),
+    let rates = match variants.rates {
+        none if none.is_empty() && variants.kernels.is_empty() => on_kernels.rates(&file),
+        rates => rates,
     };
     let wanted = rates.into_iter().map(Wanted::Built);
-    let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
+    let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
     let progress = terminal.task("looking for the kernels".to_owned());
     let kernels = found(&wanted, &progress)?;
     require_one_a_rate(&kernels)?;

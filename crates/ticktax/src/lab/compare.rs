@@ -8,7 +8,7 @@ use ticktax_experiment::matrix::{Cell, Matrix};
 use ticktax_lab::LabError;
 use ticktax_lab::kernel::{Kernel, Wanted, find};
 use ticktax_model::machine::Machine;
-use ticktax_model::pace::{PaceStatement, Subject, SweepRow, SweepStatement};
+use ticktax_model::pace::{PaceComparison, PaceStatement, PaceVariant, Subject};
 use ticktax_report::Format;
 
 use super::run::{GuestVerb, Guests, STATEMENT, missing, read};
@@ -24,9 +24,10 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     if let Some(file) = &typed.output {
         require_writable(file)?;
     }
+    let variants = typed.variants()?;
     let interrupt = Interrupt::listen()?;
     if let Some(case) = &typed.case {
-        return cases::run(case, typed, &interrupt, terminal);
+        return cases::run(case, typed, variants, &interrupt, terminal);
     }
     if typed.format != Format::default() {
         let why = "--format is for --case: what else lab compare prints is a page";
@@ -34,14 +35,19 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     }
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
     if guests.verb == GuestVerb::Audit {
-        let why = "lab compare compares paced loops: give it pace, or pace --sweep";
+        let why = "lab compare compares paced loops: give it pace, or pace --vary";
         return Err(Failure::Arguments(why.to_owned()));
     }
-    let wanted = typed.hz.iter().map(|&hz| Wanted::Built(hz));
-    let wanted: Vec<Wanted> = wanted.chain(typed.kernels.iter().cloned()).collect();
+    let wanted = variants.rates.iter().map(|&hz| Wanted::Built(hz));
+    let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
+    // Without any the kernels' own.
+    let cmdlines = match variants.cmdlines {
+        none if none.is_empty() => vec![String::new()],
+        sets => sets,
+    };
     let progress = terminal.task("looking for the kernels".to_owned());
     let kernels = found(&wanted, &progress)?;
-    let with = |kernel| typed.cmdline.iter().map(move |cmdline| (kernel, cmdline));
+    let with = |kernel| cmdlines.iter().map(move |cmdline| (kernel, cmdline));
     let places: Vec<(&Kernel, &String)> = kernels.iter().flat_map(with).collect();
     let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
         let outcome = guests
@@ -87,9 +93,9 @@ pub(super) fn found(wanted: &[Wanted], progress: &Progress) -> Result<Vec<Kernel
 }
 
 /// The ways in which a guest paced a loop, and its machine.
-fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<SweepRow>), Failure> {
-    if verb == GuestVerb::Sweep {
-        let statement: SweepStatement = read(bytes)?;
+fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<PaceVariant>), Failure> {
+    if verb == GuestVerb::Comparison {
+        let statement: PaceComparison = read(bytes)?;
         return Ok((statement.machine, statement.rows));
     }
     let statement: PaceStatement = read(bytes)?;
@@ -97,7 +103,7 @@ fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<SweepRow>), Failu
         return Ok((statement.machine, Vec::new()));
     };
     let own = statement.cpu.readings.first();
-    let row = SweepRow {
+    let row = PaceVariant {
         rate: report.rate,
         work: report.work,
         sleep: report.sleep,
@@ -117,7 +123,7 @@ fn cell(
     kernel: &str,
     cmdline: &str,
     machine: &Machine,
-    (rows, row): (&[SweepRow], &SweepRow),
+    (rows, row): (&[PaceVariant], &PaceVariant),
 ) -> Option<Cell> {
     let (loops, measured) = conformance::measured(rows, row)?;
     let facts = conformance::Kernel::of(machine);

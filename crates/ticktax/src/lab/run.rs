@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use ticktax_lab::kernel::{Kernel, find};
 use ticktax_lab::qemu::{Outcome, Stage};
 use ticktax_lab::{LabError, Run};
-use ticktax_model::pace::{PaceStatement, SweepStatement};
+use ticktax_model::pace::{PaceComparison, PaceStatement};
 use ticktax_report::Format;
 
 use super::cache;
@@ -31,7 +31,7 @@ pub(super) const STATEMENT: &str = "statement.json";
 pub(super) enum GuestVerb {
     Audit,
     Pace,
-    Sweep,
+    Comparison,
 }
 
 impl GuestVerb {
@@ -68,7 +68,7 @@ impl GuestVerb {
                 wrong(outside)
             }
             Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
-            Verb::Pace(pace) if pace.sweep.is_some() => Ok(Self::Sweep),
+            Verb::Pace(pace) if !pace.variants()?.is_empty() => Ok(Self::Comparison),
             Verb::Pace(_) => Ok(Self::Pace),
             _ => wrong("a guest can run audit and pace"),
         }
@@ -78,7 +78,7 @@ impl GuestVerb {
     fn results(self) -> &'static [&'static str] {
         match self {
             Self::Audit => &["--save", RECORDING, "--output", "statement.txt"],
-            Self::Pace | Self::Sweep => &["--format", "json", "--output", STATEMENT],
+            Self::Pace | Self::Comparison => &["--format", "json", "--output", STATEMENT],
         }
     }
 }
@@ -116,7 +116,7 @@ impl<'a> Guests<'a> {
             counted: false,
             accepted: match self.verb {
                 GuestVerb::Audit => &[UNBALANCED],
-                GuestVerb::Pace | GuestVerb::Sweep => &[],
+                GuestVerb::Pace | GuestVerb::Comparison => &[],
             },
             interrupt: self.interrupt,
         }
@@ -217,7 +217,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     let outcome = outcome?;
     let name = match guests.verb {
         GuestVerb::Audit => RECORDING,
-        GuestVerb::Pace | GuestVerb::Sweep => STATEMENT,
+        GuestVerb::Pace | GuestVerb::Comparison => STATEMENT,
     };
     let result = outcome.file(name).ok_or_else(|| missing(name))?;
     if let Some(file) = &typed.save {
@@ -230,8 +230,8 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
             terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
             Ok(ExitCode::SUCCESS)
         }
-        GuestVerb::Sweep => {
-            let statement: SweepStatement = read(result)?;
+        GuestVerb::Comparison => {
+            let statement: PaceComparison = read(result)?;
             terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
             Ok(ExitCode::SUCCESS)
         }

@@ -66,14 +66,36 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
         (&["--case", "silent-rtc"], 1, "idle-cost-vs-hz can"),
         (&["--case", "idle-cost-vs-hz", "--tcg"], 2, "--icount"),
         (
-            &["--smp", "2", "--kernel", "/proc/self/exe", "--", "pace"],
+            &[
+                "--smp",
+                "2",
+                "--vary",
+                "kernel=/proc/self/exe",
+                "--",
+                "pace",
+            ],
             2,
             "--tcg can",
         ),
         (
-            &["--hz", "250", "--format", "json", "--", "pace"],
+            &["--vary", "hz=250", "--format", "json", "--", "pace"],
             2,
             "--case",
+        ),
+        (
+            &["--case", "frame-rate-vs-hz", "--vary", "cmdline=nohz=off"],
+            2,
+            "has its own boot parameters",
+        ),
+        (
+            &["--vary", "tick=periodic", "--", "pace"],
+            2,
+            "hz, kernel and cmdline",
+        ),
+        (
+            &["--vary", "cmdline=,nohz=off", "--", "pace"],
+            2,
+            "no kernel to boot",
         ),
     ] {
         let mut command = ticktax();
@@ -121,9 +143,10 @@ pub(crate) fn a_guest_that_hangs_is_ended() {
 pub(crate) fn the_first_guest_that_fails_ends_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = ticktax();
-    command.args(["lab", "compare", "--kernel", CLOUD, "--jobs", "2"]);
+    command.args(["lab", "compare", "--jobs", "2", "--vary"]);
+    command.arg(format!("kernel={CLOUD}"));
     // The first would go on for the whole limit, the second has no init.
-    command.args(["--cmdline", ",rdinit=/nonexistent", "--limit", "1h"]);
+    command.args(["--vary", "cmdline=,rdinit=/nonexistent", "--limit", "1h"]);
     let output = command
         .env("TMPDIR", folder.path())
         .args(["--", "pace", "--for", "10h"])

@@ -185,10 +185,11 @@ pub(crate) fn an_idle_guests_instructions_are_counted() {
 pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
     let page = |jobs: &str| {
         let mut command = ticktax();
-        command.args(["lab", "compare", "--kernel", CLOUD, "--jobs", jobs]);
-        command.args(["--cmdline", ",highres=off nohz=off", "--", "pace"]);
+        command.args(["lab", "compare", "--jobs", jobs, "--vary"]);
+        command.arg(format!("kernel={CLOUD}"));
+        command.args(["--vary", "cmdline=,highres=off nohz=off", "--", "pace"]);
         command.args(["--rate", "35", "--work", "1ms", "--for", "2s"]);
-        command.args(["--rounds", "1", "--sweep", "sleep=nanosleep,hybrid,spin"]);
+        command.args(["--rounds", "1", "--vary", "sleep=nanosleep,hybrid,spin"]);
         let output = command.output().unwrap();
         // 2 s have too few samples for the model's range of them, so it may end with 1.
         assert_eq!(complaint(&output), "");

@@ -4,8 +4,9 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, PaceRule, PaceStatement, ProcessReport, Quantile,
-    RhythmReport, SleepMethod, Subject, SweepRow, SweepStatement, ThreadReport, TickAlias, Wakeups,
+    Figures, FpsSeconds, FrameMark, LoopReport, PaceComparison, PaceRule, PaceStatement,
+    PaceVariant, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, ThreadReport,
+    TickAlias, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::World;
@@ -13,7 +14,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::samples::kernel_level;
 use crate::TextStyle;
-use crate::text::pace::{pace, pace_line, sweep};
+use crate::text::pace::{pace, pace_comparison, pace_line};
 
 fn machine() -> Machine {
     kernel_level().machine
@@ -249,7 +250,7 @@ fn a_process_without_a_rhythm() {
 
 #[test]
 fn ways_side_by_side() {
-    let row = |rate: f64, sleep, dropped| SweepRow {
+    let row = |rate: f64, sleep, dropped| PaceVariant {
         readings: Vec::new(),
         margin: None,
         rate,
@@ -271,7 +272,7 @@ fn ways_side_by_side() {
         best: best.to_vec(),
         by,
     };
-    let statement = SweepStatement {
+    let statement = PaceComparison {
         world: World::Live,
         limitations: Vec::new(),
         tool_version: "0.1.0".to_owned(),
@@ -296,7 +297,7 @@ fn ways_side_by_side() {
         ],
         ended_early: Some("it was interrupted in turn 23 of 25".to_owned()),
     };
-    insta::assert_snapshot!(sweep(&statement, &TextStyle::default()));
+    insta::assert_snapshot!(pace_comparison(&statement, &TextStyle::default()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The page that compares paced loops.
 
-use ticktax_model::pace::{Choice, Criterion, SweepRow, SweepStatement};
+use ticktax_model::pace::{Choice, Criterion, PaceComparison, PaceVariant};
 
 use super::super::TextStyle;
 use super::super::head;
@@ -9,7 +9,7 @@ use super::super::page::{Page, Tone, tied};
 use super::{limitations, number};
 
 /// The comparison of paced loops as text, with a line break at the end.
-pub(in crate::text) fn sweep(statement: &SweepStatement, style: &TextStyle) -> String {
+pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     let title = format!(
         "ticktax: {} to pace a loop{}, from {}",
@@ -90,7 +90,7 @@ fn heading(q: Option<f64>) -> String {
     format!("wait{q}")
 }
 
-fn settings(row: &SweepRow) -> String {
+fn settings(row: &PaceVariant) -> String {
     format!(
         "{}/s {} {} {}",
         number(row.rate),
@@ -100,7 +100,7 @@ fn settings(row: &SweepRow) -> String {
     )
 }
 
-fn of(row: &SweepRow, q: Option<f64>) -> String {
+fn of(row: &PaceVariant, q: Option<f64>) -> String {
     let Some(figures) = &row.figures else {
         return cells("-", "-", "-", "-", "-");
     };
@@ -117,7 +117,7 @@ fn of(row: &SweepRow, q: Option<f64>) -> String {
     )
 }
 
-fn advice(choice: &Choice, rows: &[SweepRow]) -> String {
+fn advice(choice: &Choice, rows: &[PaceVariant]) -> String {
     let group = rows
         .iter()
         .filter(|row| (row.rate - choice.rate).abs() < 1e-9 && row.work == choice.work)

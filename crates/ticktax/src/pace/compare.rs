@@ -1,19 +1,19 @@
-//! Loops of many settings in turns, so that a machine that slows down slows all of them down.
+//! Variants of a loop in turns, so that a machine that slows down slows all of them down.
 
 use ticktax_analysis::pace::{Accounts, choices, common_quantile};
 use ticktax_model::Nanos;
-use ticktax_model::pace::{CpuClock, CpuReading, SweepRow, SweepStatement};
+use ticktax_model::pace::{CpuClock, CpuReading, PaceComparison, PaceVariant};
 use ticktax_observe::LoopPlan;
 
 use super::own::{self, Ran, run_loop};
-use crate::arguments::{PaceArguments, Sweep};
+use crate::arguments::{LoopVariants, PaceArguments};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 
-/// One turn of one setting, without other wishes.
+/// One turn of one variant, without other wishes.
 const TURN: Nanos = Nanos::from_secs(2);
-/// More settings than this nobody reads.
+/// More variants than this nobody reads.
 const MOST: usize = 100;
 
 /// One combination, and what its turns brought.
@@ -30,10 +30,10 @@ struct Contender {
 
 /// Runs every combination of the lists in turns.
 pub(super) fn compare(
-    lists: &Sweep,
+    lists: &LoopVariants,
     typed: &PaceArguments,
     terminal: &Terminal,
-) -> Result<SweepStatement, Failure> {
+) -> Result<PaceComparison, Failure> {
     let turn = typed.length.map_or(TURN, |length| length.0);
     let mut contenders = combinations(lists, typed, turn)?;
     let interrupt = Interrupt::listen()?;
@@ -74,11 +74,11 @@ pub(super) fn compare(
         }
     }
     progress.done();
-    let rows: Vec<SweepRow> = contenders.into_iter().map(Contender::row).collect();
+    let rows: Vec<PaceVariant> = contenders.into_iter().map(Contender::row).collect();
     let Some((header, report)) = first else {
-        return Err(Failure::Arguments("no setting was named".to_owned()));
+        return Err(Failure::Arguments("no variant was named".to_owned()));
     };
-    Ok(SweepStatement {
+    Ok(PaceComparison {
         world: header.world,
         limitations: header.coverage.limitations,
         tool_version: header.tool_version,
@@ -97,7 +97,7 @@ pub(super) fn compare(
 
 /// Every combination of what was named; what was not is as for a single loop.
 fn combinations(
-    lists: &Sweep,
+    lists: &LoopVariants,
     typed: &PaceArguments,
     turn: Nanos,
 ) -> Result<Vec<Contender>, Failure> {
@@ -129,7 +129,7 @@ fn combinations(
     }
     if all.len() > MOST {
         return Err(Failure::Arguments(format!(
-            "these are {} settings: name fewer, {MOST} at most",
+            "these are {} variants: name fewer, {MOST} at most",
             all.len()
         )));
     }
@@ -186,10 +186,10 @@ impl Contender {
         }
     }
 
-    fn row(self) -> SweepRow {
+    fn row(self) -> PaceVariant {
         let margins = i64::try_from(self.margins.len()).unwrap_or(i64::MAX);
         let margin: Nanos = self.margins.iter().sum();
-        SweepRow {
+        PaceVariant {
             margin: (margins > 0).then(|| Nanos(margin.0 / margins.max(1))),
             rate: self.plan.rate,
             work: self.plan.work,

@@ -1,4 +1,4 @@
-//! Many ways to pace a loop, side by side.
+//! Variants of a paced loop, side by side.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, Nanos};
 
-/// Loops of several settings, each run several times in turns, and which to choose.
+/// Variants of a loop, each run several times in turns, and which to choose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SweepStatement {
+pub struct PaceComparison {
     /// Version of the program that wrote it.
     pub tool_version: String,
     /// Which world it is of.
@@ -35,8 +35,8 @@ pub struct SweepStatement {
     pub turn: Nanos,
     /// How many turns each was to have.
     pub rounds: u64,
-    /// The settings, in the order in which they were named.
-    pub rows: Vec<SweepRow>,
+    /// The variants, in the order in which they were named.
+    pub rows: Vec<PaceVariant>,
     /// The quantile of the waits that is told and compared: the highest that every row has enough
     /// frames for; `None` where one has none to speak of.
     pub quantile: Option<f64>,
@@ -46,9 +46,9 @@ pub struct SweepStatement {
     pub ended_early: Option<String>,
 }
 
-/// One combination of settings.
+/// One variant: a combination of what is varied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SweepRow {
+pub struct PaceVariant {
     /// Frames a second.
     #[serde(rename = "rate_hz")]
     pub rate: f64,
@@ -78,7 +78,7 @@ pub struct SweepRow {
     pub margin: Option<Nanos>,
 }
 
-impl SweepRow {
+impl PaceVariant {
     /// Slots without a frame in time: dropped, slipped, or begun more than a tick late.
     pub fn late(&self) -> u64 {
         let of = |figures: &Figures| {

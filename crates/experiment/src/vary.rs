@@ -1,0 +1,120 @@
+//! What is varied, as it is typed: `NAME=LIST`.
+//!
+//! ```
+//! use ticktax_experiment::vary::Vary;
+//!
+//! let rates: Vary = "rate=35, 60".parse()?;
+//! assert_eq!(rates.name(), "rate");
+//! assert_eq!(rates.values::<u32>(), Ok(vec![35, 60]));
+//! let error = "rate".parse::<Vary>().unwrap_err();
+//! assert_eq!(error.to_string(), "`rate` has no values: write NAME=LIST, such as hz=100,250");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// A name and the list of its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vary {
+    name: String,
+    list: String,
+}
+
+/// Why a text is not [`Vary`], or its list not of the wanted values, in a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct VaryError(String);
+
+impl Vary {
+    /// What is varied.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its values, as they were typed.
+    pub fn list(&self) -> &str {
+        &self.list
+    }
+
+    /// What is wrong with its values, with its name in front.
+    pub fn error(&self, why: &dyn Display) -> VaryError {
+        VaryError(format!("{}: {why}", self.name))
+    }
+
+    /// Its values, between commas, each once.
+    ///
+    /// # Errors
+    /// A value that cannot be read, or that is there twice.
+    pub fn values<T>(&self) -> Result<Vec<T>, VaryError>
+    where
+        T: FromStr + PartialEq,
+        T::Err: Display,
+    {
+        let mut values = Vec::new();
+        for text in self.list.split(',').map(str::trim) {
+            let value = text.parse().map_err(|why: T::Err| self.error(&why))?;
+            if values.contains(&value) {
+                return Err(self.error(&format_args!("`{text}` is there twice")));
+            }
+            values.push(value);
+        }
+        Ok(values)
+    }
+}
+
+impl FromStr for Vary {
+    type Err = VaryError;
+
+    fn from_str(text: &str) -> Result<Self, VaryError> {
+        let (name, list) = text
+            .split_once('=')
+            .map(|(name, list)| (name.trim(), list.trim()))
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| {
+                VaryError(format!(
+                    "`{text}` has no values: write NAME=LIST, such as hz=100,250"
+                ))
+            })?;
+        Ok(Self {
+            name: name.to_owned(),
+            list: list.to_owned(),
+        })
+    }
+}
+
+/// As it can be typed.
+impl Display for Vary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Vary;
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_name() {
+        for text in ["", "hz", "=1,2"] {
+            let error = text.parse::<Vary>().unwrap_err().to_string();
+            assert!(error.contains("write NAME=LIST"), "{text}: {error}");
+        }
+        for (text, why) in [
+            ("rate=35,fast", "rate: invalid digit"),
+            ("rate=35,60,35", "rate: `35` is there twice"),
+            ("rate=", "rate: "),
+        ] {
+            let vary: Vary = text.parse().unwrap();
+            let error = vary.values::<u32>().unwrap_err().to_string();
+            assert!(error.starts_with(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_list_may_have_words_with_equals_signs_and_nothing() {
+        let vary: Vary = "cmdline=,nohz=off highres=off".parse().unwrap();
+        let values: Vec<String> = vary.values().unwrap();
+        assert_eq!(values, ["", "nohz=off highres=off"]);
+    }
+}

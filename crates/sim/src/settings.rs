@@ -1,0 +1,253 @@
+//! The settings of a modelled machine and its kernel: one table of their names, values and meaning.
+//!
+//! Scenarios, the grids of `--vary`, what a prediction says of its machine, and the list in
+//! docs/settings.md are all made from [`all`]. A new setting is a row of the table.
+//!
+//! ```
+//! use ticktax_sim::{Machine, Policy, Setup, settings};
+//!
+//! let machine = Machine::new(1, 100, Policy::Fair);
+//! let mut setup = Setup::new(machine, ticktax_model::Nanos::from_secs(1));
+//! let hz = settings::find("hz").unwrap();
+//! hz.set(&mut setup, hz.parse("250")?)?;
+//! assert_eq!(setup.machine.hz, 250);
+//! assert_eq!(hz.parse("0").unwrap_err(), "0 is not from 1 to 1000000");
+//! # Ok::<(), String>(())
+//! ```
+
+mod read;
+mod table;
+mod value;
+
+use std::fmt;
+
+use ticktax_model::Nanos;
+
+pub(crate) use read::read;
+pub use value::{Kind, Value};
+
+use crate::scheduler::Policy;
+use crate::setup::{Machine, Setup};
+
+/// Where a scenario has a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// At the top of the file: it is of the run, and not of the machine.
+    Run,
+    /// In `[machine]`.
+    Machine,
+}
+
+/// A setting: a row of the table.
+pub struct Setting {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    section: Section,
+    is_required: bool,
+    is_always_told: bool,
+    sets: &'static str,
+    get: fn(&Setup) -> Option<Value>,
+    set: fn(&mut Setup, Value) -> Result<(), String>,
+}
+
+impl Setting {
+    /// Its name, as it is typed: `hz`, `costs.tick`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What its values are.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Where a scenario has it.
+    pub const fn section(&self) -> Section {
+        self.section
+    }
+
+    /// What it sets, in a line of Markdown.
+    pub const fn help(&self) -> &'static str {
+        self.help
+    }
+
+    /// What it sets, so that no two settings set the same: its name, or that of another.
+    pub const fn sets(&self) -> &'static str {
+        self.sets
+    }
+
+    /// Its place in the table. What others depend on comes first: settings take effect in this order.
+    pub fn rank(&self) -> usize {
+        let place = table::ALL.iter().position(|it| it.name == self.name);
+        place.unwrap_or(table::ALL.len())
+    }
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with it.
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        self.kind.parse(text)
+    }
+
+    /// Its value in `setup`; `None` where it does not apply, as a slice to a policy without one.
+    pub fn get(&self, setup: &Setup) -> Option<Value> {
+        (self.get)(setup)
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// A line that says why it does not apply.
+    pub fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
+        (self.set)(setup, value)
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// All settings, in the order in which they take effect.
+pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
+    table::ALL.iter()
+}
+
+/// The setting of this name.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    all().find(|setting| setting.name == name)
+}
+
+/// The names of all settings, with commas.
+pub fn names() -> String {
+    all().map(Setting::name).collect::<Vec<_>>().join(", ")
+}
+
+/// What a machine is set to, as settings can be typed: `hz=250`. Of most settings only what is not
+/// the default.
+pub fn told(machine: &Machine) -> Vec<String> {
+    let setup = |machine| Setup::new(machine, Nanos::ZERO);
+    let default = setup(Machine::new(1, machine.hz, Policy::Fair));
+    let setup = setup(machine.clone());
+    let of_machine = all().filter(|it| it.section == Section::Machine && it.sets == it.name);
+    of_machine
+        .filter_map(|it| {
+            let value = it.get(&setup)?;
+            let differs = it.get(&default) != Some(value);
+            (differs || it.is_always_told).then(|| format!("{}={value}", it.name))
+        })
+        .collect()
+}
+
+/// The list of all settings, as docs/settings.md has it: a table in Markdown.
+pub fn markdown() -> String {
+    let row = |it: &Setting| {
+        let required = if it.is_required { " (required)" } else { "" };
+        let place = match it.section {
+            Section::Run => "top of the file",
+            Section::Machine => "`[machine]`",
+        };
+        let (name, kind, help) = (it.name, it.kind, it.help);
+        format!("| `{name}` | {kind} | {place}{required} | {help} |\n")
+    };
+    let rows: String = all().map(row).collect();
+    format!("| name | values | in a scenario | what it sets |\n|---|---|---|---|\n{rows}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Kind, Section, Setting, Value, all, find, markdown, told};
+    use crate::setup::{Machine, Setup};
+    use ticktax_model::Nanos;
+
+    use crate::clock::Device;
+    use crate::scheduler::Policy;
+
+    fn setup(policy: &str) -> Setup {
+        let mut setup = Setup::new(Machine::new(4, 100, Policy::Fair), Nanos::from_secs(1));
+        let policy = Value::Word(match policy {
+            "eevdf" => "eevdf",
+            _ => "o1",
+        });
+        find("policy").unwrap().set(&mut setup, policy).unwrap();
+        setup
+    }
+
+    /// Some values of every kind.
+    fn values(kind: Kind) -> Vec<Value> {
+        match kind {
+            Kind::Integer(min, max) => vec![Value::Integer(min), Value::Integer(max)],
+            Kind::Duration => vec![Value::Duration(Nanos::ZERO), Value::Duration(Nanos(1_500))],
+            Kind::Word(words) => words.iter().map(|&word| Value::Word(word)).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_set_is_what_it_is_and_reads_back() {
+        let mut setup = setup("eevdf");
+        setup.machine.device = Device::Lapic {
+            bus_hz: 1,
+            divisor: 1,
+        };
+        for setting in all() {
+            for value in values(setting.kind()) {
+                let mut setup = setup.clone();
+                setting.set(&mut setup, value).unwrap();
+                assert_eq!(setting.get(&setup), Some(value), "{setting:?}");
+                assert_eq!(setting.parse(&value.to_string()), Ok(value), "{setting:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_setting_that_does_not_apply_has_no_value_and_cannot_be_set() {
+        let mut setup = setup("o1");
+        for name in ["slice", "hrtick", "lapic.bus_hz", "lapic.divisor"] {
+            let setting = find(name).unwrap();
+            assert_eq!(setting.get(&setup), None, "{name}");
+            let value = values(setting.kind())[0];
+            assert!(setting.set(&mut setup, value).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_distinct_and_each_sets_what_there_is() {
+        let names: BTreeSet<&str> = all().map(Setting::name).collect();
+        assert_eq!(names.len(), all().count());
+        for setting in all() {
+            assert!(names.contains(setting.sets()), "{setting:?}");
+            assert!(!setting.help().is_empty(), "{setting:?}");
+        }
+        assert!(all().any(|it| it.section == Section::Run));
+    }
+
+    #[test]
+    fn a_machine_is_told_by_its_settings() {
+        let mut setup = setup("eevdf");
+        setup.machine.costs.tick = Nanos(1_500);
+        let told = told(&setup.machine).join(" ");
+        assert_eq!(
+            told,
+            "cpus=4 policy=eevdf hz=100 tick=periodic timers=first-tick slice=2.1ms hrtick=off \
+             costs.tick=1.5us"
+        );
+    }
+
+    #[test]
+    fn the_documentation_lists_the_settings_as_they_are() {
+        const MARK: &str = "<!-- settings -->\n";
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let text = std::fs::read_to_string(file).unwrap();
+        let (head, list) = text.split_once(MARK).unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(file, format!("{head}{MARK}{}", markdown())).unwrap();
+        } else {
+            assert_eq!(list, markdown(), "run this test with UPDATE_DOCS=1");
+        }
+    }
+}

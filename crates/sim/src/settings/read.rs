@@ -1,0 +1,148 @@
+//! Reading settings from a scenario.
+
+use ticktax_model::Nanos;
+use toml::de::{DeTable, DeValue};
+
+use super::{Kind, Section, Setting, Value, all, find};
+use crate::scheduler::Policy;
+use crate::setup::{Machine, Setup};
+
+/// What a scenario has beside settings.
+const OTHERS: [&str; 4] = ["task", "interrupt", "link", "group"];
+/// The one thing in `[machine]` that is no setting: a list with a phase for each CPU.
+const PHASES: &str = "phases";
+
+/// What is wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Where, as a byte of it.
+    pub(crate) at: usize,
+    /// What.
+    pub(crate) why: String,
+}
+
+/// A setting as it was written.
+struct Given<'t> {
+    setting: &'static Setting,
+    value: &'t DeValue<'t>,
+    at: usize,
+}
+
+/// Reads the settings of a scenario: a setup with nothing in it yet, and where its `[machine]` is.
+pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
+    let table = DeTable::parse(text).map_err(|wrong| Fault {
+        at: wrong.span().map_or(0, |span| span.start),
+        why: wrong.message().to_owned(),
+    })?;
+    let (mut given, mut phases, mut machine_at) = (Vec::new(), None, None);
+    for (key, value) in table.get_ref() {
+        let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        match value.get_ref() {
+            DeValue::Table(machine) if name == "machine" => {
+                machine_at = Some(at);
+                collect(machine, "", &mut given, &mut phases)?;
+            }
+            _ if name == "machine" => return Err(fault(at, "write [machine]")),
+            _ if OTHERS.contains(&name) => {}
+            value => match find(name).filter(|it| it.section == Section::Run) {
+                Some(setting) => given.push(Given { setting, value, at }),
+                None => return Err(fault(at, &format!("unknown setting `{name}`"))),
+            },
+        }
+    }
+    let machine_at = machine_at.ok_or_else(|| fault(0, "there is no [machine]"))?;
+    let is_given = |setting: &Setting| given.iter().any(|it| it.setting.name == setting.name);
+    if let Some(missing) = all().find(|it| it.is_required && !is_given(it)) {
+        let at = match missing.section {
+            Section::Run => 0,
+            Section::Machine => machine_at,
+        };
+        return Err(fault(at, &format!("`{}` is missing", missing.name)));
+    }
+    let mut setup = Setup::new(Machine::new(1, 1, Policy::Fair), Nanos::ZERO);
+    given.sort_by_key(|it| it.setting.rank());
+    for (place, it) in given.iter().enumerate() {
+        let name = it.setting.name;
+        if let Some(other) = given[..place]
+            .iter()
+            .find(|other| other.setting.sets == it.setting.sets)
+        {
+            let why = format!("`{name}` sets the same as `{}`", other.setting.name);
+            return Err(fault(it.at, &why));
+        }
+        let set =
+            value(it.setting.kind, it.value).and_then(|it_is| it.setting.set(&mut setup, it_is));
+        set.map_err(|why| fault(it.at, &format!("{name}: {why}")))?;
+    }
+    if let Some((list, at)) = phases {
+        setup.machine.phases =
+            durations(list).map_err(|why| fault(at, &format!("{PHASES}: {why}")))?;
+    }
+    Ok((setup, machine_at))
+}
+
+/// A list, and where it is.
+type List<'t> = Option<(&'t DeValue<'t>, usize)>;
+
+/// The settings in a table; one in a table within it has its name in front.
+fn collect<'t>(
+    table: &'t DeTable<'t>,
+    prefix: &str,
+    given: &mut Vec<Given<'t>>,
+    phases: &mut List<'t>,
+) -> Result<(), Fault> {
+    for (key, value) in table {
+        let name = format!("{prefix}{}", key.get_ref());
+        let at = key.span().start;
+        let setting = find(&name).filter(|it| it.section == Section::Machine);
+        match (setting, value.get_ref()) {
+            (Some(setting), value) => given.push(Given { setting, value, at }),
+            (None, value) if name == PHASES => *phases = Some((value, at)),
+            (None, DeValue::Table(inner))
+                if all().any(|it| it.name.starts_with(&format!("{name}."))) =>
+            {
+                collect(inner, &format!("{name}."), given, phases)?;
+            }
+            _ => {
+                let names: Vec<&str> = all()
+                    .filter(|it| it.section == Section::Machine)
+                    .map(Setting::name)
+                    .collect();
+                let why = format!("unknown setting `{name}`; there are {}", names.join(", "));
+                return Err(fault(at, &why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A value in the form that its kind has in TOML.
+fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
+    match (kind, value) {
+        (Kind::Integer(..), DeValue::Integer(number)) => {
+            let digits = i64::from_str_radix(number.as_str(), number.radix());
+            let text = digits.map_or_else(|_| number.as_str().to_owned(), |it| it.to_string());
+            kind.parse(&text)
+        }
+        (Kind::Duration | Kind::Word(_), DeValue::String(text)) => kind.parse(text),
+        (Kind::Word(_), DeValue::Boolean(is_on)) => kind.parse(if *is_on { "on" } else { "off" }),
+        (Kind::Integer(..), _) => Err("write a whole number".to_owned()),
+        (Kind::Duration, _) => Err("write a duration, such as \"3ms\"".to_owned()),
+        (Kind::Word(words), _) => Err(format!("write one of \"{}\"", words.join("\", \""))),
+    }
+}
+
+fn durations(list: &DeValue<'_>) -> Result<Vec<Nanos>, String> {
+    let DeValue::Array(list) = list else {
+        return Err("write a list of durations, such as [\"0ms\", \"1ms\"]".to_owned());
+    };
+    let one = |it: &toml::Spanned<DeValue<'_>>| value(Kind::Duration, it.get_ref());
+    list.iter().map(|it| Ok(one(it)?.duration())).collect()
+}
+
+fn fault(at: usize, why: &str) -> Fault {
+    Fault {
+        at,
+        why: why.to_owned(),
+    }
+}

@@ -1,0 +1,436 @@
+//! The table itself.
+
+use std::mem::discriminant;
+
+use ticktax_model::machine::TickMode;
+use ticktax_model::{CpuList, Nanos};
+
+use super::{Kind, Section, Setting, Value};
+use crate::clock::Device;
+use crate::scheduler::{Policy, base_slice};
+use crate::setup::Setup;
+use crate::timer::TimerRule;
+
+type Get = fn(&Setup) -> Option<Value>;
+type Set = fn(&mut Setup, Value) -> Result<(), String>;
+
+/// A row: of the machine, and not required.
+const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: Set) -> Setting {
+    Setting {
+        name,
+        kind,
+        help,
+        section: Section::Machine,
+        is_required: false,
+        is_always_told: false,
+        sets: name,
+        get,
+        set,
+    }
+}
+
+impl Setting {
+    /// A scenario must have it.
+    const fn required(self) -> Self {
+        Self {
+            is_required: true,
+            is_always_told: true,
+            ..self
+        }
+    }
+
+    /// It is told even where it is the default.
+    const fn always_told(self) -> Self {
+        Self {
+            is_always_told: true,
+            ..self
+        }
+    }
+
+    /// It is of the run, and not of the machine.
+    const fn of_run(self) -> Self {
+        Self {
+            section: Section::Run,
+            ..self
+        }
+    }
+
+    /// It sets what another setting sets.
+    const fn sets_too(self, sets: &'static str) -> Self {
+        Self { sets, ..self }
+    }
+}
+
+/// Words and what each stands for.
+type Words<T, const N: usize> = [(&'static str, T); N];
+
+const POLICIES: Words<Policy, 6> = [
+    ("goodness", Policy::Goodness),
+    ("goodness-slices", Policy::GoodnessSlices),
+    ("goodness-per-cpu", Policy::GoodnessPerCpu),
+    ("o1", Policy::O1),
+    ("fair", Policy::Fair),
+    (
+        "eevdf",
+        Policy::Eevdf {
+            slice: Nanos::ZERO,
+            hrtick: false,
+        },
+    ),
+];
+
+const TIMERS: Words<TimerRule, 4> = [
+    ("jiffies-2.4", TimerRule::NominalJiffies),
+    ("jiffies-2.6", TimerRule::Jiffies),
+    ("first-tick", TimerRule::FirstTick),
+    ("high-resolution", TimerRule::HighResolution),
+];
+
+const DEVICES: Words<Device, 3> = [
+    ("pit", Device::Pit),
+    ("tsc-deadline", Device::TscDeadline),
+    (
+        "lapic",
+        Device::Lapic {
+            bus_hz: 100_000_000,
+            divisor: 16,
+        },
+    ),
+];
+
+const POLICY_WORDS: &[&str] = &words(&POLICIES);
+const TIMER_WORDS: &[&str] = &words(&TIMERS);
+const DEVICE_WORDS: &[&str] = &words(&DEVICES);
+
+const fn words<T: Copy, const N: usize>(table: &Words<T, N>) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut place = 0;
+    while place < N {
+        words[place] = table[place].0;
+        place += 1;
+    }
+    words
+}
+
+/// The word for `it`, whatever its own fields are.
+fn word<T: Copy>(table: &[(&'static str, T)], it: T) -> Option<Value> {
+    let found = table
+        .iter()
+        .find(|(_, other)| discriminant(other) == discriminant(&it));
+    found.map(|(word, _)| Value::Word(word))
+}
+
+/// What a word stands for.
+fn meant<T: Copy>(table: &[(&'static str, T)], value: Value) -> Result<T, String> {
+    let found = table.iter().find(|(word, _)| *word == value.word());
+    found
+        .map(|(_, it)| *it)
+        .ok_or_else(|| format!("`{value}` is not known"))
+}
+
+pub(super) static ALL: [Setting; 22] = [
+    row(
+        "cpus",
+        Kind::Integer(1, 8192),
+        "CPUs",
+        |setup| Some(Value::count(setup.machine.cpus)),
+        |setup, value| {
+            let machine = &mut setup.machine;
+            if let TickMode::NohzFull { cpus: full } = &mut machine.tick {
+                let all = CpuList::first(u32::try_from(value.to_count()).unwrap_or(u32::MAX));
+                *full = if full.len() == machine.cpus {
+                    all
+                } else {
+                    full.iter().filter(|cpu| all.contains(*cpu)).collect()
+                };
+            }
+            if let Policy::Eevdf { slice, .. } = &mut machine.policy {
+                // A slice that is the kernel's own follows the CPUs.
+                let releases = [None, Some((6, 6))];
+                let found = releases
+                    .into_iter()
+                    .find(|&release| *slice == base_slice(release, machine.cpus));
+                if let Some(release) = found {
+                    *slice = base_slice(release, value.to_count());
+                }
+            }
+            machine.cpus = value.to_count();
+            machine.phases.truncate(value.to_count());
+            Ok(())
+        },
+    )
+    .always_told(),
+    row(
+        "policy",
+        Kind::Word(POLICY_WORDS),
+        "the scheduler: [model.md](model.md)",
+        |setup| word(&POLICIES, setup.machine.policy),
+        |setup, value| {
+            let mut policy = meant(&POLICIES, value)?;
+            if let Policy::Eevdf { slice, .. } = &mut policy {
+                *slice = base_slice(None, setup.machine.cpus);
+            }
+            // A scenario's own slice stays.
+            if discriminant(&policy) != discriminant(&setup.machine.policy) {
+                setup.machine.policy = policy;
+            }
+            Ok(())
+        },
+    )
+    .required(),
+    row(
+        "hz",
+        Kind::Integer(1, 1_000_000),
+        "ticks a second (`CONFIG_HZ`)",
+        |setup| Some(Value::unsigned(setup.machine.hz)),
+        |setup, value| {
+            setup.machine.hz = value.integer().unsigned_abs();
+            Ok(())
+        },
+    )
+    .required(),
+    row(
+        "tick",
+        Kind::Word(&TickMode::WORDS),
+        "when a CPU's tick stops: never, while the CPU idles, or also while it has a single task",
+        |setup| Some(Value::Word(setup.machine.tick.word())),
+        |setup, value| {
+            setup.machine.tick = match value.word() {
+                "nohz-idle" => TickMode::NohzIdle,
+                "nohz-full" => TickMode::nohz_full(setup.machine.cpus),
+                _ => TickMode::Periodic,
+            };
+            Ok(())
+        },
+    )
+    .always_told(),
+    row(
+        "timers",
+        Kind::Word(TIMER_WORDS),
+        "how sleeps are rounded: as in 2.4, as in 2.6, to the next tick, or not",
+        |setup| word(&TIMERS, setup.machine.timers),
+        |setup, value| {
+            setup.machine.timers = meant(&TIMERS, value)?;
+            Ok(())
+        },
+    )
+    .always_told(),
+    row(
+        "highres",
+        Kind::SWITCH,
+        "high-resolution timers, as `timers` says; `off` leaves a kernel of jiffies what it is",
+        |setup| {
+            Some(Value::switch(
+                setup.machine.timers == TimerRule::HighResolution,
+            ))
+        },
+        |setup, value| {
+            let timers = &mut setup.machine.timers;
+            if value.is_on() {
+                *timers = TimerRule::HighResolution;
+            } else if *timers == TimerRule::HighResolution {
+                *timers = TimerRule::FirstTick;
+            }
+            Ok(())
+        },
+    )
+    .sets_too("timers"),
+    row(
+        "slice",
+        Kind::Duration,
+        "the slice of `eevdf`; without it that of Linux 6.15 and later: 0.7 ms × (1 + log₂ CPUs), \
+         of which 8 count at most",
+        |setup| match setup.machine.policy {
+            Policy::Eevdf { slice, .. } => Some(Value::Duration(slice)),
+            _ => None,
+        },
+        |setup, value| match &mut setup.machine.policy {
+            Policy::Eevdf { slice, .. } => {
+                *slice = value.duration();
+                Ok(())
+            }
+            _ => Err("only the policy eevdf has a slice that can be set".to_owned()),
+        },
+    ),
+    row(
+        "hrtick",
+        Kind::SWITCH,
+        "whether a timer ends the slices of `eevdf` (`HRTICK`), rather than the tick",
+        |setup| match setup.machine.policy {
+            Policy::Eevdf { hrtick, .. } => Some(Value::switch(hrtick)),
+            _ => None,
+        },
+        |setup, value| match &mut setup.machine.policy {
+            Policy::Eevdf { hrtick, .. } => {
+                *hrtick = value.is_on();
+                Ok(())
+            }
+            _ => Err("only the policy eevdf has an hrtick".to_owned()),
+        },
+    ),
+    row(
+        "slack",
+        Kind::Duration,
+        "how late a high-resolution timer of a task may be (`PR_SET_TIMERSLACK`, 50us in Linux)",
+        |setup| Some(Value::Duration(setup.machine.slack)),
+        |setup, value| {
+            setup.machine.slack = value.duration();
+            Ok(())
+        },
+    ),
+    row(
+        "costs.tick",
+        Kind::Duration,
+        "what a tick costs; less than half of its period",
+        |setup| Some(Value::Duration(setup.machine.costs.tick)),
+        |setup, value| {
+            setup.machine.costs.tick = value.duration();
+            Ok(())
+        },
+    ),
+    row(
+        "costs.timer",
+        Kind::Duration,
+        "what the interrupt of a high-resolution timer costs",
+        |setup| Some(Value::Duration(setup.machine.costs.timer)),
+        |setup, value| {
+            setup.machine.costs.timer = value.duration();
+            Ok(())
+        },
+    ),
+    row(
+        "costs.switch",
+        Kind::Duration,
+        "what switching to another task costs that task",
+        |setup| Some(Value::Duration(setup.machine.costs.switch)),
+        |setup, value| {
+            setup.machine.costs.switch = value.duration();
+            Ok(())
+        },
+    ),
+    row(
+        "phase",
+        Kind::Duration,
+        "how much later each CPU's tick is than the machine's; `phases`, in a scenario alone, is a \
+         list with one for each CPU",
+        |setup| {
+            let phases = &setup.machine.phases;
+            let first = phases.first().copied().unwrap_or_default();
+            let whole = phases.is_empty() || phases.len() == setup.machine.cpus;
+            let alike = whole && phases.iter().all(|phase| *phase == first);
+            alike.then_some(Value::Duration(first))
+        },
+        |setup, value| {
+            setup.machine.phases = vec![value.duration(); setup.machine.cpus];
+            Ok(())
+        },
+    ),
+    row(
+        "device",
+        Kind::Word(DEVICE_WORDS),
+        "the timer that ticks: its input clock decides how long a tick really is",
+        |setup| word(&DEVICES, setup.machine.device),
+        |setup, value| {
+            let device = meant(&DEVICES, value)?;
+            if discriminant(&device) != discriminant(&setup.machine.device) {
+                setup.machine.device = device;
+            }
+            Ok(())
+        },
+    ),
+    row(
+        "lapic.bus_hz",
+        Kind::Integer(1, i64::MAX),
+        "the input frequency of the device `lapic`, in Hz",
+        |setup| match setup.machine.device {
+            Device::Lapic { bus_hz, .. } => Some(Value::unsigned(bus_hz)),
+            _ => None,
+        },
+        |setup, value| match &mut setup.machine.device {
+            Device::Lapic { bus_hz, .. } => {
+                *bus_hz = value.integer().unsigned_abs();
+                Ok(())
+            }
+            _ => Err("only the device lapic has a bus".to_owned()),
+        },
+    ),
+    row(
+        "lapic.divisor",
+        Kind::Integer(1, 128),
+        "what the device `lapic` divides it by; 16 in Linux",
+        |setup| match setup.machine.device {
+            Device::Lapic { divisor, .. } => Some(Value::unsigned(divisor)),
+            _ => None,
+        },
+        |setup, value| match &mut setup.machine.device {
+            Device::Lapic { divisor, .. } => {
+                *divisor = value.integer().unsigned_abs();
+                Ok(())
+            }
+            _ => Err("only the device lapic has a divisor".to_owned()),
+        },
+    ),
+    row(
+        "drift_ppb",
+        Kind::Integer(-999_999_999, 1_000_000_000),
+        "how fast the ticking clock is, in billionths",
+        |setup| Some(Value::Integer(setup.machine.drift_ppb)),
+        |setup, value| {
+            setup.machine.drift_ppb = value.integer();
+            Ok(())
+        },
+    ),
+    row(
+        "tick_level",
+        Kind::Integer(0, 255),
+        "the mask level of the tick: handlers of this level and above hold it up",
+        |setup| Some(Value::Integer(setup.machine.tick_level.into())),
+        |setup, value| {
+            setup.machine.tick_level = value.to_u8();
+            Ok(())
+        },
+    ),
+    row(
+        "frequency",
+        Kind::Integer(1, 100_000),
+        "the CPUs' frequency, in thousandths of the full one",
+        |setup| Some(Value::Integer(setup.machine.speed.frequency)),
+        |setup, value| {
+            setup.machine.speed.frequency = value.integer();
+            Ok(())
+        },
+    ),
+    row(
+        "duty",
+        Kind::Integer(1, 8),
+        "in how many eighths of the time the CPUs' clock runs",
+        |setup| Some(Value::Integer(setup.machine.speed.duty)),
+        |setup, value| {
+            setup.machine.speed.duty = value.integer();
+            Ok(())
+        },
+    ),
+    row(
+        "seed",
+        Kind::COUNT,
+        "what all chance comes from; 1 where there is none",
+        |setup| Some(Value::unsigned(setup.seed)),
+        |setup, value| {
+            setup.seed = value.integer().unsigned_abs();
+            Ok(())
+        },
+    )
+    .of_run(),
+    row(
+        "length",
+        Kind::Duration,
+        "how long it runs",
+        |setup| Some(Value::Duration(setup.length)),
+        |setup, value| {
+            setup.length = value.duration();
+            Ok(())
+        },
+    )
+    .required()
+    .of_run(),
+];

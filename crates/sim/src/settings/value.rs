@@ -1,0 +1,144 @@
+//! Values of settings, as they are typed and printed.
+
+use std::fmt;
+
+use ticktax_model::Nanos;
+
+/// What the values of a setting are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole numbers, from and to.
+    Integer(i64, i64),
+    /// Durations of 0 or more.
+    Duration,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// A value of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// A whole number.
+    Integer(i64),
+    /// A duration.
+    Duration(Nanos),
+    /// A word.
+    Word(&'static str),
+}
+
+impl Kind {
+    /// Whole numbers from 0 on.
+    pub const COUNT: Self = Self::Integer(0, i64::MAX);
+
+    /// `on` or `off`.
+    pub const SWITCH: Self = Self::Word(&["on", "off"]);
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with it.
+    pub fn parse(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Integer(min, max) => {
+                let number: i64 = text
+                    .parse()
+                    .map_err(|_| format!("`{text}` is not a whole number"))?;
+                if (min..=max).contains(&number) {
+                    Ok(Value::Integer(number))
+                } else if max == i64::MAX {
+                    Err(format!("{number} is less than {min}"))
+                } else {
+                    Err(format!("{number} is not from {min} to {max}"))
+                }
+            }
+            Self::Duration => match text.parse() {
+                Ok(time) => Ok(Value::Duration(time)),
+                Err(error) => Err(error.to_string()),
+            },
+            Self::Word(words) => words
+                .iter()
+                .find(|&&word| word == text)
+                .map(|&word| Value::Word(word))
+                .ok_or_else(|| format!("`{text}` is none of {}", words.join(", "))),
+        }
+    }
+}
+
+/// For the list of settings, in Markdown.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(min, i64::MAX) => write!(f, "integer from {min} on"),
+            Self::Integer(min, max) => write!(f, "integer from {min} to {max}"),
+            Self::Duration => f.write_str("duration"),
+            Self::Word(words) => write!(f, "`{}`", words.join("`, `")),
+        }
+    }
+}
+
+/// As it can be parsed again; no duration is rounded.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Word(word) => f.write_str(word),
+            Self::Duration(time) => f.write_str(&time.exact()),
+        }
+    }
+}
+
+impl Value {
+    /// `on` or `off`.
+    pub const fn switch(is_on: bool) -> Self {
+        Self::Word(if is_on { "on" } else { "off" })
+    }
+
+    /// A count, of anything that fits in memory.
+    pub fn count(count: usize) -> Self {
+        Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    /// A number without a sign; what is above 2^63 is cut off there.
+    pub fn unsigned(number: u64) -> Self {
+        Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    /// The number; 0 of anything else, which the kind of a setting keeps out.
+    pub const fn integer(self) -> i64 {
+        match self {
+            Self::Integer(number) => number,
+            Self::Duration(_) | Self::Word(_) => 0,
+        }
+    }
+
+    /// The number as a count.
+    pub fn to_count(self) -> usize {
+        usize::try_from(self.integer()).unwrap_or(0)
+    }
+
+    /// The number, which its kind keeps below 256.
+    pub fn to_u8(self) -> u8 {
+        u8::try_from(self.integer()).unwrap_or(u8::MAX)
+    }
+
+    /// The duration; 0 of anything else.
+    pub const fn duration(self) -> Nanos {
+        match self {
+            Self::Duration(time) => time,
+            Self::Integer(_) | Self::Word(_) => Nanos::ZERO,
+        }
+    }
+
+    /// The word; empty of anything else.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Word(word) => word,
+            Self::Integer(_) | Self::Duration(_) => "",
+        }
+    }
+
+    /// Whether it is `on`.
+    pub fn is_on(self) -> bool {
+        self.word() == "on"
+    }
+}
