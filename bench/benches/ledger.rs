@@ -15,7 +15,7 @@
 
 use std::time::Instant;
 
-use ticktax_analysis::Ledger;
+use ticktax_analysis::Auditor;
 use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
@@ -41,11 +41,11 @@ fn main() {
 /// Millions of rows a second, from the first row to the statement.
 fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
     let begin = Instant::now();
-    let mut ledger = Ledger::new();
+    let mut auditor = Auditor::books();
     for row in rows {
-        ledger.row(sources, row);
+        auditor.row(sources, row);
     }
-    let statement = ledger.finish(header, sources);
+    let statement = auditor.finish(header, sources, 1);
     let passed = begin.elapsed();
     assert!(statement.balance.balances(), "{:?}", statement.balance.off);
     rows.len() as f64 / passed.as_secs_f64() / 1e6

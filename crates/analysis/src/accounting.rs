@@ -38,94 +38,115 @@ mod tests;
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Header, Level, Row, RowSink};
-use ticktax_model::statement::Statement;
-use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceId, SourceTable};
+use ticktax_model::recording::{Header, Level};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable};
 
-use self::samples::{CpuSamples, Who};
-use crate::tick::TimerRow;
+use self::samples::{By, CpuSamples, Who};
+use crate::ledger::Books;
+use crate::timeline::{Event, EventKind, Occupant, OnCpu, Role};
 pub use counting::{counting, sampled};
 
-/// What a row means to the samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    None,
-    /// A thread or idling: what a tick may find.
-    Base(Who),
-    /// The tick's function.
-    Tick,
-    /// The local timer's interrupt: the tick, where timers have no functions of their own.
-    Frame,
-}
-
-impl Role {
-    fn of(source: &Source) -> Self {
-        match (source.kind, TimerRow::of(source)) {
-            (_, Some(TimerRow::Frame)) => Self::Frame,
-            (_, Some(TimerRow::Tick)) => Self::Tick,
-            (Kind::Idle, _) => Self::Base(Who::Idle),
-            (Kind::Task, _) => Self::Base(match (source.owner, &source.thread) {
-                (Owner::Probe, _) => Who::Probe,
-                (Owner::Program, Some(thread)) => Who::Program(thread.pid),
-                _ => Who::Other,
-            }),
-            _ => Self::None,
+impl Who {
+    fn of(occupant: Occupant) -> Self {
+        match occupant {
+            Occupant::Idle => Self::Idle,
+            Occupant::Thread(OnCpu {
+                owner: Owner::Probe,
+                ..
+            }) => Self::Probe,
+            Occupant::Thread(OnCpu {
+                owner: Owner::Program,
+                thread: Some(thread),
+                ..
+            }) => Self::Program(thread.pid),
+            Occupant::Thread(_) => Self::Other,
         }
     }
 }
 
-/// Takes a recording's rows as they come, and the samples that the kernel's ticks took.
+/// Takes a timeline's events, and takes the samples that the kernel's ticks took again.
 #[derive(Debug)]
-pub struct AccountingCheck {
+pub(crate) struct AccountingCheck {
     /// From one tick to the next.
     tick: Option<Nanos>,
     /// The rows that can be taken for ticks.
-    by: &'static [samples::By],
-    roles: Vec<Role>,
+    by: &'static [By],
     /// By CPU number.
     cpus: Vec<CpuSamples>,
     /// Whether some rows sum intervals, so that no tick can be placed in them.
     summed: bool,
+    /// A program that is listed however little it ran.
+    listed: Option<i32>,
 }
 
 impl AccountingCheck {
     /// A check of `machine` that has seen nothing.
-    pub fn new(machine: &Machine) -> Self {
+    pub(crate) fn new(machine: &Machine) -> Self {
         Self {
             tick: counting(machine).tick,
-            by: samples::By::on(machine.high_resolution),
-            roles: Vec::new(),
+            by: By::on(machine.high_resolution),
             cpus: Vec::new(),
             summed: false,
+            listed: None,
         }
     }
 
-    /// The check of the recording whose books `statement` has closed; `None` where `/proc/stat`
-    /// was not read at both ends.
-    pub fn finish(
+    /// Lists the program `pid` however little it ran.
+    pub(crate) fn list(&mut self, pid: i32) {
+        self.listed = Some(pid);
+    }
+
+    /// The check of the recording with these books; `None` where `/proc/stat` was not read at both
+    /// ends.
+    pub(crate) fn finish(
         mut self,
         header: &Header,
-        statement: &Statement,
+        books: &Books,
         sources: &SourceTable,
     ) -> Option<AccountingStatement> {
         self.cpus.iter_mut().for_each(CpuSamples::close);
-        check::make(&self, header, statement, sources)
+        check::make(&self, header, books, sources)
     }
 
-    fn role(&mut self, sources: &SourceTable, id: SourceId) -> Role {
-        while self.roles.len() <= id.0 as usize {
-            let next = u32::try_from(self.roles.len()).unwrap_or(u32::MAX);
-            self.roles.push(Role::of(sources.get(SourceId(next))));
+    /// Takes an event.
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
+        match event.kind() {
+            EventKind::OnCpu(occupant, onset) => {
+                let (tick, by) = (self.tick, self.by);
+                if let Some(cpu) = self.cpu(event) {
+                    cpu.base(Who::of(occupant), event.span, onset, (tick, by));
+                }
+            }
+            EventKind::Interrupt(interrupt) => {
+                let by = By::of(interrupt).filter(|by| self.by.contains(by));
+                if let Some((by, cpu)) = by.zip(self.cpu(event)) {
+                    cpu.tick(by, event.span.start);
+                }
+            }
+            EventKind::Sum(Role::OnCpu(_), _) => self.summed = true,
+            EventKind::Sum(Role::Interrupt(interrupt), _) => {
+                self.summed |= By::of(interrupt).is_some();
+            }
+            _ => {}
         }
-        self.roles[id.0 as usize]
+    }
+
+    fn cpu(&mut self, event: &Event<'_>) -> Option<&mut CpuSamples> {
+        if !event.is_on_possible_cpu() {
+            return None;
+        }
+        if event.slot >= self.cpus.len() {
+            self.cpus.resize_with(event.slot + 1, CpuSamples::default);
+        }
+        Some(&mut self.cpus[event.slot])
     }
 
     /// Whether the samples can be taken again, and by which rows.
-    fn tick_rows(&self, header: &Header) -> Option<samples::By> {
+    fn tick_rows(&self, header: &Header) -> Option<By> {
         if !self.has_spans(header) {
             return None;
         }
-        let seen = |by: &samples::By| self.cpus.iter().any(|cpu| cpu.ticks(*by) > 0);
+        let seen = |by: &By| self.cpus.iter().any(|cpu| cpu.ticks(*by) > 0);
         self.by.iter().copied().find(seen)
     }
 
@@ -137,33 +158,6 @@ impl AccountingCheck {
     /// The samples of one CPU, where it had rows.
     fn on(&self, cpu: Cpu) -> Option<&CpuSamples> {
         self.cpus.get(cpu.index())
-    }
-}
-
-impl RowSink for AccountingCheck {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let span = row.span();
-        if span.cpu.0 > CpuList::MAX_CPU {
-            return;
-        }
-        let role = self.role(sources, span.source);
-        if role == Role::None {
-            return;
-        }
-        let cpu = span.cpu.index();
-        if cpu >= self.cpus.len() {
-            self.cpus.resize_with(cpu + 1, CpuSamples::default);
-        }
-        let (cpu, tick, by) = (&mut self.cpus[cpu], self.tick, self.by);
-        match (row, role) {
-            (Row::Span(span), Role::Base(who)) => cpu.base(who, span, tick, by),
-            (Row::Span(span), Role::Tick) => cpu.tick(samples::By::Function, span.start),
-            (Row::Span(span), Role::Frame) if by.contains(&samples::By::Interrupt) => {
-                cpu.tick(samples::By::Interrupt, span.start);
-            }
-            (Row::Sum(_), _) => self.summed = true,
-            _ => {}
-        }
     }
 }
 

@@ -42,6 +42,7 @@ use ticktax_model::Nanos;
 pub use aliases::{Alias, AliasKind, aliases, coincidence, explains};
 pub use collector::BeatCollector;
 pub use finder::BeatFinder;
+pub(crate) use finder::Finder;
 pub(crate) use null::student;
 pub use peel::detect;
 

@@ -32,47 +32,44 @@
 //! CPU's outside time is booked as steal instead: it is the same time by a better witness.
 //!
 //! # Memory
-//! The ledger keeps a tally for each source, a histogram for each account, and for each CPU a
-//! bounded window of recent rows to match gaps with; never the rows themselves.
+//! The ledger keeps a tally for each source, a histogram for each account, and for each CPU the gaps
+//! that wait for their rows, which are in the timeline's bounded history.
 
 mod accounts;
 mod books;
+mod closing;
 mod contents;
 mod gap_causes;
 mod gaps;
 mod matching;
 mod proc_level;
-mod statement;
 pub(crate) mod tally;
 mod transfers;
 mod waits;
 
-use ticktax_model::recording::{Header, Row, RowSink, Sum};
-use ticktax_model::statement::{Class, Statement};
-use ticktax_model::{CpuList, Nanos, SourceTable, Span};
+use ticktax_model::recording::{Header, Sum};
+use ticktax_model::statement::Class;
+use ticktax_model::{Nanos, SourceTable};
 
-use self::accounts::{Registry, Role};
+use self::accounts::Registry;
 use self::books::ClassTimes;
+pub(crate) use self::closing::Books;
 use self::contents::Contents;
+pub(crate) use self::contents::Held;
 use self::gap_causes::GapCauses;
 use self::gaps::CpuGaps;
-use self::matching::{Gap, TimeLine};
+use self::matching::{Gap, GapQueue};
 use self::waits::Waits;
-use crate::tick::TickAccumulator;
+use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 
-/// Takes a recording's rows as they come and makes its statement.
-///
-/// The [`SourceTable`] passed with each row, and at the end, must be one and the same growing
-/// table.
-#[derive(Debug)]
-pub struct Ledger {
+/// Takes a timeline's events and closes the books.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
     registry: Registry,
     /// By CPU number. One slot past the kernel's limit takes every CPU that cannot exist.
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,
-    tick: TickAccumulator,
-    tolerance: Nanos,
     /// Kept for its memory.
     contents: Contents,
 }
@@ -81,131 +78,119 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct CpuLedger {
     classes: ClassTimes,
-    time_line: TimeLine,
+    queue: GapQueue,
     gaps: CpuGaps,
 }
 
-impl Default for Ledger {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// By how much a row may stick out of the gap of a spinning probe and count as wholly in it: the
+/// probe's counter is tied to the tracer's clock to within some tens of ns.
+const TOLERANCE: Nanos = Nanos(100);
 
 impl Ledger {
-    /// By how much a row may stick out of the gap that it is in, unless told otherwise. A probe's
-    /// counter is tied to the tracer's clock to within some tens of ns.
-    pub const TOLERANCE: Nanos = Nanos(100);
-
-    /// An empty ledger.
-    pub fn new() -> Self {
-        Self {
-            registry: Registry::default(),
-            cpus: Vec::new(),
-            gap_causes: GapCauses::default(),
-            waits: Waits::default(),
-            tick: TickAccumulator::default(),
-            tolerance: Self::TOLERANCE,
-            contents: Contents::default(),
-        }
-    }
-
-    /// The same ledger for a probe whose clock is tied to the tracer's to within `tolerance` (0 or
-    /// more): a row that sticks out of a spinning probe's gap by no more than this is wholly in it.
-    #[must_use]
-    pub fn with_tolerance(mut self, tolerance: Nanos) -> Self {
-        self.tolerance = tolerance.max(Nanos::ZERO);
-        self
-    }
-
-    /// Closes the books: everything in the statement is computed here, from the rows taken and
-    /// from `header`. `sources` is the table that the rows point into.
-    ///
-    /// At [`Level::Proc`](ticktax_model::recording::Level) the accounts are made of the kernel's
-    /// own counters, and of the rows only the gaps count.
-    pub fn finish(mut self, header: &Header, sources: &SourceTable) -> Statement {
-        for slot in 0..self.cpus.len() {
-            self.judge_gaps(slot, true);
-        }
-        statement::make(&self, header, sources)
-    }
-
-    /// Judges the gaps of the CPU in `slot` whose rows have all come; `all` when no more will.
-    fn judge_gaps(&mut self, slot: usize, all: bool) {
-        let Some(Some(cpu)) = self.cpus.get_mut(slot) else {
-            return;
-        };
-        while let Some(gap) = cpu.time_line.next_gap(all) {
-            let tolerance = if gap.moves_time() {
-                self.tolerance
-            } else {
-                Nanos::ZERO
-            };
-            cpu.time_line.look_into(&gap, tolerance, &mut self.contents);
-            cpu.gaps.note(&gap, &self.contents, &self.registry);
-            self.gap_causes.note(&gap, &self.contents, &self.registry);
-            if gap.moves_time() && !self.contents.blind {
-                let held = self.contents.held.iter();
-                let held = held.map(|held| (held.source, held.count));
-                self.tick.gap(gap.span.dur - self.contents.named, held);
-            }
-        }
-    }
-
-    fn slot(span: &Span) -> usize {
-        span.cpu.index().min(CpuList::MAX_CPU as usize + 1)
-    }
-}
-
-impl RowSink for Ledger {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        self.tick.row(sources, row);
-        let span = row.span();
-        let slot = Self::slot(span);
+    /// Takes an event of a CPU with this past. `judged` is told of each gap of the spinning probe of
+    /// which everything is known: its length beyond what is named in it, and what is.
+    #[inline]
+    pub(crate) fn event(
+        &mut self,
+        event: &Event<'_>,
+        history: &mut History,
+        mut judged: impl FnMut(&Roles, Nanos, &[Held]),
+    ) {
+        let slot = event.slot;
         if slot >= self.cpus.len() {
             self.cpus.resize_with(slot + 1, || None);
         }
         let cpu = self.cpus[slot].get_or_insert_with(Box::default);
-        let role = self.registry.role(sources, span.source);
-        match (role, row) {
-            (Role::Account(class), Row::Span(span)) => {
-                self.registry.add_span(span);
-                cpu.classes.add(class, span.self_time);
-                if class == Class::Probe {
-                    cpu.time_line.saw(span.end());
-                } else {
-                    cpu.time_line.push_span(span);
-                }
-            }
-            (Role::Account(class), Row::Sum(sum)) => {
-                self.registry.add_sum(sum);
-                cpu.classes.add(class, sum.span.self_time);
-                if class != Class::Probe {
-                    cpu.time_line.cannot_place(sum.span.self_time);
-                }
-            }
-            (Role::Wait, row) => {
-                self.waits.note(span.source, row);
+        match (event.kind(), event.class) {
+            (EventKind::OffCpu(off), _) => {
+                self.waits.note(off, event.span);
                 return;
             }
-            (Role::Gap(probe), Row::Span(span)) => {
-                cpu.time_line.push_gap(Gap::new(probe, span));
+            (EventKind::Sum(Role::OffCpu(off), sum), _) => {
+                self.waits.note_sum(off, sum);
+                return;
             }
-            (
-                Role::Gap(probe),
-                Row::Sum(Sum {
+            (EventKind::Gap(probe), _) => cpu.queue.push(Gap::new(probe, event.span)),
+            (EventKind::Sum(Role::Gap(probe), sum), _) => {
+                let Sum {
                     span,
                     count,
                     max,
                     histogram,
-                }),
-            ) => {
-                cpu.time_line.cannot_place(Nanos::ZERO);
+                } = sum;
+                cpu.queue.cannot_place(Nanos::ZERO);
                 cpu.gaps
                     .note_sum(probe, span.self_time, *count, *max, histogram);
             }
+            (EventKind::Sum(_, sum), Some(class)) => {
+                self.registry.add_sum(event, sum);
+                cpu.classes.add(class, sum.span.self_time);
+                if class != Class::Probe {
+                    cpu.queue.cannot_place(sum.span.self_time);
+                }
+            }
+            (_, Some(class)) => {
+                self.registry.add_span(event);
+                cpu.classes.add(class, event.span.self_time);
+                if class != Class::Probe {
+                    cpu.queue.note_row(event.span);
+                }
+            }
+            (_, None) => {}
         }
-        if cpu.time_line.has_ripe_gap() {
-            self.judge_gaps(slot, false);
+        if cpu.queue.has_ripe_gap(history) {
+            self.judge_gaps(slot, (history, event.roles), &mut judged);
+        }
+    }
+
+    /// Closes the books, from the events taken, from `header`, and from the rows that `timeline`
+    /// still has. `judged` is told of the last gaps.
+    ///
+    /// At [`Level::Proc`](ticktax_model::recording::Level) the accounts are made of the kernel's
+    /// own counters, and of the rows only the gaps count.
+    pub(crate) fn close(
+        mut self,
+        header: &Header,
+        sources: &SourceTable,
+        timeline: &mut Timeline,
+        mut judged: impl FnMut(&Roles, Nanos, &[Held]),
+    ) -> Books {
+        for slot in 0..self.cpus.len() {
+            let (Some(Some(cpu)), Some(past)) = (self.cpus.get_mut(slot), timeline.history(slot))
+            else {
+                continue;
+            };
+            cpu.queue.close();
+            cpu.queue.settle(past.0);
+            self.judge_gaps(slot, past, &mut judged);
+        }
+        closing::close(&self, header, sources)
+    }
+
+    /// Judges the gaps of the CPU in `slot` whose rows have all come.
+    fn judge_gaps(
+        &mut self,
+        slot: usize,
+        (history, roles): (&mut History, &Roles),
+        judged: &mut impl FnMut(&Roles, Nanos, &[Held]),
+    ) {
+        let Some(Some(cpu)) = self.cpus.get_mut(slot) else {
+            return;
+        };
+        while let Some(gap) = cpu.queue.next_ripe(history) {
+            let tolerance = if gap.moves_time() {
+                TOLERANCE
+            } else {
+                Nanos::ZERO
+            };
+            cpu.queue
+                .look_into(&gap, history, tolerance, &mut self.contents);
+            cpu.gaps.note(&gap, &self.contents, &self.registry);
+            self.gap_causes.note(&gap, &self.contents, &self.registry);
+            if gap.moves_time() && !self.contents.blind {
+                let residual = gap.span.dur - self.contents.named;
+                judged(roles, residual, &self.contents.held);
+            }
         }
     }
 }

@@ -3,23 +3,44 @@
 //! Everything here is a pure function of a recording's rows and header: nothing reads a clock, a
 //! file or the environment, and nothing prints. A recording of a live machine, of a lab guest and
 //! of the simulator go through the same code.
+//!
+//! # The path of a row
+//!
+//! ```text
+//! rows ─► timeline ─► typed events, and each CPU's recent past
+//!                       ├─► ledger ─────► accounts, gaps and their causes ─┐
+//!                       ├─► tick ───────► the tick's bill                  │
+//!                       ├─► accounting ─► what the counters show           ├─► statement ─► figures
+//!                       ├─► beats ──────► what repeats                     │   (findings)
+//!                       ├─► victim ─────► one program's time ──────────────┘
+//!                       ├─► pace ───────► a process' frames
+//!                       └─► workload ───► what had to be done, for running it again
+//! ```
+//!
+//! 1. `timeline` resolves what each source means, once, and emits an event a row. It keeps each
+//!    CPU's recent past, for questions such as what ran during an interval.
+//! 2. The consumers read events. [`Auditor`] holds those that make a statement, which keep sums and
+//!    no rows; [`BeatFinder`], [`PaceWatch`](pace::PaceWatch) and [`WorkloadReader`] are consumers
+//!    with a timeline of their own, for verbs that want nothing else.
+//! 3. `statement` puts together what they made, findings included: nothing else makes a
+//!    [`Statement`](ticktax_model::statement::Statement), and nobody fills it in later.
+//! 4. [`figures()`] reads from a statement the few numbers that predictions are compared by.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
 mod auditor;
 pub mod beats;
+mod figures;
 pub mod findings;
-pub mod ledger;
+mod ledger;
 pub mod pace;
-mod summary;
+mod statement;
 pub mod tick;
-pub mod victim;
+mod timeline;
+mod victim;
 pub mod workload;
 
-pub use accounting::AccountingCheck;
 pub use auditor::Auditor;
 pub use beats::BeatFinder;
-pub use ledger::Ledger;
-pub use summary::{Summary, of_frames};
-pub use victim::Victim;
+pub use figures::{figures, of_frames};
 pub use workload::WorkloadReader;

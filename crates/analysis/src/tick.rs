@@ -18,55 +18,27 @@
 mod bill;
 mod cpu;
 mod pauses;
-mod roles;
 
 use std::collections::BTreeMap;
 
-use ticktax_model::recording::{Header, Row, Sum};
+use ticktax_model::recording::{Header, Sum};
 use ticktax_model::tick::TickBill;
-use ticktax_model::{CpuList, Kind, Nanos, Source, SourceId, SourceTable, Span};
+use ticktax_model::{Kind, Nanos, SourceId, SourceTable};
 
 use self::cpu::CpuBook;
-use self::roles::{Role, Roles};
+use crate::ledger::Held;
 use crate::ledger::tally::{Lengths, Tally};
+use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
-pub use bill::fleet;
-
-/// What kernels call the tick's timer function: recent ones, and earlier ones.
-pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
-
-/// A row of the local timer's interrupt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimerRow {
-    /// The interrupt itself.
-    Frame,
-    /// The tick's function within it.
-    Tick,
-    /// Another timer's.
-    Other,
-}
-
-impl TimerRow {
-    /// What kind of row `source` has; `None` where it is not the local timer's.
-    pub(crate) fn of(source: &Source) -> Option<Self> {
-        if source.kind != Kind::Irq || *source.name != *"local_timer" {
-            return None;
-        }
-        Some(match &*source.detail {
-            "" => Self::Frame,
-            function if TICK_FUNCTIONS.contains(&function) => Self::Tick,
-            _ => Self::Other,
-        })
-    }
-}
+pub use self::bill::fleet;
+pub use crate::timeline::TICK_FUNCTIONS;
 
 /// How soon after the end of an interrupt, or of a softirq, a softirq that it raised begins.
 pub const RETURN: Nanos = Nanos::from_micros(20);
 
-/// Takes rows and the probe's gaps as they come, and makes the bill.
+/// Takes events and the probe's gaps as they come, and makes the bill.
 #[derive(Debug, Default)]
 pub(crate) struct TickAccumulator {
-    roles: Roles,
     /// By CPU number, with one slot for all that cannot exist.
     cpus: Vec<Option<Box<CpuBook>>>,
     /// Ticks by their cost.
@@ -87,56 +59,56 @@ pub(crate) struct TickAccumulator {
 }
 
 impl TickAccumulator {
-    /// Takes a row.
-    pub(crate) fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let span = row.span();
-        let role = self.roles.of(sources, span.source);
-        if role == Role::None {
-            return;
-        }
-        match row {
-            Row::Span(span) => self.span(role, span),
-            Row::Sum(sum) => self.sum(role, sum),
-        }
-    }
-
-    fn cpu(&mut self, span: &Span) -> &mut CpuBook {
-        let slot = span.cpu.index().min(CpuList::MAX_CPU as usize + 1);
-        if slot >= self.cpus.len() {
-            self.cpus.resize_with(slot + 1, || None);
-        }
-        self.cpus[slot].get_or_insert_with(Box::default)
-    }
-
-    fn span(&mut self, role: Role, span: &Span) {
-        match role {
-            Role::None => {}
-            Role::Base(occupation) => self.cpu(span).base(occupation, span),
-            Role::Tick => {
-                self.cpu(span).tick_function(span);
-                self.functions
-                    .entry(span.source)
-                    .or_default()
-                    .add(span.self_time, span.dur);
+    /// Takes an event.
+    #[inline]
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
+        match event.kind() {
+            EventKind::OnCpu(occupant, _) => self.cpu(event).base(occupant, event.span),
+            EventKind::Interrupt(interrupt) if interrupt.is_local_timer() => {
+                self.timer(interrupt, event);
             }
-            Role::OtherFunction => self.others.add(span.self_time, span.dur),
-            Role::Frame => {
+            EventKind::Interrupt(interrupt) if interrupt.kind == Kind::Softirq => {
+                self.softirq(interrupt, event);
+            }
+            EventKind::Sum(role, sum) => self.sum(role, sum, event),
+            _ => {}
+        }
+    }
+
+    fn cpu(&mut self, event: &Event<'_>) -> &mut CpuBook {
+        if event.slot >= self.cpus.len() {
+            self.cpus.resize_with(event.slot + 1, || None);
+        }
+        self.cpus[event.slot].get_or_insert_with(Box::default)
+    }
+
+    fn timer(&mut self, interrupt: Interrupt, event: &Event<'_>) {
+        let span = event.span;
+        match interrupt.part {
+            Part::Tick => {
+                self.cpu(event).tick_function(span);
+                let function = self.functions.entry(span.source).or_default();
+                function.add(span.self_time, span.dur);
+            }
+            Part::Function => self.others.add(span.self_time, span.dur),
+            Part::Frame => {
                 self.frames.add(span.self_time, span.dur);
-                if let Some(cost) = self.cpu(span).frame(span) {
+                if let Some(cost) = self.cpu(event).frame(span) {
                     self.ticks.add(cost, cost);
                     self.book(span.start, cost);
                 }
             }
-            Role::SoftirqFunction => self.cpu(span).softirq_function(span),
-            Role::Softirq => {
-                if let Some(cost) = self.cpu(span).softirq(span) {
-                    self.softirqs
-                        .entry(span.source)
-                        .or_default()
-                        .add(cost, cost);
-                    self.book(span.start, cost);
-                }
-            }
+        }
+    }
+
+    fn softirq(&mut self, interrupt: Interrupt, event: &Event<'_>) {
+        let span = event.span;
+        if interrupt.part != Part::Frame {
+            self.cpu(event).softirq_function(span);
+        } else if let Some(cost) = self.cpu(event).softirq(span) {
+            let softirq = self.softirqs.entry(span.source).or_default();
+            softirq.add(cost, cost);
+            self.book(span.start, cost);
         }
     }
 
@@ -145,10 +117,19 @@ impl TickAccumulator {
     }
 
     /// Takes what a recording summed over a window. What followed what is not known.
-    fn sum(&mut self, role: Role, sum: &Sum) {
+    fn sum(&mut self, role: Role, sum: &Sum, event: &Event<'_>) {
+        let part = match role {
+            Role::Interrupt(interrupt) if interrupt.is_local_timer() => Some(interrupt.part),
+            Role::Interrupt(Interrupt {
+                kind: Kind::Softirq,
+                ..
+            })
+            | Role::OnCpu(_) => None,
+            _ => return,
+        };
         self.summed = true;
-        match role {
-            Role::Tick => {
+        match part {
+            Some(Part::Tick) => {
                 self.ticks.add_sum(sum);
                 let tally = Tally {
                     time: sum.span.self_time,
@@ -159,24 +140,26 @@ impl TickAccumulator {
                     .entry(sum.span.source)
                     .or_default()
                     .merge(&tally);
-                self.cpu(&sum.span).ticks.all += sum.count;
+                self.cpu(event).ticks.all += sum.count;
             }
-            Role::Frame => {
+            Some(Part::Frame) => {
                 self.frames.add_sum(sum);
-                self.cpu(&sum.span).frames.all += sum.count;
+                self.cpu(event).frames.all += sum.count;
             }
             _ => {}
         }
     }
 
-    /// Takes a gap of the spinning probe in which everything is known: what each source had in it
-    /// as how many rows, and what is left of its length.
-    pub(crate) fn gap(&mut self, residual: Nanos, held: impl Iterator<Item = (SourceId, u64)>) {
+    /// Takes a gap of the spinning probe in which everything is known: what each source had in it,
+    /// and what is left of its length.
+    pub(crate) fn gap(&mut self, roles: &Roles, residual: Nanos, held: &[Held]) {
         let mut ticks = 0;
-        for (source, count) in held {
-            match self.roles.known(source) {
-                Role::Tick => ticks += count,
-                Role::Frame | Role::Softirq | Role::SoftirqFunction => {}
+        for held in held {
+            match roles.of(held.source) {
+                Role::Interrupt(interrupt) if interrupt.is_tick() => ticks += held.count,
+                Role::Interrupt(interrupt)
+                    if (interrupt.is_local_timer() && interrupt.part == Part::Frame)
+                        || interrupt.kind == Kind::Softirq => {}
                 _ => return,
             }
         }

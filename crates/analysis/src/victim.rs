@@ -15,48 +15,38 @@
 //! decided at the end.
 //!
 //! # Memory
-//! Sums for each thread, a bounded window of recent rows and of recent interrupts for each CPU.
+//! Sums for each thread, and a bounded window of recent interrupts for each CPU.
 
 mod interruptions;
 mod life;
-mod past;
 mod statement;
 mod worst;
 
 use std::collections::{BTreeMap, HashMap};
 
-use ticktax_model::recording::{Header, Row, RowSink};
+use ticktax_model::recording::Header;
 use ticktax_model::victim::{DelayKind, OffCpuReason, VictimStatement};
-use ticktax_model::{CpuList, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
+use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
 use self::life::Life;
-use self::past::Past;
 use self::worst::{Candidate, Worst};
 use crate::ledger::tally::{Lengths, Tally};
+use crate::timeline::{Event, EventKind, History, Occupant, OffCpu, Part};
 
-/// Takes a recording's rows as they come and says what happened to its victim.
-///
-/// The [`SourceTable`] passed with each row, and at the end, must be one and the same growing
-/// table.
+/// Takes a timeline's events and says what happened to a recording's victim.
 #[derive(Debug)]
-pub struct Victim {
+pub(crate) struct Victim {
     since: Nanos,
     threads: HashMap<i32, Life>,
     /// Threads that ended, and whose number was given to another.
     past_lives: Vec<Life>,
-    cpus: Vec<OneCpu>,
+    /// By CPU: what interrupted whoever has it.
+    cpus: Vec<Interruptions>,
     latency: Lengths,
     migrations: u64,
     behind: BTreeMap<SourceId, Tally>,
     worst: Worst,
-}
-
-/// What is kept for one CPU.
-#[derive(Debug, Default)]
-struct OneCpu {
-    past: Past,
-    interruptions: Interruptions,
 }
 
 impl Victim {
@@ -67,7 +57,7 @@ impl Victim {
     /// Nothing yet. Rows that ended at `since` or before are not looked at; it is where
     /// [`VictimHeader::begin`](ticktax_model::victim::VictimHeader::begin) says that the victim was
     /// first followed.
-    pub fn new(since: Nanos) -> Self {
+    pub(crate) fn new(since: Nanos) -> Self {
         Self {
             since,
             threads: HashMap::new(),
@@ -81,81 +71,86 @@ impl Victim {
     }
 
     /// What happened; `None` where the recording has no victim.
-    pub fn finish(self, header: &Header, sources: &SourceTable) -> Option<VictimStatement> {
+    pub(crate) fn finish(self, header: &Header, sources: &SourceTable) -> Option<VictimStatement> {
         let victim = header.victim.as_ref()?;
         Some(statement::make(self, victim, header, sources))
     }
 
-    /// The place of the CPU that `span` is on.
-    fn slot(&mut self, span: &Span) -> usize {
-        let slot = span.cpu.index().min(CpuList::MAX_CPU as usize + 1);
-        if slot >= self.cpus.len() {
-            self.cpus.resize_with(slot + 1, OneCpu::default);
+    /// Takes an event of a CPU with this past.
+    pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
+        match event.kind() {
+            EventKind::OnCpu(occupant, _) => self.base(occupant, event),
+            EventKind::Interrupt(interrupt) => {
+                let whole = interrupt.part == Part::Frame || interrupt.kind == Kind::Nmi;
+                self.cpu(event).note(event.span, whole);
+            }
+            EventKind::OffCpu(off) => self.wait(off, event.span, history),
+            // Sums have no place in time.
+            EventKind::Steal | EventKind::Gap(_) | EventKind::Sum(..) => {}
         }
-        slot
+    }
+
+    fn cpu(&mut self, event: &Event<'_>) -> &mut Interruptions {
+        if event.slot >= self.cpus.len() {
+            self.cpus
+                .resize_with(event.slot + 1, Interruptions::default);
+        }
+        &mut self.cpus[event.slot]
     }
 
     /// A thread, or nobody, was on a CPU.
-    fn base(&mut self, source: &Source, span: &Span) {
-        let slot = self.slot(span);
-        let cpu = &mut self.cpus[slot];
-        cpu.past.push(span);
-        if let Some(thread) = &source.thread
-            && matches!(source.owner, Owner::Program | Owner::Kernel)
-            && span.end() > self.since
+    fn base(&mut self, occupant: Occupant, event: &Event<'_>) {
+        let (span, since) = (event.span, self.since);
+        let mut interruptions = std::mem::take(self.cpu(event));
+        if let Occupant::Thread(on) = occupant
+            && let Some(thread) = on.thread
+            && matches!(on.owner, Owner::Program | Owner::Kernel)
+            && span.end() > since
         {
-            let life = self
-                .threads
-                .entry(thread.tid)
-                .or_insert_with(|| Life::new(thread.pid));
-            life.on_cpu(span, &source.detail, cpu.interruptions.by_source());
-            let stretches = cpu.interruptions.stretches().iter();
+            let life = self.threads.entry(thread.tid);
+            let life = life.or_insert_with(|| Life::new(thread.pid));
+            life.on_cpu(span, on.state, interruptions.by_source());
+            let stretches = interruptions.stretches().iter();
             let stretches = stretches.map(|stretch| Candidate::interrupted(stretch, span));
             life.interrupted(stretches.collect(), &mut self.worst);
         }
-        cpu.interruptions.clear();
+        interruptions.clear();
+        // Given back for its memory.
+        *self.cpu(event) = interruptions;
     }
 
     /// A thread was off its CPU.
-    fn wait(&mut self, source: &Source, span: &Span) {
-        let (Some(thread), Some((cause, moved))) =
-            (&source.thread, OffCpuReason::from_detail(&source.detail))
-        else {
+    fn wait(&mut self, off: OffCpu, span: &Span, history: &History) {
+        let (Some(thread), Some(reason)) = (off.thread, off.reason) else {
             return;
         };
         if span.end() <= self.since {
             return;
         }
-        if cause == OffCpuReason::Reborn {
+        if reason == OffCpuReason::Reborn {
             self.born(thread.tid, thread.pid, span);
             return;
         }
-        let life = self
-            .threads
-            .entry(thread.tid)
-            .or_insert_with(|| Life::new(thread.pid));
-        life.absent(span, cause, &mut self.worst);
-        let kind = match cause {
+        let life = self.threads.entry(thread.tid);
+        let life = life.or_insert_with(|| Life::new(thread.pid));
+        life.absent(span, reason, &mut self.worst);
+        let kind = match reason {
             OffCpuReason::Woken => DelayKind::Woken,
             OffCpuReason::Preempted => DelayKind::Preempted,
             _ => return,
         };
-        self.migrations += u64::from(moved);
-        if cause == OffCpuReason::Woken {
+        self.migrations += u64::from(off.moved);
+        if reason == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }
-        let slot = self.slot(span);
-        let cpu = &self.cpus[slot];
-        for piece in cpu.past.within(span) {
+        for piece in history.on_cpu_during(span) {
             let length = piece.end - piece.start;
-            self.behind
-                .entry(piece.source)
-                .or_default()
-                .add(length, length);
+            let behind = self.behind.entry(piece.source).or_default();
+            behind.add(length, length);
         }
         if self.worst.wants(span.dur) {
-            self.worst
-                .offer(Candidate::waiting(kind, span, cpu.past.within(span)));
+            let pieces = history.on_cpu_during(span);
+            self.worst.offer(Candidate::waiting(kind, span, pieces));
         }
     }
 
@@ -167,24 +162,6 @@ impl Victim {
             self.past_lives.push(ended);
         } else {
             life.taken_over();
-        }
-    }
-}
-
-impl RowSink for Victim {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        // Sums have no place in time.
-        let Row::Span(span) = row else { return };
-        let source = sources.get(span.source);
-        match source.kind {
-            Kind::Idle | Kind::Task => self.base(source, span),
-            Kind::Softirq | Kind::Irq | Kind::Nmi => {
-                let whole = source.detail.is_empty() || source.kind == Kind::Nmi;
-                let slot = self.slot(span);
-                self.cpus[slot].interruptions.note(span, whole);
-            }
-            Kind::Wait => self.wait(source, span),
-            Kind::Steal | Kind::Gap => {}
         }
     }
 }

@@ -21,9 +21,10 @@ use ticktax_model::pace::Figures;
 use ticktax_model::recording::{Header, Level, Row, RowSink};
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::workload::Workload;
-use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable};
+use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
 
-use crate::pace::watch::{Piece, is_off};
+use crate::pace::watch::Piece;
+use crate::timeline::{Event, EventKind, Keep, Occupant, ThreadId, Timeline};
 use interrupts::Interrupts;
 use threads::ThreadRows;
 
@@ -97,8 +98,15 @@ pub struct Recorded {
 }
 
 /// Takes the rows of a recording and tells the work in it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WorkloadReader {
+    timeline: Timeline,
+    rows: Rows,
+}
+
+/// The rows that are kept.
+#[derive(Debug, Default)]
+struct Rows {
     threads: BTreeMap<i32, ThreadRows>,
     cpus: Vec<CpuRows>,
     kept: usize,
@@ -113,6 +121,15 @@ struct CpuRows {
     interrupts: Interrupts,
 }
 
+impl Default for WorkloadReader {
+    fn default() -> Self {
+        Self {
+            timeline: Timeline::new(Keep::NOTHING),
+            rows: Rows::default(),
+        }
+    }
+}
+
 impl WorkloadReader {
     /// A reader that has seen nothing.
     pub fn new() -> Self {
@@ -122,6 +139,25 @@ impl WorkloadReader {
     /// The work in all rows. A frame that begins more than `overshot_from` after it was due is
     /// overshot.
     pub fn finish(
+        self,
+        header: &Header,
+        sources: &SourceTable,
+        asked: &Asked,
+        overshot_from: Nanos,
+    ) -> Result<Recorded, NoWorkload> {
+        self.rows.finish(header, sources, asked, overshot_from)
+    }
+}
+
+impl RowSink for WorkloadReader {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let (event, _) = self.timeline.event(sources, row);
+        self.rows.event(&event);
+    }
+}
+
+impl Rows {
+    fn finish(
         mut self,
         header: &Header,
         sources: &SourceTable,
@@ -192,55 +228,71 @@ impl WorkloadReader {
         })
     }
 
-    fn cpu(&mut self, cpu: Cpu) -> &mut CpuRows {
-        let place = cpu
-            .index()
-            .min(ticktax_model::CpuList::MAX_CPU as usize + 1);
-        if place >= self.cpus.len() {
-            self.cpus.resize_with(place + 1, CpuRows::default);
-        }
-        &mut self.cpus[place]
-    }
-}
-
-impl RowSink for WorkloadReader {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let Row::Span(span) = row else {
+    fn event(&mut self, event: &Event<'_>) {
+        if let EventKind::Sum(..) = event.kind() {
             self.summed = true;
             return;
-        };
+        }
         if self.kept >= MOST {
             return;
         }
-        let source = sources.get(span.source);
-        match source.kind {
-            Kind::Idle => self.cpu(span.cpu).idle.push((span.start, span.end())),
-            Kind::Irq | Kind::Softirq | Kind::Nmi => self.cpu(span.cpu).interrupts.push(span),
-            Kind::Task | Kind::Wait => {
-                let Some(thread) = &source.thread else { return };
-                if matches!(source.owner, Owner::Tool | Owner::Probe) {
-                    return;
-                }
-                let rows = self.threads.entry(thread.tid).or_default();
-                rows.named(source, thread);
-                if source.kind == Kind::Task {
+        let span = event.span;
+        let kept = match event.kind() {
+            EventKind::OnCpu(Occupant::Idle, _) => {
+                self.cpu(event).idle.push((span.start, span.end()));
+                true
+            }
+            EventKind::Interrupt(interrupt) => {
+                self.cpu(event).interrupts.push(span, interrupt);
+                true
+            }
+            EventKind::OnCpu(Occupant::Thread(on), onset) => {
+                let rows = self.rows_of(on.owner, on.thread, event);
+                let kept = rows.is_some();
+                if let Some(rows) = rows {
                     rows.on.push(Piece {
                         cpu: span.cpu,
                         start: span.start,
                         end: span.end(),
                         own: span.self_time,
-                        after_idle: false,
+                        after_idle: onset.after_idle,
                     });
-                } else if is_off(source) {
+                }
+                kept
+            }
+            EventKind::OffCpu(off) => {
+                let rows = self.rows_of(off.owner, off.thread, event);
+                let rows = rows.filter(|_| off.is_off());
+                let kept = rows.is_some();
+                if let Some(rows) = rows {
                     rows.off.push((span.start, span.end()));
                     // Throttling is told of every thread.
-                    rows.followed |= !source.detail.starts_with(OffCpuReason::Throttled.name());
-                } else {
-                    return;
+                    rows.followed |= off.reason != Some(OffCpuReason::Throttled);
                 }
+                kept
             }
-            Kind::Steal | Kind::Gap => return,
+            EventKind::Steal | EventKind::Gap(_) | EventKind::Sum(..) => false,
+        };
+        self.kept += usize::from(kept);
+    }
+
+    fn cpu(&mut self, event: &Event<'_>) -> &mut CpuRows {
+        if event.slot >= self.cpus.len() {
+            self.cpus.resize_with(event.slot + 1, CpuRows::default);
         }
-        self.kept += 1;
+        &mut self.cpus[event.slot]
+    }
+
+    /// The rows of a thread that is none of ticktax's.
+    fn rows_of(
+        &mut self,
+        owner: Owner,
+        thread: Option<ThreadId>,
+        event: &Event<'_>,
+    ) -> Option<&mut ThreadRows> {
+        let thread = thread.filter(|_| matches!(owner, Owner::Program | Owner::Kernel))?;
+        let rows = self.threads.entry(thread.tid).or_default();
+        rows.named(event.sources.get(event.span.source));
+        Some(rows)
     }
 }

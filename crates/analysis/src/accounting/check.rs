@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use ticktax_model::accounting::{AccountingStatement, Counting, CpuCheck, Left, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
 use ticktax_model::recording::{Header, Level, ProbeKind};
-use ticktax_model::statement::{Class, CpuBooks, Statement};
+use ticktax_model::statement::{Class, CpuBooks};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 
 use super::causes::causes;
 use super::programs::programs;
 use super::samples::{By, CpuSamples};
 use super::{AccountingCheck, counting, program, sampled};
+use crate::ledger::Books;
 
-/// Programs that are listed.
+/// Programs that are listed, besides the one that is asked for.
 const LISTED: usize = 10;
 
 /// What is known beside the rows, for every part of the check.
@@ -54,7 +55,7 @@ impl Case<'_> {
 pub(super) fn make(
     check: &AccountingCheck,
     header: &Header,
-    statement: &Statement,
+    closed: &Books,
     sources: &SourceTable,
 ) -> Option<AccountingStatement> {
     let counting = counting(&header.machine);
@@ -65,7 +66,7 @@ pub(super) fn make(
         counting,
         names: names(header, sources),
     };
-    let checked = statement.cpus.iter().filter_map(|books| {
+    let checked = closed.cpus.iter().filter_map(|books| {
         let samples = case.samples(books);
         let mut found = cpu(&case, books, samples)?;
         found.causes = causes(&case, &found, samples);
@@ -78,9 +79,14 @@ pub(super) fn make(
     let watched = |cpu| header.books.iter().any(|books| books.cpu == cpu);
     let online = header.machine.online.iter();
     let unwatched: CpuList = online.filter(|&cpu| !watched(cpu)).collect();
-    let mut programs = programs(&case, statement, &unwatched);
-    let left_out = programs.len().saturating_sub(LISTED);
-    programs.truncate(LISTED);
+    let mut programs = programs(&case, &closed.accounts, &unwatched);
+    let found = programs.len();
+    let mut place = 0;
+    programs.retain(|program| {
+        place += 1;
+        place <= LISTED || check.listed == Some(program.pid)
+    });
+    let left_out = found - programs.len();
     Some(AccountingStatement {
         counting: case.counting,
         cpus,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use ticktax_model::accounting::ProgramCheck;
 use ticktax_model::recording::Level;
-use ticktax_model::statement::{Class, Statement};
+use ticktax_model::statement::{Account, Class};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::check::{Case, ticks};
@@ -16,7 +16,7 @@ use super::samples::Charge;
 /// other names, and what `/proc` says of it is of all of them.
 pub(super) fn programs(
     case: &Case<'_>,
-    statement: &Statement,
+    accounts: &[Account],
     unwatched: &CpuList,
 ) -> Vec<ProgramCheck> {
     let mut found = Found {
@@ -24,8 +24,10 @@ pub(super) fn programs(
         programs: BTreeMap::new(),
     };
     if case.header.level == Level::Kernel {
-        let accounts = statement.accounts.iter();
-        for account in accounts.filter(|account| account.class == Class::Program) {
+        for account in accounts
+            .iter()
+            .filter(|account| account.class == Class::Program)
+        {
             if let Some(pid) = account.pid {
                 let check = found.of(pid, &account.name);
                 *check.ran.get_or_insert_default() += account.time;
@@ -36,7 +38,7 @@ pub(super) fn programs(
         charges(case, &mut found);
     }
     if unwatched.is_empty() {
-        shown(case, statement, &mut found);
+        shown(case, accounts, &mut found);
     }
     let weight = |check: &ProgramCheck| {
         let times = [check.on_cpu, check.ran, check.shown, check.sampled];
@@ -97,8 +99,8 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
 }
 
 /// What `/proc/PID/stat` says of programs, but not of ticktax and the kernel.
-fn shown(case: &Case<'_>, statement: &Statement, found: &mut Found<'_>) {
-    let ours = statement.accounts.iter().filter(|account| {
+fn shown(case: &Case<'_>, accounts: &[Account], found: &mut Found<'_>) {
+    let ours = accounts.iter().filter(|account| {
         [Class::Tool, Class::Probe, Class::KernelThread].contains(&account.class)
     });
     let own: HashSet<i32> = ours.filter_map(|account| account.pid).collect();

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use ticktax_model::{Nanos, SourceId, Span};
+use ticktax_model::{Nanos, Span};
 
 use super::counting::Grid;
+use crate::timeline::{Interrupt, Onset, Part};
 
 /// Ticks that wait for the row that they were in: it comes when it has ended.
 const MOST_PENDING: usize = 1 << 14;
@@ -21,6 +22,15 @@ pub(super) enum By {
 
 impl By {
     const BOTH: [Self; 2] = [Self::Function, Self::Interrupt];
+
+    /// Which of them a row of `interrupt` is.
+    pub(super) fn of(interrupt: Interrupt) -> Option<Self> {
+        match interrupt.part {
+            Part::Tick => Some(Self::Function),
+            Part::Frame if interrupt.is_local_timer() => Some(Self::Interrupt),
+            _ => None,
+        }
+    }
 
     /// Which of them can be taken on a kernel: where timers have high resolution the tick is one of
     /// them, and its interrupt nothing special.
@@ -123,8 +133,6 @@ pub(super) struct CpuSamples {
     probe: Charge,
     idle: Charge,
     other: Charge,
-    /// The row before, to tell whether the next goes on with it.
-    last: Option<(SourceId, Nanos)>,
 }
 
 impl CpuSamples {
@@ -140,7 +148,13 @@ impl CpuSamples {
 
     /// Takes a row that ticks of the kinds in `all`, which are `tick` apart, may have found; they
     /// came before it.
-    pub(super) fn base(&mut self, who: Who, span: &Span, tick: Option<Nanos>, all: &[By]) {
+    pub(super) fn base(
+        &mut self,
+        who: Who,
+        span: &Span,
+        onset: Onset,
+        (tick, all): (Option<Nanos>, &[By]),
+    ) {
         let charge = match who {
             Who::Program(pid) => self.programs.entry(pid).or_default(),
             Who::Probe => &mut self.probe,
@@ -149,10 +163,7 @@ impl CpuSamples {
         };
         charge.ran += span.self_time;
         charge.on_cpu += span.dur;
-        // A page fault or a work item's border makes two rows of one burst.
-        if self.last != Some((span.source, span.start)) {
-            charge.bursts += 1;
-        }
+        charge.bursts += u64::from(!onset.continues);
         for &by in all {
             let (pending, grid) = (&mut self.pending[by as usize], &mut self.grids[by as usize]);
             while let Some(&at) = pending.front() {
@@ -171,7 +182,6 @@ impl CpuSamples {
                 charge.due[by as usize] += grid.due(span.start, span.end(), tick);
             }
         }
-        self.last = Some((span.source, span.end()));
     }
 
     /// Forgets ticks whose row never came.
@@ -211,7 +221,7 @@ impl CpuSamples {
 mod tests {
     use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-    use super::{By, CpuSamples, Who};
+    use super::{By, CpuSamples, Onset, Who};
 
     #[test]
     fn a_cpu_holds_what_ran_there_however_many_there_are() {
@@ -223,10 +233,11 @@ mod tests {
             source: SourceId(source),
         };
         let mut samples = CpuSamples::default();
+        let (onset, by) = (Onset::default(), (None, &By::BOTH[..]));
         // The last of very many threads, and many threads of one process.
-        samples.base(Who::Program(3), &row(4_000_000_000), None, &By::BOTH);
+        samples.base(Who::Program(3), &row(4_000_000_000), onset, by);
         for thread in 0..10_000 {
-            samples.base(Who::Program(4), &row(thread), None, &By::BOTH);
+            samples.base(Who::Program(4), &row(thread), onset, by);
         }
         assert_eq!(samples.programs().count(), 2);
         assert!(samples.programs.capacity() < 16);

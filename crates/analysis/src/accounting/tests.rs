@@ -9,8 +9,8 @@ use ticktax_model::machine::{Counters, CpuTimes, Machine};
 use ticktax_model::recording::{Books, Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
-use super::{AccountingCheck, counting, sampled};
-use crate::Ledger;
+use super::{counting, sampled};
+use crate::Auditor;
 
 const TICK: i64 = 4_000_000;
 const TICKS: i64 = 2_500;
@@ -158,14 +158,13 @@ impl OneCpu {
     }
 
     fn check(&self, header: &Header) -> AccountingStatement {
-        let (mut ledger, mut check) = (Ledger::new(), AccountingCheck::new(&header.machine));
+        let mut auditor = Auditor::new(&header.machine).without_beats();
         for row in &self.rows {
-            ledger.row(&self.sources, row);
-            check.row(&self.sources, row);
+            auditor.row(&self.sources, row);
         }
-        let statement = ledger.finish(header, &self.sources);
+        let statement = auditor.finish(header, &self.sources, 1);
         assert!(statement.balance.balances(), "{:?}", statement.balance);
-        check.finish(header, &statement, &self.sources).unwrap()
+        statement.accounting.unwrap()
     }
 }
 
@@ -278,7 +277,7 @@ fn the_ticks_interrupt_is_taken_where_its_function_has_no_name() {
 fn sums_have_no_samples() {
     let world = OneCpu::new(&aligned(20, 80));
     let header = OneCpu::header();
-    let (ledger, mut check) = (Ledger::new(), AccountingCheck::new(&header.machine));
+    let mut auditor = Auditor::new(&header.machine).without_beats();
     let Row::Span(span) = world.rows[world.rows.len() - 1] else {
         unreachable!()
     };
@@ -288,9 +287,9 @@ fn sums_have_no_samples() {
         max: span.dur,
         histogram: ticktax_model::Histogram::default(),
     };
-    check.row(&world.sources, &Row::Sum(sum));
-    let statement = ledger.finish(&header, &world.sources);
-    let made = check.finish(&header, &statement, &world.sources).unwrap();
+    auditor.row(&world.sources, &Row::Sum(sum));
+    let statement = auditor.finish(&header, &world.sources, 1);
+    let made = statement.accounting.unwrap();
     assert_eq!(made.cpus[0].ticks, None);
     assert!(
         made.cpus[0]
@@ -305,9 +304,9 @@ fn without_counters_there_is_nothing_to_check() {
     let world = OneCpu::new(&aligned(20, 80));
     let mut header = OneCpu::header();
     header.before.cpu_times.clear();
-    let statement = Ledger::new().finish(&header, &world.sources);
-    let check = AccountingCheck::new(&header.machine);
-    assert_eq!(check.finish(&header, &statement, &world.sources), None);
+    let auditor = Auditor::new(&header.machine).without_beats();
+    let statement = auditor.finish(&header, &world.sources, 1);
+    assert_eq!(statement.accounting, None);
 }
 
 #[test]

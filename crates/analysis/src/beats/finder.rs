@@ -31,10 +31,11 @@ use std::collections::{HashMap, HashSet};
 
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::recording::{Header, ProbeKind, Row, RowSink};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
+use ticktax_model::{Cpu, Nanos, Owner, Source, SourceId, SourceTable, Span};
 
 use self::stream::{Key, Stream, What};
 use self::trail::Trail;
+use crate::timeline::{Event, EventKind, History, Keep, MOST_TIME, Occupant, Role, Timeline};
 
 /// Rows of one thread that are closer than this are one stretch.
 const JOIN: Nanos = Nanos(1_000);
@@ -46,15 +47,15 @@ const LEAST_GAPS: [Nanos; 3] = [
 ];
 /// The same for the delays of a sleeping one, which are never 0.
 const LEAST_DELAYS: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
+/// The longest time between a cause and its effect, from the start of the one to the start of the
+/// other. Waking an idle virtual CPU takes some tens of µs.
+const MOMENT: Nanos = Nanos::from_micros(200);
 /// The most sources that are collected.
 const MOST_STREAMS: usize = 4_096;
 /// The most sources that may keep more than one block of events.
 const MOST_GROWN: usize = 1_024;
 /// Events to a block.
 const BLOCK: usize = 2_048;
-
-/// Later, or longer, nothing is: 146 years.
-const MOST_TIME: Nanos = Nanos(i64::MAX / 2);
 
 /// Where a source's rows go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +74,51 @@ enum Route {
 }
 
 /// Takes a recording's rows as they come and finds what in them repeats.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BeatFinder {
+    timeline: Timeline,
+    finder: Finder,
+}
+
+impl Default for BeatFinder {
+    fn default() -> Self {
+        Self {
+            timeline: Timeline::new(Keep::LONG),
+            finder: Finder::default(),
+        }
+    }
+}
+
+impl BeatFinder {
+    /// A finder that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same finder, which also searches the halves of the observation of what has no beat in the
+    /// whole: for what began, ended or changed meanwhile. It takes up to four times as long.
+    #[must_use]
+    pub fn with_halves(mut self) -> Self {
+        self.finder.halves = true;
+        self
+    }
+
+    /// Searches everything that came, on `threads` threads at once.
+    pub fn finish(self, header: &Header, threads: usize) -> BeatStatement {
+        self.finder.finish(header, threads)
+    }
+}
+
+impl RowSink for BeatFinder {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let (event, history) = self.timeline.event(sources, row);
+        self.finder.event(&event, history);
+    }
+}
+
+/// Takes a timeline's events as they come and finds what in them repeats.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
     streams: Vec<Stream>,
     by_key: HashMap<Key, u32>,
     /// By [`SourceId`].
@@ -103,29 +147,16 @@ pub struct BeatFinder {
 /// No stream.
 const NONE: u32 = u32::MAX;
 
-impl BeatFinder {
-    /// A finder that has seen nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The same finder, which also searches the halves of the observation of what has no beat in the
-    /// whole: for what began, ended or changed meanwhile. It takes up to four times as long.
-    #[must_use]
-    pub fn with_halves(mut self) -> Self {
-        self.halves = true;
-        self
-    }
-
+impl Finder {
     /// Searches everything that came, on `threads` threads at once.
-    pub fn finish(mut self, header: &Header, threads: usize) -> BeatStatement {
+    pub(crate) fn finish(mut self, header: &Header, threads: usize) -> BeatStatement {
         self.close_stretches();
         lines::statement(&mut self, header, threads)
     }
 
     /// Beats that were not told before, for somebody who watches: those of the few sources that
     /// took the most time. It costs some hundredths of a second.
-    pub fn news(&mut self) -> Vec<BeatLine> {
+    pub(crate) fn news(&mut self) -> Vec<BeatLine> {
         let lines = lines::so_far(self);
         let is_new = |line: &BeatLine, told: &[(String, f64)]| {
             !line.own
@@ -217,35 +248,34 @@ impl BeatFinder {
         stream
     }
 
-    fn route(&mut self, sources: &SourceTable, id: SourceId) -> Route {
-        let index = id.0 as usize;
+    fn route(&mut self, event: &Event<'_>) -> Route {
+        let index = event.span.source.0 as usize;
         if index >= self.routes.len() {
             self.routes.resize(index + 1, None);
         }
         if let Some(route) = self.routes[index] {
             return route;
         }
-        let route = self.route_of(sources.get(id), id);
+        let id = event.span.source;
+        let source = event.sources.get(id);
+        let route = self.route_of(event.roles.of(id), source, id);
         self.routes[index] = Some(route);
+        self.note_start(source, event.span);
         route
     }
 
-    fn route_of(&mut self, source: &Source, id: SourceId) -> Route {
-        match source.kind {
-            Kind::Idle => Route::Base,
-            Kind::Gap if *source.name == *ProbeKind::Spin.name() => Route::Gap(ProbeKind::Spin),
-            Kind::Gap => Route::Gap(ProbeKind::Sleep),
-            Kind::Irq | Kind::Softirq | Kind::Nmi => {
-                let group = self.group(What::of_frame(source));
-                Route::Frame(group)
-            }
-            Kind::Steal => Route::Ignore,
-            Kind::Wait => match self.thread_stream(source, id) {
+    fn route_of(&mut self, role: Role, source: &Source, id: SourceId) -> Route {
+        match role {
+            Role::OnCpu(Occupant::Idle) => Route::Base,
+            Role::Gap(probe) => Route::Gap(probe),
+            Role::Interrupt(_) => Route::Frame(self.group(What::of_frame(source))),
+            Role::Steal => Route::Ignore,
+            Role::OffCpu(_) => match self.thread_stream(source, id) {
                 NONE => Route::Ignore,
                 stream => Route::Wait(stream),
             },
-            Kind::Task if source.owner == Owner::Probe => Route::Base,
-            Kind::Task if stream::is_worker(source) => {
+            Role::OnCpu(Occupant::Thread(on)) if on.owner == Owner::Probe => Route::Base,
+            Role::OnCpu(_) if stream::is_worker(source) => {
                 if source.detail.is_empty() || &*source.detail == "page_fault" {
                     Route::Base
                 } else if stream::is_bound_worker(source) {
@@ -258,7 +288,7 @@ impl BeatFinder {
                     self.stream_or_base(key, id)
                 }
             }
-            Kind::Task => match self.thread_stream(source, id) {
+            Role::OnCpu(_) => match self.thread_stream(source, id) {
                 NONE => Route::Base,
                 stream => Route::Thread(stream),
             },
@@ -346,87 +376,81 @@ impl BeatFinder {
     }
 
     /// An event of a source that does not join with others.
-    fn event(&mut self, stream: u32, span: &Span) {
-        let trail = &mut self.trails[span.cpu.index()];
-        let target = &mut self.streams[stream as usize];
-        if target.wants_predecessors() {
-            target.predecessors.look(trail, stream, span.start);
-        }
-        trail.ran(stream, span.start, span.end());
-        target.push(span.cpu, span.start, span.dur);
+    fn single(&mut self, stream: u32, span: &Span, history: &History) {
+        self.look(stream, span, history);
+        self.streams[stream as usize].push(span.cpu, span.start, span.dur);
         self.after_push(stream);
     }
 
-    fn thread(&mut self, stream: u32, span: &Span) {
+    fn thread(&mut self, stream: u32, span: &Span, history: &History) {
         let trail = &mut self.trails[span.cpu.index()];
         let ended = trail.thread(stream, span);
         if trail.is_new_stretch(span) {
-            let target = &mut self.streams[stream as usize];
-            if target.wants_predecessors() {
-                target.predecessors.look(trail, stream, span.start);
-            }
+            self.look(stream, span, history);
         }
-        trail.ran(stream, span.start, span.end());
         if let Some(stretch) = ended {
             self.end_of_stretch(stretch);
         }
     }
-}
 
-impl RowSink for BeatFinder {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let span = match row {
-            Row::Span(span) => span,
-            Row::Sum(_) => {
-                self.sums += 1;
-                return;
+    /// Counts what ran just before an event of `stream`.
+    fn look(&mut self, stream: u32, span: &Span, history: &History) {
+        if !self.streams[stream as usize].wants_predecessors() {
+            return;
+        }
+        let Self {
+            streams,
+            routes,
+            group_streams,
+            ..
+        } = self;
+        let stream_of = |source: SourceId| match routes.get(source.0 as usize) {
+            Some(&Some(Route::Frame(group) | Route::Work(group))) => {
+                let streams = &group_streams[group as usize];
+                streams.get(span.cpu.index()).copied()
             }
+            Some(&Some(Route::Thread(stream))) => Some(stream),
+            _ => None,
         };
+        let before = history.just_before(span.start, MOMENT);
+        let before = before.filter_map(|row| {
+            let stream = stream_of(row.source).filter(|&stream| stream != NONE)?;
+            Some((stream, span.start - row.start))
+        });
+        streams[stream as usize].predecessors.look(stream, before);
+    }
+
+    /// Takes an event of a CPU with this past.
+    pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
+        if let EventKind::Sum(..) = event.kind() {
+            self.sums += 1;
+            return;
+        }
+        let span = event.span;
         // No CPU has such a number, and no clock such times; the ledger reports what is wrong.
         let sane = Nanos::ZERO..=MOST_TIME;
-        if span.cpu.0 > ticktax_model::CpuList::MAX_CPU
-            || !sane.contains(&span.start)
-            || !sane.contains(&span.dur)
-        {
+        if !event.is_on_possible_cpu() || !sane.contains(&span.start) || !sane.contains(&span.dur) {
             return;
         }
         let first = self.first.map_or(span.start, |first| first.min(span.start));
         self.first = Some(first);
         self.last = self.last.max(span.end());
-        let cpu = span.cpu.index();
-        if cpu >= self.trails.len() {
-            self.trails.resize_with(cpu + 1, Trail::default);
+        if event.slot >= self.trails.len() {
+            self.trails.resize_with(event.slot + 1, Trail::default);
         }
-        let known = self
-            .routes
-            .get(span.source.0 as usize)
-            .is_some_and(Option::is_some);
-        let route = self.route(sources, span.source);
-        if !known {
-            self.note_start(sources.get(span.source), span);
+        let route = self.route(event);
+        if matches!(route, Route::Base | Route::Work(_) | Route::Thread(_)) {
+            self.trails[event.slot].base(span);
         }
         match route {
-            Route::Ignore => {}
-            Route::Base => {
-                self.trails[cpu].base(span);
-            }
-            Route::Frame(group) => {
+            Route::Ignore | Route::Base => {}
+            Route::Frame(group) | Route::Work(group) => {
                 let stream = self.group_stream(group, span.cpu, span.source);
                 if stream != NONE {
-                    self.event(stream, span);
+                    self.single(stream, span, history);
                 }
             }
-            Route::Work(group) => {
-                self.trails[cpu].base(span);
-                let stream = self.group_stream(group, span.cpu, span.source);
-                if stream != NONE {
-                    self.event(stream, span);
-                }
-            }
-            Route::Thread(stream) => {
-                self.trails[cpu].base(span);
-                self.thread(stream, span);
-            }
+            Route::Thread(stream) => self.thread(stream, span, history),
             Route::Gap(probe) => self.gap(probe, span),
             Route::Wait(stream) => {
                 self.streams[stream as usize].push(span.cpu, span.start, span.dur);

@@ -3,46 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ticktax_model::recording::{ProbeKind, Sum};
+use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class};
-use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
+use ticktax_model::{Nanos, Source, SourceId, SourceTable};
 
 use super::tally::{Lengths, Tally, sort_parts};
-
-/// What the rows of a source mean to the books.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Time, of this class.
-    Account(Class),
-    /// What a probe saw of time that is in other rows.
-    Gap(ProbeKind),
-    /// Time that a program waited, which is no CPU's.
-    Wait,
-}
-
-impl Role {
-    /// The role of `source`. Whose time it was decides before what kind of time it was, so that
-    /// the tool's own interrupts are the tool's.
-    pub(super) fn of(source: &Source) -> Self {
-        let class = match (source.kind, source.owner) {
-            (Kind::Gap, _) if *source.name == *ProbeKind::Spin.name() => {
-                return Self::Gap(ProbeKind::Spin);
-            }
-            (Kind::Gap, _) => return Self::Gap(ProbeKind::Sleep),
-            (Kind::Wait, _) => return Self::Wait,
-            (Kind::Idle, _) => Class::Idle,
-            (Kind::Steal, _) => Class::Steal,
-            (_, Owner::Tool) => Class::Tool,
-            (_, Owner::Probe) => Class::Probe,
-            (Kind::Irq, _) => Class::Irq,
-            (Kind::Softirq, _) => Class::Softirq,
-            (Kind::Nmi, _) => Class::Nmi,
-            (Kind::Task, Owner::Program) => Class::Program,
-            (Kind::Task, Owner::Kernel) => Class::KernelThread,
-        };
-        Self::Account(class)
-    }
-}
+use crate::timeline::Event;
 
 /// An account by its place among the registry's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,7 +70,8 @@ fn is_counted(class: Class, source: &Source) -> bool {
 
 #[derive(Debug)]
 struct Entry {
-    role: Role,
+    /// `None` where its rows are no CPU's time.
+    class: Option<Class>,
     account: AccountId,
     counted: bool,
     tally: Tally,
@@ -125,28 +92,28 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// The role of the source `id`, which is entered when it is new.
-    pub(super) fn role(&mut self, sources: &SourceTable, id: SourceId) -> Role {
-        while self.entries.len() <= id.0 as usize {
-            self.enter(sources);
+    /// The source of `event`, which is entered when it is new.
+    fn entry(&mut self, event: &Event<'_>) -> &mut Entry {
+        let index = event.span.source.0 as usize;
+        while self.entries.len() <= index {
+            self.enter(event);
         }
-        self.entries[id.0 as usize].role
+        &mut self.entries[index]
     }
 
     /// Enters the next source of the table.
-    fn enter(&mut self, sources: &SourceTable) {
-        let id = u32::try_from(self.entries.len()).expect("a source's id has 32 bits");
-        let source = sources.get(SourceId(id));
-        let role = Role::of(source);
-        let (account, counted) = match role {
-            Role::Account(class) => (
+    fn enter(&mut self, event: &Event<'_>) {
+        let id = SourceId(u32::try_from(self.entries.len()).expect("a source's id has 32 bits"));
+        let (source, class) = (event.sources.get(id), event.roles.class(id));
+        let (account, counted) = match class {
+            Some(class) => (
                 self.account_for(Key::of(class, source)),
                 is_counted(class, source),
             ),
-            Role::Gap(_) | Role::Wait => (AccountId(u32::MAX), false),
+            None => (AccountId(u32::MAX), false),
         };
         self.entries.push(Entry {
-            role,
+            class,
             account,
             counted,
             tally: Tally::default(),
@@ -167,28 +134,30 @@ impl Registry {
         id
     }
 
-    /// Books a row of a source that [`Registry::role`] was asked about.
-    pub(super) fn add_span(&mut self, span: &Span) {
-        let entry = &mut self.entries[span.source.0 as usize];
+    /// Books a row that is a CPU's time.
+    #[inline]
+    pub(super) fn add_span(&mut self, event: &Event<'_>) {
+        let span = event.span;
+        let entry = self.entry(event);
         entry.tally.add(span.self_time, span.dur);
         if entry.counted {
-            self.groups[entry.account.index()]
-                .lengths
-                .add(span.self_time, span.dur);
+            let account = entry.account.index();
+            self.groups[account].lengths.add(span.self_time, span.dur);
         }
     }
 
-    /// Books a window's worth of rows of a source that [`Registry::role`] was asked about.
-    pub(super) fn add_sum(&mut self, sum: &Sum) {
-        let entry = &mut self.entries[sum.span.source.0 as usize];
+    /// Books a window's worth of such rows.
+    pub(super) fn add_sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
             count: sum.count,
             longest: sum.max,
         };
+        let entry = self.entry(event);
         entry.tally.merge(&tally);
         if entry.counted {
-            self.groups[entry.account.index()].lengths.add_sum(sum);
+            let account = entry.account.index();
+            self.groups[account].lengths.add_sum(sum);
         }
     }
 
@@ -208,7 +177,7 @@ impl Registry {
         let mut times = vec![Tally::default(); self.groups.len()];
         let mut parts: Vec<BTreeMap<&str, Tally>> = vec![BTreeMap::new(); self.groups.len()];
         for (entry, (_, source)) in self.entries.iter().zip(sources.iter()) {
-            let Role::Account(class) = entry.role else {
+            let Some(class) = entry.class else {
                 continue;
             };
             if entry.tally.is_empty() {
@@ -250,33 +219,10 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::recording::ProbeKind;
     use ticktax_model::statement::Class;
-    use ticktax_model::{Kind, Owner, Source};
+    use ticktax_model::{Kind, Source};
 
-    use super::{Role, part_name, stem};
-
-    #[test]
-    fn whose_it_is_decides_before_what_kind_it_is() {
-        let of = |kind, owner| {
-            Role::of(&Source {
-                owner,
-                ..Source::kernel(kind, "x", "")
-            })
-        };
-        assert_eq!(of(Kind::Irq, Owner::Kernel), Role::Account(Class::Irq));
-        assert_eq!(of(Kind::Irq, Owner::Tool), Role::Account(Class::Tool));
-        assert_eq!(of(Kind::Task, Owner::Probe), Role::Account(Class::Probe));
-        assert_eq!(
-            of(Kind::Task, Owner::Kernel),
-            Role::Account(Class::KernelThread)
-        );
-        assert_eq!(of(Kind::Gap, Owner::Probe), Role::Gap(ProbeKind::Sleep));
-        assert_eq!(
-            Role::of(&Source::kernel(Kind::Gap, "spin", "")),
-            Role::Gap(ProbeKind::Spin)
-        );
-    }
+    use super::{part_name, stem};
 
     #[test]
     fn threads_are_parts_and_an_interrupts_own_frame_is_none() {

@@ -4,22 +4,16 @@ use std::cmp::Reverse;
 
 use ticktax_model::{Nanos, SourceId};
 
-/// A row as far as it matters to a gap: when, and whose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) start: Nanos,
-    pub(super) end: Nanos,
-    pub(super) source: SourceId,
-}
+use crate::timeline::Piece;
 
 /// The time that one source had in a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) source: SourceId,
+pub(crate) struct Held {
+    pub(crate) source: SourceId,
     /// Net of what was nested in it.
     pub(super) own: Nanos,
     /// In how many rows.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// The longest row, on the wall, as far as it lies in the gap.
     pub(super) longest: Nanos,
 }
@@ -157,7 +151,8 @@ impl Contents {
 mod tests {
     use ticktax_model::{Nanos, SourceId};
 
-    use super::{Contents, Piece};
+    use super::Contents;
+    use crate::timeline::Piece;
 
     /// The own time of each source in a gap of 1000 ns from 0 on, and their sum.
     fn settle(pieces: &[(i64, i64, u32)], tolerance: i64) -> (Vec<(u32, i64)>, i64) {

@@ -86,7 +86,7 @@ impl Transfers {
                 .zip(&book.around)
                 .for_each(|(sum, tally)| sum.merge(tally));
         }
-        withhold(&mut unmatched, elsewhere + cpu.time_line.unplaced());
+        withhold(&mut unmatched, elsewhere + cpu.queue.unplaced());
         self.move_out(classes, Class::Unexplained, unmatched.tally.time);
         self.unmatched.merge(&unmatched);
     }

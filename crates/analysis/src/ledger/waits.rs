@@ -2,27 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::recording::Row;
+use ticktax_model::recording::Sum;
 use ticktax_model::statement::ThrottledProgram;
 use ticktax_model::victim::OffCpuReason;
-use ticktax_model::{SourceId, SourceTable};
+use ticktax_model::{SourceId, SourceTable, Span};
 
 use super::tally::Lengths;
+use crate::timeline::OffCpu;
 
-/// The waits of every source that had any.
+/// The waits of every source that was throttled. The other waits are the victim's, and part of its
+/// own statement.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     by_source: BTreeMap<SourceId, Lengths>,
 }
 
 impl Waits {
-    /// Notes a wait, or a window's worth of them.
-    pub(super) fn note(&mut self, source: SourceId, row: &Row) {
-        let lengths = self.by_source.entry(source).or_default();
-        match row {
-            Row::Span(span) => lengths.add(span.self_time, span.dur),
-            Row::Sum(sum) => lengths.add_sum(sum),
+    /// Notes a wait.
+    pub(super) fn note(&mut self, off: OffCpu, span: &Span) {
+        if let Some(lengths) = self.of(off, span.source) {
+            lengths.add(span.self_time, span.dur);
         }
+    }
+
+    /// Notes a window's worth of waits.
+    pub(super) fn note_sum(&mut self, off: OffCpu, sum: &Sum) {
+        if let Some(lengths) = self.of(off, sum.span.source) {
+            lengths.add_sum(sum);
+        }
+    }
+
+    fn of(&mut self, off: OffCpu, source: SourceId) -> Option<&mut Lengths> {
+        let throttled = off.reason == Some(OffCpuReason::Throttled) && !off.moved;
+        throttled.then(|| self.by_source.entry(source).or_default())
     }
 
     /// All of them, by program and cause, the longest first.
@@ -30,10 +42,6 @@ impl Waits {
         let mut programs: BTreeMap<(&str, Option<i32>, &str), Lengths> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {
             let source = sources.get(id);
-            // The other waits are the victim's, and part of its own statement.
-            if *source.detail != *OffCpuReason::Throttled.name() {
-                continue;
-            }
             let thread = source.thread.as_ref();
             let name = thread.map_or(&*source.name, |thread| &*thread.program);
             let key = (name, thread.map(|thread| thread.pid), &*source.detail);

@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 
 use ticktax_model::pace::{Figures, ThreadReport, Wakeups};
 use ticktax_model::recording::{Row, RowSink};
-use ticktax_model::victim::OffCpuReason;
-use ticktax_model::{Cpu, CpuList, Kind, Nanos, Source, SourceTable, Span};
+use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use super::book::{FrameStats, Terms};
 use super::frames;
 use super::rhythm::{self, Found};
+use crate::timeline::{Event, EventKind, Keep, Occupant, ThreadId, Timeline};
 
 /// The most rows that are kept: 40 MiB.
 const MOST: usize = 1 << 20;
@@ -25,10 +25,15 @@ const MOST: usize = 1 << 20;
 /// Takes the rows of a recording in which a process was followed, and finds its frames.
 #[derive(Debug)]
 pub struct PaceWatch {
+    timeline: Timeline,
+    process: Process,
+}
+
+/// What is kept of the process.
+#[derive(Debug)]
+struct Process {
     pid: i32,
     threads: BTreeMap<i32, Rows>,
-    /// By CPU: when its last row of a thread or of idling ended, and whether it idled.
-    last: Vec<(Nanos, bool)>,
     kept: usize,
     full_at: Option<Nanos>,
 }
@@ -94,22 +99,37 @@ impl PaceWatch {
     /// Nothing yet of process `pid`.
     pub fn new(pid: i32) -> Self {
         Self {
-            pid,
-            threads: BTreeMap::new(),
-            last: Vec::new(),
-            kept: 0,
-            full_at: None,
+            timeline: Timeline::new(Keep::NOTHING),
+            process: Process {
+                pid,
+                threads: BTreeMap::new(),
+                kept: 0,
+                full_at: None,
+            },
         }
     }
 
     /// The process.
     pub fn pid(&self) -> i32 {
-        self.pid
+        self.process.pid
     }
 
     /// What the rows so far say, watched from `begin` to `end`. A frame that begins more than
     /// `overshot_from` after it was due is overshot.
     pub fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
+        self.process.judge(begin, end, overshot_from)
+    }
+}
+
+impl RowSink for PaceWatch {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let (event, _) = self.timeline.event(sources, row);
+        self.process.event(&event);
+    }
+}
+
+impl Process {
+    fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
         let end = self.full_at.map_or(end, |full| full.min(end));
         let mut found: Vec<(i32, Vec<Run>, Found)> = self
             .threads
@@ -173,66 +193,50 @@ impl PaceWatch {
         watched
     }
 
+    fn event(&mut self, event: &Event<'_>) {
+        let span = event.span;
+        match event.kind() {
+            EventKind::OnCpu(Occupant::Thread(on), onset) => {
+                let rows = on.thread.and_then(|thread| self.rows_of(thread, event));
+                if let Some(rows) = rows {
+                    if !rows.cpus.contains(&span.cpu) {
+                        rows.cpus.push(span.cpu);
+                    }
+                    rows.on_cpu.push(Piece {
+                        cpu: span.cpu,
+                        start: span.start,
+                        end: span.end(),
+                        own: span.self_time,
+                        after_idle: onset.after_idle,
+                    });
+                }
+            }
+            EventKind::OffCpu(off) if off.is_off() => {
+                let rows = off.thread.and_then(|thread| self.rows_of(thread, event));
+                if let Some(rows) = rows {
+                    rows.off.push((span.start, span.end()));
+                }
+            }
+            // Sums have no place in time.
+            _ => {}
+        }
+    }
+
     /// The rows of the thread, if it is the process' and there is room for one more.
-    fn rows_of(&mut self, source: &Source, span: &Span) -> Option<&mut Rows> {
-        let thread = source.thread.as_ref()?;
+    fn rows_of(&mut self, thread: ThreadId, event: &Event<'_>) -> Option<&mut Rows> {
         if thread.pid != self.pid {
             return None;
         }
         if self.kept >= MOST {
-            self.full_at.get_or_insert(span.start);
+            self.full_at.get_or_insert(event.span.start);
             return None;
         }
         self.kept += 1;
         let rows = self.threads.entry(thread.tid).or_default();
         if rows.name.is_empty() {
-            rows.name = source.name.to_string();
+            rows.name = event.sources.get(event.span.source).name.to_string();
         }
         Some(rows)
-    }
-
-    fn base(&mut self, source: &Source, span: &Span) {
-        let cpu = span.cpu.index().min(CpuList::MAX_CPU as usize + 1);
-        if cpu >= self.last.len() {
-            self.last.resize(cpu + 1, (Nanos(i64::MIN), false));
-        }
-        let (until, idled) = self.last[cpu];
-        self.last[cpu] = (span.end(), source.kind == Kind::Idle);
-        if source.kind != Kind::Task {
-            return;
-        }
-        let piece = Piece {
-            cpu: span.cpu,
-            start: span.start,
-            end: span.end(),
-            own: span.self_time,
-            after_idle: idled && until == span.start,
-        };
-        if let Some(rows) = self.rows_of(source, span) {
-            if !rows.cpus.contains(&span.cpu) {
-                rows.cpus.push(span.cpu);
-            }
-            rows.on_cpu.push(piece);
-        }
-    }
-}
-
-impl RowSink for PaceWatch {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        // Sums have no place in time.
-        let Row::Span(span) = row else { return };
-        let source = sources.get(span.source);
-        match source.kind {
-            Kind::Idle | Kind::Task => self.base(source, span),
-            Kind::Wait => {
-                if is_off(source)
-                    && let Some(rows) = self.rows_of(source, span)
-                {
-                    rows.off.push((span.start, span.end()));
-                }
-            }
-            _ => {}
-        }
     }
 }
 
@@ -250,13 +254,6 @@ impl Rows {
         on.sort_by_key(|piece| piece.start);
         runs_between(&on, &off)
     }
-}
-
-/// Whether a wait is one in which the thread had nothing to do, or was not allowed to.
-pub(crate) fn is_off(source: &Source) -> bool {
-    use OffCpuReason::{Disk, Lock, Sleeping, Stopped, Throttled};
-    let cause = OffCpuReason::from_detail(&source.detail).map(|(cause, _)| cause);
-    matches!(cause, Some(Sleeping | Disk | Lock | Stopped | Throttled))
 }
 
 /// What a thread did between each two of the times that it was off for: both in order.

@@ -1,16 +1,37 @@
 //! What is kept for one CPU.
 
 use ticktax_model::tick::{Frequency, Ticks};
-use ticktax_model::{Nanos, Span};
+use ticktax_model::{Nanos, Owner, Span};
 
 use super::RETURN;
 use super::pauses::Pauses;
-use super::roles::Occupation;
 use crate::beats::student;
+use crate::timeline::Occupant;
 
 /// Intervals kept until the row that they lie in has come; a minute of 1000 Hz in one row. More
 /// are left out.
 const MOST_OPEN: usize = 1 << 16;
+
+/// What held a CPU, as far as the tick asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occupation {
+    /// A program, the kernel, or ticktax's own work.
+    Busy,
+    /// A probe that spins or sleeps.
+    Probe,
+    /// Nothing.
+    Idle,
+}
+
+impl Occupation {
+    fn of(occupant: Occupant) -> Self {
+        match occupant {
+            Occupant::Idle => Self::Idle,
+            Occupant::Thread(thread) if thread.owner == Owner::Probe => Self::Probe,
+            Occupant::Thread(_) => Self::Busy,
+        }
+    }
+}
 
 /// How often something came, by what the CPU was doing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,7 +156,8 @@ impl CpuBook {
         Some(span.self_time + functions)
     }
 
-    pub(super) fn base(&mut self, occupation: Occupation, span: &Span) {
+    pub(super) fn base(&mut self, occupant: Occupant, span: &Span) {
+        let occupation = Occupation::of(occupant);
         let idles = occupation == Occupation::Idle;
         let ticked = self.ticks.pending > 0;
         self.ticks.settle(occupation);

@@ -2,8 +2,8 @@
 
 use ticktax_model::{Nanos, SourceId, Span};
 
-use super::past::Piece;
 use crate::ledger::tally::Tally;
+use crate::timeline::Piece;
 
 /// Interrupts one right after the other, and softirqs after them: one delay to the thread.
 #[derive(Clone, Debug, Default)]

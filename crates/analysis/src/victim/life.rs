@@ -68,13 +68,8 @@ impl Life {
     }
 
     /// Adds a stretch on a CPU, and what interrupted it.
-    pub(super) fn on_cpu(&mut self, span: &Span, detail: &str, by: &[(SourceId, Tally)]) {
+    pub(super) fn on_cpu(&mut self, span: &Span, state: ThreadState, by: &[(SourceId, Tally)]) {
         self.saw(span);
-        let state = match detail {
-            "page_fault" => ThreadState::PageFault,
-            "reclaim" => ThreadState::Reclaim,
-            _ => ThreadState::Running,
-        };
         self.add(state, span.self_time, span.dur);
         let interrupted = span.dur - span.self_time;
         if interrupted != Nanos::ZERO {

@@ -7,7 +7,7 @@ use ticktax_model::victim::DelayKind;
 use ticktax_model::{Nanos, SourceId, Span};
 
 use super::interruptions::Stretch;
-use super::past::Piece;
+use crate::timeline::Piece;
 
 /// A delay, with what happened in it.
 #[derive(Clone, Debug)]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::workload::{InterruptLoad, TickLoad};
-use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId, SourceTable, Span};
+use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 
-use crate::tick::{RETURN, TICK_FUNCTIONS};
+use crate::tick::RETURN;
+use crate::timeline::{Interrupt, Line, Part};
 
 /// How much later than a timer's function a thread may run that it woke.
 const WOKEN: Nanos = Nanos::from_micros(100);
@@ -17,6 +18,7 @@ struct Piece {
     end: Nanos,
     own: Nanos,
     source: SourceId,
+    interrupt: Interrupt,
 }
 
 /// An interrupt, what ran in it, and the softirqs that it raised.
@@ -50,12 +52,13 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    pub(super) fn push(&mut self, span: &Span) {
+    pub(super) fn push(&mut self, span: &Span, interrupt: Interrupt) {
         self.pieces.push(Piece {
             start: span.start,
             end: span.end(),
             own: span.self_time,
             source: span.source,
+            interrupt,
         });
     }
 
@@ -69,15 +72,13 @@ impl Interrupts {
         let mut pieces = std::mem::take(&mut self.pieces);
         // What is around others begins no later, and ends no sooner.
         pieces.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end)));
-        let functions = pieces.iter().any(|piece| {
-            let source = sources.get(piece.source);
-            is_local_timer(source) && !source.detail.is_empty()
-        });
+        let functions = pieces
+            .iter()
+            .any(|piece| piece.interrupt.is_local_timer() && piece.interrupt.part != Part::Frame);
         for piece in pieces {
-            let source = sources.get(piece.source);
-            let softirq = source.kind == Kind::Softirq;
-            let what = what(source, functions);
-            if wakes(source, functions) {
+            let softirq = piece.interrupt.kind == Kind::Softirq;
+            let what = what(piece.interrupt, functions);
+            if wakes(piece.interrupt, functions) {
                 self.wakes.push((piece.start, piece.end));
             }
             let goes_on = self.groups.last().is_some_and(|group| {
@@ -86,7 +87,7 @@ impl Interrupts {
             if !goes_on {
                 self.names
                     .entry(piece.source)
-                    .or_insert_with(|| source.name.to_string());
+                    .or_insert_with(|| sources.get(piece.source).name.to_string());
                 self.groups.push(Group {
                     first: piece.source,
                     end: piece.end,
@@ -127,33 +128,23 @@ impl Interrupts {
     }
 }
 
-fn is_local_timer(source: &Source) -> bool {
-    source.kind == Kind::Irq && *source.name == *"local_timer"
-}
-
 /// What a row is; `functions` where the functions of the local timer's interrupt were seen, which
 /// is where there are high-resolution timers. Without, each of its interrupts is a tick.
-fn what(source: &Source, functions: bool) -> What {
-    if !is_local_timer(source) {
-        What::Other
-    } else if !functions || TICK_FUNCTIONS.contains(&&*source.detail) {
-        What::Tick
-    } else {
-        What::Timer
+fn what(interrupt: Interrupt, functions: bool) -> What {
+    match (interrupt.is_local_timer(), functions) {
+        (false, _) => What::Other,
+        (true, true) if !interrupt.is_tick() => What::Timer,
+        (true, _) => What::Tick,
     }
 }
 
 /// Whether a row is of a timer that may wake a thread.
-fn wakes(source: &Source, functions: bool) -> bool {
-    match source.kind {
-        Kind::Irq if functions => {
-            is_local_timer(source)
-                && !source.detail.is_empty()
-                && !TICK_FUNCTIONS.contains(&&*source.detail)
-        }
-        Kind::Irq => is_local_timer(source),
-        Kind::Softirq => &*source.name == "TIMER" && !source.detail.is_empty(),
-        _ => false,
+fn wakes(interrupt: Interrupt, functions: bool) -> bool {
+    match interrupt.line {
+        Line::LocalTimer if functions => interrupt.part == Part::Function,
+        Line::LocalTimer => true,
+        Line::TimerSoftirq => interrupt.part == Part::Function,
+        Line::Other => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::workload::{Burst, ThreadLoad};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, Thread};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source};
 
 use super::SMALL;
 use super::interrupts::by_timer;
@@ -32,7 +32,9 @@ pub(super) struct ThreadRows {
 }
 
 impl ThreadRows {
-    pub(super) fn named(&mut self, source: &Source, thread: &Thread) {
+    /// Takes the name of its last row on a CPU, or else of its first.
+    pub(super) fn named(&mut self, source: &Source) {
+        let Some(thread) = &source.thread else { return };
         if self.name.is_empty() || source.kind == Kind::Task {
             if *self.name != *source.name {
                 self.name = source.name.to_string();
@@ -66,11 +68,6 @@ impl ThreadRows {
     /// CPU where that CPU idled in between. `idle` is by CPU, in order.
     pub(super) fn settle(&mut self, begin: Nanos, end: Nanos, idle: &[&[(Nanos, Nanos)]]) {
         self.on.sort_by_key(|piece| piece.start);
-        for piece in &mut self.on {
-            let of_cpu = idle.get(piece.cpu.index()).copied().unwrap_or_default();
-            let place = of_cpu.partition_point(|idle| idle.1 < piece.start);
-            piece.after_idle = of_cpu.get(place).is_some_and(|idle| idle.1 == piece.start);
-        }
         if !self.followed {
             let waits = self.on.windows(2).filter_map(|pair| {
                 let (from, to) = (pair[0].end, pair[1].start);

@@ -4,18 +4,18 @@ mod fixture;
 mod properties;
 mod situations;
 
-use ticktax_analysis::Ledger;
+use ticktax_analysis::Auditor;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Nanos, SourceTable};
 
 /// The statement of these rows.
 fn statement(rows: &[Row], header: &Header, sources: &SourceTable) -> Statement {
-    let mut ledger = Ledger::new();
+    let mut auditor = Auditor::books();
     for row in rows {
-        ledger.row(sources, row);
+        auditor.row(sources, row);
     }
-    ledger.finish(header, sources)
+    auditor.finish(header, sources, 1)
 }
 
 /// The time of a class over all accounts, which is checked against that over all CPUs.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use ticktax_analysis::{Ledger, tick};
+use ticktax_analysis::{Auditor, tick};
 use ticktax_model::machine::{InterruptRow, Machine};
 use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, Sum, World};
 use ticktax_model::tick::{Basis, TickBill};
@@ -139,11 +139,11 @@ impl Machinery {
     }
 
     fn bill_of(&self, header: &Header) -> Option<TickBill> {
-        let mut ledger = Ledger::new();
+        let mut auditor = Auditor::books();
         for row in &self.rows {
-            ledger.row(&self.sources, row);
+            auditor.row(&self.sources, row);
         }
-        ledger.finish(header, &self.sources).tick
+        auditor.finish(header, &self.sources, 1).tick
     }
 
     fn bill(&self, hz: u32) -> TickBill {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ticktax_analysis::Victim;
+use ticktax_analysis::Auditor;
 use ticktax_model::recording::{Header, Loss, Row, RowSink};
 use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
@@ -12,11 +12,13 @@ use super::fixture::{Fixture, VICTIMS, events};
 
 fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes {
     let begin = header.victim.as_ref().unwrap().begin;
-    let mut victim = Victim::new(begin - Nanos(1));
+    let mut auditor = Auditor::books();
+    auditor.victim_since(begin - Nanos(1));
     for row in rows {
-        victim.row(sources, row);
+        auditor.row(sources, row);
     }
-    victim.finish(header, sources).unwrap().threads.unwrap()
+    let statement = auditor.finish(header, sources, 1);
+    statement.victim.unwrap().threads.unwrap()
 }
 
 fn told(threads: &ThreadTimes) -> BTreeMap<ThreadState, i64> {

@@ -1,7 +1,7 @@
 //! The recording of a simulated machine goes through the same analysis as a live one's.
 
 use proptest::prelude::*;
-use ticktax_analysis::{BeatFinder, Ledger};
+use ticktax_analysis::{Auditor, BeatFinder};
 use ticktax_model::recording::RowSink;
 use ticktax_model::statement::Class;
 use ticktax_model::{Nanos, SourceTable};
@@ -12,7 +12,7 @@ use ticktax_sim::{
 use crate::fixture::setup;
 
 /// Hands each row to both.
-struct Both(Ledger, BeatFinder);
+struct Both(Auditor, BeatFinder);
 
 impl RowSink for Both {
     fn row(&mut self, sources: &SourceTable, row: &ticktax_model::recording::Row) {
@@ -26,9 +26,9 @@ proptest! {
 
     #[test]
     fn the_ledger_books_what_the_model_did(setup in setup()) {
-        let mut ledger = Ledger::new();
-        let (report, header, sources) = record(&setup, &mut ledger).unwrap();
-        let statement = ledger.finish(&header, &sources);
+        let mut auditor = Auditor::books();
+        let (report, header, sources) = record(&setup, &mut auditor).unwrap();
+        let statement = auditor.finish(&header, &sources, 1);
         prop_assert!(statement.balance.balances(), "{:?}", statement.balance);
         let of = |class| statement.accounts.iter().filter(|a| a.class == class).map(|a| a.time).sum();
         let did = |mode: &[Mode]| -> Nanos {
@@ -64,7 +64,7 @@ fn the_beats_of_a_simulated_machine_are_found() {
         cost: Law::Fixed(Nanos(40_000)),
         then: Then::Nothing,
     });
-    let mut both = Both(Ledger::new(), BeatFinder::new());
+    let mut both = Both(Auditor::books(), BeatFinder::new());
     let (_, header, sources) = record(&setup, &mut both).unwrap();
     let beats = both.1.finish(&header, 1);
     let found = |name: &str| {
@@ -76,6 +76,6 @@ fn the_beats_of_a_simulated_machine_are_found() {
     assert!((found("disk") - 333_333_333.0).abs() < 333_333.0);
     let game = found("game");
     assert!((game - 40e6).abs() < 4e4, "{game}");
-    let statement = both.0.finish(&header, &sources);
+    let statement = both.0.finish(&header, &sources, 1);
     assert!(statement.balance.balances());
 }

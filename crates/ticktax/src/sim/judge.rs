@@ -1,7 +1,7 @@
 //! A run of the model, judged as a recording is.
 
 use ticktax_analysis::pace::{FrameStats, Terms};
-use ticktax_analysis::{Summary, of_frames};
+use ticktax_analysis::{Auditor, figures, of_frames};
 use ticktax_experiment::whatif::Run;
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -14,18 +14,22 @@ use crate::failure::Failure;
 /// Runs it and tells what it gave. `asked_for` says whether the period is what the loop was asked
 /// for, rather than what was found in it.
 pub(super) fn judge(run: &Run<'_>, asked_for: bool) -> Result<Vec<Figure>, SetupError> {
-    let mut summary = Summary::new(&ticktax_sim::facts(run.setup));
+    let mut auditor = Auditor::new(&ticktax_sim::facts(run.setup)).without_beats();
     let Some(task) = run.task else {
-        let (_, header, sources) = ticktax_sim::record(run.setup, &mut summary)?;
-        return Ok(summary.finish(&header, &sources, None));
+        let (_, header, sources) = ticktax_sim::record(run.setup, &mut auditor)?;
+        return Ok(figures(&auditor.finish(&header, &sources, 1), None));
     };
-    let followed = ticktax_sim::follow(run.setup, task, &mut summary)?;
+    let followed = ticktax_sim::follow(run.setup, task, &mut auditor)?;
     let pid = followed
         .header
         .victim
         .as_ref()
         .and_then(|victim| victim.pid);
-    let mut figures = summary.finish(&followed.header, &followed.sources, pid);
+    if let Some(pid) = pid {
+        auditor.list_program(pid);
+    }
+    let statement = auditor.finish(&followed.header, &followed.sources, 1);
+    let mut figures = figures(&statement, pid);
     let elapsed = followed.report.elapsed;
     if elapsed > Nanos::ZERO {
         let sleeps = followed.report.tasks[task.index()].sleeps;

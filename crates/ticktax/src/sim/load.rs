@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use ticktax_analysis::workload::{Asked, Recorded, SMALL};
-use ticktax_analysis::{Summary, WorkloadReader, of_frames};
+use ticktax_analysis::{Auditor, WorkloadReader, figures, of_frames};
 use ticktax_experiment::whatif::{self, Load};
 use ticktax_model::machine::Machine;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
@@ -91,7 +91,7 @@ fn scenario(typed: &SimArguments) -> Result<Loaded, Failure> {
 }
 
 /// Hands each row to both.
-struct Both(Summary, WorkloadReader);
+struct Both(Auditor, WorkloadReader);
 
 impl RowSink for Both {
     fn row(&mut self, sources: &SourceTable, row: &ticktax_model::recording::Row) {
@@ -102,7 +102,8 @@ impl RowSink for Both {
 
 fn recording(typed: &SimArguments) -> Result<Loaded, Failure> {
     let mut file = RecordingReader::open(&typed.load)?;
-    let mut both = Both(Summary::new(&file.header().machine), WorkloadReader::new());
+    let auditor = Auditor::new(&file.header().machine).without_beats();
+    let mut both = Both(auditor, WorkloadReader::new());
     let sources = file.replay(&mut |sources, row| both.row(sources, row))?;
     let header = file.header();
     let machine = header.machine.clone();
@@ -140,13 +141,17 @@ fn recording(typed: &SimArguments) -> Result<Loaded, Failure> {
 
 /// What was measured.
 fn row(
-    summary: Summary,
+    mut auditor: Auditor,
     header: &Header,
     sources: &SourceTable,
     recorded: &Recorded,
 ) -> PredictionRow {
     let paced = recorded.workload.paced.as_ref();
-    let mut figures = summary.finish(header, sources, paced.map(|paced| paced.pid));
+    let pid = paced.map(|paced| paced.pid);
+    if let Some(pid) = pid {
+        auditor.list_program(pid);
+    }
+    let mut figures = figures(&auditor.finish(header, sources, 1), pid);
     let elapsed = recorded.workload.elapsed;
     figures.extend(recorded.wakeups.map(|count| Figure {
         measure: Measure::Wakeups,

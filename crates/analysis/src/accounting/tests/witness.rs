@@ -8,7 +8,7 @@ use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use super::{HANDLER, OneCpu, PID, TICK, TICKS, aligned, scattered};
-use crate::{AccountingCheck, Ledger};
+use crate::Auditor;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -108,10 +108,9 @@ fn soaked() -> Header {
 
 fn close(header: &Header) -> (Statement, CpuCheck) {
     let sources = SourceTable::default();
-    let mut statement = Ledger::new().finish(header, &sources);
+    let auditor = Auditor::new(&header.machine).without_beats();
+    let statement = auditor.finish(header, &sources, 1);
     assert!(statement.balance.balances());
-    let check = AccountingCheck::new(&header.machine);
-    statement.accounting = check.finish(header, &statement, &sources);
     let cpu = statement.accounting.as_ref().unwrap().cpus[0].clone();
     (statement, cpu)
 }

@@ -10,7 +10,7 @@ use super::merge::merge;
 use super::search::{Found, SEARCHES, events, search, searchable};
 use super::stream::{Stream, What};
 use super::tie::{agree, members, share_holding, share_inside};
-use super::{BeatFinder, MOST_STREAMS};
+use super::{Finder, MOST_STREAMS};
 
 /// The probability, at most, that chance put any beat into a statement.
 const FAMILY: f64 = 0.01;
@@ -24,7 +24,7 @@ const STEPS: usize = 5;
 const SO_FAR: usize = 12;
 
 /// Searches everything and says what was found.
-pub(super) fn statement(finder: &mut BeatFinder, header: &Header, threads: usize) -> BeatStatement {
+pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) -> BeatStatement {
     let streams = searchable(finder);
     let found = significant(search(finder, &streams, threads), streams.len() * SEARCHES);
     let own_rhythm = header
@@ -48,7 +48,7 @@ pub(super) fn statement(finder: &mut BeatFinder, header: &Header, threads: usize
 }
 
 /// The beats of the sources that took most time so far.
-pub(super) fn so_far(finder: &BeatFinder) -> Vec<BeatLine> {
+pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     let all = searchable(finder);
     let mut streams = all.clone();
     streams.sort_by_key(|&s| std::cmp::Reverse(finder.streams[s as usize].time));
@@ -67,7 +67,7 @@ fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
 }
 
 /// Everything that limits what can be known.
-fn unknown(finder: &BeatFinder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
+fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
     let window = finder.last - finder.first.unwrap_or(finder.last);
     if finder.sums > 0 {
@@ -125,7 +125,7 @@ fn unknown(finder: &BeatFinder, header: &Header, searched: &[u32]) -> Vec<Limita
 
 /// Beats on their way to lines.
 struct Lines<'a> {
-    finder: &'a BeatFinder,
+    finder: &'a Finder,
     found: Vec<Found>,
     /// Where a beat of an effect or of a cause was told: by place among `found`.
     told_by: Vec<Option<usize>>,
@@ -137,7 +137,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(finder: &'a BeatFinder, found: Vec<Found>, searched: usize) -> Self {
+    fn new(finder: &'a Finder, found: Vec<Found>, searched: usize) -> Self {
         Self {
             told_by: vec![None; found.len()],
             gaps: vec![None; found.len()],

@@ -2,8 +2,8 @@
 
 use ticktax_model::Nanos;
 
+use super::MOMENT;
 use super::stream::Stream;
-use super::trail::Trail;
 
 /// Candidates that are counted.
 const CANDIDATES: usize = 24;
@@ -31,15 +31,12 @@ pub(super) struct Predecessors {
 }
 
 impl Predecessors {
-    /// Counts what ran on this CPU within a moment before `start`.
-    pub(super) fn look(&mut self, trail: &Trail, own: u32, start: Nanos) {
+    /// Counts what ran on this CPU within a moment before an event: each source, and how long
+    /// before the event it began, the latest first.
+    pub(super) fn look(&mut self, own: u32, before: impl Iterator<Item = (u32, Nanos)>) {
         self.looked = self.looked.saturating_add(1);
-        for ran in trail.before(start) {
-            if ran.stream == own {
-                continue;
-            }
-            let lag = start - ran.start;
-            let known = self.candidates.iter_mut().find(|c| c.stream == ran.stream);
+        for (stream, lag) in before.filter(|&(stream, _)| stream != own) {
+            let known = self.candidates.iter_mut().find(|c| c.stream == stream);
             match known {
                 Some(known) if known.event == self.looked => {}
                 Some(known) => {
@@ -47,7 +44,7 @@ impl Predecessors {
                     known.count += 1;
                     known.lag += lag;
                 }
-                None => self.admit(ran.stream, lag),
+                None => self.admit(stream, lag),
             }
         }
     }
@@ -97,7 +94,7 @@ impl Predecessors {
         sums.retain(|&(_, count, _, events)| {
             let share = f64::from(count) / f64::from(self.looked);
             let rate = events / f64::from(count) / (window.0 as f64).max(1.0);
-            let chance = 1.0 - (-rate * Trail::MOMENT.0 as f64).exp();
+            let chance = 1.0 - (-rate * MOMENT.0 as f64).exp();
             share >= REGULAR && share >= chance + BEYOND_CHANCE
         });
         sums.sort_by_key(|&(_, count, lag, _)| lag.0 / i64::from(count.max(1)));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ticktax_model::Nanos;
 
 use super::super::{Beat, Events, FEWEST, detect, knowable};
-use super::BeatFinder;
+use super::Finder;
 
 /// The share of a window that may be unobserved before it matters.
 const NEGLIGIBLE: f64 = 0.02;
@@ -31,7 +31,7 @@ const ENOUGH: usize = 20;
 
 /// The streams whose events are enough for a search, and those whose are not for another reason
 /// than their number.
-pub(super) fn searchable(finder: &BeatFinder) -> Vec<u32> {
+pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(&finder.streams)
         .filter(|(_, stream)| stream.collector.count() >= FEWEST as u64 && !stream.stunted)
@@ -40,7 +40,7 @@ pub(super) fn searchable(finder: &BeatFinder) -> Vec<u32> {
 }
 
 /// The events of a stream, cut to what was observed.
-pub(super) fn events(finder: &BeatFinder, stream: u32) -> Events {
+pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let stream = &finder.streams[stream as usize];
     let mut events = stream.collector.events(finder.last);
     let window = events.span();
@@ -89,7 +89,7 @@ fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
 }
 
 /// Searches these streams on `threads` threads; the strongest beats of each stream first.
-pub(super) fn search(finder: &BeatFinder, streams: &[u32], threads: usize) -> Vec<Found> {
+pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Found> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
     let work = || {
@@ -119,7 +119,7 @@ pub(super) fn search(finder: &BeatFinder, streams: &[u32], threads: usize) -> Ve
 
 /// The beats of one stream. What went on for a part of the time only is no beat of the whole; where
 /// the whole has none, its first, last and middle halves are searched.
-fn search_one(finder: &BeatFinder, stream: u32) -> Vec<Found> {
+fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {
         return Vec::new();

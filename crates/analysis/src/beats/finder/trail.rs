@@ -1,14 +1,9 @@
-//! What just happened on one CPU: the rows of the last moment, the stretch that may go on, and the
-//! times that nobody saw.
-
-use std::collections::VecDeque;
+//! What just happened on one CPU: the stretch that may go on, and the times that nobody saw.
 
 use ticktax_model::{Cpu, Nanos, Span};
 
 use super::JOIN;
 
-/// Rows that are remembered.
-const REMEMBERED: usize = 256;
 /// A time without a row of a thread or of idling, from this length on, was not observed: those
 /// rows tile a CPU's time.
 const HOLE: Nanos = Nanos::from_millis(20);
@@ -24,18 +19,9 @@ pub(super) struct Stretch {
     pub(super) end: Nanos,
 }
 
-/// A row of the last moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ran {
-    pub(super) stream: u32,
-    pub(super) start: Nanos,
-    pub(super) end: Nanos,
-}
-
-/// What is known of one CPU's recent past.
+/// What is known of one CPU.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
-    ran: VecDeque<Ran>,
     stretch: Option<Stretch>,
     covered: Option<(Nanos, Nanos)>,
     pub(super) holes: Vec<(Nanos, Nanos)>,
@@ -43,28 +29,6 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// The longest time between a cause and its effect, from the start of the one to the start of
-    /// the other. Waking an idle virtual CPU takes some tens of µs.
-    pub(super) const MOMENT: Nanos = Nanos::from_micros(200);
-
-    /// Notes a row; what takes longer than a moment cannot have begun within one of what follows.
-    pub(super) fn ran(&mut self, stream: u32, start: Nanos, end: Nanos) {
-        if end - start > Self::MOMENT {
-            return;
-        }
-        if self.ran.len() >= REMEMBERED {
-            self.ran.pop_front();
-        }
-        self.ran.push_back(Ran { stream, start, end });
-    }
-
-    /// What began within a moment before `time` and had ended by then, the latest first.
-    pub(super) fn before(&self, time: Nanos) -> impl Iterator<Item = &Ran> {
-        let within = move |ran: &&Ran| ran.end > time - Self::MOMENT;
-        let latest_first = self.ran.iter().rev().take_while(within);
-        latest_first.filter(move |ran| ran.end <= time && ran.start > time - Self::MOMENT)
-    }
-
     /// Notes that the CPU was observed during a row that is no interrupt's.
     pub(super) fn base(&mut self, span: &Span) {
         let Some((from, to)) = self.covered else {

@@ -1,11 +1,10 @@
-//! Closing the books: from tallies to a statement.
+//! Closing the books: from tallies to accounts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::Pressure;
 use ticktax_model::recording::{Coverage, Header, Level, ProbeKind};
-use ticktax_model::statement::{Account, Statement};
+use ticktax_model::statement::{Account, Balance, CpuBooks, GapStatement, ThrottledProgram};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use super::books::{ClassTimes, balance};
@@ -27,8 +26,25 @@ impl Closing<'_> {
     }
 }
 
-/// Makes the statement of all that `ledger` took.
-pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Statement {
+/// What the ledger says when it is closed.
+#[derive(Debug)]
+pub(crate) struct Books {
+    /// Each CPU's time by class.
+    pub(crate) cpus: Vec<CpuBooks>,
+    /// The accounts of all CPUs, in the order of a statement.
+    pub(crate) accounts: Vec<Account>,
+    /// Whether the two add up.
+    pub(crate) balance: Balance,
+    /// Who wanted to run and was not allowed to.
+    pub(crate) throttled: Vec<ThrottledProgram>,
+    /// What the probes saw.
+    pub(crate) gaps: Option<GapStatement>,
+    /// The header's coverage, and what the ledger could not see on top of it.
+    pub(crate) coverage: Coverage,
+}
+
+/// Closes the books over all that `ledger` took.
+pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Books {
     let closings = closings(ledger, header);
     let (classes, mut accounts) = match header.level {
         Level::Kernel => by_rows(ledger, &closings, header, sources),
@@ -44,47 +60,16 @@ pub(super) fn make(ledger: &Ledger, header: &Header, sources: &SourceTable) -> S
         .iter()
         .filter_map(|closing| Some((&closing.ledger?.gaps, closing.verdict, closing.cpu)))
         .collect();
-    let tick = ledger.tick.finish(header, sources);
-    Statement {
-        tool_version: header.tool_version.clone(),
-        world: header.world,
-        level: header.level,
-        machine: header.machine.clone(),
-        began_unix: header.began_unix,
+    Books {
         balance: balance(&cpus, &accounts),
         cpus,
+        accounts,
         throttled: ledger.waits.statement(sources),
         gaps: ledger
             .gap_causes
             .statement(header, &gaps, &ledger.registry, sources),
-        beats: None,
         coverage: coverage(header, &closings),
-        clock: header.clock.clone(),
-        probes: header.probes.clone(),
-        soakers: header.soakers.clone(),
-        cost: header.cost,
-        command: header.command.clone(),
-        victim: None,
-        pressure: pressure(header),
-        run_queue: header.after.run_queue,
-        accounting: None,
-        findings: Vec::new(),
-        tick,
-        accounts,
     }
-}
-
-/// What the kernel's clocks of scarcity say passed between the header's readings.
-fn pressure(header: &Header) -> BTreeMap<String, Pressure> {
-    let since = |(resource, after): (&String, &Pressure)| {
-        let before = header.before.pressure.get(resource)?;
-        let passed = Pressure {
-            some: after.some - before.some,
-            full: after.full - before.full,
-        };
-        Some((resource.clone(), passed))
-    };
-    header.after.pressure.iter().filter_map(since).collect()
 }
 
 /// Every CPU that has books, rows or losses. One without books has nothing to account for, so
@@ -100,7 +85,7 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     let closing = |cpu: Cpu| {
         let books = header.books.iter().filter(|books| books.cpu == cpu);
         let ledger = ledger.cpus.get(cpu.index()).and_then(Option::as_deref);
-        let unplaceable = ledger.is_some_and(|ledger| ledger.time_line.is_unplaceable());
+        let unplaceable = ledger.is_some_and(|ledger| ledger.queue.is_unplaceable());
         Closing {
             cpu,
             elapsed: books.map(ticktax_model::recording::Books::elapsed).sum(),

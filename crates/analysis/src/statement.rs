@@ -1,0 +1,76 @@
+//! The statement: everything that is said of a recording, put together in one place out of what each
+//! consumer of the timeline made.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::accounting::AccountingStatement;
+use ticktax_model::beats::BeatStatement;
+use ticktax_model::machine::Pressure;
+use ticktax_model::recording::Header;
+use ticktax_model::statement::Statement;
+use ticktax_model::tick::TickBill;
+use ticktax_model::victim::VictimStatement;
+
+use crate::findings::{self, Measured};
+use crate::ledger::Books;
+
+/// What each consumer made.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) books: Books,
+    pub(crate) tick: Option<TickBill>,
+    /// `None` where it was not asked for, or nothing is known.
+    pub(crate) accounting: Option<AccountingStatement>,
+    /// `None` where they were not asked for.
+    pub(crate) beats: Option<BeatStatement>,
+    /// `None` where the recording has no victim.
+    pub(crate) victim: Option<VictimStatement>,
+}
+
+/// The statement of the recording of `header`. The findings are judged here, because they put what
+/// was measured beside what is configured.
+pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
+    let measured = Measured {
+        tick: parts.tick.as_ref(),
+        accounting: parts.accounting.as_ref(),
+        accounts: &parts.books.accounts,
+    };
+    Statement {
+        findings: findings::judge(header, measured),
+        tool_version: header.tool_version.clone(),
+        world: header.world,
+        level: header.level,
+        machine: header.machine.clone(),
+        began_unix: header.began_unix,
+        balance: parts.books.balance,
+        cpus: parts.books.cpus,
+        throttled: parts.books.throttled,
+        gaps: parts.books.gaps,
+        coverage: parts.books.coverage,
+        accounts: parts.books.accounts,
+        clock: header.clock.clone(),
+        probes: header.probes.clone(),
+        soakers: header.soakers.clone(),
+        cost: header.cost,
+        command: header.command.clone(),
+        pressure: pressure(header),
+        run_queue: header.after.run_queue,
+        tick: parts.tick,
+        accounting: parts.accounting,
+        beats: parts.beats,
+        victim: parts.victim,
+    }
+}
+
+/// What the kernel's clocks of scarcity say passed between the header's readings.
+fn pressure(header: &Header) -> BTreeMap<String, Pressure> {
+    let since = |(resource, after): (&String, &Pressure)| {
+        let before = header.before.pressure.get(resource)?;
+        let passed = Pressure {
+            some: after.some - before.some,
+            full: after.full - before.full,
+        };
+        Some((resource.clone(), passed))
+    };
+    header.after.pressure.iter().filter_map(since).collect()
+}

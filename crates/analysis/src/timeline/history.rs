@@ -1,0 +1,277 @@
+//! The recent past of one CPU, kept once for everybody who asks what ran when.
+//!
+//! The rows of a CPU come in the order in which they ended, so they are kept in that order; one
+//! that comes late is put in its place. What is forgotten, by age or for lack of room, is counted.
+
+use std::collections::VecDeque;
+
+use ticktax_model::{Nanos, SourceId, Span};
+
+/// How much of the past is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keep {
+    /// A row is forgotten when one ends so much later.
+    pub(super) time: Nanos,
+    /// The most rows of one CPU.
+    pub(super) rows: usize,
+}
+
+impl Keep {
+    /// Enough for gaps, waits and threads' rows that come late, or are long: 16 MiB a CPU, two seconds of 250 000
+    /// rows a second.
+    pub(crate) const LONG: Self = Self {
+        time: Nanos::from_secs(10),
+        rows: 1 << 19,
+    };
+    /// Nothing at all.
+    pub(crate) const NOTHING: Self = Self {
+        time: Nanos::ZERO,
+        rows: 0,
+    };
+}
+
+/// A row of the recent past.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recent {
+    pub(crate) start: Nanos,
+    pub(crate) end: Nanos,
+    pub(crate) self_time: Nanos,
+    pub(crate) source: SourceId,
+    /// Whether it is a thread's row, or idling's.
+    pub(crate) on_cpu: bool,
+    /// Whether its time is a probe's.
+    pub(crate) probe: bool,
+    /// Whether a gap was found to hold it.
+    pub(crate) placed: bool,
+}
+
+/// An interval in which one source had the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) start: Nanos,
+    pub(crate) end: Nanos,
+    pub(crate) source: SourceId,
+}
+
+/// The rows of one CPU's recent past: threads, idling, interrupts and what the hypervisor took.
+#[derive(Debug)]
+pub(crate) struct History {
+    keep: Keep,
+    /// By end.
+    rows: VecDeque<Recent>,
+    /// The latest end of a row.
+    newest: Nanos,
+    forgotten: Forgotten,
+    /// Where the last search by time ended: how many rows, the forgotten ones included, ended
+    /// before it; and what time that was.
+    searched: (usize, Nanos),
+}
+
+/// What is no longer kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forgotten {
+    rows: usize,
+    /// The latest end of a forgotten row that was not the probe's.
+    pub(crate) until: Option<Nanos>,
+    /// Own time of those of them that were in no gap.
+    pub(crate) unplaced: Nanos,
+}
+
+impl History {
+    pub(super) fn new(keep: Keep) -> Self {
+        Self {
+            keep,
+            rows: VecDeque::new(),
+            newest: Nanos::ZERO,
+            forgotten: Forgotten::default(),
+            searched: (0, Nanos::ZERO),
+        }
+    }
+
+    /// Takes a row, which is a probe's or not, and a thread's or idling's or not.
+    #[inline]
+    pub(super) fn push(&mut self, span: &Span, on_cpu: bool, probe: bool) {
+        let end = span.end();
+        self.newest = self.newest.max(end);
+        if self.keep.rows == 0 {
+            return;
+        }
+        self.rows.push_back(Recent {
+            start: span.start,
+            end,
+            self_time: span.self_time,
+            source: span.source,
+            on_cpu,
+            probe,
+            placed: false,
+        });
+        let mut last = self.rows.len() - 1;
+        while last > 0 && self.rows[last - 1].end > end {
+            self.rows.swap(last - 1, last);
+            last -= 1;
+            self.searched = (0, Nanos::MAX);
+        }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        while let Some(&row) = self.rows.front() {
+            let old = row.end < self.newest - self.keep.time;
+            if !old && self.rows.len() <= self.keep.rows {
+                return;
+            }
+            self.rows.pop_front();
+            self.forgotten.rows += 1;
+            if row.probe {
+                continue;
+            }
+            self.forgotten.until = self.forgotten.until.max(Some(row.end));
+            if !row.placed {
+                // Rows of a file may claim any time.
+                let unplaced = self.forgotten.unplaced.0.saturating_add(row.self_time.0);
+                self.forgotten.unplaced = Nanos(unplaced);
+            }
+        }
+    }
+
+    /// The latest end of a row.
+    pub(crate) fn newest(&self) -> Nanos {
+        self.newest
+    }
+
+    /// What is no longer kept.
+    pub(crate) fn forgotten(&self) -> &Forgotten {
+        &self.forgotten
+    }
+
+    /// The rows that ended at `time` or later, by their end. Where one search is for a later time
+    /// than the one before, it goes on from there: over a recording that looks at each row once,
+    /// and in the order of memory.
+    pub(crate) fn ending_from(&mut self, time: Nanos) -> impl Iterator<Item = &mut Recent> {
+        let (before, since) = self.searched;
+        let mut first = before.saturating_sub(self.forgotten.rows);
+        if time < since || first > self.rows.len() {
+            first = self.rows.partition_point(|row| row.end < time);
+        }
+        first += self
+            .rows
+            .range(first..)
+            .take_while(|row| row.end < time)
+            .count();
+        self.searched = (self.forgotten.rows + first, time);
+        self.rows.range_mut(first..)
+    }
+
+    /// Who had the CPU during `span`, in order, each cut to it: threads and idling, which tile a
+    /// CPU's time.
+    pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> {
+        let (begin, end) = (span.start, span.end());
+        let later = self.rows.iter().rev();
+        let later = later.take_while(|row| row.end > begin).count();
+        self.rows
+            .range(self.rows.len() - later..)
+            .filter(move |row| row.on_cpu && row.start < end)
+            .map(move |row| Piece {
+                start: row.start.max(begin),
+                end: row.end.min(end),
+                source: row.source,
+            })
+    }
+
+    /// The rows that began less than `moment` before `time` and had ended by then, the latest
+    /// first. A thread's row comes when it has ended, so `time` may be long ago.
+    pub(crate) fn just_before(&self, time: Nanos, moment: Nanos) -> impl Iterator<Item = &Recent> {
+        let ended = self.rows.partition_point(|row| row.end <= time);
+        let latest_first = self.rows.range(..ended).rev();
+        let within = latest_first.take_while(move |row| row.end > time - moment);
+        within.filter(move |row| row.start > time - moment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::{Cpu, Nanos, SourceId, Span};
+
+    use super::{History, Keep};
+
+    fn span(start: Nanos, dur: Nanos) -> Span {
+        Span {
+            cpu: Cpu(0),
+            start,
+            dur,
+            self_time: dur,
+            source: SourceId(0),
+        }
+    }
+
+    fn row(history: &mut History, start: i64, dur: i64, on_cpu: bool) {
+        history.push(&span(Nanos(start), Nanos(dur)), on_cpu, false);
+    }
+
+    #[test]
+    fn what_had_the_cpu_meanwhile_is_cut() {
+        let mut history = History::new(Keep::LONG);
+        for start in [0, 100, 200, 300] {
+            row(&mut history, start + 20, 30, false);
+            row(&mut history, start, 100, true);
+        }
+        let cut: Vec<(i64, i64)> = history
+            .on_cpu_during(&span(Nanos(150), Nanos(100)))
+            .map(|piece| (piece.start.0, piece.end.0))
+            .collect();
+        assert_eq!(cut, [(150, 200), (200, 250)]);
+    }
+
+    #[test]
+    fn a_late_row_is_put_in_its_place_and_found_there() {
+        let mut history = History::new(Keep::LONG);
+        row(&mut history, 100, 10, false);
+        row(&mut history, 300, 10, false);
+        let from = |history: &mut History, time| -> Vec<i64> {
+            let rows = history.ending_from(Nanos(time));
+            rows.map(|row| row.start.0).collect()
+        };
+        assert_eq!(from(&mut history, 150), [300]);
+        row(&mut history, 200, 10, false);
+        assert_eq!(from(&mut history, 150), [200, 300]);
+        assert_eq!(from(&mut history, 50), [100, 200, 300]);
+    }
+
+    #[test]
+    fn the_latest_before_a_moment_come_first() {
+        let mut history = History::new(Keep::LONG);
+        for start in [100, 200, 300, 400] {
+            row(&mut history, start, 50, false);
+        }
+        // A long row comes long after what was before it.
+        row(&mut history, 400, 1_000_000, true);
+        let before: Vec<i64> = history
+            .just_before(Nanos(400), Nanos(250))
+            .map(|row| row.start.0)
+            .collect();
+        assert_eq!(before, [300, 200]);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_forgotten_is_counted() {
+        let mut history = History::new(Keep::LONG);
+        let many = i64::try_from(Keep::LONG.rows).unwrap() + 3;
+        (0..many).for_each(|at| row(&mut history, at * 10, 5, false));
+        assert_eq!(history.rows.len(), Keep::LONG.rows);
+        assert_eq!(history.forgotten().unplaced, Nanos(15));
+        assert_eq!(history.forgotten().until, Some(Nanos(25)));
+
+        let mut history = History::new(Keep::LONG);
+        for second in 0..30 {
+            let second = Nanos::from_secs(second);
+            history.push(&span(second, Nanos(1)), false, second.0 == 0);
+        }
+        // The probe's time is booked whole, wherever its gaps were.
+        let forgotten = history.forgotten();
+        assert_eq!(
+            forgotten.unplaced.0,
+            i64::try_from(forgotten.rows).unwrap() - 1
+        );
+        assert_eq!(history.rows.len() + forgotten.rows, 30);
+    }
+}
