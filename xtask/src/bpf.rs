@@ -1,36 +1,85 @@
-//! `cargo xtask bpf`: the BPF object that is committed, so that users need no clang.
+//! `cargo xtask bpf`: the BPF object that is committed, so that users need no clang, and the Rust
+//! module of the records that it shares.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::clang::Clang;
+use crate::record;
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
+const HEADER: &str = "crates/trace/bpf/record.h";
+const RECORDS: &str = "crates/trace/src/record.rs";
 
-/// Compiles the source into the object that is to be committed.
+/// Compiles the source into the object that is to be committed, and writes the module by it.
 pub(crate) fn build() -> Result<String, String> {
-    let fresh = compile()?;
-    let path = root().join(OBJECT);
-    if fs::read(&path).is_ok_and(|committed| committed == fresh) {
-        return Ok(format!("{OBJECT} is as it was"));
-    }
-    fs::write(&path, &fresh).map_err(|error| format!("cannot write {OBJECT}: {error}"))?;
-    Ok(format!("{OBJECT} is new: {} bytes", fresh.len()))
+    let object = compile()?;
+    let records = records(&object)?;
+    Ok(format!(
+        "{}\n{}",
+        renew(OBJECT, &object)?,
+        renew(RECORDS, records.as_bytes())?
+    ))
 }
 
-/// Compares the committed object with what the source compiles to.
-pub(crate) fn check() -> Result<String, String> {
-    let fresh = compile()?;
-    let committed =
-        fs::read(root().join(OBJECT)).map_err(|error| format!("cannot read {OBJECT}: {error}"))?;
-    if committed == fresh {
-        Ok(format!("{OBJECT} is what its source compiles to"))
-    } else {
-        Err(format!(
-            "{OBJECT} is not what its source compiles to: run `cargo xtask bpf` and commit it"
-        ))
+/// Writes a file where its contents are new.
+fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
+    let path = root().join(file);
+    if fs::read(&path).is_ok_and(|committed| committed == fresh) {
+        return Ok(format!("{file} is as it was"));
     }
+    fs::write(&path, fresh).map_err(|error| format!("cannot write {file}: {error}"))?;
+    Ok(format!("{file} is new: {} bytes", fresh.len()))
+}
+
+/// Compares the committed object with what the source compiles to, and the module with both.
+pub(crate) fn check() -> Result<String, String> {
+    let object = compile()?;
+    compare(OBJECT, &object)?;
+    compare(RECORDS, records(&object)?.as_bytes())?;
+    Ok(format!(
+        "{OBJECT} and {RECORDS} are what the source compiles to"
+    ))
+}
+
+/// Fails where a committed file is not what it is made from.
+fn compare(file: &str, fresh: &[u8]) -> Result<(), String> {
+    if read(file)? == fresh {
+        return Ok(());
+    }
+    Err(format!(
+        "{file} is not what its source gives: run `cargo xtask bpf` and commit it"
+    ))
+}
+
+fn read(file: &str) -> Result<Vec<u8>, String> {
+    fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
+}
+
+/// The module for an object, as rustfmt writes it.
+fn records(object: &[u8]) -> Result<String, String> {
+    let header = String::from_utf8(read(HEADER)?).map_err(|_| format!("{HEADER} is no text"))?;
+    let text = record::generate(object, &header)?;
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition", "2024", "--config-path"]);
+    let child = rustfmt
+        .arg(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let failed = |error| format!("cannot run rustfmt: {error}");
+    let mut child = child.map_err(failed)?;
+    let mut input = child.stdin.take().ok_or("rustfmt takes no input")?;
+    input.write_all(text.as_bytes()).map_err(failed)?;
+    drop(input);
+    let output = child.wait_with_output().map_err(failed)?;
+    if !output.status.success() {
+        return Err(format!("rustfmt failed: {}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|_| "rustfmt wrote no text".to_owned())
 }
 
 /// The bytes that the source compiles to.
@@ -67,4 +116,11 @@ impl Drop for Scratch {
         // What cannot be removed from a temporary folder is no reason to fail.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The part of `--check` that needs no clang.
+#[test]
+fn the_records_are_those_of_the_committed_object() {
+    let fresh = records(&read(OBJECT).expect("it is committed")).expect("it can be read");
+    compare(RECORDS, fresh.as_bytes()).expect("they agree");
 }

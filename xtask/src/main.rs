@@ -7,12 +7,13 @@
 
 mod bpf;
 mod clang;
+mod record;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c
-       cargo xtask bpf --check    say whether the committed object is what the source compiles to";
+usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c, and write src/record.rs by it
+       cargo xtask bpf --check    say whether the committed object and record.rs are what they give";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -14,6 +14,7 @@ volatile const __u32 ring_mask = 0;	/* records a CPU - 1; a power of two - 1 */
 volatile const __u32 ring_order = 0;	/* log2 of records a CPU */
 volatile const __u32 summing = 0;	/* sums in place of spans */
 volatile const __u32 sum_mask = 0;	/* entries of the table of sums - 1 */
+volatile const struct record_constants record_constants = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -190,7 +191,7 @@ static __noinline void add_to_sum(struct here *here, const struct frame *frame, 
 	/* The reader takes entries whose count is not 0: all that names the entry stands before. */
 	barrier();
 	sum->count++;
-	sum->self += self;
+	sum->self_ns += self;
 	sum->wall += dur;
 	if (dur > sum->max)
 		sum->max = dur;
@@ -224,7 +225,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 		return;
 	span->start = frame->start;
 	span->dur = dur;
-	span->self = self;
+	span->self_ns = self;
 	span->detail = frame->detail;
 	span->kind = frame->kind;
 	span->flags = frame->flags;

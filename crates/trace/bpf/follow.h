@@ -2,7 +2,7 @@
 /*
  * Following threads: what becomes of them while they are off their CPU.
  *
- * A followed thread is in `lives` from its first moment to its last: the reader puts the first
+ * A followed thread is in `threads` from its first moment to its last: the reader puts the first
  * ones there, and their children follow by themselves. From one context switch to the next and
  * from there to the wake-up, every wait begins at the very ns at which what was before it ended.
  * So a thread's waits and its spans on CPUs tile its life, and the reader checks that they do.

@@ -11,8 +11,7 @@ use ticktax_model::recording::Row;
 use ticktax_model::victim::{FollowedThread, RunState};
 use ticktax_model::{Nanos, SourceTable};
 
-use crate::maps;
-use crate::record::{Life, SpanRecord, detail, kind};
+use crate::record::{Life, SpanRecord, detail, kind, map};
 use crate::tracer::Tracer;
 
 /// The detail of a wait that a thread in this state is in.
@@ -57,7 +56,7 @@ fn small(detail: u64) -> u32 {
 
 impl Tracer {
     fn threads(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
-        KernelMap::try_from(self.programs.map_mut(maps::THREADS)?).ok()
+        KernelMap::try_from(self.programs.map_mut(map::THREADS)?).ok()
     }
 
     /// The threads that are followed.

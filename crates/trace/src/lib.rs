@@ -7,7 +7,6 @@ mod error;
 mod follow;
 mod hooks;
 mod load;
-mod maps;
 mod names;
 mod nudge;
 #[doc(hidden)]

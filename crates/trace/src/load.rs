@@ -12,11 +12,10 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, HookPrograms};
-use crate::maps;
-use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord};
+use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord, global, map};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
-pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
 
 /// What the tracer hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,18 +140,18 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     let btf = read_btf(&settings.btf)?;
     let mut loader = EbpfLoader::new();
     if !sizes.following {
-        loader.map_max_entries(maps::THREADS, 1);
+        loader.map_max_entries(map::THREADS, 1);
     }
     let mut programs = loader
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
-        .override_global("ring_order", &sizes.ring_order, true)
-        .override_global("ring_mask", &sizes.ring_mask(), true)
-        .override_global("sum_mask", &(sizes.sum_entries - 1), true)
-        .override_global("summing", &u32::from(sizes.summing), true)
-        .map_max_entries(maps::SPANS, sizes.span_entries())
-        .map_max_entries(maps::SUMS, sizes.sum_entries)
-        .map_max_entries(maps::RESTS, sizes.rest_entries())
+        .override_global(global::RING_ORDER, &sizes.ring_order, true)
+        .override_global(global::RING_MASK, &sizes.ring_mask(), true)
+        .override_global(global::SUM_MASK, &(sizes.sum_entries - 1), true)
+        .override_global(global::SUMMING, &u32::from(sizes.summing), true)
+        .map_max_entries(map::SPANS, sizes.span_entries())
+        .map_max_entries(map::SUMS, sizes.sum_entries)
+        .map_max_entries(map::RESTS, sizes.rest_entries())
         .load(OBJECT)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 

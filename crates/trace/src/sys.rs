@@ -25,7 +25,7 @@ pub(crate) fn raise_priority() {
 /// padding.
 pub(crate) unsafe trait Shared: Copy {}
 
-// SAFETY: `repr(C)`, integers only, no padding (tests/layout.rs compares the size with C's).
+// SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
 unsafe impl Shared for SpanRecord {}
 // SAFETY: as above.
 unsafe impl Shared for SumRecord {}
@@ -34,7 +34,7 @@ unsafe impl Shared for CpuState {}
 // SAFETY: as above.
 unsafe impl Shared for CpuControl {}
 
-// SAFETY: `repr(C)`, integers only, no padding (tests/layout.rs compares the fields with C's).
+// SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
 unsafe impl aya::Pod for Life {}
 
 /// An array map of the kernel's, mapped into this process.

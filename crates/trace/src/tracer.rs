@@ -17,10 +17,11 @@ use crate::decode::Decoder;
 use crate::error::TraceError;
 use crate::follow::FirstStates;
 use crate::load::{Loaded, Sizes, TraceSettings, load};
-use crate::maps;
 use crate::names::Names;
 use crate::nudge::nudge;
-use crate::record::{CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, detail, kind, run};
+use crate::record::{
+    CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, detail, kind, map, run,
+};
 use crate::sys::{self, Shared, SharedArray};
 
 /// The prefix of the names of the tool's probes' threads.
@@ -112,11 +113,11 @@ impl Tracer {
             sizes.ring_len() * sizes.cpus
         };
         Ok(Self {
-            spans: shared(&mut programs, maps::SPANS, ring)?,
-            sums: shared(&mut programs, maps::SUMS, sums)?,
-            rests: shared(&mut programs, maps::RESTS, rests)?,
-            states: shared(&mut programs, maps::STATES, MAX_CPUS)?,
-            controls: shared(&mut programs, maps::CONTROLS, MAX_CPUS)?,
+            spans: shared(&mut programs, map::SPANS, ring)?,
+            sums: shared(&mut programs, map::SUMS, sums)?,
+            rests: shared(&mut programs, map::RESTS, rests)?,
+            states: shared(&mut programs, map::STATES, MAX_CPUS)?,
+            controls: shared(&mut programs, map::CONTROLS, MAX_CPUS)?,
             programs,
             sizes,
             decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
@@ -337,7 +338,7 @@ impl Tracer {
 
     /// The waits that nobody has ended yet, as if all were `end`ed, on a `cpu` for want of one.
     fn open_waits(&mut self, end: Nanos, cpu: Cpu) -> Vec<SpanRecord> {
-        let Some(map) = self.programs.map_mut(maps::THROTTLED) else {
+        let Some(map) = self.programs.map_mut(map::THROTTLED) else {
             return Vec::new();
         };
         let Ok(waits) = aya::maps::HashMap::<_, u32, u64>::try_from(map) else {

@@ -128,11 +128,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
         hook: Hook::LocalTimer,
         reason: HookMissing::OnRequest,
     };
-    if !tracer
-        .limitations()
-        .iter()
-        .any(|limitation| *limitation == missing)
-    {
+    if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());
     }
     let (closing, times) = run(tracer, 100);
