@@ -75,6 +75,7 @@ impl TickAccumulator {
         }
     }
 
+    #[inline]
     fn cpu(&mut self, event: &Event<'_>) -> &mut CpuBook {
         if event.slot >= self.cpus.len() {
             self.cpus.resize_with(event.slot + 1, || None);

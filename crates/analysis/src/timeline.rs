@@ -147,7 +147,11 @@ impl Timeline {
     /// Takes a row: what it means, and the past of its CPU, this row included.
     ///
     /// The [`SourceTable`] must be one and the same growing table.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "it is called for each row, and an event returned through memory costs a tenth"
+    )]
+    #[inline(always)]
     pub(crate) fn event<'a>(
         &'a mut self,
         sources: &'a SourceTable,

@@ -96,6 +96,7 @@ impl History {
         if self.keep.rows == 0 {
             return;
         }
+        let late = self.rows.back().is_some_and(|last| last.end > end);
         self.rows.push_back(Recent {
             start: span.start,
             end,
@@ -105,22 +106,36 @@ impl History {
             probe,
             placed: false,
         });
+        if late {
+            self.put_in_place();
+        }
+        if self.has_old_row() {
+            self.forget();
+        }
+    }
+
+    /// Moves the row that came last to its place by end.
+    #[cold]
+    fn put_in_place(&mut self) {
         let mut last = self.rows.len() - 1;
-        while last > 0 && self.rows[last - 1].end > end {
+        while last > 0 && self.rows[last - 1].end > self.rows[last].end {
             self.rows.swap(last - 1, last);
             last -= 1;
-            self.searched = (0, Nanos::MAX);
         }
-        self.forget();
+        self.searched = (0, Nanos::MAX);
+    }
+
+    #[inline]
+    fn has_old_row(&self) -> bool {
+        let is_old = |row: &Recent| row.end < self.newest - self.keep.time;
+        self.rows.len() > self.keep.rows || self.rows.front().is_some_and(is_old)
     }
 
     fn forget(&mut self) {
-        while let Some(&row) = self.rows.front() {
-            let old = row.end < self.newest - self.keep.time;
-            if !old && self.rows.len() <= self.keep.rows {
+        while self.has_old_row() {
+            let Some(row) = self.rows.pop_front() else {
                 return;
-            }
-            self.rows.pop_front();
+            };
             self.forgotten.rows += 1;
             if row.probe {
                 continue;
