@@ -34,6 +34,10 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
 /// What and why.
 type Words = Option<(String, String)>;
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is an arm's whole value in the functions below, whose other arms are `None`"
+)]
 fn say(what: impl Into<String>, why: impl Into<String>) -> Words {
     Some((what.into(), why.into()))
 }

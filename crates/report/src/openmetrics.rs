@@ -412,7 +412,7 @@ fn pid(pid: Option<i32>) -> String {
     pid.map_or_else(String::new, |pid| pid.to_string())
 }
 
-fn borrowed<'a>(labels: &'a [Label]) -> Vec<(&'static str, &'a str)> {
+fn borrowed(labels: &[Label]) -> Vec<(&'static str, &str)> {
     let labels = labels.iter();
     labels
         .map(|(name, value)| (*name, value.as_str()))

@@ -19,8 +19,8 @@ fn values(text: &str, family: &str) -> Vec<(Vec<(String, String)>, f64)> {
     let found = found.unwrap_or_else(|| panic!("no {family} in\n{text}"));
     let sample = |sample: &openmetrics_parser::Sample<OpenMetricsValue>| {
         let number = match &sample.value {
-            OpenMetricsValue::Counter(counter) => counter.value.clone(),
-            OpenMetricsValue::Gauge(number) => number.clone(),
+            OpenMetricsValue::Counter(counter) => counter.value,
+            OpenMetricsValue::Gauge(number) => *number,
             other => panic!("{other:?}"),
         };
         let value = match number {

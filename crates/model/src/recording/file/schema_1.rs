@@ -247,7 +247,7 @@ mod tests {
             what: "gaps on CPU 1".to_owned(),
             why: "no probe may run there".to_owned(),
         };
-        assert_eq!(read.coverage.limitations, [kept.clone()]);
+        assert_eq!(read.coverage.limitations, std::slice::from_ref(&kept));
         assert_eq!(read.coverage.attached, [Hook::TickStop]);
         assert_eq!(read.machine.configured.unread, [kept]);
     }
