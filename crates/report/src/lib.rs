@@ -1,5 +1,5 @@
 //! Writes [`Document`](ticktax_model::document::Document)s down: a page of text for a person, JSON
-//! and metrics for programs.
+//! and metrics for programs; rows as a trace.
 //!
 //! Every number shown is in the document, or is a sum, a share or a rate of numbers in it. Nothing
 //! here prints or looks at its surroundings: the caller says how wide the page is and whether it
@@ -10,9 +10,11 @@ mod format;
 mod json;
 mod limitation;
 mod openmetrics;
+mod perfetto;
 mod text;
 
 pub use format::{Format, render};
 pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};
+pub use perfetto::Perfetto;
 pub use text::{TextStyle, beat_news, pace_line};

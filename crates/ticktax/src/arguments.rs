@@ -212,6 +212,10 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
+    /// Write every span as a trace for Perfetto (<https://ui.perfetto.dev>) as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) perfetto: Option<PathBuf>,
+
     /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) fleet_of: Option<u32>,
@@ -249,6 +253,10 @@ pub(crate) struct AuditArguments {
 pub(crate) struct ReportArguments {
     /// A recording that `audit --save` made
     pub(crate) file: PathBuf,
+
+    /// Write every span as a trace for Perfetto (<https://ui.perfetto.dev>) as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) perfetto: Option<PathBuf>,
 
     /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

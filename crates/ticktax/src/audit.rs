@@ -14,6 +14,7 @@ use crate::arguments::{AuditArguments, Keep, ProbeChoice, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::terminal::{self, Progress, Terminal};
+use crate::trace_file::TraceFile;
 
 /// How long, without other wishes.
 const LENGTH: Nanos = Nanos::from_secs(20);
@@ -30,15 +31,21 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
     plan.check()?;
     // Before anything is watched: a file that cannot be made should not cost a minute's wait.
     let mut file = typed.save.clone().map(SavedAs::create).transpose()?;
+    let mut trace = typed
+        .perfetto
+        .as_deref()
+        .map(TraceFile::create)
+        .transpose()?;
     if let Some(output) = &typed.output {
         terminal::require_writable(output)?;
     }
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(plan)?;
-    let (auditor, header) = watch(&mut session, &mut file, &interrupt, terminal);
+    let (auditor, header) = watch(&mut session, (&mut file, &mut trace), &interrupt, terminal);
     let threads = crate::beats::threads();
     let mut statement = auditor.finish(&header, session.sources(), threads);
     extrapolate(&mut statement, typed.fleet_of, terminal);
+    let traced = trace.map(|trace| trace.finish(session.sources(), &statement, terminal));
     let balances = balances(&statement);
     let printed = terminal.put(&statement.into(), typed.format, typed.output.as_deref());
     // A statement that nobody can read is no reason to lose the recording as well.
@@ -46,6 +53,7 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
         file.finish(&header, terminal)?;
     }
     printed?;
+    traced.transpose()?;
     Ok(exit_code(balances, &header, interrupt.signal()))
 }
 
@@ -95,7 +103,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
 /// has come.
 fn watch(
     session: &mut Session,
-    file: &mut Option<SavedAs>,
+    (file, trace): (&mut Option<SavedAs>, &mut Option<TraceFile>),
     interrupt: &Interrupt,
     terminal: &Terminal,
 ) -> (Auditor, Box<Header>) {
@@ -123,6 +131,9 @@ fn watch(
                     auditor.row(sources, row);
                     if let Some(file) = file {
                         file.writer.row(sources, row);
+                    }
+                    if let Some(trace) = trace {
+                        trace.row(sources, row);
                     }
                 }
             }

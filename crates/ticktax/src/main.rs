@@ -17,6 +17,7 @@ mod replay;
 mod sim;
 mod sweep;
 mod terminal;
+mod trace_file;
 
 use std::process::ExitCode;
 

@@ -11,6 +11,7 @@ use crate::arguments::ReportArguments;
 use crate::audit::{balances, extrapolate};
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
+use crate::trace_file::TraceFile;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     show(
@@ -19,6 +20,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
             fleet_of: typed.fleet_of,
             format: typed.format,
             output: None,
+            perfetto: typed.perfetto.as_deref(),
         },
         terminal,
     )
@@ -31,6 +33,8 @@ pub(crate) struct Showing<'a> {
     pub(crate) format: Format,
     /// In place of standard output.
     pub(crate) output: Option<&'a Path>,
+    /// Where to write a trace as well.
+    pub(crate) perfetto: Option<&'a Path>,
 }
 
 /// Prints the statement of the recording in `file`.
@@ -40,13 +44,22 @@ pub(crate) fn show(
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(file)?;
+    let mut trace = showing.perfetto.map(TraceFile::create).transpose()?;
     let mut auditor = Auditor::new(&recording.header().machine);
     if let Some(victim) = &recording.header().victim {
         auditor.victim_since(victim.begin);
     }
-    let sources = recording.replay(&mut |sources, row| auditor.row(sources, row))?;
+    let sources = recording.replay(&mut |sources, row| {
+        auditor.row(sources, row);
+        if let Some(trace) = &mut trace {
+            trace.row(sources, row);
+        }
+    })?;
     let mut statement = auditor.finish(recording.header(), &sources, crate::beats::threads());
     extrapolate(&mut statement, showing.fleet_of, terminal);
+    if let Some(trace) = trace {
+        trace.finish(&sources, &statement, terminal)?;
+    }
     let balances = balances(&statement);
     terminal.put(&statement.into(), showing.format, showing.output)?;
     Ok(if balances {

@@ -168,7 +168,8 @@ pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
     opened.map(drop).map_err(|error| cannot_write(file, &error))
 }
 
-fn cannot_write(file: &Path, error: &io::Error) -> Failure {
+/// The failure to write `file`.
+pub(crate) fn cannot_write(file: &Path, error: &io::Error) -> Failure {
     Failure::Output(format!("to {}: {}", file.display(), in_words(error)))
 }
 

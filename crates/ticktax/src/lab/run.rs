@@ -248,6 +248,7 @@ fn show_recording(
         fleet_of: None,
         format: typed.format,
         output: typed.output.as_deref(),
+        perfetto: None,
     };
     with_file(bytes, |file| replay::show(file, &showing, terminal))
 }

@@ -1,0 +1,366 @@
+//! A recording as a trace for [Perfetto](https://ui.perfetto.dev): a track a CPU and a thread, spans
+//! as slices, waits with a flow to where they ended, beats and limitations as events with
+//! annotations.
+//!
+//! Rows of a CPU come in the order in which they ended, so what interrupted comes before what it
+//! interrupted. A reader sorts events by time, and keeps the order of those at the same time: so the
+//! rows of a CPU are held until the thread or idling below them ends, and written from the outside in.
+//! What is held is bounded; times are on `CLOCK_MONOTONIC` of the machine that was watched.
+
+mod proto;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
+
+use prost::Message;
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{MOVED, OffCpuReason};
+use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
+
+use crate::limitation;
+use proto::{
+    DebugAnnotation, EventType, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
+    TrackDescriptor, TrackEvent,
+};
+
+/// The track above those of the CPUs.
+const CPUS: u64 = 1;
+/// The track of what is about the whole recording.
+const RECORDING: u64 = 2;
+/// Rows of a CPU that are held at most. Beyond, they are written as they are: only slices that begin
+/// at the same ns may then be shown the wrong way round.
+const HELD: usize = 1 << 16;
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 16;
+
+/// A trace in the making.
+#[derive(Debug)]
+pub struct Perfetto<W> {
+    out: W,
+    buffer: Vec<u8>,
+    /// The first error; nothing is written after it.
+    error: Option<io::Error>,
+    declared: HashSet<u64>,
+    /// Of each CPU, the rows above a thread or idling that has not ended.
+    held: HashMap<Cpu, Vec<Span>>,
+    /// Of each thread, the wait that ended last, until the thread's next span is known.
+    waits: HashMap<i32, Span>,
+    flows: u64,
+    /// When the first row began.
+    begin: Option<Nanos>,
+    /// Sums that are in no slice.
+    sums: u64,
+}
+
+impl<W: Write> Perfetto<W> {
+    /// A trace that goes to `out`.
+    pub fn new(out: W) -> Self {
+        Self {
+            out,
+            buffer: Vec::with_capacity(2 * BUFFER),
+            error: None,
+            declared: HashSet::new(),
+            held: HashMap::new(),
+            waits: HashMap::new(),
+            flows: 0,
+            begin: None,
+            sums: 0,
+        }
+    }
+
+    /// Writes what is left, and what the statement says of the whole recording. Returns how many sums
+    /// are in no slice: a recording that keeps sums has no single spans to show.
+    ///
+    /// # Errors
+    /// The first that writing met.
+    pub fn finish(mut self, sources: &SourceTable, statement: &Statement) -> io::Result<u64> {
+        let held = std::mem::take(&mut self.held);
+        for (cpu, spans) in held {
+            self.nested(sources, cpu, spans);
+        }
+        for span in std::mem::take(&mut self.waits).into_values() {
+            self.wait(sources, &span, None);
+        }
+        self.about(statement);
+        self.flush();
+        match self.error {
+            Some(error) => Err(error),
+            None => self.out.flush().map(|()| self.sums),
+        }
+    }
+
+    fn span(&mut self, sources: &SourceTable, span: &Span) {
+        self.begin = Some(self.begin.map_or(span.start, |begin| begin.min(span.start)));
+        match sources.get(span.source).kind {
+            Kind::Wait => {
+                let thread = sources.get(span.source).thread.as_ref();
+                let Some(tid) = thread.map(|thread| thread.tid) else {
+                    return;
+                };
+                if let Some(before) = self.waits.insert(tid, *span) {
+                    self.wait(sources, &before, None);
+                }
+            }
+            Kind::Gap | Kind::Steal => self.aside(sources, span),
+            Kind::Irq | Kind::Softirq | Kind::Nmi => {
+                let held = self.held.entry(span.cpu).or_default();
+                held.push(*span);
+                if held.len() >= HELD {
+                    let spans = std::mem::take(held);
+                    self.nested(sources, span.cpu, spans);
+                }
+            }
+            Kind::Task | Kind::Idle => {
+                let mut spans = self.held.remove(&span.cpu).unwrap_or_default();
+                spans.push(*span);
+                self.nested(sources, span.cpu, spans);
+            }
+        }
+    }
+
+    /// Writes spans of a CPU, those outside before those within them.
+    fn nested(&mut self, sources: &SourceTable, cpu: Cpu, mut spans: Vec<Span>) {
+        let track = self.cpu_track(cpu);
+        // Of two with the same times, the one that came later was interrupted by the other.
+        spans.reverse();
+        spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end())));
+        let mut open: Vec<Nanos> = Vec::new();
+        for span in &spans {
+            while let Some(end) = open.pop_if(|end| *end <= span.start) {
+                self.event(track, end, EventType::SliceEnd, TrackEvent::default());
+            }
+            let flow = self.ran(sources, span);
+            let source = sources.get(span.source);
+            let event = TrackEvent {
+                name: Some(source.to_string()),
+                categories: vec![source.kind.name().to_owned()],
+                terminating_flow_ids: flow.into_iter().collect(),
+                ..TrackEvent::default()
+            };
+            self.event(track, span.start, EventType::SliceBegin, event);
+            open.push(span.end());
+        }
+        while let Some(end) = open.pop() {
+            self.event(track, end, EventType::SliceEnd, TrackEvent::default());
+        }
+    }
+
+    /// Writes a thread's time on its own track as well, after the wait that ended with it. Returns
+    /// the flow that goes from there to the CPU.
+    fn ran(&mut self, sources: &SourceTable, span: &Span) -> Option<u64> {
+        let source = sources.get(span.source);
+        let thread = source
+            .thread
+            .as_ref()
+            .filter(|_| source.kind == Kind::Task)?;
+        let flow = self.waits.remove(&thread.tid).and_then(|wait| {
+            let joins = wait.end() == span.start;
+            let flow = joins.then(|| {
+                self.flows += 1;
+                self.flows
+            });
+            self.wait(sources, &wait, flow);
+            flow
+        });
+        let track = self.thread_track(thread, &source.name);
+        let event = TrackEvent {
+            name: Some(format!("on CPU {}", span.cpu)),
+            categories: vec!["running".to_owned()],
+            ..TrackEvent::default()
+        };
+        self.slice(track, span, event);
+        flow
+    }
+
+    /// Writes a wait on the track of its thread.
+    fn wait(&mut self, sources: &SourceTable, span: &Span, flow: Option<u64>) {
+        let source = sources.get(span.source);
+        let Some(thread) = &source.thread else {
+            return;
+        };
+        let reason = OffCpuReason::from_detail(&source.detail);
+        if reason.is_some_and(|(reason, _)| reason == OffCpuReason::Reborn) {
+            return;
+        }
+        let track = self.thread_track(thread, &source.name);
+        let name = source.detail.strip_suffix(MOVED).unwrap_or(&source.detail);
+        let event = TrackEvent {
+            name: Some(name.to_owned()),
+            categories: vec![source.kind.name().to_owned()],
+            flow_ids: flow.into_iter().collect(),
+            ..TrackEvent::default()
+        };
+        self.slice(track, span, event);
+    }
+
+    /// Writes a gap or stolen time, which lie across what ran, on a track beside the CPU's.
+    fn aside(&mut self, sources: &SourceTable, span: &Span) {
+        let source = sources.get(span.source);
+        let cpu = u64::from(span.cpu.0);
+        let place = if source.kind == Kind::Gap { 2 } else { 3 };
+        let track = (place << 32) | cpu;
+        self.declare(TrackDescriptor {
+            uuid: Some(track),
+            name: Some(format!("CPU {cpu} {}", source.kind)),
+            parent_uuid: Some(CPUS),
+            ..TrackDescriptor::default()
+        });
+        let event = TrackEvent {
+            name: Some(source.to_string()),
+            categories: vec![source.kind.name().to_owned()],
+            ..TrackEvent::default()
+        };
+        self.slice(track, span, event);
+    }
+
+    /// Writes what is about the whole recording, at its begin.
+    fn about(&mut self, statement: &Statement) {
+        self.declare(TrackDescriptor {
+            uuid: Some(RECORDING),
+            name: Some("ticktax".to_owned()),
+            ..TrackDescriptor::default()
+        });
+        for beat in statement.beats.iter().flat_map(|beats| &beats.beats) {
+            let annotations = [
+                ("period_ns", format!("{:.0}", beat.period)),
+                ("share", beat.share.to_string()),
+                ("cpus", beat.cpus.to_string()),
+                ("triggered by", beat.chain.join(" → ")),
+            ];
+            self.remark("beat", format!("beat: {}", beat.name), &annotations);
+        }
+        for limitation in &statement.coverage.limitations {
+            let words = limitation::words(limitation);
+            let annotations = [("why", words.why)];
+            self.remark(
+                "limitation",
+                format!("not seen: {}", words.what),
+                &annotations,
+            );
+        }
+    }
+
+    fn remark(&mut self, category: &str, name: String, annotations: &[(&str, String)]) {
+        let annotations = annotations.iter().map(|(name, value)| DebugAnnotation {
+            name: Some((*name).to_owned()),
+            string_value: Some(value.clone()),
+        });
+        let event = TrackEvent {
+            name: Some(name),
+            categories: vec![category.to_owned()],
+            debug_annotations: annotations.collect(),
+            ..TrackEvent::default()
+        };
+        let begin = self.begin.unwrap_or_default();
+        self.event(RECORDING, begin, EventType::Instant, event);
+    }
+
+    fn cpu_track(&mut self, cpu: Cpu) -> u64 {
+        self.declare(TrackDescriptor {
+            uuid: Some(CPUS),
+            name: Some("CPUs".to_owned()),
+            ..TrackDescriptor::default()
+        });
+        let track = (1 << 32) | u64::from(cpu.0);
+        self.declare(TrackDescriptor {
+            uuid: Some(track),
+            name: Some(format!("CPU {cpu}")),
+            parent_uuid: Some(CPUS),
+            ..TrackDescriptor::default()
+        });
+        track
+    }
+
+    fn thread_track(&mut self, thread: &Thread, name: &str) -> u64 {
+        let process = (4 << 32) | u64::from(thread.pid.unsigned_abs());
+        self.declare(TrackDescriptor {
+            uuid: Some(process),
+            process: Some(ProcessDescriptor {
+                pid: Some(thread.pid),
+                process_name: Some(thread.program.to_string()),
+            }),
+            ..TrackDescriptor::default()
+        });
+        let track = (5 << 32) | u64::from(thread.tid.unsigned_abs());
+        self.declare(TrackDescriptor {
+            uuid: Some(track),
+            parent_uuid: Some(process),
+            thread: Some(ThreadDescriptor {
+                pid: Some(thread.pid),
+                tid: Some(thread.tid.into()),
+                thread_name: Some(name.to_owned()),
+            }),
+            ..TrackDescriptor::default()
+        });
+        track
+    }
+
+    /// Declares a track, the first time that it is named.
+    fn declare(&mut self, track: TrackDescriptor) {
+        if self.declared.insert(track.uuid.unwrap_or_default()) {
+            self.packet(TracePacket {
+                track_descriptor: Some(track),
+                ..TracePacket::default()
+            });
+        }
+    }
+
+    fn slice(&mut self, track: u64, span: &Span, event: TrackEvent) {
+        self.event(track, span.start, EventType::SliceBegin, event);
+        self.event(
+            track,
+            span.end(),
+            EventType::SliceEnd,
+            TrackEvent::default(),
+        );
+    }
+
+    fn event(&mut self, track: u64, at: Nanos, kind: EventType, event: TrackEvent) {
+        let event = TrackEvent {
+            r#type: Some(kind.into()),
+            track_uuid: Some(track),
+            ..event
+        };
+        self.packet(TracePacket {
+            timestamp: Some(at.0.max(0).unsigned_abs()),
+            track_event: Some(event),
+            ..TracePacket::default()
+        });
+    }
+
+    fn packet(&mut self, packet: TracePacket) {
+        let packet = TracePacket {
+            trusted_packet_sequence_id: Some(1),
+            ..packet
+        };
+        // A trace of one packet; written one after the other they are one trace. A `Vec` grows.
+        let trace = Trace {
+            packet: vec![packet],
+        };
+        trace
+            .encode(&mut self.buffer)
+            .expect("a buffer that grows has room");
+        if self.buffer.len() >= BUFFER {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.error.is_none() {
+            self.error = self.out.write_all(&self.buffer).err();
+        }
+        self.buffer.clear();
+    }
+}
+
+impl<W: Write> RowSink for Perfetto<W> {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        match row {
+            Row::Span(span) => self.span(sources, span),
+            Row::Sum(_) => self.sums += 1,
+        }
+    }
+}

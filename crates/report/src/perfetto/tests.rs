@@ -1,0 +1,155 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use prost::Message;
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+
+use super::Perfetto;
+use super::proto::{EventType, Trace, TrackEvent};
+use crate::text::tests::samples::kernel_level;
+
+/// Rows of one CPU: a game that an interrupt and, within it, an NMI cut into, then idling, then the
+/// game again, which waited from 90 to 100.
+fn rows() -> (SourceTable, Vec<Row>) {
+    let mut sources = SourceTable::default();
+    let game = |kind, detail: &str| Source {
+        kind,
+        owner: Owner::Program,
+        name: "main".into(),
+        detail: detail.into(),
+        thread: Some(Thread {
+            pid: 40,
+            tid: 41,
+            program: "game".into(),
+        }),
+    };
+    let run = sources.intern(game(Kind::Task, ""));
+    let wait = sources.intern(game(Kind::Wait, "woken"));
+    let idle = sources.intern(Source::idle());
+    let irq = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
+    let nmi = sources.intern(Source::kernel(Kind::Nmi, "nmi", ""));
+    let row = |source, start, end, own| {
+        Row::Span(Span {
+            cpu: Cpu(0),
+            start: Nanos(start),
+            dur: Nanos(end - start),
+            self_time: Nanos(own),
+            source,
+        })
+    };
+    let rows = vec![
+        row(nmi, 20, 22, 2),
+        // It begins with the game, and ends with the NMI's end not at all.
+        row(irq, 10, 30, 18),
+        row(run, 10, 50, 20),
+        row(irq, 60, 100, 40),
+        row(idle, 50, 100, 10),
+        row(wait, 90, 100, 10),
+        row(run, 100, 110, 10),
+    ];
+    (sources, rows)
+}
+
+/// Every packet of the trace of some rows.
+fn trace() -> Trace {
+    let (sources, rows) = rows();
+    let mut bytes = Vec::new();
+    let mut perfetto = Perfetto::new(&mut bytes);
+    for row in &rows {
+        perfetto.row(&sources, row);
+    }
+    let sums = perfetto.finish(&sources, &kernel_level()).unwrap();
+    assert_eq!(sums, 0);
+    Trace::decode(&bytes[..]).unwrap()
+}
+
+/// Events by track, by time and at one time in the order of the file, as a reader takes them.
+fn events(trace: &Trace) -> BTreeMap<u64, Vec<(u64, TrackEvent)>> {
+    let mut tracks: BTreeMap<u64, Vec<(u64, TrackEvent)>> = BTreeMap::new();
+    for packet in &trace.packet {
+        if let Some(event) = &packet.track_event {
+            let events = tracks.entry(event.track_uuid.unwrap()).or_default();
+            events.push((packet.timestamp.unwrap(), event.clone()));
+        }
+    }
+    for events in tracks.values_mut() {
+        events.sort_by_key(|(at, _)| *at);
+    }
+    tracks
+}
+
+#[test]
+fn tracks_are_declared_before_they_are_used() {
+    let mut declared = BTreeSet::new();
+    for packet in trace().packet {
+        if let Some(track) = packet.track_descriptor {
+            assert!(
+                track
+                    .parent_uuid
+                    .is_none_or(|parent| declared.contains(&parent))
+            );
+            assert!(declared.insert(track.uuid.unwrap()), "declared twice");
+        }
+        if let Some(event) = packet.track_event {
+            assert!(declared.contains(&event.track_uuid.unwrap()));
+        }
+    }
+}
+
+#[test]
+fn own_times_of_nested_slices_add_up_to_the_rows() {
+    let (sources, rows) = rows();
+    let events = events(&trace());
+    let mut own: BTreeMap<String, u64> = BTreeMap::new();
+    let mut open: Vec<String> = Vec::new();
+    let mut last = 0;
+    for (at, event) in &events[&(1 << 32)] {
+        if let Some(name) = open.last() {
+            *own.entry(name.clone()).or_default() += at - last;
+        }
+        last = *at;
+        if event.r#type() == EventType::SliceBegin {
+            open.push(event.name.clone().unwrap());
+        } else {
+            open.pop().expect("a slice to end");
+        }
+    }
+    assert!(open.is_empty());
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for span in rows.iter().map(Row::span) {
+        let source = sources.get(span.source);
+        if source.kind != Kind::Wait {
+            *expected.entry(source.to_string()).or_default() += span.self_time.0.unsigned_abs();
+        }
+    }
+    assert_eq!(own, expected);
+}
+
+#[test]
+fn a_flow_leads_from_the_wait_to_the_run() {
+    let events: Vec<(u64, TrackEvent)> = events(&trace()).into_values().flatten().collect();
+    let begun: Vec<u64> = events.iter().flat_map(|it| it.1.flow_ids.clone()).collect();
+    let ended = events
+        .iter()
+        .filter(|it| !it.1.terminating_flow_ids.is_empty());
+    let ended: Vec<(u64, u64)> = ended
+        .map(|it| (it.0, it.1.terminating_flow_ids[0]))
+        .collect();
+    assert_eq!(begun, [1]);
+    assert_eq!(ended, [(100, 1)]);
+}
+
+#[test]
+fn beats_and_limitations_are_told_once_each() {
+    let statement = kernel_level();
+    let limitations = statement.coverage.limitations.len();
+    let beats = statement.beats.map_or(0, |beats| beats.beats.len());
+    let events = events(&trace());
+    let of = |name: &str| {
+        let all = events.values().flatten();
+        all.filter(|it| it.1.categories == [name]).count()
+    };
+    assert!(limitations > 0);
+    assert_eq!(of("limitation"), limitations);
+    assert_eq!(of("beat"), beats);
+}

@@ -1,0 +1,90 @@
+//! `--perfetto`, as Perfetto's own descriptor reads what it writes.
+//!
+//! The descriptor is in the Python package `perfetto`; where that is not installed, the test is
+//! reported as ignored, by name.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Trial};
+use ticktax_model::statement::Statement;
+
+use common::{text, ticktax};
+
+/// Two programs and an interrupt on one CPU.
+const SCENARIO: &str = r#"
+length = "2s"
+[machine]
+cpus = 1
+hz = 250
+policy = "fair"
+timers = "high-resolution"
+tick = "nohz-idle"
+costs = { tick = "6us", timer = "4us" }
+[[task]]
+name = "game"
+cpu = 0
+program = [{ pace = { period = "25.3ms" } }, "frame", { work = "3ms" }]
+[[task]]
+name = "daemon"
+cpu = 0
+program = [{ arrive = "exp 30ms" }, { work = "exp 2ms" }]
+[[interrupt]]
+name = "disk"
+interval = "exp 5ms"
+cost = "12us"
+softirq = "20us"
+"#;
+
+fn main() -> ExitCode {
+    let import = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
+    let found = Command::new("python3").args(["-c", import]).output();
+    let is_there = found.is_ok_and(|output| output.status.success());
+    let name = "python::a_trace_is_what_perfettos_descriptor_says";
+    let trial = Trial::test(name, || {
+        a_trace_is_what_perfettos_descriptor_says();
+        Ok(())
+    });
+    let trials = vec![trial.with_ignored_flag(!is_there)];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn a_trace_is_what_perfettos_descriptor_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (scenario, recording, trace) = (path("x.toml"), path("x.parquet"), path("x.pftrace"));
+    fs::write(&scenario, SCENARIO).unwrap();
+    let output = ticktax(&["sim", "--load", &scenario, "--save", &recording]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let arguments = [
+        "report",
+        &recording,
+        "--format",
+        "json",
+        "--perfetto",
+        &trace,
+    ];
+    let output = ticktax(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let statement: Statement = serde_json::from_slice(&output.stdout).unwrap();
+
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perfetto.py");
+    let read = Command::new("python3")
+        .args([script, &trace])
+        .output()
+        .unwrap();
+    assert!(read.status.success(), "{}", text(&read.stderr));
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for line in text(&read.stdout).lines() {
+        let (track, rest) = line.split_once('\t').unwrap();
+        let (_, time) = rest.rsplit_once('\t').unwrap();
+        *sums.entry(track.to_owned()).or_default() += time.parse::<i64>().unwrap();
+    }
+    for books in &statement.cpus {
+        assert_eq!(sums[&format!("CPU {}", books.cpu)], books.elapsed.0);
+    }
+}
