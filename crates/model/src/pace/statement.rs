@@ -1,0 +1,172 @@
+//! What became of a paced loop: the statement of a loop of our own, or of another process.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CpuReading, CpuStatement, Figures, PaceRule, SleepMethod, Wakeups};
+use crate::limitation::Limitation;
+use crate::machine::Machine;
+use crate::policy::PolicyGrant;
+use crate::recording::World;
+use crate::{Cpu, Nanos};
+
+/// What happened to a paced loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PaceStatement {
+    /// Version of the program that wrote it.
+    pub tool_version: String,
+    /// Which world it is of.
+    #[serde(default)]
+    pub world: World,
+    /// The machine.
+    pub machine: Machine,
+    /// Start, as seconds since 1970 on the wall clock.
+    #[serde(rename = "began_unix_s")]
+    pub began_unix: i64,
+    /// For how long it was watched.
+    #[serde(rename = "elapsed_ns")]
+    pub elapsed: Nanos,
+    /// Whose loop.
+    pub subject: Subject,
+    /// What became of the frames; `None` where nothing repeats, or nothing was seen.
+    pub figures: Option<Figures>,
+    /// CPU time, by every clock that tells it.
+    pub cpu: CpuStatement,
+    /// How often it was woken.
+    pub wakeups: Option<Wakeups>,
+    /// What could not be seen, and why.
+    pub limitations: Vec<Limitation>,
+    /// What ended it early, if anything did.
+    pub ended_early: Option<String>,
+}
+
+/// Whose loop it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// One that ticktax ran.
+    Loop(LoopReport),
+    /// A process that was there already, and was only watched.
+    Process(ProcessReport),
+}
+
+/// A loop that ticktax ran: what it was asked for, and what it got.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoopReport {
+    /// Frames a second.
+    #[serde(rename = "rate_hz")]
+    pub rate: f64,
+    /// The same as a time, to the ns.
+    #[serde(rename = "period_ns")]
+    pub period: Nanos,
+    /// CPU time of each frame's work.
+    #[serde(rename = "work_ns")]
+    pub work: Nanos,
+    /// How it waited.
+    pub sleep: SleepMethod,
+    /// When frames were due.
+    pub rule: PaceRule,
+    /// Where it ran.
+    pub cpu: Cpu,
+    /// The scheduling policy that it asked for and got.
+    pub policy: PolicyGrant,
+    /// By how much the kernel may be late with this thread's timers, on purpose.
+    #[serde(rename = "timer_slack_ns")]
+    pub timer_slack: Option<Nanos>,
+    /// How long before a frame is due [`SleepMethod::Hybrid`] begins to spin.
+    #[serde(rename = "margin_ns")]
+    pub margin: Option<Nanos>,
+    /// Frames that were run but not handed over, and are in none of the figures.
+    pub frames_lost: u64,
+}
+
+/// How a loop of ticktax's own ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoopRun {
+    /// What it was asked for, and what it got.
+    pub report: LoopReport,
+    /// For how long it ran.
+    #[serde(rename = "elapsed_ns")]
+    pub elapsed: Nanos,
+    /// Its CPU time, by every clock that tells it; its thread's own comes first.
+    pub readings: Vec<CpuReading>,
+    /// How often it was woken.
+    pub wakeups: Option<Wakeups>,
+    /// The failure that ended it early, if one did.
+    pub error: Option<String>,
+}
+
+/// A process that was watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessReport {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// The thread whose rhythm was taken for the frames', by its place in `threads`.
+    pub chosen: Option<usize>,
+    /// Its threads that were seen, the strongest rhythm first.
+    pub threads: Vec<ThreadReport>,
+}
+
+/// A thread of a watched process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadReport {
+    /// Its number.
+    pub tid: i32,
+    /// Its name.
+    pub name: String,
+    /// How often it was woken.
+    pub wakeups: u64,
+    /// How often it was woken on a CPU that idled.
+    pub ended_idle: u64,
+    /// CPU time of its runs.
+    #[serde(rename = "cpu_time_ns")]
+    pub cpu: Nanos,
+    /// What in it repeats, the strongest first.
+    pub rhythms: Vec<RhythmReport>,
+    /// Why nothing does, or nothing could be found.
+    pub why_none: Option<String>,
+}
+
+/// What marks a frame of somebody else's loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FrameMark {
+    /// Every wakeup.
+    Wakeups,
+    /// Wakeups after which the thread worked far longer than usual: it polls the clock in naps.
+    LongRuns,
+}
+
+/// Something in a thread that repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RhythmReport {
+    /// Of which events.
+    pub mark: FrameMark,
+    /// The period, ns.
+    #[serde(rename = "period_ns")]
+    pub period: f64,
+    /// The lower end of its 95 % interval, ns.
+    #[serde(rename = "period_low_ns")]
+    pub low: f64,
+    /// The upper end of its 95 % interval, ns.
+    #[serde(rename = "period_high_ns")]
+    pub high: f64,
+    /// A bound on the probability that chance shows as much.
+    #[serde(rename = "false_alarm_probability")]
+    pub false_alarm: f64,
+    /// Beats that were seen.
+    pub seen: u64,
+    /// Beats that there was time for.
+    pub expected: u64,
+    /// Standard deviation of a wakeup around its grid, or of an interval where each starts anew.
+    #[serde(rename = "jitter_ns")]
+    pub jitter: Nanos,
+    /// Whether each interval starts from the last event, so that delays add up.
+    pub rearmed: bool,
+    /// How often the phase jumped.
+    pub restarts: u32,
+    /// Its events' time as a share of the time watched.
+    pub share: f64,
+}
