@@ -145,7 +145,8 @@ fn soaker(bench: &Bench, seconds: u32, schedule: Schedule) -> Outcome {
         ]);
     }
     println!(
-        "\nThe soaker, in points of the CPU's time, medians over turns of {seconds} s (least to most):"
+        "\nThe soaker, in points of the CPU's time, medians over turns of {seconds} s (least to \
+         most):"
     );
     table.print();
     Ok(())
@@ -175,13 +176,13 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     let injected = (after - before).share_of(end - begin) * 100.0;
     adversary.truth.push(injected);
     let told = |time: fn(&ProgramCheck) -> Option<Nanos>| {
-        let time = time(program).ok_or("its time is not told")?;
+        let time = time(program).ok_or("its time is missing")?;
         Ok::<f64, &str>(time.share_of(line.elapsed) * 100.0 - injected)
     };
     adversary.check.push(told(|program| program.on_cpu)?);
     adversary.process.push(told(|program| program.shown)?);
     adversary.samples.push(told(|program| program.sampled)?);
-    let busy = line.busy_share.ok_or("how busy the CPU was is not told")?;
+    let busy = line.busy_share.ok_or("the CPU's busy share is missing")?;
     adversary.top.push((line.shown_share - busy) * 100.0);
     let idle = line.columns.idle + line.columns.iowait;
     let not_idle = 1.0 - idle.share_of(line.between);

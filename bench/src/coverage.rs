@@ -119,7 +119,8 @@ fn start(
 
 fn print(situations: &[Situation], seconds: u32) {
     println!(
-        "\nShares of the time in gaps, in percent: the median run, and the range where there are several of {seconds} s."
+        "\nShares of the time in gaps, in percent: the median run, and the range where there are \
+         several of {seconds} s."
     );
     let mut table = Table::new([
         "load and gaps",
@@ -138,9 +139,13 @@ fn print(situations: &[Situation], seconds: u32) {
         add(&mut table, situation, "losses ≥ 1 µs", true, |s| {
             s.gaps.as_ref().map(|gaps| gaps.long)
         });
-        add(&mut table, situation, "CPU lent to programs", false, |s| {
-            s.gaps.as_ref().map(|gaps| gaps.yielded)
-        });
+        add(
+            &mut table,
+            situation,
+            "CPU yielded to programs",
+            false,
+            |s| s.gaps.as_ref().map(|gaps| gaps.yielded),
+        );
     }
     table.print();
 }

@@ -79,7 +79,7 @@ pub enum Unreadable {
     #[error("it printed no {0}")]
     Nothing(&'static str),
     /// A line is not as this tool writes it.
-    #[error("it printed what is no {what}: {}", line.trim())]
+    #[error("its output is not a {what}: {}", line.trim())]
     Line {
         /// What was expected.
         what: &'static str,

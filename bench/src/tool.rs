@@ -30,7 +30,7 @@ impl Tool {
         let path = own.with_file_name("ticktax");
         if !path.is_file() {
             return Err(format!(
-                "there is no {}: `cargo build --release -p ticktax` makes it",
+                "no {}: `cargo build --release -p ticktax` makes it",
                 path.display()
             ));
         }

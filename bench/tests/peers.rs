@@ -155,7 +155,7 @@ fn damaged_tools_are_refused() {
 
 fn a_missing_ticktax_is_named() {
     let output = bench(&["peers", "--ticktax", "/nonexistent/ticktax"]).output();
-    last_line(&output.unwrap(), "there is no /nonexistent/ticktax");
+    last_line(&output.unwrap(), "no /nonexistent/ticktax");
 }
 
 fn the_guests_verbs_are_nobody_elses() {

@@ -61,7 +61,12 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
 
 /// The module for an object, as rustfmt writes it.
 fn records(object: &[u8]) -> Result<String, String> {
-    let header = String::from_utf8(read(HEADER)?).map_err(|_| format!("{HEADER} is no text"))?;
+    let header = String::from_utf8(read(HEADER)?).map_err(|_| {
+        format!(
+            "{HEADER} is not UTF-8 \
+        text"
+        )
+    })?;
     let text = record::generate(object, &header)?;
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition", "2024", "--config-path"]);

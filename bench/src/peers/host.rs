@@ -145,7 +145,7 @@ fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
         return Ok(file);
     }
     Err(PeersError::Place(format!(
-        "there is no {}: build it (cargo build --release -p ticktax), or name another with \
+        "no {}: build it (cargo build --release -p ticktax), or name another with \
          --ticktax",
         file.display()
     )))
@@ -159,7 +159,7 @@ fn cache() -> Result<Cache, PeersError> {
         .filter(|folder| folder.is_absolute())
         .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")));
     let folder = folder.ok_or_else(|| {
-        let why = "there is no folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
+        let why = "no cache folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
         PeersError::Place(why.to_owned())
     })?;
     Ok(Cache::at(folder.join("ticktax/lab")))
@@ -192,7 +192,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let audited = auditor.finish(recording.header(), &sources, threads);
     let noise = counter.noise(&audited).ok_or_else(|| {
-        let why = "its audit has no probe's gaps, so there is nothing to compare with";
+        let why = "its audit has no probe gaps to compare with";
         LabError::NoResult(why.to_owned())
     })?;
     let text = |name: &str| {

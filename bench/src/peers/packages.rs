@@ -83,7 +83,7 @@ impl Tools {
         }
         for (_, program) in PROGRAMS {
             if !files.contains(&program) {
-                return Err(damaged(format!("there is no {program}")));
+                return Err(damaged(format!("{program} is missing")));
             }
         }
         Ok(Some(Self { folder, packages }))
@@ -212,7 +212,7 @@ mod tests {
         let cache = cache_with_tools(folder.path());
         fs::write(folder.path().join(NAME).join(MANIFEST), "").unwrap();
         let error = find(&cache).unwrap_err().to_string();
-        assert!(error.contains("there is no rtla"), "{error}");
+        assert!(error.contains("rtla is missing"), "{error}");
     }
 
     #[test]

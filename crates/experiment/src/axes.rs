@@ -48,7 +48,7 @@ pub use ticktax_sim::settings::{Kind, Value};
 /// The most points that a grid may have.
 pub const MOST_POINTS: u64 = 1_000_000;
 
-/// Why there is no such axis or grid, in a line that names the axis and what was written.
+/// Why unknown axis or grid, in a line that names the axis and what was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("axis {axis}: {why}")]
 pub struct AxisError {

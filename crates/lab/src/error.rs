@@ -123,7 +123,7 @@ pub(crate) const NO_SPACE: &str =
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::PermissionDenied => "it is not allowed".to_owned(),
         kind => kind.to_string(),
     }

@@ -44,7 +44,8 @@ impl FromStr for Wanted {
             return Ok(Self::Package(text.to_owned()));
         }
         Err(format!(
-            "{text} is no kernel: give a file with a / in it, a Debian package, or hz250 for one \
+            "{text} is not a kernel: give a file with a / in it, a Debian package, or hz250 for \
+             one \
              that `ticktax lab build` made"
         ))
     }
@@ -90,10 +91,7 @@ pub fn find(
     match wanted {
         Wanted::File(path) => {
             if !path.is_file() {
-                return Err(LabError::NoKernel(format!(
-                    "there is no kernel {}",
-                    path.display()
-                )));
+                return Err(LabError::NoKernel(format!("no kernel {}", path.display())));
             }
             Ok(Kernel {
                 name: wanted.to_string(),
@@ -103,7 +101,7 @@ pub fn find(
         }
         Wanted::Built(hz) => cache.kernel(&wanted.to_string())?.ok_or_else(|| {
             LabError::NoKernel(format!(
-                "there is no kernel with a tick of {hz} Hz yet: `ticktax lab build --hz {hz}` \
+                "no kernel with a tick of {hz} Hz yet: `ticktax lab build --hz {hz}` \
                  makes one"
             ))
         }),

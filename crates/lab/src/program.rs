@@ -15,7 +15,7 @@ pub fn add(image: &mut Image, to: &str, from: &Path, own: Option<&Path>) -> Resu
     let program = keep_what_is_loaded(&mut bytes).ok_or_else(|| LabError::File {
         what: "put into a guest",
         path: from.to_owned(),
-        why: "it is no program for x86-64".to_owned(),
+        why: "it is not an x86-64 program".to_owned(),
     })?;
     image.file(to, &bytes)?;
     if let Elf::Dynamic(linker) = program {

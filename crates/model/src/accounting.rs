@@ -52,7 +52,7 @@ pub enum Method {
     Measured,
 }
 
-/// One CPU: what `/proc/stat` said, and what was so.
+/// One CPU: what `/proc/stat` said, and what was traced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCheck {
     /// Which CPU.
@@ -95,7 +95,7 @@ pub struct CpuCheck {
 }
 
 impl CpuCheck {
-    /// By how much `top` is off, as a share of 1: above 0 where it shows more than was so.
+    /// By how much `top` is off, as a share of 1: above 0 where it shows more than was traced.
     pub fn off(&self) -> Option<f64> {
         Some(self.shown_share - self.busy_share?)
     }
@@ -124,7 +124,7 @@ pub enum Witness {
     Soaker,
 }
 
-/// One thing that makes a CPU's columns differ from what was so.
+/// One thing that makes a CPU's columns differ from what was traced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bias {
     /// What happened.
@@ -164,7 +164,7 @@ pub enum BiasKind {
     StolenSilently,
 }
 
-/// One program: what `/proc/PID/stat` said, and what was so.
+/// One program: what `/proc/PID/stat` said, and what was traced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramCheck {
     /// Its name.

@@ -96,7 +96,7 @@ impl Drop for Temporary {
 /// What an I/O error means and what to do about it. The system's number for it helps nobody.
 pub fn words(kind: io::ErrorKind) -> String {
     let words = match kind {
-        io::ErrorKind::NotFound => "there is no such file or folder; check the path",
+        io::ErrorKind::NotFound => "no such file or folder; check the path",
         io::ErrorKind::PermissionDenied => {
             "permission denied; choose a folder of your own, or run as the owner"
         }

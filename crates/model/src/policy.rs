@@ -38,7 +38,7 @@ impl fmt::Display for SchedulingPolicy {
 
 /// A text that names no scheduling policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scheduling policy: SCHED_IDLE, SCHED_OTHER or SCHED_FIFO:PRIORITY")]
+#[error("invalid scheduling policy `{0}`: use SCHED_IDLE, SCHED_OTHER or SCHED_FIFO:PRIORITY")]
 pub struct PolicyError(String);
 
 impl FromStr for SchedulingPolicy {

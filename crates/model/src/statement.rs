@@ -66,7 +66,7 @@ pub struct Statement {
     /// How many threads ran or waited for a CPU, on the whole machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
-    /// What the kernel's own accounting says, beside what was so.
+    /// What the kernel's own accounting says, beside what was traced.
     #[serde(default)]
     pub accounting: Option<crate::accounting::AccountingStatement>,
     /// What the timer's tick cost, where it could be told.

@@ -253,7 +253,7 @@ impl TableReader {
             return Err(TableError::new("read", path, why));
         }
         let file = decode(|| SerializedFileReader::new(file))
-            .map_err(|_| TableError::new("read", path, "it is no Parquet file".to_owned()))?;
+            .map_err(|_| TableError::new("read", path, "it is not a Parquet file".to_owned()))?;
         Ok(Some(Self {
             path: path.to_owned(),
             file,
@@ -354,7 +354,7 @@ mod tests {
         assert!(TableReader::open(&path).unwrap().is_none());
         std::fs::write(&path, "PAR1 nonsense PAR1").unwrap();
         let error = TableReader::open(&path).err().unwrap().to_string();
-        assert!(error.ends_with("x: it is no Parquet file"), "{error}");
+        assert!(error.ends_with("x: it is not a Parquet file"), "{error}");
         let error = TableReader::open(folder.path()).err().unwrap().to_string();
         assert!(error.contains("folder"), "{error}");
         let missing = folder.path().join("none/x");

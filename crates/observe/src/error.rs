@@ -11,7 +11,7 @@ use ticktax_trace::TraceError;
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// `/sys` does not say which CPUs there are.
-    #[error("cannot tell which CPUs are online: mount /sys")]
+    #[error("cannot read which CPUs are online: mount /sys")]
     OnlineUnknown,
     /// The list of CPUs is empty.
     #[error("no CPU was named: choose from {online}")]
@@ -32,13 +32,13 @@ pub enum ObserveError {
         online: CpuList,
     },
     /// The process is not there, or has ended.
-    #[error("there is no process {pid}")]
+    #[error("no process {pid}; `pgrep NAME` finds the PIDs of a program")]
     NoProcess {
         /// Its number, as it was named.
         pid: i32,
     },
     /// The folder is no cgroup's.
-    #[error("{} is no cgroup: name its folder below /sys/fs/cgroup", folder.display())]
+    #[error("{} is not a cgroup: name its folder below /sys/fs/cgroup", folder.display())]
     NoCgroup {
         /// The folder.
         folder: PathBuf,
@@ -77,9 +77,9 @@ pub enum ObserveError {
 
 fn in_words(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::NotFound => "there is no such program; check the spelling and PATH",
+        io::ErrorKind::NotFound => "no such program; check the spelling and PATH",
         io::ErrorKind::PermissionDenied => "it may not be executed; check its mode",
-        io::ErrorKind::OutOfMemory => "there is no memory for another process",
+        io::ErrorKind::OutOfMemory => "not enough memory for another process",
         _ => "the system refuses to start it",
     }
 }

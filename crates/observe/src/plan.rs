@@ -264,7 +264,10 @@ mod tests {
         let found = settings(root.path(), plan(8)).unwrap();
         assert_eq!(found.followed(), Some(&Program::Process(7)));
         let error = settings(root.path(), plan(9)).unwrap_err();
-        assert_eq!(error, "there is no process 9");
+        assert_eq!(
+            error,
+            "no process 9; `pgrep NAME` finds the PIDs of a program"
+        );
     }
 
     #[test]
@@ -290,7 +293,7 @@ mod tests {
         assert!(
             settings(root.path(), plan)
                 .unwrap_err()
-                .contains("is no cgroup")
+                .contains("is not a cgroup")
         );
     }
 }

@@ -85,7 +85,7 @@ fn machine(limitation: &Limitation) -> Words {
         ),
         Limitation::CpusNotWatched { cpus } => say(
             format!("what ran on {}", named(cpus)),
-            "not among the CPUs that were to be watched",
+            "not among the watched CPUs",
         ),
         Limitation::CpusNotProbed { cpus } => say(
             format!("gaps on {}", named(cpus)),
@@ -107,7 +107,7 @@ fn machine(limitation: &Limitation) -> Words {
         ),
         Limitation::ProgramNotFollowed => say(
             "what happened to the program",
-            "that needs every span: leave --keep sums out",
+            "it needs every span: leave out --keep sums",
         ),
         Limitation::CountersUnread { cpus } => say(
             format!("every account on {}", named(cpus)),
@@ -138,7 +138,7 @@ fn events(limitation: &Limitation) -> Words {
              one before it too",
         ),
         Limitation::BordersMissed { count } => say(
-            format!("{count} borders of interrupts or functions"),
+            format!("{count} entries or exits of interrupts or functions"),
             "their events are missing: their time is counted with what is around them",
         ),
         Limitation::SourcesFolded { intervals } => say(
@@ -151,12 +151,13 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::FrameEventsLost { events } => say(
             format!("{events} events of the kernel"),
-            "they came faster than they were read: frames may be missing or seem late",
+            "they overran the buffer: frames may be missing or seem late",
         ),
         Limitation::GapContentsUnknown { cpus } => say(
             format!("what was in the probe's gaps on {}", named(cpus)),
-            "the recording sums intervals over windows, or some came too late, so that they have \
-             no place in time; these gaps are unexplained, and their time stays with the probe as \
+            "the recording sums intervals over windows, or some arrived too late, so that they \
+             cannot be placed in time; these gaps are unexplained, and their time stays with the \
+             probe as \
              far as those intervals may account for it",
         ),
         Limitation::Other { what, why } => say(what.as_str(), why.as_str()),
@@ -169,7 +170,7 @@ fn clock(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::Suspended { time } => say(
             format!("{time} in which the machine was suspended"),
-            "no CPU ran, and the clock of all times here stood still",
+            "no CPU ran, and CLOCK_MONOTONIC was stopped",
         ),
         Limitation::ClockSet { by } => {
             let (by, way) = if *by > Nanos::ZERO {
@@ -213,7 +214,7 @@ fn beats(limitation: &Limitation) -> Words {
             "they sum intervals over windows; beats need every span: record with --keep spans",
         ),
         Limitation::BeatSourcesUnnamed => say(
-            "what beats by name",
+            "the sources of beats",
             "only the probes' gaps were recorded; run as root to see what is in them",
         ),
         Limitation::BeatsTooFewEvents => say(
@@ -233,7 +234,7 @@ fn beats(limitation: &Limitation) -> Words {
         ),
         Limitation::BeatSourcesLeftOut { sources, max } => say(
             format!("{sources} sources"),
-            format!("they came after the {max} that there is memory for"),
+            format!("they are beyond the {max} that there is memory for"),
         ),
         Limitation::BeatSourcesCutShort { sources } => say(
             format!("{sources} busy sources"),
@@ -250,7 +251,7 @@ fn beats(limitation: &Limitation) -> Words {
         ),
         Limitation::BeatEventsUnordered { events } => say(
             format!("{events} events of threads that move"),
-            "they came too late to be put in order",
+            "they arrived too late to be sorted",
         ),
         // Named one by one, so that a new limitation does not go without words.
         Limitation::KernelNotTraced { .. }
@@ -292,7 +293,7 @@ fn needed_for(hook: Hook) -> &'static str {
         Hook::Reschedule => "reschedule interrupts from other CPUs",
         Hook::CallFunction => "function calls from other CPUs (to several)",
         Hook::CallFunctionSingle => "function calls from other CPUs (to one)",
-        Hook::IrqWork => "work that the kernel sends itself by interrupt",
+        Hook::IrqWork => "irq_work interrupts that the kernel sends itself",
         Hook::ThermalApic => "thermal interrupts",
         Hook::ThresholdApic => "machine-check threshold interrupts",
         Hook::DeferredErrorApic => "deferred-error interrupts",
@@ -303,16 +304,14 @@ fn needed_for(hook: Hook) -> &'static str {
         Hook::HrtimerExpire => "which function a high-resolution timer ran",
         Hook::TimerExpire => "which function a timer of the wheel ran",
         Hook::TickStop => "how often the kernel stopped the tick",
-        Hook::CsdFunction => "which function another CPU asked for",
+        Hook::CsdFunction => "which function another CPU requested",
         Hook::WorkqueueExecute => "which function a kernel worker ran",
-        Hook::PageFault => "page faults apart from the program that has them",
-        Hook::DirectReclaim => "reclaim of memory apart from the program that has to wait for it",
-        Hook::MemcgReclaim => {
-            "reclaim for the limit of a memory cgroup apart from the program that has to do it"
-        }
-        Hook::SchedWakeup => "when a thread was woken: all until it ran is counted as blocked",
+        Hook::PageFault => "page faults as separate from the program's own time",
+        Hook::DirectReclaim => "direct reclaim as separate from the program's own time",
+        Hook::MemcgReclaim => "memory-cgroup reclaim as separate from the program's own time",
+        Hook::SchedWakeup => "when a thread was woken: its wait for a CPU counts as blocked",
         Hook::SchedProcessFork => "threads and processes that the program starts meanwhile",
-        Hook::SchedProcessExec => "a program that another than the first thread replaces",
+        Hook::SchedProcessExec => "exec by a thread other than the first",
         Hook::SchedSwitch => "threads",
     }
 }
@@ -320,7 +319,7 @@ fn needed_for(hook: Hook) -> &'static str {
 fn unreadable(reason: &Unreadable) -> String {
     let words = match reason {
         Unreadable::NeedsRoot => "this needs root",
-        Unreadable::NeedsSyslog => "the kernel's log needs root, or CAP_SYSLOG",
+        Unreadable::NeedsSyslog => "the kernel log needs root or CAP_SYSLOG",
         Unreadable::NotAFile => "it is not a regular file",
         Unreadable::TooLong { read_bytes } => {
             let mebibytes = read_bytes >> 20;

@@ -159,7 +159,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     ];
     let family = all.counter(
         "gaps",
-        "Gaps of the probes; a yielded one was a program's that the probe gave way to.",
+        "Gaps seen by the probes; yielded ones went to programs and are no loss.",
     );
     for (length, parts) in lengths {
         family.value(&[("gap", length)], parts.count as f64);
@@ -214,7 +214,7 @@ fn throttled(all: &mut Families, it: &Statement) {
     }
     let family = all.counter(
         "pressure_seconds",
-        "Time that tasks stood still for want of a resource (PSI): some of them, or all.",
+        "Time in which some or all tasks stalled on a resource (PSI).",
     );
     for (resource, pressure) in &it.pressure {
         family.time(&[("resource", resource), ("tasks", "some")], pressure.some);
@@ -266,7 +266,7 @@ fn interferers(all: &mut Families, times: &ThreadTimes, with: &dyn Fn(&[Label]) 
         ),
         (
             "program_interrupted_seconds",
-            "Time that the program was interrupted, by whom.",
+            "Time that the program was interrupted, by source.",
             &times.interrupted_by,
         ),
     ];

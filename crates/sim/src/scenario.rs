@@ -244,7 +244,7 @@ fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Wr
     let place = names.iter().position(|other| other == name.get_ref());
     let place = place.and_then(|place| u32::try_from(place).ok());
     place.map(TaskId).ok_or_else(|| {
-        let why = format!("there is no task `{}`", name.get_ref());
+        let why = format!("no task `{}`", name.get_ref());
         (name.span().start, why)
     })
 }
@@ -437,7 +437,8 @@ mod tests {
                 "soon",
             ),
             (
-                "[[task]]\nname = \"a\"\nprogram = [{ pace = { period = \"1ms\", spin = \"-1ms\" } }]\n",
+                "[[task]]\nname = \"a\"\nprogram = [{ pace = { period = \"1ms\", spin = \"-1ms\" \
+                 } }]\n",
                 7,
                 "-1ms",
             ),

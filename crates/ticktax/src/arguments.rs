@@ -47,13 +47,13 @@ Examples:
   sudo ticktax audit --pid 4121           why process 4121 did not run when it wanted to
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
-  ticktax beats lag.parquet               what in it repeats, how often, and because of whom
+  ticktax beats lag.parquet               what repeats in it, how often, and what precedes it
   ticktax pace --rate 60                  how well this kernel keeps a loop of 60 frames a second
   ticktax sim --load lag.parquet --vary hz=100,1000
                                           what another tick would make of it: a prediction
 
-How to read the statement, from the top: who had the CPUs; what was taken from programs, and by
-whom; what the probe lost in a loop that never waits, and to what; what could not be seen.";
+How to read the statement, from the top: who had the CPUs; what the kernel took from programs;
+what the spin probe lost, and to what; what could not be seen.";
 
 /// Audits CPU time like money.
 ///
@@ -335,7 +335,7 @@ impl FromStr for Length {
             .parse()
             .map_err(|error: DurationError| error.to_string())?;
         if !(Self::LEAST..=Self::MOST).contains(&total) {
-            return Err(format!("{text} cannot be audited: choose 10ms to 7d"));
+            return Err(format!("invalid duration `{text}`: 10ms to 7d"));
         }
         Ok(Self(total))
     }
@@ -351,9 +351,7 @@ impl FromStr for ProcessId {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = text.trim().parse().ok().filter(|&number| number > 0);
         number.map(Self).ok_or_else(|| {
-            format!(
-                "`{text}` is no number of a process: `pgrep NAME` finds the numbers of a program"
-            )
+            format!("invalid PID `{text}`: `pgrep NAME` finds the PIDs of a program")
         })
     }
 }
@@ -380,7 +378,7 @@ impl FromStr for Policy {
         };
         policy
             .map(Self)
-            .ok_or_else(|| format!("`{text}` is none of idle, other, fifo:1 to fifo:99"))
+            .ok_or_else(|| format!("invalid policy `{text}`: idle, other, or fifo:1 to fifo:99"))
     }
 }
 

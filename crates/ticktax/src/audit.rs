@@ -83,8 +83,8 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     });
     if probe == ProbeChoice::Soak && typed.probe_policy.is_some() {
         return Err(Failure::Arguments(
-            "a soaker counts what nobody else wants, and so runs at the lowest priority: leave \
-             --probe-policy out, or choose --probe spin"
+            "a soaker measures unused CPU time and so runs at the lowest priority: leave out \
+             --probe-policy, or use --probe spin"
                 .to_owned(),
         ));
     }

@@ -49,7 +49,7 @@ pub(crate) fn named(name: &str) -> Result<&'static dyn Case, Failure> {
     find(name).ok_or_else(|| {
         let names: Vec<&str> = all().map(Case::name).collect();
         let names = names.join(", ");
-        Failure::Case(format!("there is no case `{name}`; there are {names}"))
+        Failure::Case(format!("unknown case `{name}`; known: {names}"))
     })
 }
 

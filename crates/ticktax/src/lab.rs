@@ -46,7 +46,7 @@ fn cache() -> Result<Cache, Failure> {
         .filter(|folder| folder.is_absolute())
         .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")));
     let folder = folder.ok_or_else(|| {
-        let why = "there is no folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
+        let why = "no cache folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
         LabError::NoKernel(why.to_owned())
     })?;
     Ok(Cache::at(folder.join("ticktax/lab")))

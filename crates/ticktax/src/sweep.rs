@@ -73,7 +73,7 @@ fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
     }
     let names: Vec<&str> = numbers.by_ref().map(|it| it.name.as_str()).collect();
     Err(Failure::Arguments(format!(
-        "there is no column {best} of numbers; there are {}",
+        "no numeric column `{best}`; known: {}",
         names.join(", ")
     )))
 }
@@ -81,7 +81,7 @@ fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
 fn text(scenario: &Path) -> Result<String, Failure> {
     fs::read_to_string(scenario).map_err(|error| {
         let why = match error.kind() {
-            io::ErrorKind::InvalidData => "it is no text".to_owned(),
+            io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
             kind => disk::words(kind),
         };
         Failure::Scenario(format!(

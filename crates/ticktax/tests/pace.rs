@@ -66,7 +66,7 @@ fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
 fn a_process_that_is_not_there_is_named() {
     let output = pace(&["--pid", "4194304", "--for", "50ms"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("there is no process 4194304"));
+    assert!(complaint(&output).contains("no process 4194304"));
 }
 
 #[test]

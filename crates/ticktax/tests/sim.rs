@@ -27,7 +27,8 @@ costs = { tick = "6us", timer = "4us" }
 [[task]]
 name = "game"
 cpu = 0
-program = [{ late = "60us ± 20us" }, { pace = { period = "25.3ms" } }, "frame", { work = "3ms ± 200us" }]
+program = [{ late = "60us ± 20us" }, { pace = { period = "25.3ms" } }, "frame", { work = "3ms ± \
+    200us" }]
 [[task]]
 name = "daemon"
 cpu = 0
@@ -256,7 +257,7 @@ fn a_file_without_work_is_refused_in_one_line() {
         is_refused(load, &[], 1, hint);
     }
     is_refused(save, &["--program", "doom"], 1, "game");
-    is_refused(&game, &["--program", "doom"], 1, "there is no task `doom`");
+    is_refused(&game, &["--program", "doom"], 1, "no task `doom`");
 }
 
 /// A recorded loop that would spin, or sleep until its wakeups may be late and spin from there.

@@ -141,17 +141,17 @@ fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
         (
             &["none.toml"][..],
             1,
-            "cannot read the scenario none.toml: there is no such file",
+            "cannot read the scenario none.toml: no such file",
         ),
         (
             &[SCENARIO, "--vary", "colour=1"],
             2,
-            "axis colour: there is no such axis",
+            "axis colour: unknown axis",
         ),
         (
             &[SCENARIO, "--vary", "hz=9x"],
             2,
-            "axis hz: `9x` is no whole number",
+            "axis hz: `9x` is not an integer",
         ),
         (
             &[SCENARIO, "--vary", "hz=9..1/1"],
@@ -171,7 +171,7 @@ fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
         (
             &[SCENARIO, "--best", "beauty"],
             2,
-            "there is no column beauty",
+            "no numeric column `beauty`",
         ),
     ] {
         let (status, told) = ticktax(arguments, &results);

@@ -1,4 +1,4 @@
-//! Why a CPU's columns are not what was so.
+//! Why a CPU's columns are not what was traced.
 
 use std::cmp::Reverse;
 

@@ -139,7 +139,7 @@ impl Field {
             }
             _ => settings::find(name).map(Self::Setting).ok_or_else(|| {
                 format!(
-                    "there is no such setting; there are {}, task.NAME.FIELD, \
+                    "unknown setting; known: {}, task.NAME.FIELD, \
                      interrupt.NAME.FIELD, link.N.FIELD and group.N.FIELD",
                     settings::names()
                 )

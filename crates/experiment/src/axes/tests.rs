@@ -436,7 +436,8 @@ fn counting_tasks_again_leaves_signals_where_they_were() {
     let text = "length = \"1s\"\n[machine]\nhz = 100\npolicy = \"fair\"\n\
         [[task]]\nname = \"w\"\ncount = 3\nprogram = [{ work = \"1ms\" }]\n\
         [[task]]\nname = \"x\"\nprogram = [\"wait\", { work = \"1ms\" }]\n\
-        [[task]]\nname = \"y\"\nprogram = [{ work = \"1ms\" }, { signal = \"x\" }, { signal = \"w\" }]\n\
+        [[task]]\nname = \"y\"\nprogram = [{ work = \"1ms\" }, { signal = \"x\" }, { signal = \
+        \"w\" }]\n\
         [[interrupt]]\nname = \"i\"\ninterval = \"1ms\"\nsignal = \"x\"\n";
     let setup = scenario::parse("s.toml", text).unwrap();
     for count in [1, 2, 3, 7] {
@@ -468,7 +469,7 @@ fn what_makes_no_axis_is_told_with_its_name() {
         ),
         (
             "colour=1",
-            "axis colour: there is no such setting; there are cpus, policy",
+            "axis colour: unknown setting; known: cpus, policy",
         ),
         ("hz=", "axis hz: it has no values"),
         ("hz=100,100", "axis hz: 100 is there twice"),

@@ -106,7 +106,7 @@ impl Journal {
         parse(&bytes).map(Some).ok_or_else(|| SweepError::Journal {
             verb: "read",
             path: self.path.clone(),
-            why: "somebody else has written into it".to_owned(),
+            why: "another program has written to it".to_owned(),
             kept: self.done,
         })
     }
@@ -153,7 +153,7 @@ impl Journal {
             })
         };
         let Some(theirs) = parse::<Identity>(&first) else {
-            return other("is no journal of a sweep, or its first line is damaged".to_owned());
+            return other("is not a journal of a sweep, or its first line is damaged".to_owned());
         };
         if let Some(what) = difference(&theirs, ours) {
             return other(format!("belongs to a sweep {what}"));

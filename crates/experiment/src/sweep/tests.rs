@@ -293,10 +293,10 @@ fn what_is_not_a_sweeps_is_left_alone() {
     let (folder, results) = folder();
     let journal = journal_of(&results);
     fs::write(&journal, "my diary\n").unwrap();
-    assert!(refused(plan(&AXES), &results).contains("is no journal of a sweep"));
+    assert!(refused(plan(&AXES), &results).contains("is not a journal of a sweep"));
     assert_eq!(fs::read(&journal).unwrap(), b"my diary\n");
     fs::write(&journal, "my diary").unwrap();
-    assert!(refused(plan(&AXES), &results).contains("is no journal of a sweep"));
+    assert!(refused(plan(&AXES), &results).contains("is not a journal of a sweep"));
     fs::remove_file(&journal).unwrap();
     fs::write(&results, "my thesis").unwrap();
     let told = refused(plan(&AXES), &results);

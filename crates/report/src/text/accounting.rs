@@ -21,7 +21,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
     };
-    page.section("What the kernel's own accounting says, and what was so");
+    page.section("CPU accounting: shown and traced");
     page.paragraph(Tone::Faint, "", &how(&check.counting));
     cpus(page, &check.cpus);
     programs(page, check);
@@ -31,34 +31,33 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 fn how(counting: &Counting) -> String {
     let mut text = match (counting.method, counting.tick) {
         (None, _) => {
-            return "How this kernel counts CPU time is not known: its configuration cannot be \
-                    read."
+            return "How this kernel counts CPU time is unknown: its configuration cannot be read."
                 .to_owned();
         }
         (Some(Method::Sampled), Some(tick)) => format!(
-            "This kernel samples: whoever runs when the tick comes, every {}, is charged all of it \
-             (TICK_CPU_ACCOUNTING).",
+            "This kernel samples: the task running at the tick, every {}, is charged the whole \
+             tick (TICK_CPU_ACCOUNTING).",
             tied(tick)
         ),
         (Some(Method::Sampled), None) => {
-            "This kernel samples: whoever runs when the tick comes is charged all of it \
+            "This kernel samples: the task running at the tick is charged the whole tick \
              (TICK_CPU_ACCOUNTING)."
                 .to_owned()
         }
         (Some(Method::MeasuredWithoutTick), _) => {
-            "This kernel samples at the tick, but for nohz_full CPUs, where it measures \
+            "This kernel samples at the tick, except on nohz_full CPUs, where it measures \
              (VIRT_CPU_ACCOUNTING_GEN)."
                 .to_owned()
         }
-        (Some(Method::Measured), _) => "This kernel measures at each crossing into and out of it \
+        (Some(Method::Measured), _) => "This kernel measures at each kernel entry and exit \
              (VIRT_CPU_ACCOUNTING_NATIVE)."
             .to_owned(),
     };
     text.push_str(match counting.interrupts_measured {
         Some(true) => " Interrupts are measured (IRQ_TIME_ACCOUNTING).",
         Some(false) => {
-            " Interrupts are not measured (IRQ_TIME_ACCOUNTING is off): their time is taken for \
-             that of whatever they interrupt."
+            " Interrupts are not measured (IRQ_TIME_ACCOUNTING is off): their time is charged to \
+             what they interrupt."
         }
         None => "",
     });
@@ -70,7 +69,7 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
         Tone::Faint,
         0,
         "",
-        &cells(["shown", "was so", "off by", "in no column", "left"].map(str::to_owned)),
+        &cells(["shown", "traced", "error", "unaccounted", "left"].map(str::to_owned)),
     );
     let off = |cpu: &CpuCheck| cpu.off().unwrap_or_default().abs();
     let mut shown: Vec<&CpuCheck> = cpus.iter().collect();
@@ -85,20 +84,20 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     }
     if !others.is_empty() {
         let names = cpu_names(others.iter().map(|cpu| cpu.cpu));
-        page.paragraph(Tone::Faint, "  ", &format!("{names}: less off than these"));
+        page.paragraph(Tone::Faint, "  ", &format!("{names}: smaller errors"));
     }
-    let mut legend = "shown: busy as top makes it of /proc/stat, a share of its columns. was so: \
-                      of the time, by the books. off by: in points. in no column: time that \
-                      /proc/stat counts nowhere, or twice where it is below 0."
+    let mut legend = "shown: busy share of the columns of /proc/stat, as top prints it. traced: \
+        busy share of the elapsed time, as measured here. error: shown less traced, in percentage \
+        points. unaccounted: time in no column of /proc/stat; below 0: counted twice."
         .to_owned();
     let witness = cpus.iter().find_map(|cpu| cpu.left);
     legend.push_str(match witness.map(|left| left.witness) {
         Some(Witness::Soaker) => {
-            " left: what the soaker got to use, by the work that it did; its own time is in \
-             neither figure."
+            " left: CPU time that the soaker got, by the work it did; its own time is in neither \
+             figure."
         }
         Some(Witness::Spin) => {
-            " left: what the spinning probe got to use; its own time is in neither figure."
+            " left: CPU time that the spin probe got; its own time is in neither figure."
         }
         None => "",
     });
@@ -143,13 +142,13 @@ fn because(cause: &Bias, cpu: &CpuCheck) -> String {
     let effect = points(cause.time.share_of(cpu.elapsed));
     match cause.kind {
         BiasKind::Sampling => format!(
-            "{effect} by sampling: programs and kernel threads ran for {}, and the ticks that found \
-             them make {}",
+            "{effect} from sampling: programs and kernel threads ran for {}, the ticks that hit \
+             them add up to {}",
             tied(cause.ran),
             tied(cause.sampled)
         ),
         BiasKind::TicksLost => format!(
-            "ticks that were due while it was busy did not come: {} that no column has",
+            "ticks lost while it was busy: {} in no column",
             tied(cause.ran)
         ),
         BiasKind::TickPhase => {
@@ -158,19 +157,19 @@ fn because(cause: &Bias, cpu: &CpuCheck) -> String {
                 .pid
                 .map_or_else(String::new, |pid| format!(" ({pid})"));
             let way = if cause.time < Nanos::ZERO {
-                "is there between ticks"
+                "runs between ticks"
             } else {
-                "is there when ticks come"
+                "runs at the ticks"
             };
             format!(
-                "{name}{pid} {way}: it ran for {}, and the ticks that found it make {}",
+                "{name}{pid} {way}: it ran for {}, the ticks that hit it add up to {}",
                 tied(cause.ran),
                 tied(cause.sampled)
             )
         }
         BiasKind::InterruptsNotMeasured => {
             let all = format!(
-                "interrupts are not measured: they took {}, and their columns show {}",
+                "unmeasured interrupts: they took {}, their columns show {}",
                 tied(cause.ran),
                 tied(cause.sampled)
             );
@@ -178,11 +177,11 @@ fn because(cause: &Bias, cpu: &CpuCheck) -> String {
                 return all;
             }
             let missing = tied(-cause.time);
-            format!("{effect} because {all}; {missing} of them came while nobody ran")
+            format!("{effect} from {all}; {missing} of them while idle")
         }
         BiasKind::StolenSilently => format!(
-            "{} was outside the kernel, of which the steal column shows {}: the rest is taken for \
-             time of whoever had the CPU",
+            "{} outside the kernel, of which the steal column shows {}: the rest is charged to \
+             the running task",
             tied(cause.ran),
             tied(cause.sampled)
         ),
@@ -216,13 +215,13 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
         Tone::Faint,
         "",
         &format!(
-            "ran: without the interrupts that came meanwhile. /proc/PID: {}. by samples: the ticks \
-             that found it, each taken for a whole one, as the columns of /proc/stat count it.",
+            "ran: excluding interrupts. /proc/PID: {}. by samples: the ticks that hit it, each \
+             counted whole, as the columns of /proc/stat do.",
             if check.unwatched.is_empty() {
                 "user and system time of /proc/PID/stat, which top shows for a process".to_owned()
             } else {
                 format!(
-                    "left out, as it is of all CPUs, and {} not watched",
+                    "not shown: it covers all CPUs, and {} not watched",
                     if check.unwatched.len() == 1 {
                         format!("CPU {} was", check.unwatched)
                     } else {

@@ -69,11 +69,7 @@ impl Cells {
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.section("Where the CPU time went");
     if statement.accounts.is_empty() {
-        page.paragraph(
-            Tone::Warning,
-            "",
-            "Nothing was recorded: there is no account.",
-        );
+        page.paragraph(Tone::Warning, "", "Nothing was recorded.");
         return;
     }
     let scale = Scale {
@@ -109,7 +105,7 @@ fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     // A sampled account may be overdrawn; that gives nobody anything back.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
-        "{} of {}, {}, went to the kernel, to the hypervisor, or nobody knows where.",
+        "{} of {} ({}) was spent in the kernel, taken by the hypervisor, or is unexplained.",
         tied(taken),
         tied(scale.whole),
         tied(percent(taken.share_of(scale.whole))),
@@ -119,26 +115,26 @@ fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
 
 /// What the words of the table mean, those that are in it.
 fn legend(accounts: &[Account]) -> String {
-    let mut legend = "share: of the CPU time of all CPUs. per s: intervals a second, all CPUs \
-        together. median, p99, longest: length of one interval on the wall. Set in below an \
-        account: the largest of its parts, already counted in it."
+    let mut legend = "share: of the time of all CPUs. per s: intervals a second, on all CPUs. \
+        median, p99, longest: wall-clock length of one interval. Indented below an account: its \
+        largest parts, already counted in it."
         .to_owned();
     let has = |class| accounts.iter().any(|account| account.class == class);
     if has(Class::EntryExit) {
-        legend += " entry and exit: getting into and out of the kernel around what has a name.";
+        legend += " entry and exit: kernel entry and exit around named work.";
     }
     if has(Class::Outside) {
-        legend += " outside: the kernel provably ran nothing; the hypervisor or the firmware had \
-            the CPU.";
+        legend += " outside: the kernel provably ran nothing; the hypervisor or firmware had the \
+            CPU.";
     }
     if has(Class::Unexplained) {
-        legend += " unexplained: what no source accounts for.";
+        legend += " unexplained: accounted for by no source.";
     }
     if accounts
         .iter()
         .any(|account| account.name.contains(SAMPLED))
     {
-        legend += " sampled: by the kernel's own counters, which many kernels advance only at the \
+        legend += " sampled: from the kernel's counters, which many kernels update only at the \
             tick.";
     }
     legend

@@ -27,7 +27,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.section("What repeats");
     if all.is_empty() {
         let text = format!(
-            "Nothing does, of {} and in {}.",
+            "Nothing, in {} over {}.",
             counted(beats.searched, "source"),
             tied(beats.window)
         );
@@ -40,7 +40,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         SHOWN
     };
     for beat in &all[..shown] {
-        entry(page, beat, false);
+        entry(page, beat, &all, false);
     }
     if all.len() > shown {
         let text = format!("and {} more, see ticktax beats", all.len() - shown);
@@ -52,16 +52,16 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 }
 
 /// Which gaps a beat counts: what lends time to a program may be what keeps it from another.
-const GAPS: &str = "gaps: all of them count here, also those that were lent to programs and are no \
-                    loss.";
+const GAPS: &str = "gaps: all are counted here, including those yielded to programs, which are no \
+    loss.";
 
 /// Everything that was found, for the verb of that name.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
     page.line(Tone::Strong, "What repeats");
     let about = format!(
-        "{} searched over {}; the probability that chance put any line here is below {}. Each \
-         period with its 95 % interval. Costliest first.",
+        "{} searched over {}; the probability of any false line is below {}. Periods with their \
+         95 % interval, costliest first.",
         counted(beats.searched, "source"),
         tied(beats.window),
         tied(percent(beats.family_alarm)),
@@ -70,19 +70,19 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
         beats.beats.iter().partition(|beat| beat.own);
     if others.is_empty() {
-        page.paragraph(Tone::Plain, "", "Nothing does, as far as could be seen.");
+        page.paragraph(Tone::Plain, "", "Nothing that could be seen.");
     }
-    for beat in others {
-        entry(&mut page, beat, true);
+    for beat in &others {
+        entry(&mut page, beat, &others, true);
     }
     if !own.is_empty() {
         page.section("ticktax itself");
-        for beat in own {
-            entry(&mut page, beat, false);
+        for beat in &own {
+            entry(&mut page, beat, &own, false);
         }
     }
     if !beats.unknown.is_empty() {
-        page.section("What cannot be known");
+        page.section("Unknown");
         for limitation in &beats.unknown {
             page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).sentence()));
         }
@@ -105,24 +105,30 @@ pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
     .replace(super::page::TIE, " ")
 }
 
-fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
+/// One beat of `all` in a few lines.
+fn entry(page: &mut Page, beat: &BeatLine, all: &[&BeatLine], detailed: bool) {
     let cpus = cpu_names(beat.cpus.iter());
     let head = format!("every {}  {}", period(beat), who(beat));
     page.row(Tone::Plain, 0, &head, &cpus);
     page.paragraph(Tone::Faint, "    ", &sizes(beat));
     if let Some(gaps) = &beat.gaps {
-        page.paragraph(Tone::Faint, "    ", &gap_text(gaps, &beat.name));
+        page.paragraph(Tone::Faint, "    ", &gap_text(gaps, beat, all));
     }
-    if beat.chain.len() > 1 {
-        let steps: Vec<String> = beat.chain.iter().map(tied).collect();
-        page.paragraph(Tone::Faint, "    because of ", &steps.join(" → "));
+    // The last step is the beat itself. The steps are near in time, which proves no wake-up.
+    if let [before @ .., _] = &*beat.chain
+        && !before.is_empty()
+    {
+        let steps: Vec<String> = before.iter().map(tied).collect();
+        let near = tied("(same CPU, within 200 µs)");
+        let text = format!("{} {near}", steps.join(" → "));
+        page.paragraph(Tone::Faint, "    follows ", &text);
     }
     if !beat.held.is_empty() {
         let names: Vec<String> = beat.held.iter().map(tied).collect();
-        page.paragraph(Tone::Faint, "    in most of them ran ", &names.join(", "));
+        page.paragraph(Tone::Faint, "    most contain ", &names.join(", "));
     }
     if let Some(alias) = &beat.alias {
-        page.paragraph(Tone::Faint, "    two beats meet: ", &arithmetic(alias));
+        page.paragraph(Tone::Faint, "    alias of: ", &arithmetic(alias));
     }
     if detailed {
         page.paragraph(Tone::Faint, "    ", &evidence(beat));
@@ -170,18 +176,33 @@ fn sizes(beat: &BeatLine) -> String {
     parts.join(", ")
 }
 
-fn gap_text(gaps: &BeatGaps, name: &str) -> String {
+/// Whether a traced source on one of the beat's CPUs is listed with the same period.
+fn has_company(beat: &BeatLine, all: &[&BeatLine]) -> bool {
+    all.iter().any(|other| {
+        other.name != "gaps"
+            && other.low <= beat.high
+            && beat.low <= other.high
+            && other.cpus.iter().any(|cpu| beat.cpus.contains(cpu))
+    })
+}
+
+fn gap_text(gaps: &BeatGaps, beat: &BeatLine, all: &[&BeatLine]) -> String {
     let noun = noun(gaps.probe);
-    if name == "gaps" {
+    if beat.name == "gaps" {
+        let source = if has_company(beat, all) {
+            ""
+        } else {
+            "; no traced source has this period"
+        };
         return format!(
-            "median {}, 99 % below {}, {} of the time watched; no source beats with them",
+            "median {}, 99 % below {}, {} of the time watched{source}",
             tied(gaps.median),
             tied(gaps.p99),
             tied(percent(gaps.share))
         );
     }
     format!(
-        "these are {} {noun} of the probe: median {}, 99 % below {}, {} of the time watched; {} of \
+        "{} {noun} of the probe: median {}, 99 % below {}, {} of the time watched; {} of \
          its events lie in one",
         grouped(gaps.count),
         tied(gaps.median),
@@ -215,7 +236,7 @@ fn arithmetic(alias: &AliasLine) -> String {
 
 fn evidence(beat: &BeatLine) -> String {
     let kept = if beat.rearmed {
-        "each interval starts from the last event"
+        "re-armed at each event"
     } else {
         "on a grid"
     };

@@ -15,7 +15,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if statement.cpus.len() < 2 {
         return;
     }
-    page.section("CPU by CPU, as shares of its time");
+    page.section("CPU by CPU, as shares of elapsed time");
     let headings = Group::ALL.map(|group| group.word().to_owned());
     page.row(Tone::Faint, 0, "", &cells("elapsed", &headings));
     let (named, others) = most_taken_first(&statement.cpus);

@@ -39,7 +39,7 @@ fn unseen(page: &mut Page, statement: &Statement) {
     let coverage = &statement.coverage;
     if statement.level == Level::Kernel && !coverage.every_entry_watched {
         items.push(
-            "whether the kernel ran in an empty gap: not every way into it was watched, so such a \
+            "whether the kernel ran in an empty gap: not every kernel entry was traced, so such a \
              gap counts as unexplained, not as outside"
                 .to_owned(),
         );
@@ -60,13 +60,14 @@ fn unseen(page: &mut Page, statement: &Statement) {
             let time = tied(loss.self_time);
             let events = counted(loss.events, "event");
             lost.push(format!(
-                "{events} that came too fast, with {time} now in unexplained; watch fewer CPUs \
+                "{events} that overran the buffer, {time} of them now unexplained; watch fewer \
+                 CPUs \
                  (--cpus), or keep sums (--keep sums)"
             ));
         }
         if loss.gaps > 0 {
             lost.push(format!(
-                "{} of a probe, whose time is with the probe's loop",
+                "{} of a probe, counted as time of the probe's loop",
                 counted(loss.gaps, "gap")
             ));
         }
@@ -88,7 +89,7 @@ fn unseen(page: &mut Page, statement: &Statement) {
     for soaker in &statement.soakers {
         if let Some(why) = &soaker.ended_early {
             items.push(format!(
-                "what was left on CPU {}: its soaker is no witness: {why}",
+                "what was left on CPU {}: its soaker's figure is not usable: {why}",
                 soaker.cpu
             ));
         }
@@ -97,7 +98,7 @@ fn unseen(page: &mut Page, statement: &Statement) {
         page.paragraph(
             Tone::Good,
             "  ",
-            "Nothing: every tracepoint was there, no event was lost.",
+            "Nothing: every tracepoint was attached, no event was lost.",
         );
     }
     for item in items {
@@ -121,8 +122,8 @@ fn clock(page: &mut Page, clock: &ClockReport) {
         steps => format!("{} BACKWARDS", counted(steps, "step")),
     };
     let text = format!(
-        "{}{frequency}, {}; {steps}, drift {}; read within {} of CLOCK_MONOTONIC, compared {}; an \
-         aligned time is right to {}",
+        "{}{frequency}, {}; {steps}, drift {}; read within {} of CLOCK_MONOTONIC, compared {}; \
+         aligned times accurate to {}",
         clock.counter,
         verdict(&clock.verdict),
         tied(format!("{:+.3} ppm", clock.drift_ppm)),
@@ -152,7 +153,7 @@ fn distrust(reason: &Distrust) -> String {
             format!("the kernel does not trust it and keeps time by {clocksource}")
         }
         Distrust::StepsBackwards { steps, comparisons } => {
-            format!("it went back in time in {steps} of {comparisons} readings across CPUs")
+            format!("it stepped backwards in {steps} of {comparisons} readings across CPUs")
         }
         Distrust::Drifts { ppm } => format!("its rate changed by {ppm:.0} ppm within 50 ms"),
         Distrust::OffNominal { ppm } => format!("its rate is {ppm:+.0} ppm off the declared one"),
@@ -175,13 +176,13 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     };
     let micros = |ns: f64| tied(format!("{:.2} µs", ns / 1e3));
     let where_most = if soakers.len() > 1 {
-        ", which of all CPUs is where it changed most"
+        ", the largest change of all CPUs"
     } else {
         ""
     };
     let text = format!(
-        "a block of work took CPU {} {} before and {} after ({}){where_most}: by as much its share \
-         may be wrong; the shorter time counts",
+        "a block of work on CPU {} took {} before and {} after ({}){where_most}: its share may be \
+         wrong by as much; the shorter time is used",
         soaker.cpu,
         micros(soaker.block_before_ns),
         micros(soaker.block_after_ns),
@@ -205,13 +206,13 @@ fn cost(cost: &ToolCost, elapsed: Nanos) -> String {
             parts.push(format!("{} inside the tracer{each}", share(tracer)));
         }
         None if cost.events > 0 => parts.push(format!(
-            "{} in the tracer, whose time the kernel did not measure",
+            "{} traced; this kernel did not measure the tracer's time",
             counted(cost.events, "event")
         )),
         None => {}
     }
     if cost.load > Nanos::ZERO {
-        parts.push(format!("{} to attach it beforehand", tied(cost.load)));
+        parts.push(format!("{} to attach beforehand", tied(cost.load)));
     }
     if cost.memory_bytes > 0 {
         parts.push(format!("{} of memory at most", bytes(cost.memory_bytes)));
@@ -227,11 +228,7 @@ fn balance(page: &mut Page, balance: &Balance, cpus: usize) {
         counted(cpus as u64, "CPU"),
     );
     if cpus == 0 {
-        page.paragraph(
-            Tone::Warning,
-            "",
-            "There are no books: no CPU was recorded.",
-        );
+        page.paragraph(Tone::Warning, "", "No CPU was recorded.");
         return;
     }
     if balance.balances() {

@@ -25,9 +25,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     };
     let spin = gaps.probe == ProbeKind::Spin;
     page.section(if spin {
-        "What a program that never waits lost"
+        "CPU noise (spin probe)"
     } else {
-        "Wake-up latency: how late a program that sleeps was woken"
+        "Wake-up latency (sleep probe)"
     });
     let probes: Vec<&ProbeReport> = statement
         .probes
@@ -38,11 +38,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         page.paragraph(Tone::Faint, "", &about);
     }
     if gaps.long.count + gaps.short.count + gaps.yielded.count == 0 {
-        let nothing = if spin {
-            "It lost nothing"
-        } else {
-            "It was never late"
-        };
+        let nothing = if spin { "No gaps" } else { "No late wake-ups" };
         page.paragraph(
             Tone::Good,
             "",
@@ -62,9 +58,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     };
     let floor = GapStatement::FLOOR;
     let named = if spin {
-        "work of the kernel by name"
+        "named kernel work"
     } else {
-        "work that has a name"
+        "named work"
     };
     table.parts(
         page,
@@ -78,7 +74,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     if gaps.yielded.count > 0 {
         let cells = table.summary(&gaps.yielded);
-        page.row(Tone::Faint, 0, "Lent to programs: no loss", &cells.text());
+        page.row(
+            Tone::Faint,
+            0,
+            "Yielded to programs (no loss)",
+            &cells.text(),
+        );
     }
     explained(page, gaps, statement.level, noun);
     table.causes(page, &gaps.causes, noun);
@@ -95,14 +96,14 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     let policy = &first.policy;
     Some(if spin {
         format!(
-            "Seen by a loop that does nothing but read the clock, one on {cpus} under {policy}: a \
-             turn takes {period}, and a gap is noted from {threshold} on. share: of the time \
-             watched."
+            "A loop that only reads the clock, one on {cpus} under {policy}: one \
+             iteration takes {period}, gaps of {threshold} and longer are recorded. share: of the \
+             time watched."
         )
     } else {
         format!(
-            "Seen by a thread that sleeps for {period} at a time, one on {cpus} under {policy}; \
-             the timer slack is {threshold}. share: of the time watched."
+            "A thread that sleeps for {period} at a time, one on {cpus} under {policy}; \
+             timer slack {threshold}. share: of the time watched."
         )
     })
 }
@@ -123,10 +124,10 @@ fn explained(page: &mut Page, gaps: &GapStatement, level: Level, noun: &str) {
     let unknown = match long.unexplained {
         Nanos(..=0) => String::new(),
         time if level == Level::Proc => format!(
-            "; for {} no cause can be seen from /proc: run as root to see what was in them",
+            "; {} cannot be attributed from /proc: run as root to see what ran",
             tied(time)
         ),
-        time => format!("; for {} no cause is known", tied(time)),
+        time => format!("; {} has no known cause", tied(time)),
     };
     let text = format!("{share} of the time in these {noun} is explained{unknown}.");
     page.paragraph(tone, "", &text);
@@ -169,7 +170,7 @@ impl Table {
         if causes.is_empty() {
             return;
         }
-        page.line(Tone::Strong, &format!("By what was in the {noun}"));
+        page.line(Tone::Strong, &format!("Causes of the {noun}"));
         let shown = if causes.len() <= CAUSES + 1 {
             causes.len()
         } else {
@@ -208,7 +209,7 @@ fn worst(page: &mut Page, worst: &[WorstGap], noun: &str) {
         return;
     }
     let shown = &worst[..worst.len().min(WORST)];
-    let title = format!("The longest {noun}, and what was in them");
+    let title = format!("The longest {noun}, and what ran in them");
     page.line(Tone::Strong, &title);
     for gap in shown {
         let label = format!(
@@ -239,7 +240,7 @@ fn contents(gap: &WorstGap) -> String {
         named.push(format!("{} more", gap.parts.len() - THINGS));
     }
     if gap.parts.is_empty() {
-        return "nothing that has a name".to_owned();
+        return "nothing named".to_owned();
     }
     let rest = gap.length - gap.parts.iter().map(|part| part.time).sum();
     if rest > Nanos::ZERO {

@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         return;
     }
     let wall = wall(statement);
-    page.section("Held back: programs that wanted to run and were not allowed to");
+    page.section("Throttled: runnable programs that were not allowed to run");
     let headings = Cells {
         share: String::new(),
         ..Cells::headings()
@@ -47,9 +47,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let name = counted(others.len() as u64, "other");
         page.row(Tone::Warning, 2, &name, &cells.text());
     }
-    let mut legend = "time: of all its threads together; it is in no account, because no CPU \
-        spent it."
-        .to_owned();
+    let mut legend =
+        "time: summed over its threads; part of no account, because no CPU spent it.".to_owned();
     if all.iter().any(|held| held.why == OffCpuReason::Throttled) {
         legend += " throttled: the CPU quota of its cgroup was used up; raise cpu.max there, or \
             let the program use fewer threads at once.";

@@ -13,7 +13,7 @@ pub(super) fn list(list: &KernelList) -> String {
     if list.kernels.is_empty() {
         line(
             &mut page,
-            "There is no kernel in the lab's cache. `ticktax lab build --hz 250` builds one, and \
+            "No kernel in the lab's cache. `ticktax lab build --hz 250` builds one, and \
              `ticktax lab run --kernel linux-image-cloud-amd64 -- pace` fetches Debian's.",
         );
     }
@@ -57,7 +57,8 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     section(
         &mut page,
         &format!(
-            "{met} of {judged} rows that calibrate nothing are as near to what was expected as they should be"
+            "{met} of {judged} rows that calibrate nothing are as near to what was expected as \
+             they should be"
         ),
     );
     for table in &statement.tables {

@@ -45,7 +45,7 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
     cost::write(&mut page, statement);
     limitations(&mut page, &statement.limitations);
     if let Some(figures) = &statement.figures {
-        page.section("What the words mean");
+        page.section("Legend");
         page.paragraph(Tone::Faint, "", &legend(figures, &statement.subject));
     }
     page.finish()
@@ -76,7 +76,7 @@ fn title(page: &mut Page, statement: &PaceStatement) {
         Subject::Process(report) => format!("{} ({})", report.name, report.pid),
     };
     let title = format!(
-        "ticktax: the pace of {whose}{} over {}, from {}",
+        "ticktax: pace of {whose}{} over {}, from {}",
         head::in_world(statement.world),
         statement.elapsed,
         date(statement.began_unix)
@@ -131,7 +131,7 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
     page.paragraph(Tone::Plain, "Sleep     ", &sleep.join("; "));
     if report.frames_lost > 0 {
         let text = format!(
-            "{} came faster than they were read, and are in none of the figures",
+            "{} overran the buffer and are in none of the figures",
             counted(report.frames_lost, "frame")
         );
         page.paragraph(Tone::Warning, "Lost      ", &text);
@@ -141,7 +141,7 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
 fn process(page: &mut Page, report: &ProcessReport) {
     if let Some(thread) = report.chosen.and_then(|chosen| report.threads.get(chosen)) {
         let text = format!(
-            "{} ({}), the surest rhythm of {}",
+            "{} ({}), the clearest rhythm of {}",
             thread.name,
             thread.tid,
             counted(report.threads.len() as u64, "thread")
@@ -199,7 +199,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     ));
     let mut parts = vec![match figures.wanted {
         Some(wanted) => format!(
-            "{} of {} that the rate asks for",
+            "{} of {} that the rate requires",
             tied(grouped(figures.frames)),
             counted(wanted, "frame")
         ),
@@ -386,7 +386,7 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
     page.paragraph(
         Tone::Warning,
         "",
-        "Nothing that it does comes at regular times, so there are no frames to tell of.",
+        "None of its threads wakes at regular times, so there are no frames to report.",
     );
     for thread in report.threads.iter().take(THREADS) {
         page.paragraph(Tone::Plain, "  - ", &without_rhythm(thread));
@@ -397,15 +397,15 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// What the words mean, those that are on the page.
+/// Legend, those that are on the page.
 fn legend(figures: &Figures, subject: &Subject) -> String {
     let mut legend = format!(
         "dropped: slots in which no frame began, because the one before ran into them or the loop \
          slept through them. overshot: frames that began more than one tick of this kernel, {}, \
          after they were due. frame time: from when a frame was due to the end of its work; wait \
          to begin: to its begin. A dropped slot counts in both, and waits for the frame that began \
-         at last. late wakeup: the wait of frames that the loop slept for. median, p90 … are told \
-         where there are enough frames for them.",
+         at last. late wakeup: the wait of frames that the loop slept for. median, p90 … are \
+         printed where there are enough frames for them.",
         tied(figures.overshot_from)
     );
     let exact = figures.frame_time.as_ref().is_none_or(|times| times.exact);
@@ -413,8 +413,8 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
         legend += " Where there are as many as here, they are right to ±11 %.";
     }
     if matches!(subject, Subject::Process(_)) {
-        legend += " When a frame was due is taken from the loop's earliest wakeups: of a delay \
-                   that all of them share nothing can be seen from outside.";
+        legend += " When a frame was due is taken from the loop's earliest wakeups: a delay \
+            common to all of them cannot be seen from outside.";
     }
     legend
 }

@@ -40,7 +40,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     let mut page = Page::new(*style);
     page.line(
         Tone::Strong,
-        &format!("ticktax: a prediction, from {}", statement.load),
+        &format!("ticktax: prediction, from {}", statement.load),
     );
     if let Some(machine) = &statement.machine {
         page.paragraph(Tone::Plain, "Machine   ", &head::machine(machine));
@@ -75,7 +75,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     list(&mut page, "What was taken from the file", &statement.taken);
     list(&mut page, "What was assumed", &statement.assumed);
     list(&mut page, "What the model leaves out", &statement.left_out);
-    page.section("What the words mean");
+    page.section("Legend");
     page.paragraph(
         Tone::Faint,
         "",
@@ -83,7 +83,8 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
          overshot: frames that began more than a tick after they were due, a minute; the tick is \
          the setting's. late, p99, longest: from when a frame was due to its begin, median, 99 of \
          100, and at most. CPU: of one CPU, by what ran. as top: by /proc/PID/stat. sampled: by \
-         whom each tick finds. wakeups: of the thread, a second. busy: of all CPUs' time. as shown: \
+         whom each tick finds. wakeups: of the thread, a second. busy: of all CPUs' time. as \
+         shown: \
          the same by /proc/stat. ticks: a second, all CPUs. cost: time in ticks and in the \
          softirqs behind them, a second; share: of all CPUs' time.",
     );

@@ -31,8 +31,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         page.paragraph(Tone::Plain, "Each      ", &each(cost, bill.basis));
         page.paragraph(Tone::Plain, "A day     ", &a_day(bill, cost, statement));
     } else {
-        let text = "unknown: what a tick costs is seen by the kernel's tracepoints alone; run as \
-            root";
+        let text = "unknown: only tracing shows what a tick costs; run as root";
         page.paragraph(Tone::Warning, "Each      ", text);
     }
     if let Some(fleet) = &bill.fleet {
@@ -54,19 +53,16 @@ fn hz(hz: f64) -> String {
 
 fn set_up(bill: &TickBill) -> String {
     let mut facts = vec![match bill.hz_configured {
-        Some(hz) => format!("{} by the kernel's build", tied(format!("{hz} Hz"))),
-        None => "frequency not known: the kernel's build configuration is not to be had".to_owned(),
+        Some(hz) => format!("{} configured", tied(format!("{hz} Hz"))),
+        None => "frequency unknown: the kernel's build configuration cannot be read".to_owned(),
     }];
     facts.extend(bill.mode.as_ref().map(ToString::to_string));
     facts.push(if bill.parameters.is_empty() {
-        "no boot parameter about it".to_owned()
+        "no boot parameter for it".to_owned()
     } else {
         format!("booted with {}", bill.parameters.join(" "))
     });
-    facts.extend(bill.user_hz.map(|hz| {
-        let hz = tied(format!("{hz} Hz"));
-        format!("programs are told {hz} (USER_HZ), whatever the tick is")
-    }));
+    facts.extend(bill.user_hz.map(|hz| format!("USER_HZ is {hz}")));
     facts.join("; ")
 }
 
@@ -75,8 +71,8 @@ fn measured(page: &mut Page, bill: &TickBill) {
         let all = bill.all();
         let rate = all.rate().map_or_else(|| "not known".to_owned(), hz);
         let text = format!(
-            "at most {rate} a CPU: {} interrupts of the local timer by the kernel's count, other \
-             timers' among them",
+            "at most {rate} a CPU: {} local timer interrupts by the kernel's counters, which \
+             include other timers",
             grouped(all.count),
         );
         page.paragraph(Tone::Plain, "Measured  ", &text);
@@ -125,7 +121,7 @@ fn together(cpus: &[CpuTicks]) -> String {
         rates.push(format!("{rate} on the others"));
     }
     format!(
-        "{}: busy and idle together, as sums have no order",
+        "{}: busy and idle together, because sums have no order",
         rates.join(", ")
     )
 }
@@ -198,7 +194,7 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     }
     if let Some(around) = &cost.around {
         parts.push(format!(
-            "getting in and out around it median {}, p99 {}, as the probe saw {} of them",
+            "entry and exit around it median {}, p99 {}, in {} that the probe saw",
             tied(around.median),
             tied(around.p99),
             grouped(around.count),
@@ -228,7 +224,7 @@ fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
     let cpus = bill.cpus.len() as u64;
     let share = cost.cores.value / bill.cpus.len().max(1) as f64;
     let mut text = vec![format!(
-        "{} on {}, {} of their time, were every day like this recording",
+        "{} on {}, {} of their time, extrapolated to a day",
         seconds_a_day(cost.cores),
         counted(cpus, "CPU"),
         tied(percent(share)),
@@ -237,14 +233,14 @@ fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
     if let Some(around) = cost.around.filter(|_| wall > Nanos::ZERO) {
         let cores = around.median.as_secs_f64() * bill.all().count as f64 / wall.as_secs_f64();
         let more = tied(format!("{:.0} more", cores * Estimate::DAY));
-        text.push(format!("and about {more} getting in and out"));
+        text.push(format!("and about {more} for entry and exit"));
     }
     let probed = Ticks::sum(bill.cpus.iter().filter_map(|cpu| cpu.probed)).count;
     if probed > 0 {
         let share = probed as f64 / bill.all().count.max(1) as f64;
         text.push(format!(
-            "{} of the ticks came while a probe kept a CPU from idling: --probe none bills a \
-             machine as it is",
+            "{} of the ticks fired while a probe kept a CPU from idling: --probe none leaves that \
+             out",
             tied(percent(share)),
         ));
     }
@@ -268,22 +264,21 @@ fn legend(bill: &TickBill, statement: &Statement) -> String {
     let mut legend = Vec::new();
     if bill.basis == Basis::Spans {
         legend.push(
-            "busy: by the intervals between ticks without idling between them; a dash where there \
-             was too little. stopped: by the kernel, so many times, and started as often, give or take \
-             one. saved: ticks that did not come \
-             while a CPU idled.",
+            "busy: from the intervals between ticks with no idling between them; a dash: too few. \
+             stopped: times that the kernel stopped the tick, and restarted it, give or take one. \
+             saved: ticks skipped while idle.",
         );
     }
     if bill.basis == Basis::Interrupts {
         legend.push(
-            "No timer function of the tick was seen, so every interrupt of the local timer counts \
-             as one.",
+            "No timer function of the tick was seen, so every local timer interrupt counts as a \
+             tick.",
         );
     }
     if statement.machine.hypervisor.is_some() {
         legend.push(
-            "What the hypervisor spends on each tick outside of this machine (exits, setting its \
-             timer) cannot be seen from inside, and is not in the bill.",
+            "The hypervisor's own cost of each tick (exits, timer programming) cannot be seen \
+             from the guest and is not included.",
         );
     }
     legend.join(" ")

@@ -38,8 +38,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         None => page.paragraph(
             Tone::Warning,
             "",
-            "What it waited for, behind whom, and what interrupted it cannot be known without \
-             tracing the kernel: run as root.",
+            "What it waited for, what ran instead, and what interrupted it can only be traced: \
+             run as root.",
         ),
     }
     if let Some(usage) = &victim.usage {
@@ -50,7 +50,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     if let Some(stolen) = victim.stolen.filter(|&stolen| stolen > Nanos::ZERO) {
         let text = format!(
-            "the hypervisor took {} from the CPUs, whoever ran there",
+            "{} taken by the hypervisor from all CPUs, whatever ran there",
             tied(stolen)
         );
         page.paragraph(Tone::Warning, "Steal: ", &text);
@@ -145,14 +145,14 @@ fn account_cells(account: &StateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
 fn latency(page: &mut Page, threads: &ThreadTimes) {
     if let Some(latency) = &threads.latency {
         let text = format!(
-            "median {}, 99 of 100 within {}, at most {}, over {}; {} to another CPU",
+            "median {}, p99 {}, at most {}, over {}; {}",
             tied(latency.median),
             tied(latency.p99),
             tied(latency.max),
             counted(latency.count, "wake-up"),
-            counted(threads.migrations, "move"),
+            counted(threads.migrations, "migration"),
         );
-        page.paragraph(Tone::Plain, "From waking to running: ", &text);
+        page.paragraph(Tone::Plain, "Wake-up latency: ", &text);
     }
 }
 
@@ -160,7 +160,7 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
 fn called(name: &str, pid: Option<i32>) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
-        None if name == "idle" => "nobody: the CPU idled".to_owned(),
+        None if name == "idle" => "idle CPU".to_owned(),
         None => name.to_owned(),
     }
 }
@@ -207,10 +207,7 @@ fn delays(page: &mut Page, delays: &[Delay]) {
     if delays.is_empty() {
         return;
     }
-    page.line(
-        Tone::Strong,
-        "Its longest delays, and what its CPU did meanwhile",
-    );
+    page.line(Tone::Strong, "Its longest delays, and what ran on its CPU");
     for delay in delays {
         let label = format!("  {:>8}  ", delay.length.to_string());
         let head = format!(
@@ -242,7 +239,7 @@ fn timeline(delay: &Delay) -> String {
         told.push(format!("{} more", grouped(delay.more)));
     }
     if told.is_empty() {
-        told.push("nothing that was seen".to_owned());
+        told.push("nothing seen".to_owned());
     }
     told.join(", ")
 }
@@ -279,10 +276,13 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
 
 fn counters(page: &mut Page, usage: &Usage) {
     let mut parts = vec![
-        format!("{} in the program", tied(usage.user)),
-        format!("{} in the kernel", tied(usage.system)),
-        format!("gave way {} of itself", counted(usage.voluntary, "time")),
-        format!("{} to others", tied(grouped(usage.involuntary))),
+        format!("{} user", tied(usage.user)),
+        format!("{} system", tied(usage.system)),
+        format!(
+            "{} voluntary context switches",
+            tied(grouped(usage.voluntary))
+        ),
+        format!("{} involuntary", tied(grouped(usage.involuntary))),
     ];
     if let Some(waited) = usage.waited {
         parts.push(format!("waited {} for a CPU", tied(waited)));
@@ -292,7 +292,7 @@ fn counters(page: &mut Page, usage: &Usage) {
 
 fn throttling(page: &mut Page, quota: &Throttling) {
     let text = format!(
-        "{} used up its CPU quota in {} of {}, and was held back for {} in all",
+        "{} used up its CPU quota in {} of {}, and was throttled for {} in total",
         quota.cgroup,
         grouped(quota.throttled),
         counted(quota.periods, "period"),
@@ -319,16 +319,13 @@ fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
         page.paragraph(
             Tone::Plain,
             "Machine:  ",
-            &format!(
-                "time in which somebody stood still for want of {}",
-                parts.join(", ")
-            ),
+            &format!("some tasks stalled on {}", parts.join(", ")),
         );
     }
     if let Some(queue) = statement.run_queue.filter(|queue| queue.samples > 0) {
         let mean = queue.threads as f64 / queue.samples as f64;
         let text = format!(
-            "{} ran or wanted to at a time, {} at most",
+            "{} runnable on average, {} at most",
             tied(format!("{mean:.1} threads")),
             grouped(queue.max)
         );

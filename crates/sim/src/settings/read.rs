@@ -50,7 +50,7 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
             },
         }
     }
-    let machine_at = machine_at.ok_or_else(|| fault(0, "there is no [machine]"))?;
+    let machine_at = machine_at.ok_or_else(|| fault(0, "no [machine] section"))?;
     let is_given = |setting: &Setting| given.iter().any(|it| it.setting.name == setting.name);
     if let Some(missing) = all().find(|it| it.is_required && !is_given(it)) {
         let at = match missing.section {

@@ -413,7 +413,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "seed",
         Kind::COUNT,
-        "what all chance comes from; 1 where there is none",
+        "seed of all random draws; 1 by default",
         |setup| Some(Value::unsigned(setup.seed)),
         |setup, value| {
             setup.seed = value.integer().unsigned_abs();

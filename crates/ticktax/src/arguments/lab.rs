@@ -217,7 +217,7 @@ impl CompareArguments {
                 "a case has its own boot parameters: leave --vary cmdline= out"
             }
             None if variants.rates.is_empty() && variants.kernels.is_empty() => {
-                "there is no kernel to boot: write --vary hz=1000,250 or --vary kernel=PACKAGE"
+                "no kernel to boot: write --vary hz=1000,250 or --vary kernel=PACKAGE"
             }
             _ => return Ok(variants),
         };

@@ -151,7 +151,12 @@ impl FromStr for Rate {
             .parse()
             .ok()
             .filter(|rate: &f64| rate.is_finite());
-        let rate = rate.ok_or_else(|| format!("`{text}` is no number of frames a second"))?;
+        let rate = rate.ok_or_else(|| {
+            format!(
+                "invalid rate `{text}`: frames a second, as 35 or \
+            59.94"
+            )
+        })?;
         let (min, max) = (1e9 / PERIODS.1.0 as f64, 1e9 / PERIODS.0.0 as f64);
         if !(min..=max).contains(&rate) {
             return Err(format!(

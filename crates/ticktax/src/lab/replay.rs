@@ -48,8 +48,9 @@ pub(crate) fn run(typed: &ReplayArguments) -> Result<ExitCode, Failure> {
         sampled: busy() - before,
         tasks,
     };
-    let text = serde_json::to_string(&replay)
-        .map_err(|error| Failure::Case(format!("what was performed cannot be told: {error}")))?;
+    let text = serde_json::to_string(&replay).map_err(|error| {
+        Failure::Case(format!("the replay's result cannot be written: {error}"))
+    })?;
     fs::write(&typed.output, text).map_err(|error| cannot("write", &typed.output, &error))?;
     Ok(ExitCode::SUCCESS)
 }

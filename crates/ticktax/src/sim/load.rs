@@ -50,9 +50,9 @@ fn scenario(typed: &SimArguments) -> Result<Loaded, Failure> {
     let file = typed.load.display().to_string();
     let text = fs::read_to_string(&typed.load).map_err(|error| {
         let why = match error.kind() {
-            io::ErrorKind::NotFound => "there is no such file; check the spelling",
+            io::ErrorKind::NotFound => "no such file; check the spelling",
             io::ErrorKind::PermissionDenied => "it may not be read; check its mode",
-            io::ErrorKind::InvalidData => "it is no text",
+            io::ErrorKind::InvalidData => "it is not UTF-8 text",
             io::ErrorKind::IsADirectory => "it is a folder; name a file in it",
             _ => "the system refuses to read it",
         };
@@ -70,7 +70,7 @@ fn scenario(typed: &SimArguments) -> Result<Loaded, Failure> {
     if let (Some(wanted), None) = (&typed.program, task) {
         let names: Vec<&str> = setup.tasks.iter().map(|task| &*task.name).collect();
         let names = names.join(", ");
-        let why = format!("{file}: there is no task `{wanted}`; there are {names}");
+        let why = format!("{file}: no task `{wanted}`; known: {names}");
         return Err(Failure::Prediction(why));
     }
     Ok(Loaded {

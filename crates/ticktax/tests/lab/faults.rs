@@ -30,7 +30,7 @@ pub(crate) fn a_kernel_that_is_not_there_is_named() {
     let cache = tempfile::tempdir().unwrap();
     for (kernel, words) in [
         ("hz77", "ticktax lab build --hz 77"),
-        ("./no/such/kernel", "there is no kernel ./no/such/kernel"),
+        ("./no/such/kernel", "no kernel ./no/such/kernel"),
     ] {
         let mut command = lab_run(kernel);
         let output = command
@@ -46,7 +46,10 @@ pub(crate) fn a_kernel_that_is_not_there_is_named() {
         .args(["lab", "list"])
         .output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
-    assert!(listed.starts_with("There is no kernel"), "{listed}");
+    assert!(
+        listed.starts_with("No kernel in the lab's cache"),
+        "{listed}"
+    );
 }
 
 pub(crate) fn what_no_guest_can_run_is_refused() {

@@ -36,7 +36,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     if let Some(why) = &statement.ended_early {
         page.paragraph(Tone::Warning, "Ended     ", why);
     }
-    page.section("What became of the frames");
+    page.section("Frames");
     page.row(
         Tone::Faint,
         0,
@@ -51,30 +51,30 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         let tone = if best { Tone::Good } else { Tone::Plain };
         page.row(tone, 2, &settings(row), &of(row, statement.quantile));
     }
-    page.section("What to choose on this kernel");
+    page.section("Best choice on this kernel");
     for choice in &statement.choices {
         let label = format!("{}/s, {}: ", number(choice.rate), choice.work);
         page.paragraph(Tone::Plain, &label, &advice(choice, &statement.rows));
     }
-    page.section("What the words mean");
+    page.section("Legend");
     if statement.machine.hz_configured.is_none() {
         page.paragraph(
             Tone::Warning,
             "",
-            "How long a tick of this kernel is cannot be read; it is taken for the longest, 10 ms.",
+            "The tick length of this kernel cannot be read; the longest, 10 ms, is assumed.",
         );
     }
     page.paragraph(
         Tone::Faint,
         "",
         "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
-         loop slept through them) or slipped (delays, and under fixed the work, put off all later frames). over: frames that \
+         loop slept through them) or slipped (delays, and under fixed the work, put off all later \
+         frames). over: frames that \
          began more than a tick of this kernel after they were due. wait p99: 99 of 100 frames \
          began within this time after they were due, lost slots included (p90, p50: 90 or 50, \
-         where one of the ways has too few frames to tell more). CPU: by the thread's own clock. \
-         The choice goes by fewest frames lost or over, then by shorter waits, then by less CPU; \
-         what chance may have made (two standard deviations), and CPU time that differs by less \
-         than a tenth, is taken for equal.",
+         where one of the ways has too few frames for more). CPU: by the thread's own clock. \
+         Ranked by fewest frames lost or over, then shorter waits, then less CPU; differences \
+         within two standard deviations, and CPU times within a tenth, count as equal.",
     );
     limitations(&mut page, &statement.limitations);
     page.finish()
@@ -131,7 +131,7 @@ fn advice(choice: &Choice, rows: &[PaceVariant]) -> String {
     let reason = match choice.by {
         _ if names.is_empty() => return "no frame began, so there is nothing to choose".to_owned(),
         _ if group == 1 => return "there was one way only; name several to choose from".to_owned(),
-        None => return format!("a tie of {}: nothing tells them apart", names.join(", ")),
+        None => return format!("a tie of {}: no measurable difference", names.join(", ")),
         Some(Criterion::LateFrames) => "fewest frames lost or over",
         Some(Criterion::Lateness) => {
             "no more frames lost or over than any other, and shorter waits"

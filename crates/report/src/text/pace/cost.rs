@@ -9,7 +9,7 @@ use super::super::page::{Page, Tone, tied};
 pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
     let cpu = &statement.cpu;
     if !cpu.readings.is_empty() {
-        page.section("CPU time, as every clock tells it");
+        page.section("CPU time by clock");
         page.row(Tone::Faint, 0, "", &cells("time", "share"));
         for reading in &cpu.readings {
             let share = percent(reading.time.share_of(reading.elapsed));
@@ -36,12 +36,12 @@ fn cells(time: &str, share: &str) -> String {
 fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
     match reading.clock {
         CpuClock::Thread => "true: the thread's own clock".to_owned(),
-        CpuClock::Runs => "true: its runs added up, less interrupts".to_owned(),
+        CpuClock::Runs => "true: sum of its runs, less interrupts".to_owned(),
         CpuClock::Schedstat => "the scheduler's sum (/proc/PID/schedstat)".to_owned(),
         CpuClock::Stat => "as top shows it (/proc/PID/stat)".to_owned(),
         CpuClock::Machine => {
             let noun = if cpu.cpus.len() == 1 { "CPU" } else { "CPUs" };
-            format!("{noun} {}, everybody's together (/proc/stat)", cpu.cpus)
+            format!("{noun} {}, all tasks (/proc/stat)", cpu.cpus)
         }
     }
 }
@@ -61,8 +61,8 @@ fn rhythm(alias: &TickAlias) -> String {
         format!("its samples are right: {}", tied(percent(alias.truth)))
     } else {
         format!(
-            "samples at the tick show between {} and {} for what takes {}, by the moment at which \
-             the loop was started",
+            "samples at the tick show between {} and {} for what takes {}, depending on when the \
+             loop was started",
             tied(percent(alias.min)),
             tied(percent(alias.max)),
             tied(percent(alias.truth))
@@ -84,10 +84,10 @@ fn warning(cpu: &CpuStatement) -> Option<String> {
     }
     match cpu.sampled_at_tick {
         Some(true) => Some(
-            "This kernel samples /proc/stat at its tick (TICK_CPU_ACCOUNTING): whoever runs just \
-             then is charged the whole tick. A loop that wakes on the tick and is done before the \
-             next one is hardly seen there, whatever it uses, and one that is always at work when \
-             the tick comes is seen too large. Trust the first line."
+            "This kernel samples /proc/stat at its tick (TICK_CPU_ACCOUNTING): the task running \
+             then is charged the whole tick. A loop that wakes on the tick and finishes before \
+             the next is shown too small, one that always runs at the tick too large. Trust the \
+             first line."
                 .to_owned(),
         ),
         Some(false) => None,
@@ -107,16 +107,16 @@ fn in_words(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
     let woken = per_second(wakeups.count);
     let noun = if cpu.cpus.len() == 1 { "CPU" } else { "CPUs" };
     let idle = match wakeups.ended_idle {
-        None => "How often that ended a CPU's idling, which is what costs energy, is not known: \
-                 this kernel keeps no count of idle states (cpuidle)."
+        None => "How often that woke an idle CPU, which costs energy, is unknown: this kernel has \
+            no idle-state counters (cpuidle)."
             .to_owned(),
         Some(ended) if ended.own => format!(
-            "{} of them a second ended a CPU's idling, which is what costs energy.",
+            "{} of them a second woke an idle CPU, which costs energy.",
             per_second(ended.count)
         ),
         Some(ended) => format!(
-            "{noun} {} left idle states that save energy {} times a second, whoever woke it: so \
-             many at most are the loop's.",
+            "{noun} {} left idle states {} times a second, for any reason: an upper bound for the \
+             loop.",
             cpu.cpus,
             per_second(ended.count)
         ),

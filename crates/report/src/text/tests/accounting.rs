@@ -155,7 +155,7 @@ fn checked() -> Statement {
 }
 
 #[test]
-fn what_top_says_and_what_was_so() {
+fn shown_and_traced() {
     insta::assert_snapshot!(text(&checked(), &TextStyle::default()));
 }
 
@@ -169,11 +169,11 @@ fn a_soaker_that_failed_and_one_whose_speed_changed_are_told() {
             .contains(words)
     };
     assert!(
-        told("what was left on CPU 2: its soaker is no witness: it was moved"),
+        told("what was left on CPU 2: its soaker's figure is not usable: it was moved"),
         "{page}"
     );
     assert!(
-        told("took CPU 1 25.00 µs before and 25.40 µs after (+1.6 %)"),
+        told("a block of work on CPU 1 took 25.00 µs before and 25.40 µs after (+1.6 %)"),
         "{page}"
     );
 }
@@ -185,7 +185,7 @@ fn times_of_all_cpus_are_left_out_beside_some() {
     let page = text(&statement, &TextStyle::default());
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        page.contains("left out, as it is of all CPUs, and CPUs 2-3 were not watched"),
+        page.contains("not shown: it covers all CPUs, and CPUs 2-3 were not watched"),
         "{page}"
     );
 }

@@ -183,7 +183,7 @@ fn what_is_no_readable_file_is_said_in_words() {
     let (folder, path) = folder();
     assert_eq!(
         message(&path),
-        "cannot read the recording x.parquet: there is no such file or folder; check the path"
+        "cannot read the recording x.parquet: no such file or folder; check the path"
     );
     assert!(message(folder.path()).ends_with("it is a folder; name a file in it"));
     assert!(message(Path::new("/dev/null")).contains("it is a device or a pipe"));
