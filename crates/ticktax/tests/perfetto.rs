@@ -72,7 +72,7 @@ fn a_trace_is_what_perfettos_descriptor_says() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let statement: Statement = serde_json::from_slice(&output.stdout).unwrap();
 
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perfetto.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_trace.py");
     let read = Command::new("python3")
         .args([script, &trace])
         .output()
@@ -80,9 +80,9 @@ fn a_trace_is_what_perfettos_descriptor_says() {
     assert!(read.status.success(), "{}", text(&read.stderr));
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     for line in text(&read.stdout).lines() {
-        let (track, rest) = line.split_once('\t').unwrap();
+        let (place, rest) = line.split_once('\t').unwrap();
         let (_, time) = rest.rsplit_once('\t').unwrap();
-        *sums.entry(track.to_owned()).or_default() += time.parse::<i64>().unwrap();
+        *sums.entry(place.to_owned()).or_default() += time.parse::<i64>().unwrap();
     }
     for books in &statement.cpus {
         assert_eq!(sums[&format!("CPU {}", books.cpu)], books.elapsed.0);
