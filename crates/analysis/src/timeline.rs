@@ -56,6 +56,8 @@ pub(crate) enum EventKind<'a> {
     Gap(ProbeKind),
     /// A thread was off its CPU.
     OffCpu(OffCpu),
+    /// A frame of a paced loop.
+    Frame,
     /// Many intervals of one source, which have no place in time.
     Sum(Role, &'a Sum),
 }
@@ -83,6 +85,7 @@ impl<'a> Event<'a> {
             Role::Steal => EventKind::Steal,
             Role::Gap(probe) => EventKind::Gap(probe),
             Role::OffCpu(off) => EventKind::OffCpu(off),
+            Role::Frame => EventKind::Frame,
         }
     }
 
@@ -168,6 +171,7 @@ impl Timeline {
         let mut onset = Onset::default();
         let sum = match row {
             Row::Sum(sum) => Some(sum),
+            Row::Frame(_) => None,
             Row::Span(span) => {
                 let size = span.start.0.unsigned_abs() | span.dur.0.unsigned_abs();
                 if let (Some(class), true) = (class, size <= MOST_TIME.0.unsigned_abs()) {

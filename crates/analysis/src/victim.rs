@@ -86,7 +86,7 @@ impl Victim {
             }
             EventKind::OffCpu(off) => self.wait(off, event.span, history),
             // Sums have no place in time.
-            EventKind::Steal | EventKind::Gap(_) | EventKind::Sum(..) => {}
+            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
         }
     }
 

@@ -271,7 +271,7 @@ impl Rows {
                 }
                 kept
             }
-            EventKind::Steal | EventKind::Gap(_) | EventKind::Sum(..) => false,
+            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => false,
         };
         self.kept += usize::from(kept);
     }

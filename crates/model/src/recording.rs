@@ -7,6 +7,7 @@ use crate::clock::{CounterSource, CounterVerdict};
 use crate::hook::Hook;
 use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
+use crate::pace::{Frame, LoopRun};
 use crate::policy::PolicyGrant;
 use crate::victim::VictimHeader;
 use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
@@ -26,6 +27,43 @@ pub enum Row {
     Span(Span),
     /// Many intervals of one source, summed over a window: a long recording keeps these instead.
     Sum(Sum),
+    /// A frame of a paced loop.
+    Frame(PacedFrame),
+}
+
+/// A frame of a paced loop, as a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacedFrame {
+    /// From when it began until its work was done; its own time is the CPU time of the work.
+    pub span: Span,
+    /// When it was due, on `CLOCK_MONOTONIC`.
+    pub due: Nanos,
+}
+
+impl PacedFrame {
+    /// The row of `frame`, which ran on `cpu`.
+    pub fn new(frame: &Frame, cpu: Cpu, source: SourceId) -> Self {
+        Self {
+            span: Span {
+                cpu,
+                start: frame.began,
+                dur: frame.ended - frame.began,
+                self_time: frame.cpu,
+                source,
+            },
+            due: frame.due,
+        }
+    }
+
+    /// The frame that the row is of.
+    pub fn frame(&self) -> Frame {
+        Frame {
+            due: self.due,
+            began: self.span.start,
+            ended: self.span.end(),
+            cpu: self.span.self_time,
+        }
+    }
 }
 
 /// All intervals of one source on one CPU within a window of time.
@@ -105,6 +143,19 @@ pub struct Header {
     /// Why it ended before the time that was asked for, where it did.
     #[serde(default)]
     pub ended_early: Option<EndedEarly>,
+    /// Whose frames it was made for, where it is of `pace`.
+    #[serde(default)]
+    pub paced: Option<Paced>,
+}
+
+/// Whose frames a recording was made for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Paced {
+    /// Those of a loop of ticktax's own: they are rows.
+    Loop(Box<LoopRun>),
+    /// Those of the followed program: they are found in its wake-ups.
+    Program,
 }
 
 /// Why a recording ended before the time that was asked for.
@@ -138,6 +189,7 @@ impl Header {
             victim: None,
             soakers: Vec::new(),
             ended_early: None,
+            paced: None,
         }
     }
 }
@@ -394,6 +446,7 @@ impl Row {
         match self {
             Self::Span(span) => span,
             Self::Sum(sum) => &sum.span,
+            Self::Frame(frame) => &frame.span,
         }
     }
 }

@@ -32,11 +32,14 @@ pub enum Kind {
     /// Time that a thread wanted to run and was not allowed to. It is no CPU's time: others run
     /// meanwhile, or nobody.
     Wait,
+    /// A frame of a paced loop, from when it began until its work was done: who had the CPU
+    /// meanwhile is a matter of other rows.
+    Frame,
 }
 
 impl Kind {
     /// Every kind, lowest first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Task,
         Self::Softirq,
@@ -45,6 +48,7 @@ impl Kind {
         Self::Steal,
         Self::Gap,
         Self::Wait,
+        Self::Frame,
     ];
 
     /// The word for it, as files and statements write it.
@@ -58,6 +62,7 @@ impl Kind {
             Self::Steal => "steal",
             Self::Gap => "gap",
             Self::Wait => "wait",
+            Self::Frame => "frame",
         }
     }
 

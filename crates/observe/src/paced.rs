@@ -172,6 +172,11 @@ impl PacedLoop {
         &self.machine
     }
 
+    /// The CPU that it runs on.
+    pub fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
     /// The next step; waits for it where there is none yet, some 50 ms at most. Once the loop has
     /// ended, it is [`LoopEvent::Ended`] again and again.
     ///

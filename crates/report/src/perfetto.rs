@@ -104,6 +104,7 @@ impl<W: Write> Perfetto<W> {
                     self.wait(sources, &before, None);
                 }
             }
+            Kind::Frame => {}
             Kind::Gap | Kind::Steal => self.aside(sources, span),
             Kind::Irq | Kind::Softirq | Kind::Nmi => {
                 let held = self.held.entry(span.cpu).or_default();
@@ -361,6 +362,8 @@ impl<W: Write> RowSink for Perfetto<W> {
         match row {
             Row::Span(span) => self.span(sources, span),
             Row::Sum(_) => self.sums += 1,
+            // A trace's slices are of who had the CPU.
+            Row::Frame(_) => {}
         }
     }
 }

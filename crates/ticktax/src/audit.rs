@@ -1,11 +1,10 @@
 //! `ticktax audit`: watches this machine, keeps its books, prints its statement.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
-use ticktax_model::recording::{Header, RecordingWriter, RowSink};
+use ticktax_model::recording::{Header, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::ThreadTimes;
 use ticktax_observe::{Event, Plan, Program, Session};
@@ -13,6 +12,7 @@ use ticktax_observe::{Event, Plan, Program, Session};
 use crate::arguments::{AuditArguments, Keep, ProbeChoice, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
+use crate::saved::SavedAs;
 use crate::terminal::{self, Progress, Terminal};
 use crate::trace_file::TraceFile;
 
@@ -130,7 +130,7 @@ fn watch(
                 for row in rows {
                     auditor.row(sources, row);
                     if let Some(file) = file {
-                        file.writer.row(sources, row);
+                        file.row(sources, row);
                     }
                     if let Some(trace) = trace {
                         trace.row(sources, row);
@@ -209,26 +209,4 @@ fn exit_code(balances: bool, header: &Header, signal: Option<i32>) -> ExitCode {
             .unwrap_or(0),
     };
     ExitCode::from(u8::try_from(passed_on).unwrap_or(u8::MAX))
-}
-
-/// A recording in the making.
-struct SavedAs {
-    path: PathBuf,
-    writer: RecordingWriter,
-}
-
-impl SavedAs {
-    fn create(path: PathBuf) -> Result<Self, Failure> {
-        let writer = RecordingWriter::create(&path)?;
-        Ok(Self { path, writer })
-    }
-
-    fn finish(self, header: &Header, terminal: &Terminal) -> Result<(), Failure> {
-        self.writer.finish(header)?;
-        terminal.remark(&format!(
-            "Saved as {0}; `ticktax report {0}` prints it again.",
-            self.path.display()
-        ));
-        Ok(())
-    }
 }

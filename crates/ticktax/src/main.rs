@@ -14,6 +14,7 @@ mod lab;
 mod manual;
 mod pace;
 mod replay;
+mod saved;
 mod sim;
 mod sweep;
 mod terminal;

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
-use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_analysis::pace::{FrameStats, PaceWatch, loop_statement};
+use ticktax_model::recording::{Paced, RecordingReader, RowSink};
 use ticktax_report::Format;
 
 use crate::arguments::ReportArguments;
@@ -44,6 +45,9 @@ pub(crate) fn show(
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(file)?;
+    if let Some(paced) = recording.header().paced.clone() {
+        return show_frames(&mut recording, &paced, showing, terminal);
+    }
     let mut trace = showing.perfetto.map(TraceFile::create).transpose()?;
     let mut auditor = Auditor::new(&recording.header().machine);
     if let Some(victim) = &recording.header().victim {
@@ -67,4 +71,36 @@ pub(crate) fn show(
     } else {
         ExitCode::from(UNBALANCED)
     })
+}
+
+/// Prints what became of the frames that a recording was made for.
+fn show_frames(
+    recording: &mut RecordingReader,
+    paced: &Paced,
+    showing: &Showing<'_>,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
+    if showing.fleet_of.is_some() {
+        terminal.complain(&"--fleet-of: a recording of `pace` has no bill of ticks");
+    }
+    if showing.perfetto.is_some() {
+        terminal.complain(&"--perfetto: traces are made of recordings of `audit`");
+    }
+    let statement = match paced {
+        Paced::Loop(run) => {
+            let machine = &recording.header().machine;
+            let mut stats = FrameStats::of_loop(run.report.period, machine);
+            recording.replay(&mut |sources, row| stats.row(sources, row))?;
+            loop_statement(recording.header(), run, &stats.close())
+        }
+        Paced::Program => {
+            let victim = recording.header().victim.as_ref();
+            let pid = victim.and_then(|victim| victim.pid);
+            let mut watch = PaceWatch::new(pid.unwrap_or_default());
+            recording.replay(&mut |sources, row| watch.row(sources, row))?;
+            watch.finish(recording.header())
+        }
+    };
+    terminal.put(&statement.into(), showing.format, showing.output)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -176,3 +176,23 @@ fn the_schemas_are_those_of_what_is_printed() {
         assert_eq!(schema["title"], title);
     }
 }
+
+#[test]
+fn a_saved_loop_is_reported_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("frames.parquet");
+    let file = file.to_str().unwrap();
+    let short = ["--rate", "100", "--work", "1ms", "--for", "300ms"];
+    let live = pace(&[&short[..], &["--format", "json", "--save", file]].concat());
+    assert_eq!(live.status.code(), Some(0), "{}", text(&live.stderr));
+    let again = ticktax(&["report", file, "--format", "json"]);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    assert_eq!(text(&again.stdout), text(&live.stdout));
+}
+
+#[test]
+fn a_recording_that_cannot_be_made_stops_it_before_it_begins() {
+    let output = pace(&["--for", "7d", "--save", "/nonexistent/frames.parquet"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("/nonexistent/frames.parquet"));
+}

@@ -269,7 +269,7 @@ impl Finder {
             Role::OnCpu(Occupant::Idle) => Route::Base,
             Role::Gap(probe) => Route::Gap(probe),
             Role::Interrupt(_) => Route::Frame(self.group(What::of_frame(source))),
-            Role::Steal => Route::Ignore,
+            Role::Steal | Role::Frame => Route::Ignore,
             Role::OffCpu(_) => match self.thread_stream(source, id) {
                 NONE => Route::Ignore,
                 stream => Route::Wait(stream),

@@ -1,12 +1,12 @@
 //! The statement of a loop of our own, from its frames and what was read while it ran.
 
-use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     CpuStatement, Distribution, Figures, LoopReport, LoopRun, PaceRule, PaceStatement, Subject,
     TickAlias,
 };
-use ticktax_model::recording::{EndedEarly, Header};
+use ticktax_model::recording::{EndedEarly, Header, Row, RowSink};
+use ticktax_model::{Nanos, SourceTable};
 
 use super::alias::tick_alias;
 use super::tick::{sampled_at_tick, tick};
@@ -21,6 +21,14 @@ impl FrameStats {
             overshot_from: tick(machine).0,
             asked_for: true,
         })
+    }
+}
+
+impl RowSink for FrameStats {
+    fn row(&mut self, _: &SourceTable, row: &Row) {
+        if let Row::Frame(frame) = row {
+            self.frame(frame.frame());
+        }
     }
 }
 

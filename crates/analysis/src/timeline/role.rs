@@ -21,6 +21,8 @@ pub(crate) enum Role {
     Gap(ProbeKind),
     /// A thread was off its CPU.
     OffCpu(OffCpu),
+    /// A frame of a paced loop; who had the CPU meanwhile is in other rows.
+    Frame,
 }
 
 /// Who had a CPU between two context switches.
@@ -159,6 +161,7 @@ impl Role {
             })),
             Kind::Irq | Kind::Softirq | Kind::Nmi => Self::Interrupt(Interrupt::of(source)),
             Kind::Steal => Self::Steal,
+            Kind::Frame => Self::Frame,
             Kind::Gap if *source.name == *ProbeKind::Spin.name() => Self::Gap(ProbeKind::Spin),
             Kind::Gap => Self::Gap(ProbeKind::Sleep),
             Kind::Wait => {
@@ -179,7 +182,7 @@ impl Role {
 /// interrupts are the tool's.
 fn class_of(source: &Source) -> Option<Class> {
     Some(match (source.kind, source.owner) {
-        (Kind::Gap | Kind::Wait, _) => return None,
+        (Kind::Gap | Kind::Wait | Kind::Frame, _) => return None,
         (Kind::Idle, _) => Class::Idle,
         (Kind::Steal, _) => Class::Steal,
         (_, Owner::Tool) => Class::Tool,

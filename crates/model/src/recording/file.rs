@@ -4,7 +4,7 @@
 //! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
 //! ```
 //!
-//! A row is a [`Row`](super::Row); the [`Header`](super::Header) is JSON in the file's key-value
+//! A row is a [`Row`](super::Row), a frame of a paced loop where it says when it was `due_ns`; the [`Header`](super::Header) is JSON in the file's key-value
 //! metadata, under the key `ticktax`. Both directions stream: memory is bounded by a row group,
 //! whatever the length of the recording.
 

@@ -86,6 +86,10 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "N", default_value_t = 5, requires = "vary", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
+    /// Save the loop's frames, or all that was seen of the process, as a recording for `report`
+    #[arg(long, value_name = "FILE", conflicts_with = "vary")]
+    pub(crate) save: Option<PathBuf>,
+
     /// How to print the result
     #[arg(long, value_parser = formats(DocumentKind::Pace), default_value = "text")]
     pub(crate) format: Format,

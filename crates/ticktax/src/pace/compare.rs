@@ -55,7 +55,7 @@ pub(super) fn compare(
             progress.tell(format!("{}/{turns} {}", done + 1, contender.name()));
             progress.at(begun);
             let plan = contender.plan.clone();
-            let ran = run_loop(plan, &interrupt, &mut |_, elapsed| {
+            let ran = run_loop(plan, &interrupt, &mut None, &mut |_, elapsed| {
                 progress.at(begun + elapsed);
             })?;
             ended_early.clone_from(&ran.run.error);

@@ -3,13 +3,14 @@
 use ticktax_analysis::pace::{PaceWatch, tick};
 use ticktax_model::Nanos;
 use ticktax_model::pace::PaceStatement;
-use ticktax_model::recording::{Level, RowSink};
+use ticktax_model::recording::{Header, Level, Paced, RowSink};
 use ticktax_observe::{Event, Plan, Program, Progress, Session};
 
 use super::LIVE;
 use crate::arguments::PaceArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::saved::SavedAs;
 use crate::terminal::{Progress as Bar, Terminal};
 
 /// Without other wishes.
@@ -22,8 +23,9 @@ const LIVE_LATER: Nanos = Nanos::from_secs(10);
 pub(super) fn watch(
     pid: i32,
     typed: &PaceArguments,
+    file: &mut Option<SavedAs>,
     terminal: &Terminal,
-) -> Result<PaceStatement, Failure> {
+) -> Result<(PaceStatement, Header), Failure> {
     let length = typed.length.map_or(LENGTH, |length| length.0);
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(Plan {
@@ -46,6 +48,9 @@ pub(super) fn watch(
             Event::Rows { sources, rows } => {
                 for row in rows {
                     watch.row(sources, row);
+                    if let Some(file) = file {
+                        file.row(sources, row);
+                    }
                 }
             }
             Event::Progress(progress) => {
@@ -67,7 +72,11 @@ pub(super) fn watch(
         }
     };
     bar.done();
-    Ok(watch.finish(&header))
+    let header = Header {
+        paced: Some(Paced::Program),
+        ..*header
+    };
+    Ok((watch.finish(&header), header))
 }
 
 fn show(watch: &PaceWatch, progress: Progress, tick: Nanos, bar: &Bar) {

@@ -23,10 +23,20 @@ impl Program {
 
     fn watch(&self, length: &str) -> Result<PaceStatement, Failed> {
         let pid = self.0.id().to_string();
-        let output =
-            ticktax(&["pace", "--format", "json", "--for", length, "--pid", &pid]).output()?;
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("frames.parquet");
+        let file = file.to_str().ok_or("a folder that is no text")?;
+        let watched = ["--for", length, "--pid", &pid, "--save", file];
+        let output = ticktax(&[&["pace", "--format", "json"][..], &watched].concat()).output()?;
         let complaint = String::from_utf8_lossy(&output.stderr);
         check(output.status.success(), || complaint.to_string())?;
+        let again = ticktax(&["report", "--format", "json", file]).output()?;
+        check(again.stdout == output.stdout, || {
+            format!(
+                "reported otherwise: {}",
+                String::from_utf8_lossy(&again.stderr)
+            )
+        })?;
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 }

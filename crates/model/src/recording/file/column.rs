@@ -7,6 +7,7 @@ use parquet::basic::Repetition;
 use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::DataType;
 use parquet::file::reader::RowGroupReader;
+use parquet::file::statistics::Statistics;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use crate::disk::decode;
@@ -65,6 +66,16 @@ impl Place {
             index,
             descriptor,
         })
+    }
+}
+
+impl Place {
+    /// Whether any row of `group` has a value there, as far as the file says.
+    pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
+        let column = group.metadata().column(self.index);
+        let without = column.statistics().and_then(Statistics::null_count_opt);
+        let rows = u64::try_from(group.metadata().num_rows()).ok();
+        without.is_none() || without != rows
     }
 }
 

@@ -12,11 +12,11 @@ use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedF
 use parquet::schema::types::SchemaDescriptor;
 
 use super::checksum::{Checksums, Failure, Fetch, Told};
-use super::column::{Column, Fault, Place};
+use super::column::{Batch, Column, Fault, Place};
 use super::error::RecordingError;
 use super::{schema, schema_1};
 use crate::disk::decode;
-use crate::recording::{Header, Row, SCHEMA_VERSION, Sum};
+use crate::recording::{Header, PacedFrame, Row, SCHEMA_VERSION, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 /// The first and the last four bytes of a Parquet file.
@@ -301,6 +301,8 @@ struct Places {
     max: Place,
     histogram: Place,
     source_id: Place,
+    /// Not in files of schema 1.
+    due: Option<Place>,
 }
 
 impl Places {
@@ -321,6 +323,10 @@ impl Places {
             max: Place::of::<Int64Type>(columns, names.of(schema::MAX))?,
             histogram: Place::of::<ByteArrayType>(columns, names.of(schema::HISTOGRAM))?,
             source_id: Place::of::<Int32Type>(columns, names.of(schema::SOURCE_ID))?,
+            due: match names {
+                Names::Today => Some(Place::of::<Int64Type>(columns, schema::DUE)?),
+                Names::Schema1 => None,
+            },
         })
     }
 }
@@ -445,6 +451,10 @@ fn replay_group(
     let mut maxima = Column::<Int64Type>::open(group, &places.max)?;
     let mut histograms = Column::<ByteArrayType>::open(group, &places.histogram)?;
     let mut numbers = Column::<Int32Type>::open(group, &places.source_id)?;
+    let mut due_times = match &places.due {
+        Some(place) if place.has_values(group) => Some(Column::<Int64Type>::open(group, place)?),
+        _ => None,
+    };
     let mut words = None;
 
     let all = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
@@ -457,6 +467,9 @@ fn replay_group(
         let counts = counts.read_all(rows)?;
         let maxima = maxima.read_all(rows)?;
         let numbers = numbers.read_all(rows)?;
+        let due_times = due_times.as_mut();
+        let due_times = due_times.map(|times| times.read(rows)).transpose()?;
+        let mut due_times = due_times.as_ref().map(Batch::iter);
         for (row, histogram) in histograms.read(rows)?.iter().enumerate() {
             let source = if let Some(id) = known.get(numbers[row]) {
                 id
@@ -476,9 +489,14 @@ fn replay_group(
                 self_time: Nanos(selfs[row]),
                 source,
             };
-            let row = match histogram {
-                None => Row::Span(span),
-                Some(bytes) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
+            let due = due_times.as_mut().and_then(Iterator::next).flatten();
+            let row = match (histogram, due) {
+                (None, None) => Row::Span(span),
+                (None, Some(&due)) => Row::Frame(PacedFrame {
+                    span,
+                    due: Nanos(due),
+                }),
+                (Some(bytes), _) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
             };
             each(&known.table, &row);
         }

@@ -35,6 +35,8 @@ pub(super) const COUNT: &str = "count";
 pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
+/// Of frames alone.
+pub(super) const DUE: &str = "due_ns";
 
 /// The columns in the file's order; the writer fills them in this order.
 ///
@@ -56,6 +58,7 @@ const MESSAGE: &str = "message ticktax {
     REQUIRED INT64 max_ns;
     OPTIONAL BYTE_ARRAY histogram;
     REQUIRED INT32 source_id;
+    OPTIONAL INT64 due_ns;
 }";
 
 /// The file's schema.
@@ -71,7 +74,7 @@ pub(super) fn properties() -> WriterPropertiesPtr {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(checksum::MADE_BY.to_owned());
     // A dictionary of times would hold nearly all of them.
-    for name in [START, DUR, SELF, MAX] {
+    for name in [START, DUR, SELF, MAX, DUE] {
         builder = builder
             .set_column_dictionary_enabled(column(name), false)
             .set_column_encoding(column(name), Encoding::DELTA_BINARY_PACKED);

@@ -249,6 +249,10 @@ struct Buffer {
     histograms: Vec<ByteArray>,
     /// One a row: 1 where the row has a histogram.
     histogram_levels: Vec<i16>,
+    /// Of the frames.
+    due: Vec<i64>,
+    /// One a row: 1 where the row is a frame.
+    due_levels: Vec<i16>,
 }
 
 impl Buffer {
@@ -277,7 +281,7 @@ impl Buffer {
             ..
         } = row.span();
         let (count, max) = match row {
-            Row::Span(_) => (1, dur),
+            Row::Span(_) | Row::Frame(_) => (1, dur),
             Row::Sum(sum) => (i64::try_from(sum.count).unwrap_or(i64::MAX), sum.max),
         };
         self.cpu.push(i32::try_from(cpu.0).unwrap_or(i32::MAX));
@@ -291,6 +295,11 @@ impl Buffer {
             .push(i16::from(matches!(row, Row::Sum(_))));
         if let Row::Sum(sum) = row {
             self.histograms.push(histogram_bytes(&sum.histogram));
+        }
+        self.due_levels
+            .push(i16::from(matches!(row, Row::Frame(_))));
+        if let Row::Frame(frame) = row {
+            self.due.push(frame.due.0);
         }
         true
     }
@@ -328,6 +337,7 @@ impl Buffer {
         column::<Int64Type>(&mut group, &self.max, None)?;
         column::<ByteArrayType>(&mut group, &self.histograms, Some(&self.histogram_levels))?;
         column::<Int32Type>(&mut group, &self.source, None)?;
+        column::<Int64Type>(&mut group, &self.due, Some(&self.due_levels))?;
         group.close()?;
         file.flush()?;
         file.inner_mut().end_part();
@@ -341,11 +351,13 @@ impl Buffer {
             &mut self.self_time,
             &mut self.count,
             &mut self.max,
+            &mut self.due,
         ] {
             times.clear();
         }
         self.histograms.clear();
         self.histogram_levels.clear();
+        self.due_levels.clear();
         Ok(())
     }
 }

@@ -12,8 +12,8 @@ use parquet::schema::parser::parse_message_type;
 
 use crate::machine::Machine;
 use crate::recording::{
-    Books, ClockReport, Header, Level, RecordingError, RecordingReader, RecordingWriter, Row,
-    RowSink, Sum, World,
+    Books, ClockReport, Header, Level, PacedFrame, RecordingError, RecordingReader,
+    RecordingWriter, Row, RowSink, Sum, World,
 };
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
@@ -69,6 +69,10 @@ pub(super) fn rows() -> (SourceTable, Vec<Row>) {
             self_time: Nanos(i64::from(i % 7) * 90 - 3),
             source: ids[(i % 3) as usize],
         };
+        if i % 50 == 7 {
+            let due = span.start - Nanos(40);
+            return Row::Frame(PacedFrame { span, due });
+        }
         if i % 50 != 49 {
             return Row::Span(span);
         }
@@ -99,6 +103,7 @@ pub(super) fn spelled(sources: &SourceTable, row: &Row) -> (Source, Row) {
     match &mut plain {
         Row::Span(span) => span.source = crate::SourceId(0),
         Row::Sum(sum) => sum.span.source = crate::SourceId(0),
+        Row::Frame(frame) => frame.span.source = crate::SourceId(0),
     }
     (sources.get(row.source()).clone(), plain)
 }
@@ -119,7 +124,7 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
         OPTIONAL BYTE_ARRAY owner (UTF8); OPTIONAL BYTE_ARRAY program (UTF8);
         OPTIONAL INT32 pid; OPTIONAL INT32 tid; OPTIONAL INT64 count; OPTIONAL INT64 max_ns;
         OPTIONAL BYTE_ARRAY histogram; OPTIONAL INT32 cpu; OPTIONAL INT64 start_ns;
-        OPTIONAL INT64 dur_ns; OPTIONAL INT64 self_ns; }";
+        OPTIONAL INT64 dur_ns; OPTIONAL INT64 self_ns; OPTIONAL INT64 due_ns; }";
     let schema = Arc::new(parse_message_type(&schema.replace(edit.0, edit.1)).unwrap());
     let file = fs::File::create(path).unwrap();
     let mut writer =
@@ -154,7 +159,7 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
                 column.typed::<Int32Type>().write_batch(&[1], some, None)
             }
             // Without a value where a value may be left out; a recording's `max` must have one.
-            (parquet::basic::Type::INT64, _, "max_ns") if field.is_optional() => {
+            (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
                 column.typed::<Int64Type>().write_batch(&[], none, None)
             }
             (parquet::basic::Type::INT64, ..) => {

@@ -5,7 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::helpers::{foreign, header, replay, rows, spelled, write};
-use crate::recording::{Header, RecordingReader, RecordingWriter, Row, RowSink, Sum};
+use crate::recording::{Header, PacedFrame, RecordingReader, RecordingWriter, Row, RowSink, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 fn a_source() -> impl Strategy<Value = Source> {
@@ -35,7 +35,8 @@ fn a_row() -> impl Strategy<Value = (Source, Row)> {
     let lengths = prop::collection::vec(0i64..1_000_000_000, 0..20);
     let sum = (0..=i64::MAX, any::<i64>(), lengths);
     let span = (0..=Cpu(8191).0, any::<i64>(), any::<i64>(), any::<i64>());
-    (a_source(), span, prop::option::of(sum)).prop_map(|(source, span, sum)| {
+    let due = prop::option::of(any::<i64>());
+    (a_source(), span, prop::option::of(sum), due).prop_map(|(source, span, sum, due)| {
         let (cpu, start, dur, self_time) = span;
         let span = Span {
             cpu: Cpu(cpu),
@@ -45,7 +46,13 @@ fn a_row() -> impl Strategy<Value = (Source, Row)> {
             source: SourceId(0),
         };
         let row = match sum {
-            None => Row::Span(span),
+            None => match due {
+                None => Row::Span(span),
+                Some(due) => Row::Frame(PacedFrame {
+                    span,
+                    due: Nanos(due),
+                }),
+            },
             Some((count, max, lengths)) => {
                 let mut histogram = Histogram::default();
                 for ns in lengths {
@@ -70,6 +77,7 @@ fn placed(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
     match &mut row {
         Row::Span(span) => span.source = id,
         Row::Sum(sum) => sum.span.source = id,
+        Row::Frame(frame) => frame.span.source = id,
     }
     row
 }
