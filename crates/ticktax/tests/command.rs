@@ -22,7 +22,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
             &["audit", "--probe", "soak", "--probe-policy", "fifo:50"],
             "lowest priority",
         ),
-        (&["audit", "--pid", "abc"], "no number of a process"),
+        (&["audit", "--pid", "abc"], "invalid PID"),
         (&["audit", "--for", "-1s"], "20s, 500ms"),
         (&["audti"], "audit"),
         (&["report"], "<FILE>"),

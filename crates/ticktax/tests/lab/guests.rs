@@ -146,7 +146,7 @@ pub(crate) fn two_labs_at_once_do_not_meet() {
 fn case(name: &str) -> KernelsStatement {
     let output = ticktax()
         .args(["lab", "compare", "--format", "json", "--case", name])
-        .args(["--kernel", CLOUD])
+        .args(["--vary", &format!("kernel={CLOUD}")])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
