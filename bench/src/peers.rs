@@ -79,7 +79,7 @@ pub enum Unreadable {
     #[error("it printed no {0}")]
     Nothing(&'static str),
     /// A line is not as this tool writes it.
-    #[error("its output is not a {what}: {}", line.trim())]
+    #[error("expected {what}, found: {}", line.trim())]
     Line {
         /// What was expected.
         what: &'static str,

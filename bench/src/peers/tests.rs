@@ -93,7 +93,7 @@ fn what_no_tool_prints_is_refused() {
         attribution(&cut)
             .unwrap_err()
             .to_string()
-            .contains("no event of osnoise")
+            .contains("expected event of osnoise")
     );
 }
 

@@ -21,7 +21,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["--rate", "0"][..], "1 to 50000"),
         (&["--rate", "-5"], "1 to 50000"),
         (&["--rate", "1e9"], "1 to 50000"),
-        (&["--rate", "fast"], "no number"),
+        (&["--rate", "fast"], "invalid rate"),
         (&["--work", "much"], "500ms"),
         (&["--sleep", "nap"], "nanosleep"),
         (&["--rule", "sometimes"], "deadline"),
@@ -39,8 +39,8 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["--vary", "rate=35,400", "--work", "3ms"], "do not fit"),
         (&["--work", "-3ms"], "invalid duration `-3ms`"),
         (&["--for", "-1s"], "20s, 500ms"),
-        (&["--pid", "abc"], "no number of a process"),
-        (&["--pid", "-5"], "no number of a process"),
+        (&["--pid", "abc"], "invalid PID"),
+        (&["--pid", "-5"], "invalid PID"),
         (
             &["--rate", "1", "--for", "500ms"],
             "before the first frame is due",
@@ -139,7 +139,7 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
         printed.contains("FPS ") && printed.contains("[dropped "),
         "{printed}"
     );
-    assert!(printed.contains("What the words mean"), "{printed}");
+    assert!(printed.contains("\nLegend\n"), "{printed}");
     assert!(
         printed.lines().all(|line| line.chars().count() <= 80),
         "{printed}"

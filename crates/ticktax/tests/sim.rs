@@ -27,8 +27,7 @@ costs = { tick = "6us", timer = "4us" }
 [[task]]
 name = "game"
 cpu = 0
-program = [{ late = "60us ± 20us" }, { pace = { period = "25.3ms" } }, "frame", { work = "3ms ± \
-    200us" }]
+program = [{ late = "60us ± 20us" }, { pace = { period = "25.3ms" } }, "frame", { work = "3ms ± 200us" }]
 [[task]]
 name = "daemon"
 cpu = 0

@@ -146,12 +146,12 @@ fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
         (
             &[SCENARIO, "--vary", "colour=1"],
             2,
-            "axis colour: unknown axis",
+            "axis colour: unknown setting",
         ),
         (
             &[SCENARIO, "--vary", "hz=9x"],
             2,
-            "axis hz: `9x` is not an integer",
+            "axis hz: `9x` is not a whole number",
         ),
         (
             &[SCENARIO, "--vary", "hz=9..1/1"],
