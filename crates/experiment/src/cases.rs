@@ -1,7 +1,7 @@
 //! The cases: what the simulator makes of a published investigation, and, for some, what real
 //! kernels do.
 //!
-//! A case is its file `cases/NAME.toml`, its module here, named like it, and its line in [`CASES`].
+//! A case is its file `cases/NAME.toml`, its module here, named like it, and its line in `CASES`.
 
 mod every_30_999_seconds;
 mod frame_rate_vs_hz;

@@ -55,7 +55,7 @@ pub fn json(document: &Document) -> String {
     json
 }
 
-/// The JSON Schema (draft 2020-12) of what [`json`] writes of such a document.
+/// The JSON Schema (draft 2020-12) of what [`json()`] writes of such a document.
 pub fn schema(kind: DocumentKind) -> Value {
     let mut schema = kind.content_schema().to_value();
     let common = [

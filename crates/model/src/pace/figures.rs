@@ -26,7 +26,7 @@ pub struct Figures {
     /// Frames that began more than a tick after they were due.
     pub overshot: u64,
     /// Wanted frames that were never due: a relative rule puts off all later frames by each delay,
-    /// and [`PaceRule::Fixed`] by each frame's work as well.
+    /// and [`PaceRule::Fixed`](super::PaceRule::Fixed) by each frame's work as well.
     pub slipped: Option<u64>,
     /// Frames a second, from the first one's begin to the last one's; `None` for a single frame.
     pub average_fps: Option<f64>,
