@@ -25,7 +25,7 @@ pub fn page(statement: &PeersStatement) -> String {
         table(&statement.tools),
     );
     for tool in &statement.tools {
-        if let Some(why) = untold(&tool.outcome) {
+        if let Some(why) = shortfall(&tool.outcome) {
             let _ = write!(page, "\n{}: {}\n", tool.peer.name(), clean(&why));
         }
     }
@@ -119,7 +119,7 @@ fn table(tools: &[PeerReport]) -> Table {
 }
 
 /// Why a tool's column has nothing in it, or not all.
-fn untold(outcome: &PeerOutcome) -> Option<String> {
+fn shortfall(outcome: &PeerOutcome) -> Option<String> {
     match outcome {
         PeerOutcome::Absent(why) => Some(why.clone()),
         PeerOutcome::Failed(why) => Some(format!("failed: {why}")),

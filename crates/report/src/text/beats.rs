@@ -192,7 +192,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine, all: &[&BeatLine]) -> String {
         let source = if has_company(beat, all) {
             ""
         } else {
-            "; no traced source has this period"
+            "; no source listed has this period"
         };
         return format!(
             "median {}, 99 % below {}, {} of the time watched{source}",
