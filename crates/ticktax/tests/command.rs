@@ -154,7 +154,14 @@ fn a_saved_recording_prints_the_same_statement_again() {
     let live = ticktax(&[
         "audit", "--for", "500ms", "--format", "json", "--save", &name,
     ]);
-    assert_eq!(live.status.code(), Some(0), "{}", text(&live.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&live.stdout).expect("a statement");
+    assert_eq!(
+        live.status.code(),
+        Some(0),
+        "{} {}",
+        said["balance"],
+        text(&live.stderr)
+    );
     let again = ticktax(&["report", "--format", "json", &name]);
     assert_eq!(text(&live.stdout), text(&again.stdout));
     assert_eq!(listed(folder.path()), ["x.parquet"]);

@@ -30,7 +30,8 @@ pub const PROBE_PREFIX: &str = "ttx-";
 /// From the decision to stop until recording stops, on all CPUs at once: time enough to tell each.
 const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// A program that was entered just before recording was stopped ends within this time.
+/// A program that was entered just before recording was stopped ends within this time, unless the
+/// hypervisor stopped its CPU in the middle of it.
 const GRACE: Duration = Duration::from_millis(6);
 
 /// How many times that a record which is being written may take. One that is not there then would
@@ -275,7 +276,12 @@ impl Tracer {
         for cpu in 0..self.sizes.cpus {
             self.controls.set_until(cpu, until.0.cast_unsigned());
         }
-        thread::sleep(GRACE);
+        thread::sleep(Duration::from_nanos(AHEAD.0.cast_unsigned()));
+        // A CPU that switches threads has left whatever program it was in, however long the
+        // hypervisor kept it there. One that cannot be made to switch is given time.
+        if !nudge(online).is_empty() {
+            thread::sleep(GRACE);
+        }
         for cpu in 0..self.sizes.cpus {
             self.controls.set_running(cpu, 0);
         }
@@ -295,10 +301,10 @@ impl Tracer {
                 continue;
             }
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
-            // A thread that was seated at the very last moment has no time yet, and nothing to tell.
+            // A thread that was switched to at the very last moment has no time yet.
             for record in open_frames(&state, cpu)
                 .into_iter()
-                .filter(|record| record.dur > 0)
+                .filter(|record| record.dur > 0 || record.self_ns != 0)
             {
                 let named = self.with_thread(record);
                 let row = self.decoder.span(sources, &named);
@@ -398,22 +404,31 @@ fn monotonic() -> Nanos {
 }
 
 /// The spans that a CPU was in the middle of, innermost first, all ended at its last time.
+///
+/// An interrupt that came while a frame above these was being ended left its length there, for the
+/// next frame of that slot to leave out (`pop_top` in `books.h`). No frame comes any more: the
+/// innermost open one leaves it out.
 fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)
         .min(state.stack.len() - 1);
     let mut stack = state.stack;
+    // Sums of times are exact modulo 2⁶⁴, also where a clock seemed to run back for an instant.
+    let above = stack[depth + 1..].iter();
+    let left_over = above.fold(0u64, |sum, frame| sum.wrapping_add(frame.child));
+    stack[depth].child = stack[depth].child.wrapping_add(left_over);
     let mut ended = Vec::new();
     for level in (0..=depth).rev() {
         let frame = stack[level];
-        let dur = state.last.saturating_sub(frame.start);
+        let passed = state.last.wrapping_sub(frame.start);
         if level > 0 {
-            stack[level - 1].child += dur;
+            let below = &mut stack[level - 1].child;
+            *below = below.wrapping_add(passed);
         }
         ended.push(SpanRecord {
             start: frame.start,
-            dur,
-            self_ns: dur.cast_signed() - frame.child.cast_signed(),
+            dur: state.last.saturating_sub(frame.start),
+            self_ns: passed.wrapping_sub(frame.child).cast_signed(),
             detail: frame.detail,
             tid: frame.id,
             kind: frame.kind,
@@ -477,9 +492,13 @@ mod tests {
             [3, 2, 1]
         );
         // 50 and 20 were handed out before, as spans of their own.
-        assert_eq!(
-            ended.iter().map(|span| span.self_ns).sum::<i64>(),
-            600 - 50 - 20
-        );
+        let own = |state: &CpuState| -> i64 {
+            let ended = open_frames(state, Cpu(0));
+            ended.iter().map(|span| span.self_ns).sum()
+        };
+        assert_eq!(own(&state), 600 - 50 - 20);
+        // So was an interrupt during the end of a frame that was above these.
+        state.stack[3].child = 30;
+        assert_eq!(own(&state), 600 - 50 - 20 - 30);
     }
 }
