@@ -21,7 +21,8 @@
 //!    CPU's recent past, for questions such as what ran during an interval.
 //! 2. The consumers read events. [`Auditor`] holds those that make a statement, which keep sums and
 //!    no rows; [`BeatFinder`], [`PaceWatch`](pace::PaceWatch) and [`WorkloadReader`] are consumers
-//!    with a timeline of their own, for verbs that want nothing else.
+//!    with a timeline of their own, for verbs that want nothing else. [`RecordingAnalysis`] takes whichever
+//!    of them a recording is for.
 //! 3. `statement` puts together what they made, findings included: nothing else makes a
 //!    [`Statement`](ticktax_model::statement::Statement), and nobody fills it in later.
 //! 4. [`figures()`] reads from a statement the few numbers that predictions are compared by.
@@ -34,6 +35,7 @@ mod figures;
 pub mod findings;
 mod ledger;
 pub mod pace;
+mod recording;
 mod statement;
 pub mod tick;
 mod timeline;
@@ -43,4 +45,5 @@ pub mod workload;
 pub use auditor::Auditor;
 pub use beats::BeatFinder;
 pub use figures::{figures, of_frames};
+pub use recording::RecordingAnalysis;
 pub use workload::WorkloadReader;

@@ -30,7 +30,7 @@ use crate::ledger::Held;
 use crate::ledger::tally::{Lengths, Tally};
 use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
-pub use self::bill::fleet;
+pub use self::bill::{add_fleet, fleet};
 pub use crate::timeline::TICK_FUNCTIONS;
 
 /// How soon after the end of an interrupt, or of a softirq, a softirq that it raised begins.

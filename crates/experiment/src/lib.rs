@@ -17,6 +17,7 @@ pub mod matrix;
 pub mod replay;
 pub mod statistics;
 pub mod sweep;
+pub mod turns;
 pub mod vary;
 pub mod whatif;
 

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
-/// A file under a temporary name, in the folder where it is to appear. Dropping it removes it.
+/// A file under a temporary name, in the folder where it is to appear. Dropping it removes it; a
+/// killed process leaves it as `.NAME.PID-N.part`.
 #[derive(Debug)]
-pub(crate) struct Temporary {
+pub struct Temporary {
     file: File,
     here: PathBuf,
     target: PathBuf,
@@ -27,7 +28,7 @@ impl Temporary {
     /// # Errors
     /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is a folder or a
     /// device: the final rename would replace the device itself.
-    pub(crate) fn beside(path: &Path) -> io::Result<Self> {
+    pub fn beside(path: &Path) -> io::Result<Self> {
         // Through a link, the file behind it is written, as with any other program.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match fs::metadata(&target) {
@@ -62,12 +63,18 @@ impl Temporary {
     }
 
     /// Another handle to write through.
-    pub(crate) fn handle(&self) -> io::Result<File> {
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
     /// Puts what was written on the disk, then under its name.
-    pub(crate) fn appear(mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of the system; nothing appears then.
+    pub fn appear(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.here, &self.target)?;
         self.armed = false;
@@ -90,6 +97,17 @@ impl Drop for Temporary {
             // Nobody is left to tell.
             let _ = fs::remove_file(&self.here);
         }
+    }
+}
+
+/// Why [`Temporary::beside`] cannot begin a file, and what to do about it.
+pub fn creation_words(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::NotFound => {
+            "its folder does not exist; make it first, or choose another".to_owned()
+        }
+        io::ErrorKind::InvalidInput => "it is a device or a pipe, not a file; name a file".to_owned(),
+        other => words(other),
     }
 }
 

@@ -169,6 +169,14 @@ pub enum EndedEarly {
 }
 
 impl Header {
+    /// The loop of ticktax's own whose frames the rows are, where they are some.
+    pub fn paced_loop(&self) -> Option<&LoopRun> {
+        match &self.paced {
+            Some(Paced::Loop(run)) => Some(run),
+            Some(Paced::Program) | None => None,
+        }
+    }
+
     /// The header of a recording of which nothing else is known yet.
     pub fn new(world: World, level: Level, tool_version: &str) -> Self {
         Self {

@@ -13,7 +13,7 @@ use crate::recording::{
     ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, SoakReport, ToolCost,
     World,
 };
-use crate::victim::{OffCpuReason, VictimStatement};
+use crate::victim::{OffCpuReason, ThreadTimes, VictimStatement};
 use crate::{Cpu, Nanos};
 
 /// What a recording's books say.
@@ -229,6 +229,15 @@ pub struct Balance {
     /// CPUs whose own sum differs from their elapsed time, and by how much.
     #[serde(rename = "off_ns")]
     pub off: Vec<(Cpu, Nanos)>,
+}
+
+impl Statement {
+    /// Whether every nanosecond is where it belongs: the machine's, and the victim's.
+    pub fn balances(&self) -> bool {
+        let victim = self.victim.as_ref();
+        let threads = victim.and_then(|victim| victim.threads.as_ref());
+        self.balance.balances() && threads.is_none_or(ThreadTimes::balances)
+    }
 }
 
 impl Balance {

@@ -1,14 +1,33 @@
-//! What a session tells whoever drives it.
+//! What an observation tells whoever drives it.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Level, Row};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 
-/// One step of a session, in the order of [`crate::Session::next_event`].
+use crate::error::ObserveError;
+
+/// Something that is observed step by step: a [`crate::Session`] or a [`crate::PacedLoop`].
+pub trait Observation {
+    /// The next step; waits for it where there is none yet, some 50 ms at most. Once it has ended, it
+    /// is [`Event::Ended`] again and again.
+    ///
+    /// # Errors
+    /// What is observed cannot go on, and has left nothing to report.
+    fn next_event(&mut self) -> Result<Event<'_>, ObserveError>;
+
+    /// Ends it with the next call of [`Observation::next_event`], because of `signal` where there was
+    /// one.
+    fn stop(&mut self, signal: Option<i32>);
+
+    /// The sources that the rows so far name.
+    fn sources(&self) -> &SourceTable;
+}
+
+/// One step of an observation.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Comes first and once: everything runs.
+    /// Comes first and once, of a session: everything runs.
     Started(&'a Started),
     /// What was recorded since the last batch. Rows of one CPU come in the order in which they
     /// ended; rows of different CPUs come in any order.

@@ -8,7 +8,8 @@
 //! signals: whoever drives a session decides what becomes of its rows, and ends it early with
 //! [`Session::stop`].
 //!
-//! A [`PacedLoop`] is driven in the same way: it runs a loop of its own in place of watching others.
+//! A [`PacedLoop`] is driven in the same way ([`Observation`]): it runs a loop of its own in place of
+//! watching others.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +24,7 @@ mod session;
 mod victim;
 
 pub use error::ObserveError;
-pub use event::{Event, Progress, Started};
-pub use paced::{LoopEvent, LoopPlan, PacedLoop};
+pub use event::{Event, Observation, Progress, Started};
+pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;

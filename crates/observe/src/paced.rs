@@ -9,15 +9,15 @@ use ticktax_model::machine::{Counters, Machine};
 use ticktax_model::pace::{
     CpuClock, CpuReading, EndedIdle, Frame, LoopReport, LoopRun, PaceRule, SleepMethod, Wakeups,
 };
-use ticktax_model::recording::{Coverage, EndedEarly, Header, Level};
+use ticktax_model::recording::{Coverage, EndedEarly, Header, Level, Paced, PacedFrame, Row};
 use ticktax_model::victim::Usage;
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_probes::pace::{PaceProbe, PaceReport, PaceSettings};
 use ticktax_probes::{ProbeError, SchedulingPolicy};
 
 use crate::error::ObserveError;
-use crate::event::Progress;
+use crate::event::{Event, Observation, Progress};
 use crate::session::unix_time;
 
 /// How often frames are read. A loop of a thousand frames a second has 50 by then.
@@ -94,8 +94,8 @@ fn ring_capacity(period: Nanos) -> usize {
     usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)
 }
 
-/// A loop of our own that runs, and the kernel's clocks beside it. Driven as a
-/// [`crate::Session`] is.
+/// A loop of our own that runs, and the kernel's clocks beside it. Its rows are its frames, in order,
+/// and its header has what it was asked for, got and cost ([`Header::paced_loop`]).
 pub struct PacedLoop {
     plan: LoopPlan,
     cpu: Cpu,
@@ -110,25 +110,12 @@ pub struct PacedLoop {
     /// Whether frames have been read before.
     looked: bool,
     stopped: bool,
-    frames: Vec<Frame>,
+    sources: SourceTable,
+    source: SourceId,
+    /// The frames since the last batch.
+    rows: Vec<Row>,
     progress: Option<Progress>,
-    ended: Option<(Header, LoopRun)>,
-}
-
-/// One step of a paced loop.
-#[derive(Debug)]
-pub enum LoopEvent<'a> {
-    /// The frames since the last batch, in order; at least one.
-    Frames(&'a [Frame]),
-    /// Comes after each look at the frames, some twenty times a second.
-    Progress(Progress),
-    /// Comes last.
-    Ended {
-        /// The machine and its counters at both ends.
-        header: Box<Header>,
-        /// What the loop was asked for, got, and cost.
-        run: Box<LoopRun>,
-    },
+    ended: Option<Header>,
 }
 
 impl PacedLoop {
@@ -149,6 +136,14 @@ impl PacedLoop {
         }
         let tid = probe.tid().unwrap_or_default();
         let before = Snapshot::take(&proc, settings.cpu, tid);
+        let mut sources = SourceTable::default();
+        let source = sources.intern(Source {
+            kind: Kind::Frame,
+            owner: Owner::Probe,
+            name: "pace".into(),
+            detail: "".into(),
+            thread: None,
+        });
         Ok(Self {
             plan,
             cpu: settings.cpu,
@@ -161,7 +156,9 @@ impl PacedLoop {
             begin: now(),
             looked: false,
             stopped: false,
-            frames: Vec::new(),
+            sources,
+            source,
+            rows: Vec::new(),
             progress: None,
             ended: None,
         })
@@ -172,40 +169,6 @@ impl PacedLoop {
         &self.machine
     }
 
-    /// The CPU that it runs on.
-    pub fn cpu(&self) -> Cpu {
-        self.cpu
-    }
-
-    /// The next step; waits for it where there is none yet, some 50 ms at most. Once the loop has
-    /// ended, it is [`LoopEvent::Ended`] again and again.
-    ///
-    /// # Errors
-    /// When the loop's thread left no report.
-    pub fn next_event(&mut self) -> Result<LoopEvent<'_>, ObserveError> {
-        loop {
-            if let Some(progress) = self.progress.take() {
-                return Ok(LoopEvent::Progress(progress));
-            }
-            if let Some((header, run)) = &self.ended {
-                return Ok(LoopEvent::Ended {
-                    header: Box::new(header.clone()),
-                    run: Box::new(run.clone()),
-                });
-            }
-            self.turn()?;
-            if !self.frames.is_empty() {
-                break;
-            }
-        }
-        Ok(LoopEvent::Frames(&self.frames))
-    }
-
-    /// Ends the loop with the next call of [`PacedLoop::next_event`].
-    pub fn stop(&mut self) {
-        self.stopped = true;
-    }
-
     /// Waits until it is time, reads the frames, and ends the loop where it is over.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
@@ -214,11 +177,12 @@ impl PacedLoop {
             thread::sleep(left.min(INTERVAL));
         }
         self.looked = true;
-        self.frames.clear();
+        self.rows.clear();
         let over = self.stopped || left() <= Nanos::ZERO;
         match self.probe.take() {
             Some(mut probe) if !over && probe.is_running() => {
-                probe.drain(|frame| self.frames.push(frame));
+                let row = row(self.cpu, self.source);
+                probe.drain(|frame| self.rows.push(row(frame)));
                 self.probe = Some(probe);
             }
             Some(probe) => self.end(probe)?,
@@ -234,7 +198,8 @@ impl PacedLoop {
     fn end(&mut self, probe: PaceProbe) -> Result<(), ObserveError> {
         // The thread's own files are gone once it has ended.
         let after = Snapshot::take(&self.proc, self.cpu, self.tid);
-        let report = probe.stop(|frame| self.frames.push(frame))?;
+        let row = row(self.cpu, self.source);
+        let report = probe.stop(|frame| self.rows.push(row(frame)))?;
         let mut readings = vec![CpuReading {
             clock: CpuClock::Thread,
             time: report.cpu_time,
@@ -260,9 +225,10 @@ impl PacedLoop {
             before: self.before.counters.clone(),
             after: after.counters,
             ended_early: self.stopped.then_some(EndedEarly::Interrupted),
+            paced: Some(Paced::Loop(Box::new(run))),
             ..Header::new(world, Level::Proc, env!("CARGO_PKG_VERSION"))
         };
-        self.ended = Some((header, run));
+        self.ended = Some(header);
         Ok(())
     }
 
@@ -280,6 +246,40 @@ impl PacedLoop {
             frames_lost: report.frames_lost,
         }
     }
+}
+
+impl Observation for PacedLoop {
+    fn next_event(&mut self) -> Result<Event<'_>, ObserveError> {
+        loop {
+            if let Some(progress) = self.progress.take() {
+                return Ok(Event::Progress(progress));
+            }
+            if let Some(header) = &self.ended {
+                return Ok(Event::Ended(Box::new(header.clone())));
+            }
+            self.turn()?;
+            if !self.rows.is_empty() {
+                break;
+            }
+        }
+        Ok(Event::Rows {
+            sources: &self.sources,
+            rows: &self.rows,
+        })
+    }
+
+    fn stop(&mut self, _: Option<i32>) {
+        self.stopped = true;
+    }
+
+    fn sources(&self) -> &SourceTable {
+        &self.sources
+    }
+}
+
+/// Makes rows of frames.
+fn row(cpu: Cpu, source: SourceId) -> impl Fn(Frame) -> Row {
+    move |frame| Row::Frame(PacedFrame::new(&frame, cpu, source))
 }
 
 /// What the kernel's clocks say at one moment.
@@ -343,9 +343,10 @@ impl Snapshot {
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::pace::{PaceRule, SleepMethod};
+    use ticktax_model::recording::Row;
     use ticktax_probes::SchedulingPolicy;
 
-    use super::{LoopEvent, LoopPlan, PacedLoop, ring_capacity};
+    use super::{Event, LoopPlan, Observation, PacedLoop, ring_capacity};
 
     fn plan(length: Nanos) -> LoopPlan {
         LoopPlan {
@@ -363,31 +364,34 @@ mod tests {
     #[test]
     fn a_loop_hands_out_its_frames_and_then_what_it_cost() {
         let mut paced = PacedLoop::start(plan(Nanos::from_millis(200))).unwrap();
-        let (mut frames, mut looks) = (Vec::new(), 0);
-        let run = loop {
+        let (mut due, mut looks) = (Vec::new(), 0);
+        let header = loop {
             match paced.next_event().unwrap() {
-                LoopEvent::Frames(batch) => frames.extend_from_slice(batch),
-                LoopEvent::Progress(_) => looks += 1,
-                LoopEvent::Ended { header, run } => {
-                    assert!(header.after.at > header.before.at);
-                    break run;
-                }
+                Event::Started(_) => {}
+                Event::Rows { rows, .. } => due.extend(rows.iter().map(|row| match row {
+                    Row::Frame(frame) => frame.due,
+                    other => panic!("{other:?}"),
+                })),
+                Event::Progress(_) => looks += 1,
+                Event::Ended(header) => break header,
             }
         };
-        assert!(!frames.is_empty() && looks > 1, "{looks}");
-        assert!(frames.is_sorted_by_key(|frame| frame.due));
+        assert!(header.after.at > header.before.at);
+        assert!(!due.is_empty() && looks > 1, "{looks}");
+        assert!(due.is_sorted());
+        let run = header.paced_loop().unwrap();
         assert_eq!(run.report.frames_lost, 0);
         assert!(run.readings[0].time >= Nanos::from_millis(1));
         assert_eq!(run.error, None);
-        assert!(matches!(paced.next_event(), Ok(LoopEvent::Ended { .. })));
+        assert!(matches!(paced.next_event(), Ok(Event::Ended(_))));
     }
 
     #[test]
     fn a_loop_that_is_stopped_ends_at_once() {
         let mut paced = PacedLoop::start(plan(Nanos::from_secs(3600))).unwrap();
-        paced.stop();
+        paced.stop(None);
         let header = loop {
-            if let LoopEvent::Ended { header, .. } = paced.next_event().unwrap() {
+            if let Event::Ended(header) = paced.next_event().unwrap() {
                 break header;
             }
         };

@@ -14,7 +14,7 @@ use ticktax_trace::{TraceError, TraceSettings, Tracer};
 
 use crate::command::Audited;
 use crate::error::ObserveError;
-use crate::event::{Event, Progress, Started};
+use crate::event::{Event, Observation, Progress, Started};
 use crate::header::End;
 use crate::plan::{Plan, ProbeChoice, Program, Settings};
 use crate::probe::Probe;
@@ -135,6 +135,20 @@ impl Session {
 
     /// The sources that the rows so far name.
     pub fn sources(&self) -> &SourceTable {
+        &self.sources
+    }
+}
+
+impl Observation for Session {
+    fn next_event(&mut self) -> Result<Event<'_>, ObserveError> {
+        Ok(Self::next_event(self))
+    }
+
+    fn stop(&mut self, signal: Option<i32>) {
+        Self::stop(self, signal);
+    }
+
+    fn sources(&self) -> &SourceTable {
         &self.sources
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Every number shown is in the document, or is a sum, a share or a rate of numbers in it. Nothing
 //! here prints or looks at its surroundings: the caller says how wide the page is and whether it
-//! may have colours, and gets a `String`. A sink is a folder, and a line in [`format`](Format).
+//! may have colours, and gets a `String`; files of rows are written to the paths that it names. A sink
+//! is a folder and a line: of documents in [`format`](Format), of rows in [`rows`](RowFormat).
 #![forbid(unsafe_code)]
 
 mod format;
@@ -11,10 +12,11 @@ mod json;
 mod limitation;
 mod openmetrics;
 mod perfetto;
+mod rows;
 mod text;
 
 pub use format::{Format, render};
 pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};
-pub use perfetto::Perfetto;
+pub use rows::{Finished, RowFileError, RowFiles, RowFormat, RowsEnded};
 pub use text::{TextStyle, beat_news, pace_line};

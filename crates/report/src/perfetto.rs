@@ -7,6 +7,7 @@
 //! rows of a CPU are held until the thread or idling below them ends, and written from the outside in.
 //! What is held is bounded; times are on `CLOCK_MONOTONIC` of the machine that was watched.
 
+mod file;
 mod proto;
 #[cfg(test)]
 mod tests;
@@ -15,12 +16,15 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use prost::Message;
-use ticktax_model::recording::{Row, RowSink};
-use ticktax_model::statement::Statement;
+use ticktax_model::beats::BeatLine;
+use ticktax_model::document::Document;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{PacedFrame, Row, RowSink};
 use ticktax_model::victim::{MOVED, OffCpuReason};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
 
 use crate::limitation;
+pub(crate) use file::TraceFormat;
 use proto::{
     DebugAnnotation, EventType, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
@@ -38,7 +42,7 @@ const BUFFER: usize = 1 << 16;
 
 /// A trace in the making.
 #[derive(Debug)]
-pub struct Perfetto<W> {
+struct Perfetto<W> {
     out: W,
     buffer: Vec<u8>,
     /// The first error; nothing is written after it.
@@ -57,7 +61,7 @@ pub struct Perfetto<W> {
 
 impl<W: Write> Perfetto<W> {
     /// A trace that goes to `out`.
-    pub fn new(out: W) -> Self {
+    fn new(out: W) -> Self {
         Self {
             out,
             buffer: Vec::with_capacity(2 * BUFFER),
@@ -71,12 +75,12 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes what is left, and what the statement says of the whole recording. Returns how many sums
+    /// Writes what is left, and what the document says of the whole recording. Returns how many sums
     /// are in no slice: a recording that keeps sums has no single spans to show.
     ///
     /// # Errors
     /// The first that writing met.
-    pub fn finish(mut self, sources: &SourceTable, statement: &Statement) -> io::Result<u64> {
+    fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
         let held = std::mem::take(&mut self.held);
         for (cpu, spans) in held {
             self.nested(sources, cpu, spans);
@@ -84,7 +88,7 @@ impl<W: Write> Perfetto<W> {
         for span in std::mem::take(&mut self.waits).into_values() {
             self.wait(sources, &span, None);
         }
-        self.about(statement);
+        self.about(document);
         self.flush();
         match self.error {
             Some(error) => Err(error),
@@ -217,14 +221,38 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
+    /// Writes a frame of a paced loop, which lies across what ran, on a track beside the CPU's.
+    fn frame(&mut self, sources: &SourceTable, frame: &PacedFrame) {
+        let span = &frame.span;
+        self.begin = Some(self.begin.map_or(span.start, |begin| begin.min(span.start)));
+        let cpu = u64::from(span.cpu.0);
+        let track = (6 << 32) | cpu;
+        self.cpu_track(span.cpu);
+        self.declare(TrackDescriptor {
+            uuid: Some(track),
+            name: Some(format!("CPU {cpu} frames")),
+            parent_uuid: Some(CPUS),
+            ..TrackDescriptor::default()
+        });
+        let late = (span.start - frame.due).0.to_string();
+        let event = TrackEvent {
+            name: Some(sources.get(span.source).to_string()),
+            categories: vec![Kind::Frame.name().to_owned()],
+            debug_annotations: annotations_of(&[("late_ns", late)]),
+            ..TrackEvent::default()
+        };
+        self.slice(track, span, event);
+    }
+
     /// Writes what is about the whole recording, at its begin.
-    fn about(&mut self, statement: &Statement) {
+    fn about(&mut self, document: &Document) {
         self.declare(TrackDescriptor {
             uuid: Some(RECORDING),
             name: Some("ticktax".to_owned()),
             ..TrackDescriptor::default()
         });
-        for beat in statement.beats.iter().flat_map(|beats| &beats.beats) {
+        let (beats, limitations) = of_recording(document);
+        for beat in beats {
             let annotations = [
                 ("period_ns", format!("{:.0}", beat.period)),
                 ("share", beat.share.to_string()),
@@ -233,7 +261,7 @@ impl<W: Write> Perfetto<W> {
             ];
             self.remark("beat", format!("beat: {}", beat.name), &annotations);
         }
-        for limitation in &statement.coverage.limitations {
+        for limitation in limitations {
             let words = limitation::words(limitation);
             let annotations = [("why", words.why)];
             self.remark(
@@ -245,14 +273,10 @@ impl<W: Write> Perfetto<W> {
     }
 
     fn remark(&mut self, category: &str, name: String, annotations: &[(&str, String)]) {
-        let annotations = annotations.iter().map(|(name, value)| DebugAnnotation {
-            name: Some((*name).to_owned()),
-            string_value: Some(value.clone()),
-        });
         let event = TrackEvent {
             name: Some(name),
             categories: vec![category.to_owned()],
-            debug_annotations: annotations.collect(),
+            debug_annotations: annotations_of(annotations),
             ..TrackEvent::default()
         };
         let begin = self.begin.unwrap_or_default();
@@ -362,8 +386,27 @@ impl<W: Write> RowSink for Perfetto<W> {
         match row {
             Row::Span(span) => self.span(sources, span),
             Row::Sum(_) => self.sums += 1,
-            // A trace's slices are of who had the CPU.
-            Row::Frame(_) => {}
+            Row::Frame(frame) => self.frame(sources, frame),
         }
     }
+}
+
+/// What a document says of a whole recording: its beats, and what could not be seen.
+fn of_recording(document: &Document) -> (&[BeatLine], &[Limitation]) {
+    match document {
+        Document::Statement(it) => {
+            let beats = it.beats.as_ref().map_or(&[][..], |beats| &beats.beats);
+            (beats, &it.coverage.limitations)
+        }
+        Document::Pace(it) => (&[], &it.limitations),
+        _ => (&[], &[]),
+    }
+}
+
+fn annotations_of(all: &[(&str, String)]) -> Vec<DebugAnnotation> {
+    let annotation = |(name, value): &(&str, String)| DebugAnnotation {
+        name: Some((*name).to_owned()),
+        string_value: Some(value.clone()),
+    };
+    all.iter().map(annotation).collect()
 }

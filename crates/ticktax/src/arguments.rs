@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod document;
+mod files;
 mod lab;
 mod pace;
 mod sim;
@@ -19,6 +20,7 @@ use ticktax_model::{CpuList, Nanos};
 use ticktax_report::Format;
 
 use document::{documents, formats};
+pub(crate) use files::FileArguments;
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
@@ -208,13 +210,8 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_enum)]
     pub(crate) keep: Option<Keep>,
 
-    /// Save the recording as a Parquet file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save: Option<PathBuf>,
-
-    /// Write every span as a trace for Perfetto (<https://ui.perfetto.dev>) as well
-    #[arg(long, value_name = "FILE")]
-    pub(crate) perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
 
     /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -254,9 +251,8 @@ pub(crate) struct ReportArguments {
     /// A recording that `audit --save` made
     pub(crate) file: PathBuf,
 
-    /// Write every span as a trace for Perfetto (<https://ui.perfetto.dev>) as well
-    #[arg(long, value_name = "FILE")]
-    pub(crate) perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
 
     /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -4,17 +4,17 @@ use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
-use ticktax_model::recording::{Header, RowSink};
-use ticktax_model::statement::Statement;
-use ticktax_model::victim::ThreadTimes;
-use ticktax_observe::{Event, Plan, Program, Session};
+use ticktax_model::recording::Header;
+use ticktax_model::tick::TickBill;
+use ticktax_observe::{Plan, Program, Session, Started};
+use ticktax_report::RowsEnded;
 
 use crate::arguments::{AuditArguments, Keep, ProbeChoice, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
-use crate::saved::SavedAs;
-use crate::terminal::{self, Progress, Terminal};
-use crate::trace_file::TraceFile;
+use crate::output;
+use crate::terminal::{Progress as Bar, Terminal};
+use crate::watch::watch;
 
 /// How long, without other wishes.
 const LENGTH: Nanos = Nanos::from_secs(20);
@@ -29,31 +29,28 @@ const NEWS: Nanos = Nanos::from_secs(10);
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
-    // Before anything is watched: a file that cannot be made should not cost a minute's wait.
-    let mut file = typed.save.clone().map(SavedAs::create).transpose()?;
-    let mut trace = typed
-        .perfetto
-        .as_deref()
-        .map(TraceFile::create)
-        .transpose()?;
-    if let Some(output) = &typed.output {
-        terminal::require_writable(output)?;
-    }
+    let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(plan)?;
-    let (auditor, header) = watch(&mut session, (&mut file, &mut trace), &interrupt, terminal);
-    let threads = crate::beats::threads();
-    let mut statement = auditor.finish(&header, session.sources(), threads);
-    extrapolate(&mut statement, typed.fleet_of, terminal);
-    let traced = trace.map(|trace| trace.finish(session.sources(), &statement, terminal));
-    let balances = balances(&statement);
-    let printed = terminal.put(&statement.into(), typed.format, typed.output.as_deref());
-    // A statement that nobody can read is no reason to lose the recording as well.
-    if let Some(file) = file {
-        file.finish(&header, terminal)?;
-    }
-    printed?;
-    traced.transpose()?;
+    let mut auditor = auditor(session.started(), terminal);
+    let mut screen = Screen::new(session.started(), terminal);
+    let header = watch(
+        &mut session,
+        (&mut auditor, &mut files),
+        &interrupt,
+        &mut |auditor, progress| screen.show(progress.elapsed, auditor),
+    )?;
+    screen.bar.done();
+    let mut statement = auditor.finish(&header, session.sources(), crate::beats::threads());
+    extrapolate(statement.tick.as_mut(), typed.fleet_of, terminal);
+    let balances = statement.balances();
+    let ended = RowsEnded {
+        header: &header,
+        sources: session.sources(),
+        document: &statement.into(),
+    };
+    let output = (typed.format, typed.output.as_deref());
+    output::finish(&ended, files, output, terminal)?;
     Ok(exit_code(balances, &header, interrupt.signal()))
 }
 
@@ -99,72 +96,47 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     })
 }
 
-/// Takes the session's rows until it ends or somebody interrupts, and shows meanwhile how far it
-/// has come.
-fn watch(
-    session: &mut Session,
-    (file, trace): (&mut Option<SavedAs>, &mut Option<TraceFile>),
-    interrupt: &Interrupt,
-    terminal: &Terminal,
-) -> (Auditor, Box<Header>) {
-    let started = session.started();
+/// Takes the session's rows; says what cannot be seen, now that there is time to do something about it.
+fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
+    if let Some(why) = &started.no_tracer {
+        terminal.complain(&format_args!("level proc only: {why}"));
+    }
     let mut auditor = Auditor::new(&started.machine);
-    let what = format!("Watching CPUs {}", started.cpus);
-    let mut screen = Screen {
-        // A command writes to the same terminal.
-        bar: terminal.progress(started.length, what, started.command),
-        shown: Nanos::ZERO,
-        told: Nanos::ZERO,
-    };
-    let header = loop {
-        match session.next_event() {
-            Event::Started(started) => {
-                if let Some(why) = &started.no_tracer {
-                    terminal.complain(&format_args!("level proc only: {why}"));
-                }
-                if let Some(begin) = started.victim_begin {
-                    auditor.victim_since(begin);
-                }
-            }
-            Event::Rows { sources, rows } => {
-                for row in rows {
-                    auditor.row(sources, row);
-                    if let Some(file) = file {
-                        file.row(sources, row);
-                    }
-                    if let Some(trace) = trace {
-                        trace.row(sources, row);
-                    }
-                }
-            }
-            Event::Progress(progress) => screen.show(progress.elapsed, &mut auditor, terminal),
-            Event::Ended(header) => break header,
-        }
-        if let Some(signal) = interrupt.signal() {
-            session.stop(Some(signal));
-        }
-    };
-    screen.bar.done();
-    (auditor, header)
+    if let Some(begin) = started.victim_begin {
+        auditor.victim_since(begin);
+    }
+    auditor
 }
 
 /// What somebody who watches is shown, and when that was last.
-struct Screen {
-    bar: Progress,
+struct Screen<'a> {
+    terminal: &'a Terminal,
+    bar: Bar,
     shown: Nanos,
     told: Nanos,
 }
 
-impl Screen {
-    fn show(&mut self, elapsed: Nanos, auditor: &mut Auditor, terminal: &Terminal) {
-        if elapsed - self.shown >= Progress::INTERVAL {
+impl<'a> Screen<'a> {
+    fn new(started: &Started, terminal: &'a Terminal) -> Self {
+        let what = format!("Watching CPUs {}", started.cpus);
+        Self {
+            terminal,
+            // A command writes to the same terminal.
+            bar: terminal.progress(started.length, what, started.command),
+            shown: Nanos::ZERO,
+            told: Nanos::ZERO,
+        }
+    }
+
+    fn show(&mut self, elapsed: Nanos, auditor: &mut Auditor) {
+        if elapsed - self.shown >= Bar::INTERVAL {
             self.bar.at(elapsed);
             self.shown = elapsed;
         }
-        if terminal.is_watched() && elapsed - self.told >= NEWS {
+        if self.terminal.is_watched() && elapsed - self.told >= NEWS {
             for beat in auditor.news() {
-                self.bar
-                    .say(&ticktax_report::beat_news(&beat, &terminal.style()));
+                let style = self.terminal.style();
+                self.bar.say(&ticktax_report::beat_news(&beat, &style));
             }
             self.told = elapsed;
         }
@@ -172,28 +144,16 @@ impl Screen {
 }
 
 /// Adds what the ticks cost a host of so many guests, where that was asked for.
-pub(crate) fn extrapolate(statement: &mut Statement, guests: Option<u32>, terminal: &Terminal) {
+pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, terminal: &Terminal) {
     let Some(guests) = guests else {
         return;
     };
-    let bill = statement.tick.as_mut();
-    let fleet = bill.and_then(|bill| {
-        bill.fleet = ticktax_analysis::tick::fleet(bill, guests);
-        bill.fleet
-    });
-    if fleet.is_none() {
+    if !bill.is_some_and(|bill| ticktax_analysis::tick::add_fleet(bill, guests)) {
         terminal.complain(
             &"--fleet-of: what a tick costs was not seen; record as root, for long enough to have \
               some",
         );
     }
-}
-
-/// Whether every nanosecond is where it belongs: the machine's, and the victim's.
-pub(crate) fn balances(statement: &Statement) -> bool {
-    let victim = statement.victim.as_ref();
-    let threads = victim.and_then(|victim| victim.threads.as_ref());
-    statement.balance.balances() && threads.is_none_or(ThreadTimes::balances)
 }
 
 /// The books' verdict comes first: a statement that is wrong must not pass for one that is right.

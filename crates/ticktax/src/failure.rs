@@ -4,10 +4,12 @@ use std::io;
 use std::process::ExitCode;
 
 use ticktax_experiment::sweep::SweepError;
+use ticktax_experiment::turns::TurnsError;
 use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
 use ticktax_observe::ObserveError;
 use ticktax_probes::ProbeError;
+use ticktax_report::RowFileError;
 
 /// The books of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
@@ -33,6 +35,9 @@ pub(crate) enum Failure {
     /// A recording could not be read or written.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// A file of rows could not be written.
+    #[error(transparent)]
+    Rows(#[from] RowFileError),
     /// A probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
@@ -63,6 +68,15 @@ pub(crate) enum Failure {
     /// The lab cannot do it.
     #[error(transparent)]
     Lab(#[from] LabError),
+}
+
+impl From<TurnsError> for Failure {
+    fn from(error: TurnsError) -> Self {
+        match error {
+            TurnsError::Variants(_) => Self::Arguments(error.to_string()),
+            TurnsError::Observe(error) => error.into(),
+        }
+    }
 }
 
 impl Failure {

@@ -12,13 +12,13 @@ mod failure;
 mod interrupt;
 mod lab;
 mod manual;
+mod output;
 mod pace;
 mod replay;
-mod saved;
 mod sim;
 mod sweep;
 mod terminal;
-mod trace_file;
+mod watch;
 
 use std::process::ExitCode;
 

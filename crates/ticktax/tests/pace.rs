@@ -196,3 +196,46 @@ fn a_recording_that_cannot_be_made_stops_it_before_it_begins() {
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("/nonexistent/frames.parquet"));
 }
+
+#[test]
+fn frames_are_in_a_trace_live_and_from_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, live, again) = (path("x.parquet"), path("live.pftrace"), path("x.pftrace"));
+    let short = ["--rate", "100", "--work", "1ms", "--for", "300ms"];
+    let output = pace(&[&short[..], &["--save", &file, "--perfetto", &live]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = ticktax(&["report", &file, "--perfetto", &again]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let [live, again] = [live, again].map(|file| std::fs::read(file).unwrap());
+    assert!(live == again, "{} and {} bytes", live.len(), again.len());
+    let frames = live.windows(7).filter(|bytes| bytes == b"late_ns").count();
+    assert!(frames > 10, "{frames} frames");
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_trace_and_what_was_there_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, trace) = (path("x.parquet"), path("x.pftrace"));
+    let output = pace(&["--rate", "100", "--for", "100ms", "--save", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // In the rows, behind a header that can be read.
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[10] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    std::fs::write(&trace, "before").unwrap();
+    let output = ticktax(&["report", &file, "--perfetto", &trace]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("is damaged"));
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "before");
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 2, "a part of a trace is left");
+}
+
+#[test]
+fn a_table_of_variants_has_no_rows_to_keep() {
+    let output = pace(&["--vary", "rate=35,60", "--save", "x.parquet"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("leave --save"));
+}

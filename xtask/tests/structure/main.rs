@@ -39,7 +39,12 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-lab", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-experiment",
-        Arrows::Only(&["ticktax-model", "ticktax-sim"]),
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-analysis",
+            "ticktax-observe",
+            "ticktax-sim",
+        ]),
     ),
     ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),

@@ -279,6 +279,13 @@ fn margin(values: &[f64]) -> Option<f64> {
     Some(student(count - 1.0) * (squares / (count - 1.0) / count).sqrt())
 }
 
+/// Adds to the bill what it makes on a host of `guests` like this machine; `false` where the recording
+/// tells no cost.
+pub fn add_fleet(bill: &mut TickBill, guests: u32) -> bool {
+    bill.fleet = fleet(bill, guests);
+    bill.fleet.is_some()
+}
+
 /// What the bill makes on a host of `guests` like this machine, all at the same work; `None` where
 /// the recording tells no cost. The interval is this one machine's, `guests` times: that the others
 /// resemble it is assumed, not measured.

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
-use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::recording::{PacedFrame, Row, RowSink};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use super::Perfetto;
@@ -58,7 +58,7 @@ fn trace() -> Trace {
     for row in &rows {
         perfetto.row(&sources, row);
     }
-    let sums = perfetto.finish(&sources, &kernel_level()).unwrap();
+    let sums = perfetto.finish(&sources, &kernel_level().into()).unwrap();
     assert_eq!(sums, 0);
     Trace::decode(&bytes[..]).unwrap()
 }
@@ -152,4 +152,34 @@ fn beats_and_limitations_are_told_once_each() {
     assert!(limitations > 0);
     assert_eq!(of("limitation"), limitations);
     assert_eq!(of("beat"), beats);
+}
+
+#[test]
+fn frames_have_a_track_of_their_own() {
+    let mut sources = SourceTable::default();
+    let pace = Source::kernel(Kind::Frame, "pace", "");
+    let source = sources.intern(pace);
+    let mut bytes = Vec::new();
+    let mut perfetto = Perfetto::new(&mut bytes);
+    for due in [100, 200] {
+        let span = Span {
+            cpu: Cpu(3),
+            start: Nanos(due + 7),
+            dur: Nanos(30),
+            self_time: Nanos(30),
+            source,
+        };
+        let due = Nanos(due);
+        perfetto.row(&sources, &Row::Frame(PacedFrame { span, due }));
+    }
+    perfetto.finish(&sources, &kernel_level().into()).unwrap();
+    let events = events(&Trace::decode(&bytes[..]).unwrap());
+    let frames = &events[&((6 << 32) | 3)];
+    let at: Vec<u64> = frames.iter().map(|it| it.0).collect();
+    assert_eq!(at, [107, 137, 207, 237]);
+    let late = &frames[0].1.debug_annotations[0];
+    assert_eq!(
+        (late.name.as_deref(), late.string_value.as_deref()),
+        (Some("late_ns"), Some("7"))
+    );
 }

@@ -1,6 +1,6 @@
 //! What was typed for `ticktax pace`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
@@ -13,7 +13,7 @@ use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::pace::PERIODS;
 use ticktax_report::Format;
 
-use super::{Length, LoopVariants, Policy, ProcessId, formats};
+use super::{FileArguments, Length, LoopVariants, Policy, ProcessId, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -86,9 +86,8 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "N", default_value_t = 5, requires = "vary", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
-    /// Save the loop's frames, or all that was seen of the process, as a recording for `report`
-    #[arg(long, value_name = "FILE", conflicts_with = "vary")]
-    pub(crate) save: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
 
     /// How to print the result
     #[arg(long, value_parser = formats(DocumentKind::Pace), default_value = "text")]
@@ -112,7 +111,16 @@ impl PaceArguments {
                 return Err(Failure::Arguments(why));
             }
         }
+        if !self.files.is_empty() && !variants.is_empty() {
+            let why = "--vary makes a table, and no rows to keep: leave --save and --perfetto out";
+            return Err(Failure::Arguments(why.to_owned()));
+        }
         Ok(variants)
+    }
+
+    /// How to print, and where.
+    pub(crate) fn output(&self) -> (Format, Option<&Path>) {
+        (self.format, self.output.as_deref())
     }
 
     /// The CPU that was named.

@@ -15,7 +15,7 @@ use ticktax_model::pace::{PaceComparison, PaceStatement};
 use ticktax_report::Format;
 
 use super::cache;
-use crate::arguments::{Arguments, GuestArguments, RunArguments, Verb};
+use crate::arguments::{Arguments, FileArguments, GuestArguments, RunArguments, Verb};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::replay::{self, Showing};
@@ -56,7 +56,7 @@ impl GuestVerb {
         let outside = "--save, --output and --format belong before the --: the guest has no files";
         let alone = "the guest has no other programs to watch";
         match parsed.verb {
-            Verb::Audit(audit) if audit.save.is_some() || audit.output.is_some() => wrong(outside),
+            Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => wrong(outside),
             Verb::Audit(audit) if audit.format != Format::default() => wrong(outside),
             Verb::Audit(audit)
                 if audit.pid.is_some() || audit.cgroup.is_some() || !audit.command.is_empty() =>
@@ -64,7 +64,7 @@ impl GuestVerb {
                 wrong(alone)
             }
             Verb::Audit(_) => Ok(Self::Audit),
-            Verb::Pace(pace) if pace.output.is_some() || pace.format != Format::default() => {
+            Verb::Pace(pace) if !pace.files.is_empty() || pace.output.is_some() || pace.format != Format::default() => {
                 wrong(outside)
             }
             Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
@@ -248,7 +248,7 @@ fn show_recording(
         fleet_of: None,
         format: typed.format,
         output: typed.output.as_deref(),
-        perfetto: None,
+        files: &FileArguments::default(),
     };
     with_file(bytes, |file| replay::show(file, &showing, terminal))
 }

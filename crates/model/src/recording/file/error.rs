@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::words;
+use crate::disk::{creation_words, words};
 
 /// Why a recording could not be written or read.
 ///
@@ -134,7 +134,7 @@ impl RecordingError {
     pub(super) fn create(path: &Path, error: &io::Error) -> Self {
         Self::Create {
             path: path.to_owned(),
-            why: words(error.kind()),
+            why: creation_words(error.kind()),
         }
     }
 

@@ -57,17 +57,7 @@ impl RecordingWriter {
         path: &Path,
         wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
     ) -> Result<Self, RecordingError> {
-        let cannot_create = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => RecordingError::Create {
-                path: path.to_owned(),
-                why: "its folder does not exist; make it first, or choose another".to_owned(),
-            },
-            io::ErrorKind::InvalidInput => RecordingError::Create {
-                path: path.to_owned(),
-                why: "it is a device or a pipe, not a file; name a file".to_owned(),
-            },
-            _ => RecordingError::create(path, &error),
-        };
+        let cannot_create = |error: io::Error| RecordingError::create(path, &error);
         let temporary = Temporary::beside(path).map_err(cannot_create)?;
         let output = SummedOutput::new(wrap(temporary.handle().map_err(cannot_create)?));
         let file = schema::message()

@@ -1,0 +1,67 @@
+//! From a recording to the document that it is for.
+
+use ticktax_model::SourceTable;
+use ticktax_model::document::Document;
+use ticktax_model::recording::{Header, Paced, Row, RowSink};
+
+use crate::Auditor;
+use crate::pace::{FrameStats, PaceWatch, loop_statement};
+
+/// Takes the rows of a recording, and makes the document that whoever recorded them was shown: the
+/// statement of an audit, or what became of a loop's frames.
+#[derive(Debug)]
+pub struct RecordingAnalysis(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Audit(Box<Auditor>),
+    Loop(Box<FrameStats>),
+    Process(Box<PaceWatch>),
+}
+
+impl RecordingAnalysis {
+    /// For a recording with this header, of which no row has come.
+    pub fn new(header: &Header) -> Self {
+        Self(match &header.paced {
+            None => {
+                let mut auditor = Auditor::new(&header.machine);
+                if let Some(victim) = &header.victim {
+                    auditor.victim_since(victim.begin);
+                }
+                Kind::Audit(Box::new(auditor))
+            }
+            Some(Paced::Loop(run)) => {
+                let stats = FrameStats::of_loop(run.report.period, &header.machine);
+                Kind::Loop(Box::new(stats))
+            }
+            Some(Paced::Program) => {
+                let pid = header.victim.as_ref().and_then(|victim| victim.pid);
+                Kind::Process(Box::new(PaceWatch::new(pid.unwrap_or_default())))
+            }
+        })
+    }
+
+    /// The document of all rows; beats are searched on `threads` threads. `header` is the one that it
+    /// was made with, and `sources` the table that the rows point into.
+    pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Document {
+        match self.0 {
+            Kind::Audit(auditor) => auditor.finish(header, sources, threads).into(),
+            Kind::Loop(stats) => {
+                let run = header.paced_loop();
+                let run = run.expect("it was made with the header of a loop");
+                loop_statement(header, run, &stats.close()).into()
+            }
+            Kind::Process(watch) => watch.finish(header).into(),
+        }
+    }
+}
+
+impl RowSink for RecordingAnalysis {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        match &mut self.0 {
+            Kind::Audit(auditor) => auditor.row(sources, row),
+            Kind::Loop(stats) => stats.row(sources, row),
+            Kind::Process(watch) => watch.row(sources, row),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Driving an observation: its rows to whoever takes them, until it ends or somebody interrupts.
+
+use ticktax_model::recording::{Header, RowSink};
+use ticktax_observe::{Event, Observation, Progress};
+use ticktax_report::RowFiles;
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// Feeds every row to `analysis` and to `files`, and calls `show` some twenty times a second.
+pub(crate) fn watch<A: RowSink>(
+    observed: &mut dyn Observation,
+    (analysis, files): (&mut A, &mut RowFiles),
+    interrupt: &Interrupt,
+    show: &mut dyn FnMut(&mut A, Progress),
+) -> Result<Box<Header>, Failure> {
+    loop {
+        match observed.next_event()? {
+            Event::Started(_) => {}
+            Event::Rows { sources, rows } => {
+                for row in rows {
+                    analysis.row(sources, row);
+                    files.row(sources, row);
+                }
+            }
+            Event::Progress(progress) => show(analysis, progress),
+            Event::Ended(header) => return Ok(header),
+        }
+        if let Some(signal) = interrupt.signal() {
+            observed.stop(Some(signal));
+        }
+    }
+}
