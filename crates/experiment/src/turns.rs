@@ -103,7 +103,10 @@ impl Turns {
             variant.add(ran.run(), &ran.accounts);
             ended_early = ran.run().error.clone();
             if ran.stopped {
-                ended_early = Some(format!("it was interrupted in turn {} of {turns}", number + 1));
+                ended_early = Some(format!(
+                    "it was interrupted in turn {} of {turns}",
+                    number + 1
+                ));
             }
             first.get_or_insert(ran.header);
             if ended_early.is_some() {
@@ -137,7 +140,10 @@ impl Turns {
 }
 
 fn times(turn: Nanos, count: u64) -> Nanos {
-    Nanos(turn.0.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)))
+    Nanos(
+        turn.0
+            .saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)),
+    )
 }
 
 fn loop_run(header: &Header) -> &LoopRun {

@@ -106,7 +106,9 @@ pub fn creation_words(kind: io::ErrorKind) -> String {
         io::ErrorKind::NotFound => {
             "its folder does not exist; make it first, or choose another".to_owned()
         }
-        io::ErrorKind::InvalidInput => "it is a device or a pipe, not a file; name a file".to_owned(),
+        io::ErrorKind::InvalidInput => {
+            "it is a device or a pipe, not a file; name a file".to_owned()
+        }
         other => words(other),
     }
 }

@@ -56,7 +56,9 @@ impl GuestVerb {
         let outside = "--save, --output and --format belong before the --: the guest has no files";
         let alone = "the guest has no other programs to watch";
         match parsed.verb {
-            Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => wrong(outside),
+            Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => {
+                wrong(outside)
+            }
             Verb::Audit(audit) if audit.format != Format::default() => wrong(outside),
             Verb::Audit(audit)
                 if audit.pid.is_some() || audit.cgroup.is_some() || !audit.command.is_empty() =>
@@ -64,7 +66,11 @@ impl GuestVerb {
                 wrong(alone)
             }
             Verb::Audit(_) => Ok(Self::Audit),
-            Verb::Pace(pace) if !pace.files.is_empty() || pace.output.is_some() || pace.format != Format::default() => {
+            Verb::Pace(pace)
+                if !pace.files.is_empty()
+                    || pace.output.is_some()
+                    || pace.format != Format::default() =>
+            {
                 wrong(outside)
             }
             Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
