@@ -101,7 +101,7 @@ impl Turns {
                 go_on(&progress)
             })?;
             variant.add(ran.run(), &ran.accounts);
-            ended_early = ran.run().error.clone();
+            ended_early.clone_from(&ran.run().error);
             if ran.stopped {
                 ended_early = Some(format!(
                     "it was interrupted in turn {} of {turns}",
