@@ -134,12 +134,12 @@ impl Victim {
         let life = self.threads.entry(thread.tid);
         let life = life.or_insert_with(|| Life::new(thread.pid));
         life.absent(span, reason, &mut self.worst);
+        self.migrations += u64::from(off.moved);
         let kind = match reason {
             OffCpuReason::Woken => DelayKind::Woken,
             OffCpuReason::Preempted => DelayKind::Preempted,
             _ => return,
         };
-        self.migrations += u64::from(off.moved);
         if reason == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }

@@ -33,23 +33,23 @@ impl Waits {
     }
 
     fn of(&mut self, off: OffCpu, source: SourceId) -> Option<&mut Lengths> {
-        let throttled = off.reason == Some(OffCpuReason::Throttled) && !off.moved;
+        let throttled = off.reason == Some(OffCpuReason::Throttled);
         throttled.then(|| self.by_source.entry(source).or_default())
     }
 
-    /// All of them, by program and cause, the longest first.
+    /// All of them, by program, the longest first.
     pub(super) fn statement(&self, sources: &SourceTable) -> Vec<ThrottledProgram> {
-        let mut programs: BTreeMap<(&str, Option<i32>, &str), Lengths> = BTreeMap::new();
+        let mut programs: BTreeMap<(&str, Option<i32>), Lengths> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {
             let source = sources.get(id);
             let thread = source.thread.as_ref();
             let name = thread.map_or(&*source.name, |thread| &*thread.program);
-            let key = (name, thread.map(|thread| thread.pid), &*source.detail);
+            let key = (name, thread.map(|thread| thread.pid));
             programs.entry(key).or_default().merge(lengths);
         }
         let throttled = programs
             .into_iter()
-            .map(|((name, pid, _), lengths)| ThrottledProgram {
+            .map(|((name, pid), lengths)| ThrottledProgram {
                 name: name.to_owned(),
                 pid,
                 why: OffCpuReason::Throttled,

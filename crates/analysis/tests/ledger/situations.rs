@@ -5,7 +5,7 @@ use ticktax_model::machine::CpuTimes;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{Books, Header, Level, Loss, ProbeKind, ProbeReport, Row};
 use ticktax_model::statement::{Class, Statement};
-use ticktax_model::victim::OffCpuReason;
+use ticktax_model::victim::{MOVED, OffCpuReason};
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use crate::fixture::header;
@@ -342,7 +342,7 @@ fn without_rows_the_kernels_counters_make_the_books() {
 }
 
 #[test]
-fn a_wait_is_told_and_is_no_cpus_time() {
+fn a_throttled_wait_is_its_programs_and_no_cpus_time() {
     let mut sources = SourceTable::default();
     let idle = sources.intern(Source::idle());
     let thread = |tid| {
@@ -352,15 +352,18 @@ fn a_wait_is_told_and_is_no_cpus_time() {
             program: "game".into(),
         })
     };
-    let mut wait = |tid| {
-        let source = Source::kernel(Kind::Wait, "render", "throttled");
+    let mut wait = |tid, detail: &str| {
+        let source = Source::kernel(Kind::Wait, "render", detail);
         sources.intern(Source {
             owner: Owner::Program,
             thread: thread(tid),
             ..source
         })
     };
-    let (first, second) = (wait(7), wait(8));
+    // The second goes on on another CPU; it was not allowed to run all the same.
+    let moved = format!("{}{MOVED}", OffCpuReason::Throttled.name());
+    let first = wait(7, OffCpuReason::Throttled.name());
+    let second = wait(8, &moved);
     let span = |start: i64, end: i64, source| {
         let dur = Nanos(end - start);
         Row::Span(Span {

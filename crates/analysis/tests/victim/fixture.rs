@@ -49,6 +49,8 @@ pub(crate) struct Fixture {
     pub(crate) rows: Vec<Row>,
     /// Time by account.
     pub(crate) truth: BTreeMap<ThreadState, i64>,
+    /// Waits that ended on another CPU than they began on.
+    pub(crate) migrations: u64,
     /// From the first to the last moment of each thread.
     pub(crate) elapsed: i64,
     /// Time for which the stranger ran on a CPU whose thread waited for it.
@@ -59,6 +61,7 @@ struct Machinery {
     sources: SourceTable,
     rows: Vec<Row>,
     truth: BTreeMap<ThreadState, i64>,
+    migrations: u64,
     cpus: [Occupant; 2],
     /// Since when, why, and where last.
     absent: [Option<(i64, OffCpuReason, usize)>; VICTIMS],
@@ -118,8 +121,13 @@ impl Machinery {
         let Some((since, cause, last)) = self.absent[who] else {
             return;
         };
-        let waiting = matches!(cause, OffCpuReason::Woken | OffCpuReason::Preempted);
-        let moved = if waiting && last != cpu { MOVED } else { "" };
+        let may_run = matches!(
+            cause,
+            OffCpuReason::Woken | OffCpuReason::Preempted | OffCpuReason::Throttled
+        );
+        let moved = may_run && last != cpu;
+        self.migrations += u64::from(moved);
+        let moved = if moved { MOVED } else { "" };
         let source = self.thread(Kind::Wait, who, &format!("{}{moved}", cause.name()));
         self.tell(cpu, since, self.now - since, source);
         self.book(cause.into(), self.now - since);
@@ -201,6 +209,7 @@ impl Fixture {
             sources: SourceTable::default(),
             rows: Vec::new(),
             truth: BTreeMap::new(),
+            migrations: 0,
             cpus: [occupant(Some(0)), occupant(Some(STRANGER))],
             absent: [Some((BEGIN, OffCpuReason::Sleeping, 0)); VICTIMS],
             now: BEGIN,
@@ -226,6 +235,7 @@ impl Fixture {
             header: header(),
             rows: machinery.rows,
             truth: machinery.truth,
+            migrations: machinery.migrations,
             elapsed,
             waits: waits.unwrap_or(0),
         }

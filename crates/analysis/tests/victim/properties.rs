@@ -45,6 +45,7 @@ proptest! {
             fixture.truth.iter().map(|(&state, &time)| (state, time)).filter(|&(_, time)| time != 0)
                 .collect();
         prop_assert_eq!(told(&threads), truth);
+        prop_assert_eq!(threads.migrations, fixture.migrations);
         // Whoever it waited behind had at most the time that it waited.
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= fixture.waits);
