@@ -7,7 +7,7 @@ use crate::clock::{CounterSource, CounterVerdict};
 use crate::hook::Hook;
 use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
-use crate::pace::{Frame, LoopRun};
+use crate::pace::{Frame, LoopRun, SleepMethod};
 use crate::policy::PolicyGrant;
 use crate::victim::VictimHeader;
 use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
@@ -322,12 +322,50 @@ impl ProbeKind {
         }
     }
 
+    /// The probe whose gaps have a source of this name.
+    pub fn of_gap(name: &str) -> Self {
+        if name == Self::Spin.name() {
+            Self::Spin
+        } else {
+            Self::Sleep
+        }
+    }
+
     /// Whose gaps `source` is of; `None` where it is of none.
     pub fn of_gaps(source: &Source) -> Option<Self> {
-        let spin = *source.name == *Self::Spin.name();
-        let probe = if spin { Self::Spin } else { Self::Sleep };
-        (source.kind == Kind::Gap).then_some(probe)
+        (source.kind == Kind::Gap).then(|| Self::of_gap(&source.name))
     }
+}
+
+/// Why a probe, a soaker or a paced loop stopped before it was told to. Its `id` is stable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+pub enum ProbeFailure {
+    /// The kernel moved its thread to another CPU.
+    Moved {
+        /// Where the thread found itself.
+        to: Cpu,
+    },
+    /// Its thread did not come to its end in time, and its figures are lost.
+    NotStopped {
+        /// How long it was waited for.
+        #[serde(rename = "limit_ns")]
+        limit: Nanos,
+    },
+    /// The kernel refused the way of sleeping.
+    SleepRefused {
+        /// The way.
+        method: SleepMethod,
+        /// The kernel's reason.
+        why: String,
+    },
+    /// Its thread failed, which is a defect of ticktax.
+    Failed,
+    /// Something else, or what a recording of schema 1 says.
+    Other {
+        /// In words.
+        why: String,
+    },
 }
 
 /// How a probe ran on one CPU.
@@ -356,7 +394,7 @@ pub struct ProbeReport {
     #[serde(rename = "end_ns")]
     pub end: Nanos,
     /// Why it ended early, where it did.
-    pub ended_early: Option<String>,
+    pub ended_early: Option<ProbeFailure>,
 }
 
 /// How a soaker ran on one CPU: a thread of the lowest priority that counts the work it gets done.
@@ -381,7 +419,7 @@ pub struct SoakReport {
     #[serde(rename = "end_ns")]
     pub end: Nanos,
     /// Why it ended early, where it did.
-    pub ended_early: Option<String>,
+    pub ended_early: Option<ProbeFailure>,
 }
 
 impl SoakReport {

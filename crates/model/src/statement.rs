@@ -151,6 +151,8 @@ pub struct Account {
     pub name: String,
     /// Process id, where the account is a program's.
     pub pid: Option<i32>,
+    /// Whether its time is from the kernel's counters, which many kernels update only at the tick.
+    pub sampled: bool,
     /// Time, over all CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

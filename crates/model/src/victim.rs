@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limitation::Limitation;
 use crate::machine::Throttling;
-use crate::{Cpu, Nanos};
+use crate::{Cpu, Kind, Nanos};
 
 /// What is appended to a wait's cause when it ended on another CPU than it began on.
 pub const MOVED: &str = ", moved";
@@ -381,6 +381,8 @@ pub struct Latency {
 pub struct Interferer {
     /// A program, a thread of the kernel, an interrupt; `idle` for a CPU that ran nothing.
     pub name: String,
+    /// What the CPU was doing.
+    pub kind: Kind,
     /// Its process id, where it is a program.
     pub pid: Option<i32>,
     /// For how long.
@@ -452,6 +454,8 @@ pub struct Episode {
     pub count: u64,
     /// Who ran.
     pub name: String,
+    /// What the CPU was doing.
+    pub kind: Kind,
     /// The process, where it was a program's.
     pub pid: Option<i32>,
 }

@@ -229,7 +229,7 @@ fn spin_report(report: &SpinReport, alignment: &Alignment) -> ProbeReport {
         turns: report.loops,
         begin: alignment.to_monotonic(report.started_counter),
         end: alignment.to_monotonic(report.ended_counter),
-        ended_early: report.error.as_ref().map(ToString::to_string),
+        ended_early: report.error.as_ref().map(ProbeError::failure),
     }
 }
 
@@ -243,7 +243,7 @@ fn soak_report(report: &soak::SoakReport) -> SoakReport {
         blocks: report.blocks,
         begin: report.started,
         end: report.ended,
-        ended_early: report.error.as_ref().map(ToString::to_string),
+        ended_early: report.error.as_ref().map(ProbeError::failure),
     }
 }
 
@@ -258,6 +258,6 @@ fn sleep_report(report: &SleepReport, interval: Nanos) -> ProbeReport {
         turns: report.wakeups,
         begin: report.started,
         end: report.ended,
-        ended_early: report.error.as_ref().map(ToString::to_string),
+        ended_early: report.error.as_ref().map(ProbeError::failure),
     }
 }

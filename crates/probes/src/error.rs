@@ -1,6 +1,7 @@
 //! What can go wrong with a probe, in words for the person who started it.
 
 use ticktax_model::pace::SleepMethod;
+use ticktax_model::recording::ProbeFailure;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 /// Why a probe did not start, or what cut it short.
@@ -151,6 +152,24 @@ pub enum ProbeError {
         /// The CPU that was measured.
         cpu: Cpu,
     },
+}
+
+impl ProbeError {
+    /// The same as a recording has it, of a probe that had started.
+    pub fn failure(&self) -> ProbeFailure {
+        match self {
+            Self::Moved { to, .. } => ProbeFailure::Moved { to: *to },
+            Self::NotStopped { limit, .. } => ProbeFailure::NotStopped { limit: *limit },
+            Self::Sleep { method, why } => ProbeFailure::SleepRefused {
+                method: *method,
+                why: (*why).to_owned(),
+            },
+            Self::Panicked { .. } => ProbeFailure::Failed,
+            other => ProbeFailure::Other {
+                why: other.to_string(),
+            },
+        }
+    }
 }
 
 #[cfg(test)]

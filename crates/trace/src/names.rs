@@ -140,7 +140,7 @@ impl Names {
     pub fn softirq(number: u32) -> Arc<str> {
         SOFTIRQS
             .get(number as usize)
-            .map_or_else(|| format!("softirq {number}").into(), |&name| name.into())
+            .map_or_else(|| format!("number {number}").into(), |&name| name.into())
     }
 
     /// The name of an interrupt: of the vector, or of the devices on the line.
@@ -266,7 +266,7 @@ garbage
         let mut names = Names::read(std::path::Path::new("/nonexistent"));
         assert!(!names.knows_functions());
         assert_eq!(&*Names::softirq(3), "NET_RX");
-        assert_eq!(&*Names::softirq(42), "softirq 42");
+        assert_eq!(&*Names::softirq(42), "number 42");
         assert_eq!(&*names.interrupt(0x10000), "local_timer");
         assert_eq!(&*names.interrupt(77), "irq 77");
         assert_eq!(&*names.detail(0x1234), "0x1234");

@@ -12,16 +12,16 @@ use super::books::ClassTimes;
 use super::gaps::GapBook;
 use super::tally::Lengths;
 
-/// The accounts that this level has, all of them sampled but the probe's.
+/// The accounts that this level has.
 const ACCOUNTS: [(Class, &str); 8] = [
-    (Class::Program, "programs (sampled)"),
-    (Class::KernelThread, "kernel (sampled)"),
-    (Class::Irq, "interrupts (sampled)"),
-    (Class::Softirq, "softirqs (sampled)"),
-    (Class::Steal, "steal (sampled)"),
+    (Class::Program, "programs"),
+    (Class::KernelThread, "kernel"),
+    (Class::Irq, "interrupts"),
+    (Class::Softirq, "softirqs"),
+    (Class::Steal, "steal"),
     (Class::Unexplained, "unexplained"),
     (Class::Probe, "probe"),
-    (Class::Idle, "idle (sampled)"),
+    (Class::Idle, "idle"),
 ];
 
 /// Whether the kernel's counters of `cpu` were read at both ends.
@@ -83,8 +83,10 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let of_all = |class| cpus.iter().map(|classes| classes.of(class)).sum();
     let accounts = ACCOUNTS.into_iter();
-    let accounts =
-        accounts.map(|(class, name)| Lengths::default().to_account(class, name, of_all(class)));
+    let accounts = accounts.map(|(class, name)| Account {
+        sampled: !matches!(class, Class::Probe | Class::Unexplained),
+        ..Lengths::default().to_account(class, name, of_all(class))
+    });
     accounts
         .filter(|account| account.time != Nanos::ZERO)
         .collect()

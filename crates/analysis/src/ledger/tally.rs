@@ -91,6 +91,7 @@ impl Lengths {
             class,
             name: name.to_owned(),
             pid: None,
+            sampled: false,
             time,
             count: self.tally.count,
             median: self.quantile(0.5),

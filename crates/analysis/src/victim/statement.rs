@@ -138,12 +138,13 @@ fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
 }
 
 fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec<Interferer> {
-    let mut by_name: BTreeMap<(String, Option<i32>), Tally> = BTreeMap::new();
+    let mut by_name: BTreeMap<(String, Option<i32>, Kind), Tally> = BTreeMap::new();
     for (&id, tally) in by_source {
         let source = sources.get(id);
         // A function is a part of the interrupt that it ran in, and no further interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
-        let entry = by_name.entry(name(id, sources)).or_default();
+        let (name, pid) = name(id, sources);
+        let entry = by_name.entry((name, pid, source.kind)).or_default();
         entry.merge(&Tally {
             count: if part { 0 } else { tally.count },
             ..*tally
@@ -151,8 +152,9 @@ fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> 
     }
     let mut interferers: Vec<Interferer> = by_name
         .into_iter()
-        .map(|((name, pid), tally)| Interferer {
+        .map(|((name, pid, kind), tally)| Interferer {
             name,
+            kind,
             pid,
             time: tally.time,
             count: tally.count,
@@ -173,6 +175,7 @@ fn delay_of(delay: Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
             length: episodes.time,
             count: episodes.count,
             name,
+            kind: sources.get(episodes.first.source).kind,
             pid,
         }
     };

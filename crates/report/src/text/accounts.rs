@@ -18,8 +18,8 @@ const PARTS: usize = 3;
 /// The share of its account from which on a part is worth a line.
 const WORTH_A_PART: f64 = 0.05;
 
-/// How an account is marked that the kernel's counters tell.
-const SAMPLED: &str = "(sampled)";
+/// How an account is marked whose time is from the kernel's counters.
+const SAMPLED: &str = " (sampled)";
 
 /// The cells of a table's line, to the right of its name.
 #[derive(Clone, Debug, Default)]
@@ -130,10 +130,7 @@ fn legend(accounts: &[Account]) -> String {
     if has(Class::Unexplained) {
         legend += " unexplained: accounted for by no source.";
     }
-    if accounts
-        .iter()
-        .any(|account| account.name.contains(SAMPLED))
-    {
+    if accounts.iter().any(|account| account.sampled) {
         legend += " sampled: from the kernel's counters, which many kernels update only at the \
             tick.";
     }
@@ -153,9 +150,9 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     // A group of one account that is called the same is one line.
     if let [only] = accounts
         && only.parts.is_empty()
-        && let Some(rest) = strip_title(&only.name, group.title())
+        && only.name.eq_ignore_ascii_case(group.title())
     {
-        let name = format!("{}{rest}", group.title());
+        let name = format!("{}{}", group.title(), mark(only));
         page.row(Tone::Strong, 0, &name, &account_cells(only, scale).text());
         return;
     }
@@ -234,10 +231,9 @@ fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
     }
 }
 
-/// What follows the title of its group in an account's name: ` (sampled)` of `idle (sampled)`.
-fn strip_title<'a>(name: &'a str, title: &str) -> Option<&'a str> {
-    let (start, rest) = name.split_at_checked(title.len())?;
-    start.eq_ignore_ascii_case(title).then_some(rest)
+/// What is appended to an account's name.
+fn mark(account: &Account) -> &'static str {
+    if account.sampled { SAMPLED } else { "" }
 }
 
 /// The account's name, with a word more where it says too little.
@@ -245,9 +241,9 @@ fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {
         (Class::Program, Some(pid)) => format!("{name} ({pid})"),
-        (Class::Softirq, _) if !name.contains("softirq") => format!("softirq {name}"),
+        (Class::Softirq, _) if !account.sampled => format!("softirq {name}"),
         (Class::Tool, _) => "its own work".to_owned(),
         (Class::Probe, _) => "its probes' loops".to_owned(),
-        _ => name.clone(),
+        _ => format!("{name}{}", mark(account)),
     }
 }

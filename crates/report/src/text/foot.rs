@@ -2,7 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::clock::{CounterVerdict, Distrust};
-use ticktax_model::recording::{ClockReport, Level, SoakReport, ToolCost};
+use ticktax_model::recording::{ClockReport, Level, ProbeFailure, SoakReport, ToolCost};
 use ticktax_model::statement::{Balance, Statement};
 
 use crate::limitation::words;
@@ -81,16 +81,18 @@ fn unseen(page: &mut Page, statement: &Statement) {
         if let Some(why) = &probe.ended_early {
             let name = probe.probe.name();
             items.push(format!(
-                "CPU {} to its end: the {name} probe stopped early: {why}",
-                probe.cpu
+                "CPU {} to its end: the {name} probe stopped early: {}",
+                probe.cpu,
+                failure(why)
             ));
         }
     }
     for soaker in &statement.soakers {
         if let Some(why) = &soaker.ended_early {
             items.push(format!(
-                "what was left on CPU {}: its soaker's figure is not usable: {why}",
-                soaker.cpu
+                "what was left on CPU {}: its soaker's figure is not usable: {}",
+                soaker.cpu,
+                failure(why)
             ));
         }
     }
@@ -103,6 +105,27 @@ fn unseen(page: &mut Page, statement: &Statement) {
     }
     for item in items {
         page.paragraph(Tone::Warning, "  - ", &clean(&item));
+    }
+}
+
+/// Why a probe's measurement ended, and what to do.
+pub(super) fn failure(why: &ProbeFailure) -> String {
+    match why {
+        ProbeFailure::Moved { to } => format!(
+            "its thread was moved to CPU {to}, because its own went offline or the affinity was \
+             changed; leave both alone during a measurement"
+        ),
+        ProbeFailure::NotStopped { limit } => format!(
+            "its thread did not stop within {}, because work of higher priority held the CPU; ask \
+             for SCHED_FIFO",
+            tied(limit)
+        ),
+        ProbeFailure::SleepRefused { method, why } => format!(
+            "it could not sleep by {method} ({why}); raise the limits of the process or choose \
+             another --sleep"
+        ),
+        ProbeFailure::Failed => "its thread failed; please report this as a defect".to_owned(),
+        ProbeFailure::Other { why } => clean(why),
     }
 }
 

@@ -1,11 +1,11 @@
 //! What happened to one program: every moment of its threads, and its longest delays.
 
-use ticktax_model::Nanos;
 use ticktax_model::machine::Throttling;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     Delay, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage, VictimStatement,
 };
+use ticktax_model::{Kind, Nanos};
 
 use super::accounts::Cells;
 use super::numbers::{counted, exact, grouped, percent, rate, time_or_blank};
@@ -157,10 +157,10 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
 }
 
 /// How a culprit is called; a CPU may be idle for as long as it takes to wake it, or to move to it.
-fn called(name: &str, pid: Option<i32>) -> String {
+fn called(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
-        None if name == "idle" => "idle CPU".to_owned(),
+        None if kind == Kind::Idle => "idle CPU".to_owned(),
         None => name.to_owned(),
     }
 }
@@ -187,7 +187,7 @@ fn interferers(
             max: interferer.max.to_string(),
             ..Cells::of_time(interferer.time, threads.elapsed)
         };
-        let name = called(&interferer.name, interferer.pid);
+        let name = called(&interferer.name, interferer.pid, interferer.kind);
         page.row(Tone::Plain, 2, &name, &cells.text());
     }
     let others = &all[shown..];
@@ -226,7 +226,7 @@ fn timeline(delay: &Delay) -> String {
         .timeline
         .iter()
         .map(|episode| {
-            let name = called(&episode.name, episode.pid);
+            let name = called(&episode.name, episode.pid, episode.kind);
             let length = tied(format!("for {}", episode.length));
             match (episode.count, episode.at) {
                 (2.., _) => format!("{name} {length} in {} times", grouped(episode.count)),

@@ -3,7 +3,7 @@
 use ticktax_model::accounting::{CpuCheck, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, SoakReport};
+use ticktax_model::recording::{Header, Level, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
@@ -151,7 +151,7 @@ fn at_level_proc_nice_programs_have_what_they_can_have() {
 #[test]
 fn a_soaker_that_failed_is_no_witness() {
     let mut header = soaked();
-    header.soakers[0].ended_early = Some("it was moved to CPU 1".to_owned());
+    header.soakers[0].ended_early = Some(ProbeFailure::Moved { to: Cpu(1) });
     let (statement, cpu) = close(&header);
     assert_eq!((cpu.left, cpu.busy), (None, None));
     assert_eq!(cpu.shown_busy, Nanos::from_millis(10));

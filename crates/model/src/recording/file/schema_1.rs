@@ -111,9 +111,10 @@ pub(super) fn upgrade(header: &mut Value) {
     }
     for list in ["/probes", "/soakers"] {
         let reports = header.pointer_mut(list).and_then(Value::as_array_mut);
-        let policies = reports.into_iter().flatten();
-        let policies = policies.filter_map(|report| report.get_mut("policy"));
-        policies.for_each(policy);
+        for report in reports.into_iter().flatten() {
+            report.get_mut("policy").into_iter().for_each(policy);
+            report.get_mut("ended_early").into_iter().for_each(failure);
+        }
     }
     if let Some(judged) = header.pointer_mut("/clock/verdict") {
         verdict(judged);
@@ -151,6 +152,13 @@ fn policy(value: &mut Value) {
         None => (granted, None),
     };
     *value = json!({ "requested": requested, "granted": granted, "refusal": refusal });
+}
+
+/// Why a probe ended early was a sentence.
+fn failure(value: &mut Value) {
+    if let Some(why) = value.as_str() {
+        *value = json!({ "id": "other", "why": why });
+    }
 }
 
 /// Tick modes were `nohz idle` and `nohz full 2-7`, and might add in brackets that `nohz_full=` had

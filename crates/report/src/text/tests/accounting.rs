@@ -5,7 +5,7 @@ use ticktax_model::accounting::{
 };
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::recording::SoakReport;
+use ticktax_model::recording::{ProbeFailure, SoakReport};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -71,7 +71,7 @@ fn program(name: &str, pid: i32, ran: i64, shown: Option<i64>, sampled: i64) -> 
 }
 
 /// A soaker whose block took 25 µs before, and so long after.
-fn soaker(cpu: u32, after: f64, ended_early: Option<&str>) -> SoakReport {
+fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport {
     SoakReport {
         cpu: Cpu(cpu),
         tid: 70,
@@ -81,7 +81,7 @@ fn soaker(cpu: u32, after: f64, ended_early: Option<&str>) -> SoakReport {
         blocks: 1,
         begin: Nanos::ZERO,
         end: ELAPSED,
-        ended_early: ended_early.map(str::to_owned),
+        ended_early,
     }
 }
 
@@ -148,7 +148,7 @@ fn checked() -> Statement {
         accounting: Some(accounting),
         soakers: vec![
             soaker(1, 25_400.0, None),
-            soaker(2, 25_000.0, Some("it was moved")),
+            soaker(2, 25_000.0, Some(ProbeFailure::Moved { to: Cpu(0) })),
         ],
         ..empty()
     }
@@ -169,7 +169,7 @@ fn a_soaker_that_failed_and_one_whose_speed_changed_are_told() {
             .contains(words)
     };
     assert!(
-        told("what was left on CPU 2: its soaker's figure is not usable: it was moved"),
+        told("what was left on CPU 2: its soaker's figure is not usable: its thread was moved"),
         "{page}"
     );
     assert!(

@@ -6,7 +6,8 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Machine, Preemption, TickMode};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{
-    ClockReport, CommandReport, Coverage, Level, Loss, ProbeKind, ProbeReport, ToolCost, World,
+    ClockReport, CommandReport, Coverage, Level, Loss, ProbeFailure, ProbeKind, ProbeReport,
+    ToolCost, World,
 };
 use ticktax_model::statement::{
     Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, Part,
@@ -57,12 +58,21 @@ fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> 
         class,
         name: name.to_owned(),
         pid: None,
+        sampled: false,
         time: Nanos::from_micros(us),
         count,
         median: length(lengths[0]),
         p99: length(lengths[1]),
         max: length(lengths[2]),
         parts: Vec::new(),
+    }
+}
+
+/// An account of the kernel's counters.
+fn sampled(class: Class, name: &str, us: i64, count: u64) -> Account {
+    Account {
+        sampled: true,
+        ..account(class, name, us, count, [0; 3])
     }
 }
 
@@ -415,11 +425,11 @@ pub(crate) fn proc_level() -> Statement {
         },
         began_unix: 1_700_000_000,
         accounts: vec![
-            account(Class::Program, "programs (sampled)", 3_010_000, 0, [0; 3]),
-            account(Class::Irq, "interrupts (sampled)", 610_000, 40_612, [0; 3]),
-            account(Class::Softirq, "softirqs (sampled)", 40_000, 9_000, [0; 3]),
+            sampled(Class::Program, "programs", 3_010_000, 0),
+            sampled(Class::Irq, "interrupts", 610_000, 40_612),
+            sampled(Class::Softirq, "softirqs", 40_000, 9_000),
             account(Class::Unexplained, "unexplained", -20_000, 0, [0; 3]),
-            account(Class::Idle, "idle (sampled)", 36_360_000, 0, [0; 3]),
+            sampled(Class::Idle, "idle", 36_360_000, 0),
         ],
         gaps: Some(GapStatement {
             probe: ProbeKind::Sleep,
@@ -451,7 +461,7 @@ pub(crate) fn proc_level() -> Statement {
             ..Coverage::default()
         },
         probes: vec![ProbeReport {
-            ended_early: Some("the CPU went offline".to_owned()),
+            ended_early: Some(ProbeFailure::Moved { to: Cpu(1) }),
             ..probe(ProbeKind::Sleep, 0)
         }],
         ..empty()

@@ -8,15 +8,16 @@ use ticktax_model::victim::{
     Delay, DelayKind, Episode, Interferer, Latency, StateAccount, Target, ThreadState, ThreadTimes,
     Usage, VictimStatement,
 };
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::samples::{kernel_level, proc_level};
 use crate::TextStyle;
 use crate::text::statement as text;
 
-fn interferer(name: &str, pid: Option<i32>, us: i64, count: u64) -> Interferer {
+fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> Interferer {
     Interferer {
         name: name.to_owned(),
+        kind,
         pid,
         time: Nanos::from_micros(us),
         count,
@@ -54,17 +55,17 @@ fn threads() -> ThreadTimes {
         }),
         migrations: 31,
         behind: vec![
-            interferer("backup", Some(812), 200_000, 310),
-            interferer("kworker/0:1", None, 60_000, 4_000),
-            interferer("idle", None, 40_007, 11_000),
-            interferer("sshd", Some(911), 8_000, 3),
-            interferer("rcu_preempt", None, 1_000, 30),
-            interferer("ksoftirqd/1", None, 900, 3),
-            interferer("ticktax's probe", None, 100, 3),
+            interferer("backup", Kind::Task, Some(812), 200_000, 310),
+            interferer("kworker/0:1", Kind::Task, None, 60_000, 4_000),
+            interferer("idle", Kind::Idle, None, 40_007, 11_000),
+            interferer("sshd", Kind::Task, Some(911), 8_000, 3),
+            interferer("rcu_preempt", Kind::Task, None, 1_000, 30),
+            interferer("ksoftirqd/1", Kind::Task, None, 900, 3),
+            interferer("ticktax's probe", Kind::Task, None, 100, 3),
         ],
         interrupted_by: vec![
-            interferer("local_timer", None, 180_000, 40_000),
-            interferer("NET_RX", None, 32_000, 5_000),
+            interferer("local_timer", Kind::Irq, None, 180_000, 40_000),
+            interferer("NET_RX", Kind::Softirq, None, 32_000, 5_000),
         ],
         delays: vec![
             Delay {
@@ -80,6 +81,7 @@ fn threads() -> ThreadTimes {
                         length: Nanos(4_000_000),
                         count: 1,
                         name: "backup".to_owned(),
+                        kind: Kind::Task,
                         pid: Some(812),
                     },
                     Episode {
@@ -87,6 +89,7 @@ fn threads() -> ThreadTimes {
                         length: Nanos(100_000),
                         count: 12,
                         name: "idle".to_owned(),
+                        kind: Kind::Idle,
                         pid: None,
                     },
                 ],

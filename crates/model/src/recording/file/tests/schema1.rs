@@ -88,6 +88,11 @@ fn what_the_fixtures_lack_is_kept() {
     header["after"]["throttling"] =
         json!({"cgroup": "/x", "periods": 5, "throttled": 2, "time": 4_000});
     header["coverage"]["lost"] = json!([{"cpu": 1, "events": 2, "self_time": 3, "gaps": 4}]);
+    header["probes"] = json!([{
+        "probe": "spin", "cpu": 1, "tid": 7, "policy": "SCHED_IDLE", "period": 11,
+        "threshold": 100, "turns": 5, "begin": 1, "end": 2,
+        "ended_early": "the probe's thread on CPU 1 was moved to CPU 0",
+    }]);
     header["cost"]["tracer"] = json!(12_000);
     require_header_kept(header);
 }
