@@ -2,7 +2,7 @@
 //!
 //! # Which rows are the tick's
 //! With high-resolution timers the tick is a timer like others, and its function has a name
-//! ([`TICK_FUNCTIONS`]). A tick's cost is that function's own time and that of the interrupt around
+//! ([`TICK_FUNCTIONS`](ticktax_model::kernel_words::TICK_FUNCTIONS)). A tick's cost is that function's own time and that of the interrupt around
 //! it; other timers that expired in the same interrupt pay for themselves. Softirqs that run as
 //! the interrupt returns (each begins within [`RETURN`] of the end of what was before it) were
 //! raised by it, and are billed apart.
@@ -31,7 +31,6 @@ use crate::ledger::tally::{Lengths, Tally};
 use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
 pub use self::bill::{add_fleet, fleet};
-pub use crate::timeline::TICK_FUNCTIONS;
 
 /// How soon after the end of an interrupt, or of a softirq, a softirq that it raised begins.
 pub const RETURN: Nanos = Nanos::from_micros(20);

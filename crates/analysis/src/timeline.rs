@@ -18,8 +18,7 @@ use ticktax_model::recording::{ProbeKind, Row, Sum};
 use ticktax_model::statement::Class;
 use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
 
-pub(crate) use self::history::{History, Keep, Piece};
-pub use self::role::TICK_FUNCTIONS;
+pub(crate) use self::history::{History, Keep, Piece, Recent};
 pub(crate) use self::role::{
     Interrupt, Line, Occupant, OffCpu, OnCpu, Part, Role, Roles, ThreadId,
 };

@@ -25,12 +25,34 @@ pub struct BeatStatement {
     pub unknown: Vec<Limitation>,
 }
 
+/// The longest time between a cause and its effect on one CPU, from the start of the one to the
+/// start of the other: waking an idle virtual CPU takes some tens of µs.
+pub const CAUSE_WITHIN: Nanos = Nanos::from_micros(200);
+
+/// What kind of source beats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BeatKind {
+    /// An interrupt or softirq, or a function within one.
+    Interrupt,
+    /// A work item.
+    Work,
+    /// A thread.
+    Thread,
+    /// The starts of threads of one name.
+    Starts,
+    /// A probe's gaps that no source explains.
+    Gaps,
+}
+
 /// One beat, with everything that was tied to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatLine {
     /// What beats: an interrupt's or a timer's function, a work item, a thread; for gaps without a
     /// named cause `gaps`.
     pub name: String,
+    /// What kind of source that is.
+    pub kind: BeatKind,
     /// The process, where it is a program's thread.
     pub pid: Option<i32>,
     /// The CPUs that it was seen on.

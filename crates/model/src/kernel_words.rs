@@ -13,6 +13,23 @@ pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 /// The timer function that ends a sleep.
 pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 
+/// The begin of the names of the kernel's workers, whose time is that of their work items.
+const WORKER: &str = "kworker";
+
+/// Whether the kernel thread `name` is a worker.
+pub fn is_worker(name: &str) -> bool {
+    name.starts_with(WORKER)
+}
+
+/// Whether the kernel thread `name` is a worker that stays on its CPU: `kworker/3:1`, and not
+/// `kworker/u8:1`.
+pub fn is_bound_worker(name: &str) -> bool {
+    let pool = name
+        .strip_prefix(WORKER)
+        .and_then(|it| it.strip_prefix('/'));
+    pool.is_some_and(|pool| pool.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// What a thread's CPU does for it apart from running it: the detail of a row of
 /// [`Kind::Task`](crate::Kind::Task).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +61,16 @@ impl TaskDetail {
 
 #[cfg(test)]
 mod tests {
-    use super::TaskDetail;
+    use super::{TaskDetail, is_bound_worker, is_worker};
+
+    #[test]
+    fn a_worker_is_known_by_its_name_and_its_pool() {
+        let of = |name| (is_worker(name), is_bound_worker(name));
+        assert_eq!(of("kworker/3:1H"), (true, true));
+        assert_eq!(of("kworker/u8:1-events"), (true, false));
+        assert_eq!(of("kworker"), (true, false));
+        assert_eq!(of("ksoftirqd/3"), (false, false));
+    }
 
     #[test]
     fn a_detail_reads_back_as_what_it_was_written_for() {

@@ -1,12 +1,10 @@
 //! What a source's rows mean: resolved once for each source, for everybody who reads rows.
 
+use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Class;
 use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
-
-/// What kernels call the tick's timer function: recent ones, and earlier ones.
-pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
 /// What a source's rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +104,8 @@ pub(crate) enum Part {
 impl Interrupt {
     fn of(source: &Source) -> Self {
         let line = match (source.kind, &*source.name) {
-            (Kind::Irq, "local_timer") => Line::LocalTimer,
-            (Kind::Softirq, "TIMER") => Line::TimerSoftirq,
+            (Kind::Irq, LOCAL_TIMER) => Line::LocalTimer,
+            (Kind::Softirq, TIMER_SOFTIRQ) => Line::TimerSoftirq,
             _ => Line::Other,
         };
         let part = match (line, &*source.detail) {
@@ -153,17 +151,16 @@ impl Role {
             Kind::Task => Self::OnCpu(Occupant::Thread(OnCpu {
                 owner: source.owner,
                 thread,
-                state: match &*source.detail {
-                    "page_fault" => ThreadState::PageFault,
-                    "reclaim" => ThreadState::Reclaim,
-                    _ => ThreadState::Running,
+                state: match TaskDetail::from_name(&source.detail) {
+                    Some(TaskDetail::PageFault) => ThreadState::PageFault,
+                    Some(TaskDetail::Reclaim) => ThreadState::Reclaim,
+                    None => ThreadState::Running,
                 },
             })),
             Kind::Irq | Kind::Softirq | Kind::Nmi => Self::Interrupt(Interrupt::of(source)),
             Kind::Steal => Self::Steal,
             Kind::Frame => Self::Frame,
-            Kind::Gap if *source.name == *ProbeKind::Spin.name() => Self::Gap(ProbeKind::Spin),
-            Kind::Gap => Self::Gap(ProbeKind::Sleep),
+            Kind::Gap => Self::Gap(ProbeKind::of_gap(&source.name)),
             Kind::Wait => {
                 let said = OffCpuReason::from_detail(&source.detail);
                 Self::OffCpu(OffCpu {

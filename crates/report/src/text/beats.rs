@@ -1,6 +1,6 @@
 //! What repeats: periods, what beats, and because of whom.
 
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, CAUSE_WITHIN};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
 
@@ -119,7 +119,7 @@ fn entry(page: &mut Page, beat: &BeatLine, all: &[&BeatLine], detailed: bool) {
         && !before.is_empty()
     {
         let steps: Vec<String> = before.iter().map(tied).collect();
-        let near = tied("(same CPU, within 200 µs)");
+        let near = tied(format!("(same CPU, within {CAUSE_WITHIN})"));
         let text = format!("{} {near}", steps.join(" → "));
         page.paragraph(Tone::Faint, "    follows ", &text);
     }
@@ -138,7 +138,7 @@ fn entry(page: &mut Page, beat: &BeatLine, all: &[&BeatLine], detailed: bool) {
 fn who(beat: &BeatLine) -> String {
     match (beat.pid, &beat.gaps) {
         (Some(pid), _) => format!("{} ({pid})", beat.name),
-        (None, Some(gaps)) if beat.name == "gaps" => {
+        (None, Some(gaps)) if beat.kind == BeatKind::Gaps => {
             let noun = noun(gaps.probe);
             format!("{noun} of {} or more", gaps.from)
         }
@@ -179,7 +179,7 @@ fn sizes(beat: &BeatLine) -> String {
 /// Whether a traced source on one of the beat's CPUs is listed with the same period.
 fn has_company(beat: &BeatLine, all: &[&BeatLine]) -> bool {
     all.iter().any(|other| {
-        other.name != "gaps"
+        other.kind != BeatKind::Gaps
             && other.low <= beat.high
             && beat.low <= other.high
             && other.cpus.iter().any(|cpu| beat.cpus.contains(cpu))
@@ -188,7 +188,7 @@ fn has_company(beat: &BeatLine, all: &[&BeatLine]) -> bool {
 
 fn gap_text(gaps: &BeatGaps, beat: &BeatLine, all: &[&BeatLine]) -> String {
     let noun = noun(gaps.probe);
-    if beat.name == "gaps" {
+    if beat.kind == BeatKind::Gaps {
         let source = if has_company(beat, all) {
             ""
         } else {

@@ -1,7 +1,7 @@
 //! The tick's bill, beside what the kernel itself counts.
 
 use libtest_mimic::Failed;
-use ticktax_analysis::tick::TICK_FUNCTIONS;
+use ticktax_model::kernel_words::TICK_FUNCTIONS;
 use ticktax_model::statement::Statement;
 use ticktax_model::tick::{Basis, TickBill};
 use ticktax_model::{Cpu, Kind};

@@ -91,15 +91,15 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
             min_events,
         });
     }
-    if !finder.left_out.is_empty() {
+    if finder.streams.left_out() > 0 {
         unknown.push(Limitation::BeatSourcesLeftOut {
-            sources: finder.left_out.len() as u64,
+            sources: finder.streams.left_out(),
             max: MOST_STREAMS as u64,
         });
     }
-    if finder.stunted > 0 {
+    if finder.streams.stunted() > 0 {
         unknown.push(Limitation::BeatSourcesCutShort {
-            sources: finder.stunted,
+            sources: finder.streams.stunted(),
         });
     }
     let lost = header.coverage.lost.iter().filter(|loss| loss.events > 0);
@@ -372,6 +372,7 @@ impl<'a> Lines<'a> {
         let beat = &found.beat;
         BeatLine {
             name: stream.key.what.name(),
+            kind: stream.key.what.kind(),
             pid: stream.key.what.pid(),
             cpus: stream.cpus(),
             own: stream.key.what.is_own() || self.is_own_timer(found),
@@ -438,7 +439,7 @@ impl<'a> Lines<'a> {
             return line;
         }
         let mut held: Vec<(i64, String)> = Vec::new();
-        for (index, stream) in (0u32..).zip(&self.finder.streams) {
+        for (index, stream) in (0u32..).zip(self.finder.streams.iter()) {
             let here = self
                 .cpu_of(g)
                 .is_some_and(|cpu| stream.cpus().contains(cpu));

@@ -10,7 +10,7 @@ pub(super) fn merge(lines: Vec<BeatLine>) -> Vec<BeatLine> {
     let mut merged: Vec<BeatLine> = Vec::new();
     for line in lines {
         let same = |other: &&mut BeatLine| {
-            other.name == line.name
+            (other.kind, &other.name) == (line.kind, &line.name)
                 && other.pid == line.pid
                 && other.own == line.own
                 && other.alias == line.alias

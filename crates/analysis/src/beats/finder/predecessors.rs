@@ -1,8 +1,8 @@
 //! What regularly runs just before a source's events: the evidence for a chain of causes.
 
 use ticktax_model::Nanos;
+use ticktax_model::beats::CAUSE_WITHIN;
 
-use super::MOMENT;
 use super::stream::Stream;
 
 /// Candidates that are counted.
@@ -94,7 +94,7 @@ impl Predecessors {
         sums.retain(|&(_, count, _, events)| {
             let share = f64::from(count) / f64::from(self.looked);
             let rate = events / f64::from(count) / (window.0 as f64).max(1.0);
-            let chance = 1.0 - (-rate * MOMENT.0 as f64).exp();
+            let chance = 1.0 - (-rate * CAUSE_WITHIN.0 as f64).exp();
             share >= REGULAR && share >= chance + BEYOND_CHANCE
         });
         sums.sort_by_key(|&(_, count, lag, _)| lag.0 / i64::from(count.max(1)));

@@ -33,7 +33,7 @@ const ENOUGH: usize = 20;
 /// than their number.
 pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
-        .zip(&finder.streams)
+        .zip(finder.streams.iter())
         .filter(|(_, stream)| stream.collector.count() >= FEWEST as u64 && !stream.stunted)
         .map(|(index, _)| index)
         .collect()

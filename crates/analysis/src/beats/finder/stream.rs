@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ticktax_model::beats::BeatKind;
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 
@@ -103,6 +104,16 @@ impl What {
         }
     }
 
+    pub(super) fn kind(&self) -> BeatKind {
+        match self {
+            Self::Frame { .. } => BeatKind::Interrupt,
+            Self::Work { .. } => BeatKind::Work,
+            Self::Thread { .. } => BeatKind::Thread,
+            Self::Starts { .. } => BeatKind::Starts,
+            Self::Gaps { .. } => BeatKind::Gaps,
+        }
+    }
+
     pub(super) fn pid(&self) -> Option<i32> {
         match self {
             Self::Thread { pid, .. } => *pid,
@@ -150,17 +161,6 @@ impl What {
     pub(super) fn is_mortal(&self) -> bool {
         matches!(self, Self::Thread { .. })
     }
-}
-
-/// A source's work goes by work items.
-pub(super) fn is_worker(source: &Source) -> bool {
-    source.owner == Owner::Kernel && source.name.starts_with("kworker")
-}
-
-/// Whether the worker stays on its CPU: `kworker/3:1`, not `kworker/u8:1`.
-pub(super) fn is_bound_worker(source: &Source) -> bool {
-    let place = source.name.strip_prefix("kworker/");
-    place.is_some_and(|place| place.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// What tells one stream from another.

@@ -1,13 +1,14 @@
 //! Beats made by hand.
 
 use ticktax_model::Nanos;
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
 
 fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
     BeatLine {
         name: name.to_owned(),
+        kind: BeatKind::Interrupt,
         pid: None,
         cpus: cpus.parse().unwrap(),
         own: false,
@@ -58,14 +59,17 @@ pub(super) fn a_server() -> BeatStatement {
     .map(str::to_owned)
     .to_vec();
     syncer.gaps = Some(gaps(0.000_56));
+    syncer.kind = BeatKind::Work;
     let mut tick = line("local_timer tick_nohz_handler", 4e6, 0.02, "0-63");
     (tick.seen, tick.expected, tick.jitter) = (57_599_988, 57_600_000, Nanos(4_100));
     (tick.median, tick.p99, tick.max) = (Nanos(3_300), Nanos(13_000), Nanos(90_000));
     let mut mixer = line("mixer", 10.076e6, 9.1e3, "0,2");
+    mixer.kind = BeatKind::Thread;
     (mixer.pid, mixer.rearmed, mixer.restarts, mixer.burst) = (Some(4_121), true, 1, 2.4);
     mixer.during = Some((Nanos::from_secs(1_800), Nanos::from_secs(3_600)));
     mixer.share = 0.000_1;
     let mut met = line("gaps", 1.0101e9, 2.0e5, "3");
+    met.kind = BeatKind::Gaps;
     met.gaps = Some(gaps(0.000_01));
     met.alias = Some(AliasLine {
         first: "eth0".to_owned(),
@@ -77,10 +81,11 @@ pub(super) fn a_server() -> BeatStatement {
         period: 1.01e9,
     });
     let mut held = line("gaps", 250e3, 11.0, "1");
+    held.kind = BeatKind::Gaps;
     held.gaps = Some(gaps(0.000_009));
     held.held = vec!["call_function".to_owned(), "kworker drain".to_owned()];
     let mut own = line("ticktax", 50e6, 3e3, "0");
-    own.own = true;
+    (own.kind, own.own) = (BeatKind::Thread, true);
     BeatStatement {
         beats: vec![syncer, tick, mixer, met, held, own],
         searched: 1_840,

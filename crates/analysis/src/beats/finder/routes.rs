@@ -1,0 +1,115 @@
+//! Where a source's rows go, decided once for each source.
+
+use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
+use ticktax_model::recording::ProbeKind;
+use ticktax_model::{Nanos, Owner, Source, SourceId};
+
+use super::stream::{Key, What};
+use super::streams::{GroupId, NONE, StreamId, Streams};
+use crate::timeline::{Event, Occupant, Role};
+
+/// Where a source's rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Ignore,
+    /// Idling and what else only shows that a CPU was observed.
+    Base,
+    /// An interrupt's, by group and then CPU.
+    Frame(GroupId),
+    /// A work item's of a bound worker, by group and then CPU.
+    Work(GroupId),
+    /// A thread's, or a work item's that may run anywhere.
+    Thread(StreamId),
+    Gap(ProbeKind),
+    Wait(StreamId),
+}
+
+/// The routes of all sources seen, by [`SourceId`].
+#[derive(Debug, Default)]
+pub(super) struct Routes(Vec<Option<Route>>);
+
+impl Routes {
+    /// The route of a source that has had a row.
+    #[inline]
+    pub(super) fn known(&self, id: SourceId) -> Option<Route> {
+        self.0.get(id.0 as usize).copied().flatten()
+    }
+
+    /// Decides on the route of the source of `event`, a new one; `begin` is when the observation
+    /// began.
+    #[cold]
+    pub(super) fn enter(
+        &mut self,
+        event: &Event<'_>,
+        streams: &mut Streams,
+        begin: Nanos,
+    ) -> Route {
+        let id = event.span.source;
+        let index = id.0 as usize;
+        if index >= self.0.len() {
+            self.0.resize(index + 1, None);
+        }
+        let source = Entering {
+            source: event.sources.get(id),
+            id,
+            begin,
+        };
+        let route = source.route(event.roles.of(id), streams);
+        self.0[index] = Some(route);
+        route
+    }
+}
+
+/// A source that is new.
+struct Entering<'a> {
+    source: &'a Source,
+    id: SourceId,
+    begin: Nanos,
+}
+
+impl Entering<'_> {
+    fn route(&self, role: Role, streams: &mut Streams) -> Route {
+        match role {
+            Role::OnCpu(Occupant::Idle) => Route::Base,
+            Role::Gap(probe) => Route::Gap(probe),
+            Role::Interrupt(_) => Route::Frame(streams.group(What::of_frame(self.source))),
+            Role::Steal | Role::Frame => Route::Ignore,
+            Role::OffCpu(_) => match self.stream(What::of_thread(self.source), streams) {
+                NONE => Route::Ignore,
+                stream => Route::Wait(stream),
+            },
+            Role::OnCpu(Occupant::Thread(on)) if on.owner == Owner::Probe => Route::Base,
+            Role::OnCpu(Occupant::Thread(on))
+                if on.owner == Owner::Kernel && is_worker(&self.source.name) =>
+            {
+                self.work(streams)
+            }
+            Role::OnCpu(_) => self.thread(What::of_thread(self.source), streams),
+        }
+    }
+
+    /// The route of a kernel worker's rows: by its work items.
+    fn work(&self, streams: &mut Streams) -> Route {
+        let function = &*self.source.detail;
+        let is_no_item = function.is_empty() || TaskDetail::from_name(function).is_some();
+        if is_no_item {
+            Route::Base
+        } else if is_bound_worker(&self.source.name) {
+            Route::Work(streams.group(What::of_work(self.source)))
+        } else {
+            self.thread(What::of_work(self.source), streams)
+        }
+    }
+
+    fn thread(&self, what: What, streams: &mut Streams) -> Route {
+        match self.stream(what, streams) {
+            NONE => Route::Base,
+            stream => Route::Thread(stream),
+        }
+    }
+
+    fn stream(&self, what: What, streams: &mut Streams) -> StreamId {
+        let key = Key { what, cpu: None };
+        streams.of_source(key, self.begin, self.id)
+    }
+}

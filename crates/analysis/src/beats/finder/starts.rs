@@ -1,0 +1,47 @@
+//! The streams of new threads: the first run of a thread is an event of its program's starts.
+
+use std::collections::HashSet;
+
+use ticktax_model::{Nanos, Owner, Source, Span};
+
+use super::stream::{Key, What};
+use super::streams::{NONE, Streams};
+
+/// The most threads that are known by number; those that come later are no starts.
+const MOST_THREADS: usize = 1 << 16;
+/// Threads that run within this time from the beginning were there before.
+const SETTLING: Nanos = Nanos::from_millis(500);
+
+/// The threads that were seen.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    seen: HashSet<i32>,
+}
+
+impl Starts {
+    /// Takes the first row of `source` in an observation that began at `begin`.
+    pub(super) fn note(
+        &mut self,
+        streams: &mut Streams,
+        source: &Source,
+        span: &Span,
+        begin: Nanos,
+    ) {
+        let Some(thread) = &source.thread else {
+            return;
+        };
+        if source.owner != Owner::Program || self.seen.len() >= MOST_THREADS {
+            return;
+        }
+        if self.seen.insert(thread.tid) && span.start - begin > SETTLING {
+            let key = Key {
+                what: What::of_starts(source),
+                cpu: None,
+            };
+            let stream = streams.of(key, begin);
+            if stream != NONE {
+                streams.push(stream, span.cpu, span.start, span.dur);
+            }
+        }
+    }
+}
