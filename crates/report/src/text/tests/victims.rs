@@ -25,6 +25,18 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
     }
 }
 
+/// An episode from so many µs on, for so many.
+fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option<i32>) -> Episode {
+    Episode {
+        at: Nanos::from_micros(at),
+        length: Nanos::from_micros(us),
+        count,
+        name: name.to_owned(),
+        kind,
+        pid,
+    }
+}
+
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()
@@ -76,22 +88,8 @@ fn threads() -> ThreadTimes {
                 at: Nanos(12_345_678_901),
                 length: Nanos(4_100_000),
                 timeline: vec![
-                    Episode {
-                        at: Nanos::ZERO,
-                        length: Nanos(4_000_000),
-                        count: 1,
-                        name: "backup".to_owned(),
-                        kind: Kind::Task,
-                        pid: Some(812),
-                    },
-                    Episode {
-                        at: Nanos(4_000_000),
-                        length: Nanos(100_000),
-                        count: 12,
-                        name: "idle".to_owned(),
-                        kind: Kind::Idle,
-                        pid: None,
-                    },
+                    episode((0, 4_000), 1, "backup", Kind::Task, Some(812)),
+                    episode((4_000, 100), 12, "idle", Kind::Idle, None),
                 ],
                 more: 3,
             },
