@@ -2,6 +2,9 @@
 //! kernel's samples see wrongly, how right its soaker is, and what reading the kernel's counters for it
 //! takes.
 //!
+//! What a program is charged and what it runs differ (docs/accounting.md), so what it does by its own
+//! clock within its events is put beside its rows there, and its CPU clock beside `/proc/PID/stat`.
+//!
 //! How busy the CPU was is known a second way: the kernel measures idling by its clock where the tick
 //! may stop (`get_cpu_idle_time_us`), and that is in the idle column, in steps of 10 ms.
 
@@ -9,6 +12,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use tempfile::TempPath;
 use ticktax_host::Proc;
 use ticktax_inject::{Disturbance, Plan, Schedule, Window};
 use ticktax_model::accounting::ProgramCheck;
@@ -16,8 +20,9 @@ use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_probes::soak::SoakProbe;
 
+use crate::recording::Recording;
 use crate::table::{Series, Table};
-use crate::tool::Tool;
+use crate::tool::{Audit, Tool};
 use crate::{Bench, Outcome, machine};
 
 /// How far the check may be off, in points of a CPU's time.
@@ -29,6 +34,7 @@ struct Adversary {
     plan: Plan,
     truth: Series,
     check: Series,
+    charged: Series,
     process: Series,
     samples: Series,
     top: Series,
@@ -42,6 +48,7 @@ impl Adversary {
             plan,
             truth: Series::new(),
             check: Series::new(),
+            charged: Series::new(),
             process: Series::new(),
             samples: Series::new(),
             top: Series::new(),
@@ -90,16 +97,25 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     }
     print(&adversaries, seconds);
     // Before this thread is tied to a CPU: whoever it starts may run where it may.
-    soaker(bench, seconds, paced)?;
+    soaker(bench, &tool, seconds, paced)?;
     machine::pin(bench.other)?;
     reading(bench)
 }
 
+/// An audit with its recording, which is in a file that goes with what is returned.
+fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Error>> {
+    let folder = tempfile::Builder::new().suffix(".parquet").tempfile()?;
+    let path = folder.into_temp_path();
+    let file = path
+        .to_str()
+        .ok_or("the folder for temporary files is not in UTF-8")?;
+    let audit = tool.audit(seconds, &["--probe", "none", "--save", file])?;
+    Ok((audit, path))
+}
+
 /// A soaker beside a program that takes a part of its CPU, and alone: what it says that it got, beside
-/// what the scheduler measured of its thread.
-fn soaker(bench: &Bench, seconds: u32, schedule: Schedule) -> Outcome {
-    let proc = Proc::default();
-    let own = i32::try_from(std::process::id())?;
+/// its thread's rows in a recording of the same time.
+fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outcome {
     let cpus: CpuList = [bench.measured].into_iter().collect();
     let mut table = Table::new(["soaker", "n", "true, %", "off by", "target"]);
     for (name, beside) in [("alone", false), ("beside 2.1 ms every 7.3 ms", true)] {
@@ -108,25 +124,27 @@ fn soaker(bench: &Bench, seconds: u32, schedule: Schedule) -> Outcome {
             bench.go_on()?;
             let plan = Plan::new(Disturbance::Fifo { priority: 10 }, bench.measured)
                 .schedule(schedule)
-                .duration(Nanos::from_secs(i64::from(seconds) + 2));
+                .duration(Nanos::from_secs(i64::from(seconds) + 4));
             let running = beside.then(|| ticktax_inject::spawn(&plan)).transpose()?;
+            let (audit, recording) = recorded(tool, seconds + 3)?;
+            bench.pause(Duration::from_millis(1_200))?;
             let soaker = SoakProbe::start(&cpus)?;
-            let (_, tid) = soaker.threads().next().ok_or("it has no thread")?;
-            let used = || {
-                let usage = proc.thread_usage(own, tid);
-                usage.map(|usage| usage.on_cpu.unwrap_or(usage.user + usage.system))
-            };
-            let (begin, before) = (now(), used().ok_or("its thread has no times")?);
             bench.pause(Duration::from_secs(seconds.into()))?;
-            let (end, after) = (now(), used().ok_or("its thread has no times")?);
             let reports = soaker.stop();
             let report = reports.first().ok_or("it reports nothing")?;
+            audit.statement(bench)?;
+            let rows = Recording::read(&recording)?;
+            let watched = report.ended - report.started;
+            // Without what interrupted it, of which a stretch that is cut has as much everywhere.
+            let own = rows.stretches(report.tid).map(|span| {
+                let cut = span.end().min(report.ended) - span.start.max(report.started);
+                span.self_time.0 as f64 * cut.max(Nanos::ZERO).share_of(span.dur)
+            });
+            let own = own.sum::<f64>() / watched.0 as f64 * 100.0;
+            truth.push(own);
             let block = report.block_before_ns.min(report.block_after_ns);
-            let watched = (report.ended - report.started).0 as f64;
-            let told = report.blocks as f64 * block / watched * 100.0;
-            let measured = (after - before).share_of(end - begin) * 100.0;
-            truth.push(measured);
-            off.push(told - measured);
+            let told = report.blocks as f64 * block / watched.0 as f64 * 100.0;
+            off.push(told - own);
             if let Some(running) = running {
                 running.stop()?;
             }
@@ -157,7 +175,7 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     let running = ticktax_inject::spawn(&adversary.plan)?;
     // By then it has found the tick and begun.
     bench.pause(Duration::from_millis(1_200))?;
-    let audit = tool.audit(seconds, &["--probe", "none"])?;
+    let (audit, recording) = recorded(tool, seconds)?;
     // While the audit watches, and not while it searches for beats afterwards: that competes.
     bench.pause(Duration::from_millis(500))?;
     let (begin, before) = (now(), own_cpu_time()?);
@@ -173,13 +191,20 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
         .iter()
         .find(|program| program.pid == truth.pid);
     let program = program.ok_or("it is not among the programs")?;
-    let injected = (after - before).share_of(end - begin) * 100.0;
-    adversary.truth.push(injected);
+    let rows = Recording::read(&recording)?;
+    let (ran, measured) = rows.within_events(&truth)?;
+    adversary
+        .truth
+        .push(measured.share_of(line.elapsed) * 100.0);
+    adversary
+        .check
+        .push((ran - measured).share_of(line.elapsed) * 100.0);
+    let charged = (after - before).share_of(end - begin) * 100.0;
     let told = |time: fn(&ProgramCheck) -> Option<Nanos>| {
         let time = time(program).ok_or("its time is missing")?;
-        Ok::<f64, &str>(time.share_of(line.elapsed) * 100.0 - injected)
+        Ok::<f64, &str>(time.share_of(line.elapsed) * 100.0 - charged)
     };
-    adversary.check.push(told(|program| program.on_cpu)?);
+    adversary.charged.push(-told(|program| program.on_cpu)?);
     adversary.process.push(told(|program| program.shown)?);
     adversary.samples.push(told(|program| program.sampled)?);
     let busy = line.busy_share.ok_or("the CPU's busy share is missing")?;
@@ -203,8 +228,9 @@ fn print(adversaries: &[Adversary], seconds: u32) {
     let mut table = Table::new([
         "program",
         "n",
-        "true, %",
+        "ran in its events, %",
         "ticktax",
+        "charged besides",
         "/proc/PID/stat",
         "by samples",
         "its CPU in top",
@@ -224,6 +250,7 @@ fn print(adversaries: &[Adversary], seconds: u32) {
             adversary.truth.n().to_string(),
             format!("{:.2}", adversary.truth.median()),
             cell(&adversary.check),
+            format!("{:.2}", adversary.charged.median()),
             cell(&adversary.process),
             cell(&adversary.samples),
             cell(&adversary.top),

@@ -10,12 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use ticktax_analysis::Auditor;
-use ticktax_model::recording::{Header, RecordingReader, RecordingWriter, Row, RowSink};
-use ticktax_model::{Nanos, SourceTable};
+use ticktax_model::Nanos;
+use ticktax_model::recording::{RecordingReader, RecordingWriter, RowSink};
 use ticktax_probes::clock::now;
 
 use crate::peer::length;
 use crate::ping_pong;
+use crate::recording::Recording;
 use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
@@ -59,29 +60,6 @@ fn made_up() {
         table.row([name.to_owned(), result.to_owned(), target]);
     }
     table.print();
-}
-
-/// A recording in memory.
-struct Recording {
-    header: Header,
-    sources: SourceTable,
-    rows: Vec<Row>,
-}
-
-impl Recording {
-    fn read(path: &Path) -> Result<Self, String> {
-        let mut reader = RecordingReader::open(path).map_err(|error| error.to_string())?;
-        let header = reader.header().clone();
-        let mut rows = Vec::new();
-        let sources = reader
-            .replay(&mut |_, row| rows.push(row.clone()))
-            .map_err(|error| error.to_string())?;
-        Ok(Self {
-            header,
-            sources,
-            rows,
-        })
-    }
 }
 
 /// The ledger, the writer and the reader, in turns, with a recording of this machine.

@@ -20,6 +20,7 @@ mod pace;
 mod peer;
 mod ping_pong;
 mod program_time;
+mod recording;
 mod sleep;
 mod spin;
 mod tool;

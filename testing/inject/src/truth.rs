@@ -1,7 +1,7 @@
 //! What a disturbance did, as far as the injector itself can know.
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Nanos, Span};
 
 /// What a disturbance did. Every time is on `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,9 +79,40 @@ impl Truth {
     /// The most events that a truth lists one by one.
     pub const MOST_LOGGED: usize = 100_000;
 
+    /// Whether `told` can be the time for which a cgroup's quota kept the process off its CPU, to 5 %.
+    /// The cgroup's clock stops as soon as there is quota again; the process sees itself run again,
+    /// which is later where others run first.
+    pub fn allows_throttled(&self, told: Nanos) -> bool {
+        let least = self
+            .injected
+            .as_ref()
+            .map_or(Nanos::ZERO, |injected| injected.time);
+        let most = self.logged_length().max(least);
+        let told = told.as_secs_f64();
+        told >= 0.95 * least.as_secs_f64() && told <= 1.05 * most.as_secs_f64()
+    }
+
     /// The sum of the lengths of the events in the log.
     pub fn logged_length(&self) -> Nanos {
         self.log.iter().map(|event| event.length).sum()
+    }
+
+    /// How long `stretches`, the intervals for which a thread had a CPU, lie within these events,
+    /// which are in the order of time and do not overlap.
+    pub fn time_within<'a>(
+        events: &[Event],
+        stretches: impl IntoIterator<Item = &'a Span>,
+    ) -> Nanos {
+        let end = |event: &Event| event.start + event.length;
+        let within = |span: &Span| -> Nanos {
+            let first = events.partition_point(|event| end(event) <= span.start);
+            let during = events[first..].iter();
+            during
+                .take_while(|event| event.start < span.end())
+                .map(|event| end(event).min(span.end()) - event.start.max(span.start))
+                .sum()
+        };
+        stretches.into_iter().map(within).sum()
     }
 
     /// What the kernel counted under a name.

@@ -7,7 +7,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_analysis::accounting::{counting, sampled};
 use ticktax_host::Proc;
-use ticktax_inject::{Disturbance, Event, Plan, Schedule, Truth, Window};
+use ticktax_inject::{Disturbance, Plan, Schedule, Truth, Window};
 use ticktax_model::accounting::{AccountingStatement, BiasKind, CpuCheck, ProgramCheck, Witness};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, Span, Thread};
@@ -47,18 +47,8 @@ fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
 impl Audited {
     /// How long the thread that made the events was on its CPU within them, by the recording.
     fn within_events(&self) -> Nanos {
-        let log = &self.truth.log;
-        let end = |event: &Event| event.start + event.length;
-        let mut time = Nanos::ZERO;
-        for (span, _) in self.stretches(|thread| thread.tid == self.truth.tid) {
-            let first = log.partition_point(|event| end(event) <= span.start);
-            let during = log[first..].iter();
-            time += during
-                .take_while(|event| event.start < span.end())
-                .map(|event| end(event).min(span.end()) - event.start.max(span.start))
-                .sum();
-        }
-        time
+        let stretches = self.stretches(|thread| thread.tid == self.truth.tid);
+        Truth::time_within(&self.truth.log, stretches.map(|(span, _)| span))
     }
 
     /// The stretches of the program's threads on a CPU.

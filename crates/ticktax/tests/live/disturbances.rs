@@ -159,10 +159,6 @@ pub(crate) fn cgroup_quota() -> Result<(), Failed> {
         Nanos::ZERO,
     )?;
     let (truth, recorded) = audit_of(&plan)?;
-    let injected = truth
-        .injected
-        .as_ref()
-        .ok_or("the cgroup does not say how long")?;
     let (time, count) = recorded.sum(|_, source| {
         source.kind == Kind::Wait
             && &*source.detail == "throttled"
@@ -171,11 +167,8 @@ pub(crate) fn cgroup_quota() -> Result<(), Failed> {
                 .as_ref()
                 .is_some_and(|thread| thread.tid == truth.tid)
     });
-    close(
-        "throttled",
-        time.as_secs_f64(),
-        injected.time.as_secs_f64(),
-        0.0,
-    )?;
+    check(truth.allows_throttled(time), || {
+        format!("throttled for {time}: {truth:?}")
+    })?;
     close("times", count as f64, truth.events as f64, 3.0)
 }

@@ -27,8 +27,8 @@ pub(super) fn run(plan: &Plan, quota: Nanos, control: &Control) -> Result<Truth,
     let room = 2 * usize::try_from(plan.duration.0 / period.0)
         .unwrap_or(usize::MAX)
         .max(8);
-    // What is shorter than half of a throttling is somebody else's doing.
-    let shortest = Nanos((period - quota).0 / 2);
+    // Most of what is shorter than an eighth of a throttling is somebody else's doing.
+    let shortest = Nanos((period - quota).0 / 8);
     let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |channel| {
         hog(channel, shortest)
     })?;
@@ -54,7 +54,8 @@ fn truth(plan: &Plan, left: Left, stat: (Stat, Stat), stopped: bool, group: &Pat
         .map(|time| Measured::new(time, format!("the CPU clock of {HOG} from start to end")))
         .into_iter()
         .collect();
-    let method = "the process's own loop gaps of half a throttling and more, which are the log";
+    let method =
+        "the process's own loop gaps of an eighth of a throttling and more, which are the log";
     measured.push(Measured::new(seen, method));
     Truth {
         kind: plan.disturbance.name().to_owned(),

@@ -1,0 +1,63 @@
+//! A recording in memory, and a thread's time in it.
+
+use std::path::Path;
+
+use ticktax_inject::{Event, Truth};
+use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::{Kind, Nanos, SourceTable, Span};
+
+/// All of a recording.
+pub(crate) struct Recording {
+    pub(crate) header: Header,
+    pub(crate) sources: SourceTable,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Recording {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let mut reader = RecordingReader::open(path).map_err(|error| error.to_string())?;
+        let header = reader.header().clone();
+        let mut rows = Vec::new();
+        let sources = reader
+            .replay(&mut |_, row| rows.push(row.clone()))
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            header,
+            sources,
+            rows,
+        })
+    }
+
+    /// The intervals for which a thread had a CPU.
+    pub(crate) fn stretches(&self, tid: i32) -> impl Iterator<Item = &Span> {
+        self.rows.iter().filter_map(move |row| match row {
+            Row::Span(span) => {
+                let source = self.sources.get(span.source);
+                let thread = source.thread.as_ref();
+                let wanted = source.kind == Kind::Task && thread.is_some_and(|it| it.tid == tid);
+                wanted.then_some(span)
+            }
+            Row::Sum(_) | Row::Frame(_) => None,
+        })
+    }
+
+    /// How long the thread of a disturbance had its CPU within the events that lie in this recording
+    /// whole; and how long it used it for them, by its own clock.
+    pub(crate) fn within_events(&self, truth: &Truth) -> Result<(Nanos, Nanos), String> {
+        let books = self
+            .header
+            .books
+            .iter()
+            .find(|books| books.cpu == truth.cpu);
+        let books = books.ok_or("its CPU has no books")?;
+        let whole =
+            |event: &&Event| event.start >= books.begin && event.start + event.length <= books.end;
+        let events: Vec<Event> = truth.log.iter().filter(whole).copied().collect();
+        let measured: Option<Nanos> = events.iter().map(|event| event.cpu_time).sum();
+        let measured = measured.ok_or("the CPU time of its events was not measured")?;
+        Ok((
+            Truth::time_within(&events, self.stretches(truth.tid)),
+            measured,
+        ))
+    }
+}
