@@ -82,6 +82,15 @@ pub enum Limitation {
         /// How many.
         threads: u64,
     },
+    /// The watching was not as long as asked, by more than 20 ms.
+    LengthNotKept {
+        /// How long it was to be.
+        #[serde(rename = "asked_ns")]
+        asked: Nanos,
+        /// How long it was, on the CPU that was watched longest.
+        #[serde(rename = "watched_ns")]
+        watched: Nanos,
+    },
     /// The machine was suspended.
     Suspended {
         /// For how long.

@@ -47,22 +47,22 @@ pub(crate) struct ProbeResults {
 }
 
 impl Probe {
-    /// Starts the chosen probe on `cpus`.
-    pub(crate) fn start(
+    /// Makes the chosen probe ready on `cpus`, to measure from [`Probe::begin`] on.
+    pub(crate) fn prepare(
         choice: ProbeChoice,
         policy: Option<SchedulingPolicy>,
         cpus: &CpuList,
     ) -> Result<Self, ProbeError> {
         match choice {
             ProbeChoice::None => Ok(Self::None),
-            ProbeChoice::Soak => Ok(Self::Soak(SoakProbe::start(cpus)?)),
+            ProbeChoice::Soak => Ok(Self::Soak(SoakProbe::prepare(cpus)?)),
             ProbeChoice::Sleep => {
                 let default = SleepSettings::default();
                 let settings = SleepSettings {
                     policy: policy.unwrap_or(default.policy),
                     ..default
                 };
-                let probe = SleepProbe::start(cpus, settings)?;
+                let probe = SleepProbe::prepare(cpus, settings)?;
                 Ok(Self::Sleep {
                     probe,
                     interval: settings.interval,
@@ -77,7 +77,7 @@ impl Probe {
                     ..default
                 };
                 let alignment = clock.alignment();
-                let probe = SpinProbe::start(&clock, cpus, settings)?;
+                let probe = SpinProbe::prepare(&clock, cpus, settings)?;
                 let gaps = Box::new(AlignedGaps {
                     clock,
                     alignment,
@@ -85,6 +85,16 @@ impl Probe {
                 });
                 Ok(Self::Spin { probe, gaps })
             }
+        }
+    }
+
+    /// Has it measure.
+    pub(crate) fn begin(&mut self) {
+        match self {
+            Self::None => {}
+            Self::Soak(probe) => probe.begin(),
+            Self::Sleep { probe, .. } => probe.begin(),
+            Self::Spin { probe, .. } => probe.begin(),
         }
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Counters, Machine, RunQueue};
-use ticktax_model::recording::{EndedEarly, Header, Level, Row, ToolCost, World};
+use ticktax_model::recording::{Books, EndedEarly, Header, Level, Row, ToolCost, World};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
@@ -23,6 +24,9 @@ use crate::victim::Watched;
 /// How often buffers are emptied. Ten times the interval fits into them at 500,000 events a second,
 /// and a process that wakes up twenty times a second is hardly a disturbance.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// By how much the watching may be longer or shorter than asked.
+const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 
 /// A live observation of this machine. Dropping it takes the tracer out of the kernel and stops
 /// the probes; a command that it started is left running.
@@ -189,6 +193,12 @@ impl Running {
         load: Nanos,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
+        // Its threads calibrate: before the books are open, so that an audit is as long as asked.
+        let (mut probe, unprobed) = prepare_probe(&settings)?;
+        let starts_nobody = !matches!(settings.plan.program, Some(Program::Command(_)));
+        if tracer.is_ok() && starts_nobody {
+            Tracer::raise_own_priority();
+        }
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
@@ -197,7 +207,8 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
             Err(_) => CpuList::default(),
         };
-        let (probe, unprobed) = start_probe(&settings)?;
+        let begin = now();
+        probe.begin();
         if let Some(victim) = &mut victim {
             victim.begin(tracer.as_mut().ok(), now());
         }
@@ -208,7 +219,7 @@ impl Running {
         if let Some(victim) = &mut victim {
             victim.started(command.as_ref(), tracer.as_mut().ok());
         }
-        if tracer.is_ok() {
+        if tracer.is_ok() && !starts_nobody {
             // After the command has been started, which would inherit it.
             Tracer::raise_own_priority();
         }
@@ -227,7 +238,7 @@ impl Running {
             late,
             unprobed,
             run_queue: RunQueue::default(),
-            begin: now(),
+            begin,
             looked: false,
             stopped: false,
             signal: None,
@@ -333,6 +344,7 @@ impl Running {
             command.interrupt(signal);
         }
         let command = self.command.as_mut().map(Audited::report);
+        let asked = self.settings.plan.length;
         let end = End {
             proc: &self.proc,
             settings: &self.settings,
@@ -355,8 +367,21 @@ impl Running {
         header.began_unix = self.began_unix;
         header.command = command;
         header.ended_early = self.ended_early;
+        if let (Some(asked), None) = (asked, self.ended_early) {
+            header
+                .coverage
+                .limitations
+                .extend(length_not_kept(asked, &header));
+        }
         header
     }
+}
+
+/// Says so where the watching was not as long as asked.
+fn length_not_kept(asked: Nanos, header: &Header) -> Option<Limitation> {
+    let watched = header.books.iter().map(Books::elapsed).max()?;
+    let off = Nanos((watched - asked).0.abs());
+    (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }
 
 /// Loads the tracer, and tells how long that took.
@@ -389,11 +414,11 @@ fn require(
     }
 }
 
-/// Starts the probe wherever this process may run. Where it was told on which CPUs, it is these or
+/// Makes the probe ready wherever this process may run. Where it was told on which CPUs, it is these or
 /// none. Returns the CPUs that are left without a probe as well.
-fn start_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
+fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
-    let start = |cpus: &CpuList| Probe::start(plan.probe, plan.policy, cpus);
+    let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);
     match start(&settings.online) {
         Err(ProbeError::NotAllowed { allowed, .. }) if !settings.named() => {
             let online = &settings.online;

@@ -46,6 +46,8 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct ThreadGroup<R> {
     members: Vec<(Slot, JoinHandle<Option<R>>)>,
+    /// Those who wait for their start are told by these.
+    starts: Vec<Sender<()>>,
     stop: Arc<AtomicBool>,
     memory_locked: bool,
 }
@@ -59,7 +61,7 @@ struct Starting<R> {
 }
 
 impl<R: Send + 'static> ThreadGroup<R> {
-    /// Starts one thread per duty, named `NAME/CPU`, and returns once all are ready and told to begin.
+    /// Starts one thread per worker, named `NAME/CPU`, and returns once all are ready and begin.
     ///
     /// # Errors
     /// The first thread's failure; the others end by themselves then.
@@ -68,8 +70,24 @@ impl<R: Send + 'static> ThreadGroup<R> {
         policy: SchedulingPolicy,
         workers: Vec<(Cpu, D)>,
     ) -> Result<Self, ProbeError> {
+        let mut group = Self::prepare(name, policy, workers)?;
+        group.begin();
+        Ok(group)
+    }
+
+    /// Starts one thread per worker, named `NAME/CPU`, and returns once all are ready and wait for
+    /// [`ThreadGroup::begin`].
+    ///
+    /// # Errors
+    /// The first thread's failure; the others end by themselves then.
+    pub(crate) fn prepare<D: Worker<Report = R>>(
+        name: &str,
+        policy: SchedulingPolicy,
+        workers: Vec<(Cpu, D)>,
+    ) -> Result<Self, ProbeError> {
         let mut group = Self {
             members: Vec::new(),
+            starts: Vec::new(),
             stop: Arc::default(),
             memory_locked: false,
         };
@@ -77,18 +95,21 @@ impl<R: Send + 'static> ThreadGroup<R> {
             .into_iter()
             .map(|(cpu, worker)| starting(name, policy, cpu, worker, Arc::clone(&group.stop)))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut starts = Vec::new();
         for starting in recruits {
             let slot = starting.report()?;
             group.members.push((slot, starting.thread));
-            starts.push(starting.go);
+            group.starts.push(starting.go);
         }
         group.memory_locked = lock_memory();
-        for go in starts {
+        Ok(group)
+    }
+
+    /// Has the threads begin to measure, those that have not yet.
+    pub(crate) fn begin(&mut self) {
+        for go in self.starts.drain(..) {
             // A thread that is gone is found by `stop`.
             let _ = go.send(());
         }
-        Ok(group)
     }
 
     /// Whether the process' memory is held in RAM, so that no page fault falls into a measurement.
@@ -109,10 +130,15 @@ impl<R: Send + 'static> ThreadGroup<R> {
     /// Stops all threads and collects what they bring back. Waits for at most [`STOP_LIMIT`].
     pub(crate) fn stop(mut self) -> Vec<(Slot, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);
+        // Those that never began report nothing, but end.
+        self.begin();
         for (slot, thread) in &self.members {
-            // On a busy CPU a SCHED_IDLE thread may not run for seconds, not even to end itself.
+            // On a busy CPU a SCHED_IDLE thread may not run for seconds, not even to end itself, and
+            // one that is nice not for long. It takes some µs to end.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
-                let _ = policy::apply_to(slot.tid, SchedulingPolicy::Other);
+                let at_once = SchedulingPolicy::Fifo(1);
+                let _ = policy::apply_to(slot.tid, at_once)
+                    .or_else(|_| policy::apply_to(slot.tid, SchedulingPolicy::Other));
             }
         }
         let deadline = now() + STOP_LIMIT;

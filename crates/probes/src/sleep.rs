@@ -92,7 +92,17 @@ pub struct SleepProbe {
 }
 
 impl SleepProbe {
-    /// Starts a thread on each of `cpus`; returns once all of them are told to begin.
+    /// [`SleepProbe::prepare`] and [`SleepProbe::begin`] in one.
+    ///
+    /// # Errors
+    /// Those of [`SleepProbe::prepare`].
+    pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
+        let mut probe = Self::prepare(cpus, settings)?;
+        probe.begin();
+        Ok(probe)
+    }
+
+    /// Starts a thread on each of `cpus`; returns once all of them wait for [`SleepProbe::begin`].
     ///
     /// The CPUs' wakeups are spread evenly over the interval, so that they do not disturb each
     /// other.
@@ -101,7 +111,7 @@ impl SleepProbe {
     /// A CPU that is not online or not allowed, a priority, interval or ring that is out of range,
     /// or a thread that did not start. No thread goes on then. A policy that is refused is
     /// no error; the reports say so.
-    pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
+    pub fn prepare(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;
         policy::validate(settings.policy)?;
         let (interval, (min, max)) = (settings.interval, INTERVALS);
@@ -125,9 +135,14 @@ impl SleepProbe {
             outlets.push(outlet);
         }
         Ok(Self {
-            group: ThreadGroup::start("ttx-sleep", settings.policy, workers)?,
+            group: ThreadGroup::prepare("ttx-sleep", settings.policy, workers)?,
             outlets,
         })
+    }
+
+    /// Has the threads begin, if they have not yet.
+    pub fn begin(&mut self) {
+        self.group.begin();
     }
 
     /// Hands all wakeups that are waiting to `sink`, in the order in which they were due on each

@@ -53,18 +53,33 @@ pub struct SoakProbe {
 }
 
 impl SoakProbe {
+    /// [`SoakProbe::prepare`] and [`SoakProbe::begin`] in one.
+    ///
+    /// # Errors
+    /// Those of [`SoakProbe::prepare`].
+    pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
+        let mut probe = Self::prepare(cpus)?;
+        probe.begin();
+        Ok(probe)
+    }
+
     /// Starts a thread on each of `cpus` under `SCHED_IDLE`, with a nice value of 19 so that
-    /// `/proc/stat` counts it apart; returns once all of them are told to begin.
+    /// `/proc/stat` counts it apart; returns once all of them wait for [`SoakProbe::begin`].
     ///
     /// # Errors
     /// A CPU that is not online or not allowed, or a thread that did not start. No thread goes on
     /// then.
-    pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
+    pub fn prepare(cpus: &CpuList) -> Result<Self, ProbeError> {
         let online = cpus::online_cpus()?;
         cpus::require_online(cpus, &online)?;
         let workers = cpus.iter().map(|cpu| (cpu, Soak::default())).collect();
-        let group = ThreadGroup::start("ttx-soak", SchedulingPolicy::Idle, workers)?;
+        let group = ThreadGroup::prepare("ttx-soak", SchedulingPolicy::Idle, workers)?;
         Ok(Self { group })
+    }
+
+    /// Has the threads begin, if they have not yet.
+    pub fn begin(&mut self) {
+        self.group.begin();
     }
 
     /// The threads' kernel numbers, by CPU.

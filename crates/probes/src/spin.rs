@@ -99,7 +99,21 @@ pub struct SpinProbe {
 }
 
 impl SpinProbe {
-    /// Starts a thread on each of `cpus`; returns once all of them are told to begin.
+    /// [`SpinProbe::prepare`] and [`SpinProbe::begin`] in one.
+    ///
+    /// # Errors
+    /// Those of [`SpinProbe::prepare`].
+    pub fn start(
+        clock: &Clock,
+        cpus: &CpuList,
+        settings: SpinSettings,
+    ) -> Result<Self, ProbeError> {
+        let mut probe = Self::prepare(clock, cpus, settings)?;
+        probe.begin();
+        Ok(probe)
+    }
+
+    /// Starts a thread on each of `cpus`; returns once all of them wait for [`SpinProbe::begin`].
     ///
     /// Each calibrates its loop for 20 ms first. `clock` gives the counter, and must be the one
     /// whose [`Clock::anchor`]s the gaps are aligned with.
@@ -108,7 +122,7 @@ impl SpinProbe {
     /// A CPU that is not online or not allowed, a priority, ring or combination that is out of
     /// range, or a thread that did not start. No thread goes on then. A policy that is
     /// refused is no error; the reports say so.
-    pub fn start(
+    pub fn prepare(
         clock: &Clock,
         cpus: &CpuList,
         settings: SpinSettings,
@@ -129,12 +143,17 @@ impl SpinProbe {
             workers.push((cpu, Spin::new(clock, &settings, producer)));
             outlets.push(outlet);
         }
-        let group = ThreadGroup::start("ttx-spin", settings.policy, workers)?;
+        let group = ThreadGroup::prepare("ttx-spin", settings.policy, workers)?;
         Ok(Self {
             clock: clock.clone(),
             group,
             outlets,
         })
+    }
+
+    /// Has the threads begin, if they have not yet.
+    pub fn begin(&mut self) {
+        self.group.begin();
     }
 
     /// Hands all gaps that are waiting to `sink`, in the order of time within each CPU.

@@ -168,6 +168,10 @@ fn events(limitation: &Limitation) -> Words {
 /// What the clock of this machine does not tell.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
+        Limitation::LengthNotKept { asked, watched } => say(
+            format!("a length of {asked}: it was {watched}"),
+            "the CPUs were too busy to open or close the books, or to end the probe, in time",
+        ),
         Limitation::Suspended { time } => say(
             format!("{time} in which the machine was suspended"),
             "no CPU ran, and CLOCK_MONOTONIC was stopped",
@@ -276,6 +280,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::FrameEventsLost { .. }
         | Limitation::GapContentsUnknown { .. }
         | Limitation::Other { .. }
+        | Limitation::LengthNotKept { .. }
         | Limitation::Suspended { .. }
         | Limitation::ClockSet { .. }
         | Limitation::InstructionTime { .. }

@@ -8,6 +8,8 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_model::{Cpu, CpuList};
 
+use crate::sys;
+
 /// How long all CPUs together may take. A CPU whose real-time thread never yields does not switch
 /// in time; its books then begin or end at the nearest event that it has.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -21,6 +23,8 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let visitor = thread::Builder::new()
         .name("ticktax-nudge".to_owned())
         .spawn(move || {
+            // Where ordinary threads are many, the books would open, and close, late.
+            sys::raise_priority();
             for cpu in visits {
                 let mut only = CpuSet::new();
                 let moved = only
