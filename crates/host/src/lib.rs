@@ -45,10 +45,11 @@ impl Proc {
         }
     }
 
-    /// The text of a file, without the line end at its end; `None` when it cannot be read.
+    /// The text of a file, without the line end at its end; `None` when it cannot be read. Bytes that
+    /// are no UTF-8, which the name of a program may have, are replaced.
     fn text(&self, path: &str) -> Option<String> {
-        let text = fs::read_to_string(self.root.join(path)).ok()?;
-        Some(text.trim_end().to_owned())
+        let bytes = fs::read(self.root.join(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 
     /// CPUs that are online now.

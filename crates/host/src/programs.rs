@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::ProgramTime;
@@ -25,6 +26,11 @@ impl Proc {
     /// The name of process `pid`.
     pub fn program(&self, pid: i32) -> Option<String> {
         self.text(&format!("proc/{pid}/comm"))
+    }
+
+    /// The file that process `pid` runs; another one once it has executed another program.
+    pub fn executable(&self, pid: i32) -> Option<PathBuf> {
+        fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok()
     }
 
     /// The process that thread `tid` belongs to.
@@ -197,9 +203,23 @@ fn nice(stat: &str) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use ticktax_model::Nanos;
 
-    use super::{children_time, cpu_time, is_kernel_thread, name, nice, state};
+    use super::{Proc, children_time, cpu_time, is_kernel_thread, name, nice, state};
+
+    #[test]
+    fn a_name_that_is_no_utf8_is_a_name() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("proc/7");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("comm"), b"caf\xe9\n").unwrap();
+        fs::write(folder.join("stat"), b"7 (caf\xe9) S 1 7 7").unwrap();
+        let proc = Proc::at(root.path());
+        assert_eq!(proc.program(7).as_deref(), Some("caf\u{fffd}"));
+        assert!(proc.is_alive(7));
+    }
 
     #[test]
     fn a_name_may_hold_anything() {

@@ -24,6 +24,8 @@ pub(crate) struct Watched {
     name: String,
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
+    /// What the command's process runs: `taskset` runs another program in its place.
+    executable: Option<PathBuf>,
     begin: Nanos,
     followed: bool,
     without_room: u64,
@@ -77,6 +79,7 @@ impl Watched {
             name: String::new(),
             pids: Vec::new(),
             cgroup: None,
+            executable: None,
             begin: Nanos::ZERO,
             followed: tracer.is_some(),
             without_room: 0,
@@ -176,6 +179,7 @@ impl Watched {
         if let (Program::Command(_), Some(command)) = (&self.program, command) {
             self.pids = vec![command.pid()];
             self.name = command.name();
+            self.executable = self.proc.executable(command.pid());
             self.before = Some(Usage::default());
         }
         if let Some(tracer) = tracer {
@@ -193,6 +197,7 @@ impl Watched {
         if self.threads.as_ref().is_some_and(due) {
             self.look_at_threads(now);
         }
+        self.look_at_name();
         // Nothing else tells what a program used that will have ended.
         if !self.followed {
             self.look();
@@ -201,6 +206,18 @@ impl Watched {
             Program::Process(pid) => !self.proc.is_alive(pid),
             // The command's own end is seen by who started it.
             Program::Command(_) | Program::Cgroup(_) => false,
+        }
+    }
+
+    /// Takes the name of the program that the command has become, where it has executed another.
+    fn look_at_name(&mut self) {
+        let (Program::Command(_), Some(&pid)) = (&self.program, self.pids.first()) else {
+            return;
+        };
+        let executable = self.proc.executable(pid);
+        if executable.is_some() && executable != self.executable {
+            self.executable = executable;
+            self.name = self.proc.program(pid).unwrap_or_default();
         }
     }
 

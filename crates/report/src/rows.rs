@@ -114,6 +114,12 @@ impl RowFiles {
     /// The folder of `path` does not exist or may not be written, `path` is a folder or a device, or
     /// the disk is full.
     pub fn add(&mut self, format: RowFormat, path: &Path) -> Result<(), RowFileError> {
+        if path == Path::new("-") {
+            let option = format.option();
+            return Err(RowFileError::new(format_args!(
+                "--{option} needs a file, which standard output is not; one that is called - is ./-"
+            )));
+        }
         self.0.push(format.0.create(path)?);
         Ok(())
     }

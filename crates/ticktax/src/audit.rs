@@ -7,9 +7,10 @@ use ticktax_model::Nanos;
 use ticktax_model::recording::Header;
 use ticktax_model::tick::TickBill;
 use ticktax_observe::{Plan, Program, Session, Started};
+use ticktax_probes::SchedulingPolicy;
 use ticktax_report::RowsEnded;
 
-use crate::arguments::{AuditArguments, Keep, ProbeChoice, ProcessId};
+use crate::arguments::{AuditArguments, Keep, Policy, ProbeChoice, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -83,6 +84,11 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
             "a soaker measures unused CPU time and so runs at the lowest priority: leave out \
              --probe-policy, or use --probe spin"
                 .to_owned(),
+        ));
+    }
+    if let (Some(Policy(SchedulingPolicy::Fifo(_))), None) = (typed.probe_policy, &typed.cpus) {
+        return Err(Failure::Arguments(
+            "a probe at fifo takes its CPUs from everybody: say which, with --cpus".to_owned(),
         ));
     }
     Ok(Plan {

@@ -91,7 +91,10 @@ impl Failure {
             Self::Arguments(_)
             | Self::Lab(LabError::Senseless(_))
             | Self::Observe(
-                ObserveError::NoFrame { .. } | ObserveError::Probe(ProbeError::Work { .. }),
+                ObserveError::NoCpu { .. }
+                | ObserveError::Offline { .. }
+                | ObserveError::NoFrame { .. }
+                | ObserveError::Probe(ProbeError::Work { .. }),
             ) => ExitCode::from(SENSELESS),
             Self::Lab(LabError::Interrupted) => ExitCode::from(INTERRUPTED),
             _ => ExitCode::FAILURE,

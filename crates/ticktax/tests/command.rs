@@ -22,6 +22,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
             &["audit", "--probe", "soak", "--probe-policy", "fifo:50"],
             "lowest priority",
         ),
+        (&["audit", "--probe-policy", "fifo:50"], "with --cpus"),
         (&["audit", "--pid", "abc"], "invalid PID"),
         (&["audit", "--for", "-1s"], "20s, 500ms"),
         (&["audti"], "audit"),
@@ -40,7 +41,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
 #[test]
 fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
     let output = ticktax(&["audit", "--cpus", "8000", "--for", "10ms"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let complaint = complaint(&output);
     assert!(
         complaint.contains("CPU 8000 is not online here: choose from 0"),
@@ -55,6 +56,24 @@ fn a_recording_that_cannot_be_made_stops_the_audit_before_it_begins() {
         assert_eq!(output.status.code(), Some(1), "{place}");
         assert!(complaint(&output).contains(place));
     }
+    let output = ticktax(&["audit", "--for", "7d", "--save", "-"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("--save needs a file"));
+}
+
+#[test]
+fn a_command_has_the_name_of_the_program_that_it_becomes() {
+    let output = ticktax(&[
+        "audit",
+        "--format",
+        "json",
+        "--",
+        "sh",
+        "-c",
+        "exec sleep 0.5",
+    ]);
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a statement");
+    assert_eq!(said["victim"]["name"], "sleep", "{}", said["victim"]);
 }
 
 #[test]

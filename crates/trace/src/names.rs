@@ -83,11 +83,17 @@ pub struct Names {
     readings_left: u32,
 }
 
+/// The text of a file; bytes that are no UTF-8, which a name may have, are replaced.
+fn text(path: &Path) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 impl Names {
     /// Reads what there is to read under `proc` (`/proc`).
     pub fn read(proc: &Path) -> Self {
-        let functions = fs::read_to_string(proc.join("kallsyms")).unwrap_or_default();
-        let interrupts = fs::read_to_string(proc.join("interrupts")).unwrap_or_default();
+        let functions = text(&proc.join("kallsyms")).unwrap_or_default();
+        let interrupts = text(&proc.join("interrupts")).unwrap_or_default();
         Self {
             functions: KernelFunctions::parse(&functions),
             lines: irq_lines(&interrupts),
@@ -130,7 +136,7 @@ impl Names {
         {
             // A module's, loaded since.
             self.readings_left -= 1;
-            let text = fs::read_to_string(self.proc.join("kallsyms")).unwrap_or_default();
+            let text = text(&self.proc.join("kallsyms")).unwrap_or_default();
             self.functions = KernelFunctions::parse(&text);
         }
         Some(strip_clone(self.functions.name(address)?).into())
@@ -152,7 +158,7 @@ impl Names {
         }
         if !self.lines.contains_key(&number) {
             // A line that was set up while recording.
-            let now = fs::read_to_string(self.proc.join("interrupts")).unwrap_or_default();
+            let now = text(&self.proc.join("interrupts")).unwrap_or_default();
             self.lines.extend(irq_lines(&now));
             self.lines
                 .entry(number)
@@ -168,21 +174,21 @@ impl Names {
         }
         let proc = &self.proc;
         let name = self.programs.entry(process).or_insert_with(|| {
-            fs::read_to_string(proc.join(format!("{process}/comm")))
-                .map_or_else(|_| thread.into(), |name| name.trim_end().into())
+            text(&proc.join(format!("{process}/comm")))
+                .map_or_else(|| thread.into(), |name| name.trim_end().into())
         });
         Arc::clone(name)
     }
 
     /// The name of thread `tid`, while it is alive.
     pub fn thread(&self, tid: u32) -> Option<String> {
-        let name = fs::read_to_string(self.proc.join(format!("{tid}/comm"))).ok()?;
+        let name = text(&self.proc.join(format!("{tid}/comm")))?;
         Some(name.trim_end().to_owned())
     }
 
     /// The process of thread `tid`, while it is alive.
     pub fn process(&self, tid: u32) -> Option<u32> {
-        let status = fs::read_to_string(self.proc.join(format!("{tid}/status"))).ok()?;
+        let status = text(&self.proc.join(format!("{tid}/status")))?;
         status
             .lines()
             .find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())

@@ -50,7 +50,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let mut legend =
         "time: summed over its threads; part of no account, because no CPU spent it.".to_owned();
     if all.iter().any(|held| held.why == OffCpuReason::Throttled) {
-        legend += " throttled: the CPU quota of its cgroup was used up; raise cpu.max there, or \
+        legend += " throttled: the CPU quota of its cgroup was used up; raise cpu.max there \
+            (cpu.cfs_quota_us in a cgroup of version 1), or \
             let the program use fewer threads at once.";
     }
     page.paragraph(Tone::Faint, "", &legend);
