@@ -1,5 +1,6 @@
 //! Facts about the machine and its kernel.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use ticktax_model::CpuList;
@@ -36,6 +37,8 @@ impl Proc {
             accounting: accounting(config.as_deref()),
             preemption: self.preemption(config.as_deref()),
             configured: self.configured(config.as_deref()),
+            // Of a real machine it is `configured` that tells.
+            settings: BTreeMap::new(),
             cmdline,
         }
     }

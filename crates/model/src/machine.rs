@@ -42,6 +42,10 @@ pub struct Machine {
     /// What it was told to do, for findings.
     #[serde(default)]
     pub configured: Configured,
+    /// What a simulated machine was set to, by the names and in the words of a scenario; empty for
+    /// a real one.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// The boot parameter that says what the time of a lab guest is; what runs in a guest knows by it

@@ -5,7 +5,7 @@ use crate::pace::PaceRule;
 use crate::{Cpu, Nanos};
 
 /// What a machine had to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workload {
     /// For how long it was recorded.
     pub elapsed: Nanos,

@@ -14,6 +14,7 @@ use ticktax_model::{
 
 use crate::report::{CpuReport, Mode, Report};
 use crate::scheduler::Policy;
+use crate::settings;
 use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport};
 use crate::timer::TimerRule;
@@ -210,9 +211,11 @@ pub fn facts(setup: &Setup) -> Facts {
         TickMode::NohzFull { .. } => "VIRT_CPU_ACCOUNTING_GEN",
         _ => "TICK_CPU_ACCOUNTING",
     };
+    let settings = settings::recorded(setup);
+    let word = |name: &str| settings.get(name).map_or("", String::as_str);
     Facts {
         host: "model".to_owned(),
-        kernel: format!("{:?}, {:?} timers", machine.policy, machine.timers),
+        kernel: format!("model of {}, {} timers", word("policy"), word("timers")),
         arch: "model".to_owned(),
         hz_configured: u32::try_from(machine.hz).ok(),
         tick_mode: Some(machine.tick.clone()),
@@ -220,6 +223,7 @@ pub fn facts(setup: &Setup) -> Facts {
         clocksource: Some(format!("{:?}", machine.device)),
         online: CpuList::first(u32::try_from(machine.cpus).unwrap_or(u32::MAX)),
         accounting: vec![accounting.to_owned()],
+        settings,
         ..Facts::default()
     }
 }

@@ -19,10 +19,12 @@ mod read;
 mod table;
 mod value;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ticktax_model::Nanos;
 
+use read::PHASES;
 pub(crate) use read::read;
 pub use value::{Kind, Value};
 
@@ -142,6 +144,52 @@ pub fn told(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
+/// All that `setup` is set to, by name and in words that [`machine`] reads again: what a recording of
+/// it carries.
+pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
+    let own = all().filter(|it| it.sets == it.name);
+    let mut recorded: BTreeMap<String, String> = own
+        .filter_map(|it| Some((it.name.to_owned(), it.get(setup)?.to_string())))
+        .collect();
+    if !recorded.contains_key("phase") {
+        let phases = setup.machine.phases.iter();
+        let phases: Vec<String> = phases.map(|phase| phase.exact()).collect();
+        recorded.insert(PHASES.to_owned(), phases.join(","));
+    }
+    recorded
+}
+
+/// The machine that was [`recorded`] with these settings. A tick of `nohz-full` is one on every CPU:
+/// a list of CPUs is no setting, and stands in the
+/// [`tick_mode`](ticktax_model::machine::Machine::tick_mode) of a recording's header.
+///
+/// # Errors
+/// A line that says which setting is wrong or not known.
+pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
+    let is_known = |name: &str| name == PHASES || find(name).is_some();
+    if let Some(name) = recorded.keys().find(|name| !is_known(name)) {
+        return Err(format!("unknown setting `{name}`"));
+    }
+    let mut setup = Setup::new(Machine::new(1, 100, Policy::Fair), Nanos::ZERO);
+    // In the order in which they take effect.
+    for setting in all() {
+        let Some(text) = recorded.get(setting.name) else {
+            continue;
+        };
+        let set = setting
+            .parse(text)
+            .and_then(|value| setting.set(&mut setup, value));
+        set.map_err(|why| format!("{}: {why}", setting.name))?;
+    }
+    if let Some(list) = recorded.get(PHASES) {
+        let phases = list.split(',').map(|text| Kind::Duration.parse(text));
+        let phases: Result<Vec<Value>, String> = phases.collect();
+        let phases = phases.map_err(|why| format!("{PHASES}: {why}"))?;
+        setup.machine.phases = phases.into_iter().map(Value::duration).collect();
+    }
+    Ok(setup.machine)
+}
+
 /// The list of all settings, as docs/settings.md has it: a table in Markdown.
 pub fn markdown() -> String {
     let row = |it: &Setting| {
@@ -161,7 +209,7 @@ pub fn markdown() -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Kind, Section, Setting, Value, all, find, markdown, told};
+    use super::{Kind, Section, Setting, Value, all, find, machine, markdown, recorded, told};
     use crate::setup::{Machine, Setup};
     use ticktax_model::Nanos;
 
@@ -249,5 +297,41 @@ mod tests {
         } else {
             assert_eq!(list, markdown(), "run this test with UPDATE_DOCS=1");
         }
+    }
+
+    #[test]
+    fn what_is_recorded_makes_the_machine_again() {
+        let mut setup = setup("eevdf");
+        for (name, text) in [
+            ("slice", "3ms"),
+            ("hrtick", "on"),
+            ("tick", "nohz-full"),
+            ("device", "lapic"),
+            ("lapic.divisor", "8"),
+            ("phase", "500us"),
+            ("seed", "7"),
+        ] {
+            let setting = find(name).unwrap();
+            let value = setting.parse(text).unwrap();
+            setting.set(&mut setup, value).unwrap();
+        }
+        let recorded = recorded(&setup);
+        assert_eq!(recorded["slice"], "3ms");
+        assert_eq!(recorded["seed"], "7");
+        assert_eq!(machine(&recorded), Ok(setup.machine));
+        let unknown = [("slize".to_owned(), "3ms".to_owned())].into();
+        assert_eq!(machine(&unknown).unwrap_err(), "unknown setting `slize`");
+    }
+
+    #[test]
+    fn phases_that_differ_are_recorded_too() {
+        let mut setup = setup("fair");
+        setup.machine.phases = vec![Nanos::ZERO, Nanos::from_micros(250), Nanos(1)];
+        let mut recorded = recorded(&setup);
+        assert_eq!(recorded["phases"], "0s,250us,1ns");
+        assert_eq!(machine(&recorded), Ok(setup.machine));
+        recorded.insert("phases".to_owned(), "1ms,soon".to_owned());
+        let why = machine(&recorded).unwrap_err();
+        assert!(why.starts_with("phases: "), "{why}");
     }
 }

@@ -336,3 +336,33 @@ fn the_schema_describes_a_prediction() {
     let output = ticktax(&["schema", "prediction"]);
     assert!(text(&output.stdout).contains("PredictionStatement"));
 }
+
+/// A simulated recording says what machine it is of: predicting it anew takes that, and no default.
+#[test]
+fn a_recorded_slice_is_predicted_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    let eevdf = "policy = \"eevdf\"\nslice = \"3ms\"";
+    let text = GAME.replace("policy = \"fair\"", eevdf);
+    fs::write(
+        &scenario,
+        text.replace("length = \"30s\"", "length = \"3s\""),
+    )
+    .unwrap();
+    let save = recording.to_str().unwrap();
+    predict(&scenario, &["--resample", "1", "--save", save]);
+    let told = predict(&recording, &["--resample", "1"]);
+    let says = |words: &str| told.taken.iter().any(|line| line.contains(words));
+    assert!(
+        says("policy=eevdf") && says("slice=3ms"),
+        "{:#?}",
+        told.taken
+    );
+    let of_scheduler = |line: &String| line.contains("slice") || line.contains("scheduler");
+    assert!(
+        !told.assumed.iter().any(of_scheduler),
+        "{:#?}",
+        told.assumed
+    );
+}

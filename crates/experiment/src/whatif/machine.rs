@@ -8,9 +8,29 @@ use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice, settings};
 /// The tick that is assumed where none is known.
 const COMMON_HZ: u32 = 250;
 
-/// The machine, and what had to be assumed of it.
+/// The machine, and what had to be assumed of it. A simulated one is what its recording says.
 pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     let mut assumed = Vec::new();
+    let mut machine = match settings::machine(&facts.settings) {
+        Ok(machine) if !facts.settings.is_empty() => machine,
+        Ok(_) => like(facts, work, &mut assumed),
+        Err(why) => {
+            assumed.push(format!("a real machine: of the simulated one, {why}"));
+            like(facts, work, &mut assumed)
+        }
+    };
+    let half = 1_000_000_000 / i64::try_from(machine.hz).unwrap_or(i64::MAX) / 2;
+    machine.costs = Costs {
+        tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
+        timer: work.timer,
+        // Switching is in the work of whoever was switched to.
+        switch: Nanos::ZERO,
+    };
+    (machine, assumed)
+}
+
+/// The machine that is most like a real one, without costs.
+fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let cpus = work.cpus.len().max(1);
     let hz = facts.hz_configured.filter(|&hz| hz > 0);
     if hz.is_none() {
@@ -18,7 +38,7 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
             "a tick of {COMMON_HZ} Hz: the recording does not say which"
         ));
     }
-    let policy = policy(facts, cpus, &mut assumed);
+    let policy = policy(facts, cpus, assumed);
     let mut machine = Machine::new(cpus, u64::from(hz.unwrap_or(COMMON_HZ)), policy);
     machine.tick = match &facts.tick_mode {
         Some(TickMode::NohzFull { cpus: full }) => TickMode::NohzFull {
@@ -40,14 +60,7 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     } else {
         TimerRule::HighResolution
     };
-    let half = 1_000_000_000 / i64::try_from(machine.hz).unwrap_or(i64::MAX) / 2;
-    machine.costs = Costs {
-        tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
-        timer: work.timer,
-        // Switching is in the work of whoever was switched to.
-        switch: Nanos::ZERO,
-    };
-    (machine, assumed)
+    machine
 }
 
 /// What a modelled machine is set to, in the words of `--vary`.
@@ -64,9 +77,6 @@ fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
         slice: base_slice(release.0.zip(release.1), cpus),
         hrtick: false,
     };
-    if let Some(policy) = simulated(&facts.kernel, eevdf) {
-        return policy;
-    }
     match release {
         (Some(2), Some(4), _) => Policy::Goodness,
         (Some(2), Some(6), Some(patch)) if patch < 23 => Policy::O1,
@@ -88,28 +98,15 @@ fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
     }
 }
 
-/// The policy that the model itself says it had.
-fn simulated(kernel: &str, eevdf: Policy) -> Option<Policy> {
-    let name = kernel.split_once(" timers").map(|(name, _)| name)?;
-    [
-        ("GoodnessSlices", Policy::GoodnessSlices),
-        ("GoodnessPerCpu", Policy::GoodnessPerCpu),
-        ("Goodness", Policy::Goodness),
-        ("O1", Policy::O1),
-        ("Fair", Policy::Fair),
-        ("Eevdf", eevdf),
-    ]
-    .into_iter()
-    .find_map(|(word, policy)| name.starts_with(word).then_some(policy))
-}
-
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::machine::Machine as Facts;
-    use ticktax_sim::Policy;
+    use ticktax_model::machine::{Machine as Facts, TickMode};
+    use ticktax_model::recording::RecordingReader;
+    use ticktax_model::workload::Workload;
+    use ticktax_sim::{Machine, Policy, Setup, TimerRule};
 
-    use super::policy;
+    use super::{machine, policy};
 
     #[test]
     fn the_scheduler_is_the_releases() {
@@ -135,14 +132,41 @@ mod tests {
             ("6.15.0", 1, Some(eevdf(700))),
             ("6.18.44-fc", 2, Some(eevdf(1_400))),
             ("7.0.1", 64, Some(eevdf(2_800))),
-            ("Fair, FirstTick timers", 2, Some(Policy::Fair)),
-            (
-                "GoodnessPerCpu, Jiffies timers",
-                2,
-                Some(Policy::GoodnessPerCpu),
-            ),
         ] {
             assert_eq!(of(kernel, cpus), policy.unwrap_or(eevdf(700)), "{kernel}");
         }
+    }
+
+    #[test]
+    fn a_simulated_machine_is_as_it_was() {
+        let slice = Nanos::from_millis(3);
+        let policy = Policy::Eevdf {
+            slice,
+            hrtick: true,
+        };
+        let mut was = Machine::new(2, 250, policy);
+        was.timers = TimerRule::Jiffies;
+        was.tick = TickMode::NohzIdle;
+        let facts = ticktax_sim::facts(&Setup::new(was.clone(), Nanos::from_secs(1)));
+        let work = Workload::default();
+        let (again, assumed) = machine(&facts, &work);
+        assert_eq!(again, was);
+        assert!(assumed.is_empty(), "{assumed:?}");
+    }
+
+    #[test]
+    fn a_simulated_machine_of_schema_1_is_as_it_was() {
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../model/tests/fixtures/schema1"
+        );
+        let file = format!("{folder}/simulated.parquet");
+        let recording = RecordingReader::open(file).unwrap();
+        let (again, assumed) = machine(&recording.header().machine, &Workload::default());
+        assert_eq!(
+            (again.policy, again.timers),
+            (Policy::O1, TimerRule::Jiffies)
+        );
+        assert!(assumed.is_empty(), "{assumed:?}");
     }
 }

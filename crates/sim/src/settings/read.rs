@@ -10,7 +10,7 @@ use crate::setup::{Machine, Setup};
 /// What a scenario has beside settings.
 const OTHERS: [&str; 4] = ["task", "interrupt", "link", "group"];
 /// The one thing in `[machine]` that is no setting: a list with a phase for each CPU.
-const PHASES: &str = "phases";
+pub(super) const PHASES: &str = "phases";
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -321,7 +321,11 @@ pub(super) static ALL: [Setting; 22] = [
             alike.then_some(Value::Duration(first))
         },
         |setup, value| {
-            setup.machine.phases = vec![value.duration(); setup.machine.cpus];
+            // Without a phase there is no list, so that equal machines compare equal.
+            setup.machine.phases = match value.duration() {
+                Nanos::ZERO => Vec::new(),
+                phase => vec![phase; setup.machine.cpus],
+            };
             Ok(())
         },
     ),

@@ -4,9 +4,12 @@
 //! or of anything in it, adds it to [`RENAMED`]; a field that takes another form gets a function in
 //! [`upgrade`]. `tests/schema1.rs` fails when a name that the old files have is forgotten.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::schema;
+use crate::CpuList;
 use crate::hook::Hook;
 use crate::recording::SCHEMA_VERSION;
 
@@ -122,6 +125,7 @@ pub(super) fn upgrade(header: &mut Value) {
     if let Some(mode) = header.pointer_mut("/machine/tick_mode") {
         tick_mode(mode);
     }
+    simulated(header);
     if let Some(incomplete) = header.pointer_mut("/victim/incomplete")
         && let Some(why) = incomplete.as_str()
     {
@@ -170,6 +174,58 @@ fn tick_mode(value: &mut Value) {
     } else if text.starts_with("nohz idle") {
         *value = json!("nohz-idle");
     }
+}
+
+/// Simulated recordings had their scheduler and timers in the kernel's name, as in
+/// `Eevdf { slice: Nanos(3000000), hrtick: false }, HighResolution timers`.
+fn simulated(header: &mut Value) {
+    const WORDS: [(&str, &str, &str); 10] = [
+        ("policy", "GoodnessSlices", "goodness-slices"),
+        ("policy", "GoodnessPerCpu", "goodness-per-cpu"),
+        ("policy", "Goodness", "goodness"),
+        ("policy", "O1", "o1"),
+        ("policy", "Fair", "fair"),
+        ("policy", "Eevdf", "eevdf"),
+        ("timers", "NominalJiffies", "jiffies-2.4"),
+        ("timers", "Jiffies", "jiffies-2.6"),
+        ("timers", "FirstTick", "first-tick"),
+        ("timers", "HighResolution", "high-resolution"),
+    ];
+    if header["world"] != "simulated" {
+        return;
+    }
+    let machine = &mut header["machine"];
+    let Some((kernel, "")) = machine["kernel"]
+        .as_str()
+        .and_then(|it| it.rsplit_once(" timers"))
+    else {
+        return;
+    };
+    let mut settings = BTreeMap::new();
+    for (name, old, new) in WORDS {
+        if kernel.split([',', ' ']).any(|word| word == old) {
+            settings.insert(name, new.to_owned());
+        }
+    }
+    let within =
+        |begin: &str, end: &str| kernel.split_once(begin)?.1.split_once(end).map(|it| it.0);
+    settings.extend(within("Nanos(", ")").map(|slice| ("slice", format!("{slice}ns"))));
+    if kernel.contains("hrtick: true") {
+        settings.insert("hrtick", "on".to_owned());
+    }
+    let online = machine["online"].as_str().and_then(|it| it.parse().ok());
+    settings.extend(online.map(|online: CpuList| ("cpus", online.len().to_string())));
+    settings.extend(
+        machine["hz_configured"]
+            .as_u64()
+            .map(|hz| ("hz", hz.to_string())),
+    );
+    let tick = match &machine["tick_mode"] {
+        Value::String(word) => word,
+        _ => "nohz-full",
+    };
+    settings.insert("tick", tick.to_owned());
+    machine["settings"] = json!(settings);
 }
 
 /// The verdict on a counter was a sentence.
