@@ -20,16 +20,19 @@ enum Kind {
 }
 
 impl RecordingAnalysis {
+    /// The statement of an audit, whatever the recording with this header was made for.
+    pub fn audit(header: &Header) -> Self {
+        let mut auditor = Auditor::new(&header.machine);
+        if let Some(victim) = &header.victim {
+            auditor.victim_since(victim.begin);
+        }
+        Self(Kind::Audit(Box::new(auditor)))
+    }
+
     /// For a recording with this header, of which no row has come.
     pub fn new(header: &Header) -> Self {
         Self(match &header.paced {
-            None => {
-                let mut auditor = Auditor::new(&header.machine);
-                if let Some(victim) = &header.victim {
-                    auditor.victim_since(victim.begin);
-                }
-                Kind::Audit(Box::new(auditor))
-            }
+            None => return Self::audit(header),
             Some(Paced::Loop(run)) => {
                 let stats = FrameStats::of_loop(run.report.period, &header.machine);
                 Kind::Loop(Box::new(stats))

@@ -7,13 +7,10 @@
 //! the tick keeps to a few phases of it for ever, so its waits and samples depend on that moment;
 //! the model is run from [`PHASES`] of them and says between what.
 
+use ticktax_model::Nanos;
 use ticktax_model::machine::Machine as Facts;
 use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, SleepMethod};
-use ticktax_model::recording::{Row, RowSink};
-use ticktax_model::{Nanos, SourceTable};
-use ticktax_sim::{
-    Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow,
-};
+use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
 
 /// Moments within a tick at which the loop is started.
 pub const PHASES: i64 = 16;
@@ -304,9 +301,9 @@ fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) 
     setup
         .tasks
         .push(TaskSpec::new("loop", vec![late, wait, Step::Frame, work]));
-    let followed = follow(&setup, TaskId(0), &mut Nowhere);
-    let followed = followed.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
-    let (report, frames) = (followed.report, followed.frames);
+    let ran = crate::frames::frames(&setup, TaskId(0));
+    let (followed, frames) = ran.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
+    let report = followed.report;
     let seconds = it.length.as_secs_f64();
     let waits = frames.iter().skip(1).map(|frame| frame.began - frame.due);
     let late = waits.clone().filter(|&wait| wait > tick);
@@ -330,13 +327,6 @@ fn rate(frames: &[Frame]) -> f64 {
         }
         _ => 0.0,
     }
-}
-
-/// For rows that nobody reads.
-struct Nowhere;
-
-impl RowSink for Nowhere {
-    fn row(&mut self, _: &SourceTable, _: &Row) {}
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod cases;
 pub mod conformance;
 pub mod file;
 pub mod fit;
+mod frames;
 pub mod judge;
 pub mod kernels;
 pub mod matrix;

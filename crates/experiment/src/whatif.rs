@@ -8,19 +8,23 @@
 
 mod calibrate;
 mod draw;
+mod judge;
+mod load;
 mod machine;
+mod words;
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{PaceRule, SleepMethod};
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
-use ticktax_model::workload::Workload;
-use ticktax_sim::{Machine, Setup, SetupError, Step, TaskId};
+use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_sim::{Setup, SetupError, Step, TaskId};
 
 use crate::axes::{Axis, AxisError, Grid, PointError};
 use crate::vary::Vary;
 
 pub use draw::replicate;
-pub use machine::{in_words, machine};
+pub use judge::rows;
+pub use load::{Load, LoadError, Loaded, load};
+pub use machine::machine;
 
 /// The coverage that an interval is to have.
 pub const COVERAGE: f64 = 0.95;
@@ -37,18 +41,12 @@ pub enum WhatIfError {
     /// The settings make no sense together.
     #[error(transparent)]
     Point(#[from] PointError),
+    /// Another way of pacing is asked for where there are no frames to pace.
+    #[error("rate, rule and sleep {0}")]
+    Pacing(&'static str),
     /// The work makes no machine.
     #[error("the work cannot be simulated: {0}")]
     Setup(#[from] SetupError),
-}
-
-/// What the work is taken from.
-#[derive(Clone, Debug)]
-pub enum Load {
-    /// A recording: its work, and the machine as it was set.
-    Recorded(Box<Workload>, Box<Machine>),
-    /// A scenario, and the task that is asked about.
-    Scenario(Box<Setup>, Option<TaskId>),
 }
 
 /// How the paced program of a recording waits, where that is to be another way.
@@ -63,6 +61,26 @@ pub struct Pacing {
 }
 
 impl Pacing {
+    /// All combinations of these; of an empty list, what it was. None where all are empty.
+    pub fn combinations(rates: &[f64], rules: &[PaceRule], sleeps: &[SleepMethod]) -> Vec<Self> {
+        fn or_none<T: Copy>(list: &[T]) -> Vec<Option<T>> {
+            match list {
+                [] => vec![None],
+                list => list.iter().copied().map(Some).collect(),
+            }
+        }
+        let mut all = Vec::new();
+        for rate in or_none(rates) {
+            for rule in or_none(rules) {
+                for sleep in or_none(sleeps) {
+                    all.push(Self { rate, rule, sleep });
+                }
+            }
+        }
+        all.retain(|pacing| *pacing != Self::default());
+        all
+    }
+
     /// Its settings as words.
     fn words(&self) -> Vec<String> {
         let rate = self.rate.map(|rate| format!("rate={rate}"));
@@ -75,8 +93,6 @@ impl Pacing {
 /// What is to be predicted.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The work.
-    pub load: Load,
     /// What of the machine and its load to vary; all combinations are run.
     pub vary: Vec<Vary>,
     /// Ways of pacing; each is combined with all of these.
@@ -85,36 +101,147 @@ pub struct Plan {
     pub runs: u32,
     /// The seed of the first run; the next has the next.
     pub seed: u64,
-    /// How long a run is.
-    pub length: Nanos,
+    /// How long a run is; `None`: as long as the recording, or as the scenario says.
+    pub length: Option<Nanos>,
 }
 
-/// A run that is to be judged.
-#[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
-    /// What is run.
-    pub setup: &'a Setup,
-    /// The task that is asked about.
-    pub task: Option<TaskId>,
-    /// The period of its frames, where it has one.
-    pub period: Option<Nanos>,
-    /// Which setting, from 0 on, and which run of it.
-    pub place: (usize, u32),
+/// What came of a plan.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// All rows, in words and numbers.
+    pub statement: PredictionStatement,
+    /// The first run of the last setting, and the task in it that is asked about.
+    pub last: (Setup, Option<TaskId>),
 }
 
-/// Runs the model and tells what it gave.
-pub type Judge<'a> = &'a mut dyn FnMut(&Run<'_>) -> Result<Vec<Figure>, SetupError>;
+/// One setting that is run: a way of pacing, and a point of the grid; `None` is the file's own.
+type Place = (Pacing, Option<usize>);
 
 impl Plan {
-    /// The axes, read for this machine.
-    fn axes(&self, base: &Setup) -> Result<Vec<Axis>, AxisError> {
-        self.vary.iter().map(|vary| Axis::new(vary, base)).collect()
+    /// Predicts each setting: first that of the file itself, then all others. `progress` is told
+    /// how many runs of how many are done.
+    ///
+    /// # Errors
+    /// Where an axis, a combination of settings or the work makes no sense, before anything is run
+    /// as far as that can be known.
+    pub fn predict(
+        &self,
+        loaded: Loaded,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Prediction, WhatIfError> {
+        if !self.pacings.is_empty() && !loaded.is_paced {
+            return Err(WhatIfError::Pacing(if loaded.machine.is_some() {
+                "need a program with a rhythm, and this recording has none"
+            } else {
+                "are for recordings: in a scenario, vary the task's own steps, task.NAME.…"
+            }));
+        }
+        let work = Work {
+            plan: self,
+            length: self.length.unwrap_or(loaded.length),
+            loaded: &loaded,
+        };
+        let (base, _) = work.base(0, &Pacing::default());
+        let axes: Result<Vec<Axis>, AxisError> = self
+            .vary
+            .iter()
+            .map(|vary| Axis::new(vary, &base))
+            .collect();
+        let grid = Grid::new(base, axes?)?;
+        let places = self.places(&grid)?;
+        let all = places.len() as u64 * u64::from(self.runs.max(1));
+        let mut done = 0;
+        let mut predicted = Vec::with_capacity(places.len());
+        let mut last = None;
+        for place in &places {
+            let mut runs: Vec<Vec<Figure>> = Vec::new();
+            for number in 0..self.runs.max(1) {
+                let (setup, task) = work.setup(number, place, &grid)?;
+                runs.push(judge::judge(judge::Run {
+                    setup: &setup,
+                    task,
+                    asked_for: loaded.asked_for,
+                })?);
+                if number == 0 {
+                    last = Some((setup, task));
+                }
+                done += 1;
+                progress(done, all);
+            }
+            predicted.push(PredictionRow {
+                origin: Origin::Predicted,
+                settings: settings(place, &grid),
+                figures: figures(&runs),
+            });
+        }
+        let length = work.length;
+        let last = last.unwrap_or_else(|| work.base(0, &Pacing::default()));
+        Ok(Prediction {
+            statement: self.statement(loaded, length, predicted),
+            last,
+        })
     }
 
+    /// What is run: all points are tried before any is.
+    fn places(&self, grid: &Grid) -> Result<Vec<Place>, PointError> {
+        for point in 0..grid.len() {
+            grid.setup(point)?;
+        }
+        let own = Pacing::default();
+        let mut places = vec![(own, None)];
+        if grid.axes().is_empty() && self.pacings.is_empty() {
+            return Ok(places);
+        }
+        let pacings = match &self.pacings[..] {
+            [] => std::slice::from_ref(&own),
+            pacings => pacings,
+        };
+        for pacing in pacings {
+            // What changes nothing is there already.
+            let differs =
+                |point: &usize| *pacing != own || grid.setup(*point).as_ref() != Ok(grid.base());
+            let points = (0..grid.len()).filter(differs);
+            places.extend(points.map(|point| (*pacing, Some(point))));
+        }
+        Ok(places)
+    }
+
+    fn statement(
+        &self,
+        loaded: Loaded,
+        length: Nanos,
+        predicted: Vec<PredictionRow>,
+    ) -> PredictionStatement {
+        PredictionStatement {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            load: loaded.file,
+            recorded: loaded.machine.is_some(),
+            machine: loaded.machine,
+            program: loaded.program,
+            length,
+            runs: self.runs,
+            coverage: coverage(self.runs),
+            seed: self.seed,
+            rows: loaded.row.into_iter().chain(predicted).collect(),
+            taken: loaded.taken,
+            assumed: loaded.assumed,
+            left_out: words::LEFT_OUT.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// The work of a plan, to be drawn again for each run.
+struct Work<'a> {
+    plan: &'a Plan,
+    loaded: &'a Loaded,
+    length: Nanos,
+}
+
+impl Work<'_> {
     /// The base of run `number` with this pacing: as recorded, or as written.
     fn base(&self, number: u32, pacing: &Pacing) -> (Setup, Option<TaskId>) {
-        let seed = self.seed.wrapping_add(u64::from(number));
-        match &self.load {
+        let seed = self.plan.seed.wrapping_add(u64::from(number));
+        match &self.loaded.load {
             Load::Recorded(work, machine) => replicate(work, machine, pacing, self.length, seed),
             Load::Scenario(setup, task) => {
                 let mut setup = (**setup).clone();
@@ -125,88 +252,34 @@ impl Plan {
         }
     }
 
-    /// Predicts each setting: first that of the file itself, then all others. `progress` is told
-    /// how many runs of how many are done.
-    ///
-    /// # Errors
-    /// Where an axis, a combination of settings or the work makes no sense, before anything is run
-    /// as far as that can be known.
-    pub fn predict(
+    /// What run `number` of a setting runs.
+    fn setup(
         &self,
-        judge: Judge<'_>,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Vec<PredictionRow>, WhatIfError> {
-        let none = [Pacing::default()];
-        let pacings = if self.pacings.is_empty() {
-            &none[..]
-        } else {
-            &self.pacings
+        number: u32,
+        (pacing, point): &Place,
+        grid: &Grid,
+    ) -> Result<(Setup, Option<TaskId>), WhatIfError> {
+        let (base, task) = self.base(number, pacing);
+        let mut setup = match point {
+            Some(point) => Grid::new(base, grid.axes().to_vec())?.setup(*point)?,
+            None => base,
         };
-        let (base, _) = self.base(0, &none[0]);
-        let axes = self.axes(&base)?;
-        let grid = Grid::new(base, axes.clone())?;
-        // All points are tried before any is run.
-        for point in 0..grid.len() {
-            grid.setup(point)?;
+        if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
+            // Here rather than before: how late its sleeps end is the setting's doing.
+            calibrate::calibrate(&mut setup, task)?;
         }
-        let mut settings: Vec<(Pacing, Option<usize>)> = vec![(none[0], None)];
-        if !(axes.is_empty() && self.pacings.is_empty()) {
-            for pacing in pacings {
-                // What changes nothing is there already.
-                let differs = |point: &usize| {
-                    *pacing != none[0] || grid.setup(*point).as_ref() != Ok(grid.base())
-                };
-                let points = (0..grid.len()).filter(differs);
-                settings.extend(points.map(|point| (*pacing, Some(point))));
-            }
-        }
-        let all = settings.len() as u64 * u64::from(self.runs);
-        let mut done = 0;
-        let mut rows = Vec::with_capacity(settings.len());
-        for (place, (pacing, point)) in settings.iter().enumerate() {
-            let mut runs: Vec<Vec<Figure>> = Vec::new();
-            for number in 0..self.runs.max(1) {
-                let (base, task) = self.base(number, pacing);
-                let mut setup = match point {
-                    Some(point) => Grid::new(base, axes.clone())?.setup(*point)?,
-                    None => base,
-                };
-                if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
-                    // Here rather than before: how late its sleeps end is the setting's doing.
-                    calibrate::calibrate(&mut setup, task)?;
-                }
-                runs.push(judge(&Run {
-                    setup: &setup,
-                    task,
-                    period: task.and_then(|task| period(&setup, task)),
-                    place: (place, number),
-                })?);
-                done += 1;
-                progress(done, all);
-            }
-            let mut words = pacing.words();
-            if let Some(point) = point {
-                let values = grid.axes().iter().zip(grid.values(*point));
-                words.extend(values.map(|(axis, value)| format!("{}={value}", axis.name())));
-            }
-            rows.push(PredictionRow {
-                origin: Origin::Predicted,
-                settings: words,
-                figures: figures(&runs),
-            });
-        }
-        Ok(rows)
+        Ok((setup, task))
     }
 }
 
-/// The time from frame to frame that a task aims at.
-fn period(setup: &Setup, task: TaskId) -> Option<Nanos> {
-    let mut steps = setup.tasks.get(task.index())?.program.iter();
-    steps.find_map(|step| match step {
-        Step::Pace { period, .. } | Step::SleepUntil(_, period) => Some(*period),
-        Step::SleepRest { time, .. } => Some(*time),
-        _ => None,
-    })
+/// A setting in words.
+fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
+    let mut words = pacing.words();
+    if let Some(point) = point {
+        let values = grid.axes().iter().zip(grid.values(*point));
+        words.extend(values.map(|(axis, value)| format!("{}={value}", axis.name())));
+    }
+    words
 }
 
 /// The task of a scenario that is asked about: the one of this name, or the first that has frames.

@@ -152,7 +152,7 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Paced {
-    /// Those of a loop of ticktax's own: they are rows.
+    /// Those of a loop of ticktax's own, or of one in the model: they are rows.
     Loop(Box<LoopRun>),
     /// Those of the followed program: they are found in its wake-ups.
     Program,

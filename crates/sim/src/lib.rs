@@ -30,6 +30,7 @@ pub mod clock;
 mod engine;
 mod fixed;
 mod hash;
+mod paced;
 mod random;
 mod record;
 mod report;

@@ -6,7 +6,8 @@ use ticktax_model::kernel_words::{LOCAL_TIMER, SLEEP_FUNCTION, TICK_FUNCTIONS};
 use ticktax_model::machine::{
     Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime, TickMode,
 };
-use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
+use ticktax_model::pace::Frame;
+use ticktax_model::recording::{Books, Coverage, Header, Level, PacedFrame, Row, RowSink, World};
 use ticktax_model::victim::{OffCpuReason, Target, VictimHeader};
 use ticktax_model::{
     Cpu, CpuList, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
@@ -24,11 +25,11 @@ pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
     pub(crate) ids: Ids,
-    /// The thread whose waits are rows, too.
+    /// The thread whose waits and frames are rows, too.
     followed: Option<Followed>,
 }
 
-/// A task whose waits are handed on.
+/// A task whose waits and frames are handed on.
 struct Followed {
     name: Arc<str>,
     owner: Owner,
@@ -49,8 +50,8 @@ pub(crate) struct Ids {
 }
 
 impl<'s> Recorder<'s> {
-    /// A recorder of this setup, which hands its rows to `sink`, the waits of a followed task among
-    /// them.
+    /// A recorder of this setup, which hands its rows to `sink`, the waits and frames of a followed
+    /// task among them.
     pub(crate) fn new(setup: &Setup, sink: &'s mut dyn RowSink, followed: Option<TaskId>) -> Self {
         let mut sources = SourceTable::default();
         let named = |sources: &mut SourceTable, kind| {
@@ -125,7 +126,7 @@ impl<'s> Recorder<'s> {
         nested: Nanos,
     ) {
         let span = Span {
-            cpu: Cpu(u32::try_from(cpu).unwrap_or(u32::MAX)),
+            cpu: number(cpu),
             start,
             dur: end - start,
             self_time: end - start - nested,
@@ -147,23 +148,40 @@ impl<'s> Recorder<'s> {
 
     /// Hands on why the followed task was off its CPU.
     pub(crate) fn wait(&mut self, cpu: usize, why: OffCpuReason, start: Nanos, end: Nanos) {
-        let Some(followed) = &self.followed else {
-            return;
-        };
-        let source = self.sources.intern(Source {
-            kind: Kind::Wait,
+        if let Some(source) = self.of_followed(Kind::Wait, why.name()) {
+            self.span(cpu, source, start, end, Nanos::ZERO);
+        }
+    }
+
+    /// Hands on a frame of the followed task.
+    pub(crate) fn frame(&mut self, cpu: usize, frame: &Frame) {
+        if let Some(source) = self.of_followed(Kind::Frame, "") {
+            let row = PacedFrame::new(frame, number(cpu), source);
+            self.sink.row(&self.sources, &Row::Frame(row));
+        }
+    }
+
+    /// A source of the followed task.
+    fn of_followed(&mut self, kind: Kind, detail: &str) -> Option<SourceId> {
+        let followed = self.followed.as_ref()?;
+        Some(self.sources.intern(Source {
+            kind,
             owner: followed.owner,
             name: followed.name.clone(),
-            detail: why.name().into(),
+            detail: detail.into(),
             thread: Some(followed.thread.clone()),
-        });
-        self.span(cpu, source, start, end, Nanos::ZERO);
+        }))
     }
 
     /// The sources that the rows pointed into.
     pub(crate) fn into_sources(self) -> SourceTable {
         self.sources
     }
+}
+
+/// A CPU as recordings count them.
+fn number(cpu: usize) -> Cpu {
+    Cpu(u32::try_from(cpu).unwrap_or(u32::MAX))
 }
 
 /// The header of the recording of a simulation, in which a task may have been followed.

@@ -248,8 +248,14 @@ pub(crate) struct AuditArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// A recording that `audit --save` made
+    /// A recording that `audit`, `pace`, `sim` or `lab run` made with `--save`
     pub(crate) file: PathBuf,
+
+    /// Print where all time went, also where the recording was made for a loop's frames
+    ///
+    /// `--fleet-of` does the same.
+    #[arg(long)]
+    pub(crate) audit: bool,
 
     #[command(flatten)]
     pub(crate) files: FileArguments,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::document::Document;
-use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_model::recording::{Header, RecordingReader, RowSink};
 use ticktax_report::{Format, RowsEnded};
 
 use crate::arguments::{FileArguments, ReportArguments};
@@ -16,6 +16,7 @@ use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let showing = Showing {
+        audit: typed.audit,
         fleet_of: typed.fleet_of,
         format: typed.format,
         output: None,
@@ -26,6 +27,8 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
 
 /// How to show what is in a recording.
 pub(crate) struct Showing<'a> {
+    /// Where all time went, rather than what became of the frames that it was made for.
+    pub(crate) audit: bool,
     /// How many such machines a host is to have.
     pub(crate) fleet_of: Option<u32>,
     pub(crate) format: Format,
@@ -43,7 +46,7 @@ pub(crate) fn show(
 ) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(file)?;
     let mut files = output::begin(showing.files, showing.output)?;
-    let mut analysis = RecordingAnalysis::new(recording.header());
+    let mut analysis = analysis(recording.header(), showing, terminal);
     let sources = recording.replay(&mut |sources, row| {
         analysis.row(sources, row);
         files.row(sources, row);
@@ -54,8 +57,6 @@ pub(crate) fn show(
     if let Document::Statement(statement) = &mut document {
         extrapolate(statement.tick.as_mut(), showing.fleet_of, terminal);
         balances = statement.balances();
-    } else if showing.fleet_of.is_some() {
-        terminal.complain(&"--fleet-of: a recording of `pace` has no bill of ticks");
     }
     let ended = RowsEnded {
         header,
@@ -68,4 +69,23 @@ pub(crate) fn show(
     } else {
         ExitCode::from(UNBALANCED)
     })
+}
+
+/// What makes the document that is asked for.
+fn analysis(header: &Header, showing: &Showing<'_>, terminal: &Terminal) -> RecordingAnalysis {
+    if !showing.audit && showing.fleet_of.is_none() {
+        return RecordingAnalysis::new(header);
+    }
+    if header.paced.is_some() && header.books.is_empty() {
+        let option = if showing.audit {
+            "--audit"
+        } else {
+            "--fleet-of"
+        };
+        terminal.complain(&format!(
+            "{option}: this recording holds a loop's frames, and no spans"
+        ));
+        return RecordingAnalysis::new(header);
+    }
+    RecordingAnalysis::audit(header)
 }

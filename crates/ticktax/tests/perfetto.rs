@@ -63,6 +63,7 @@ fn a_trace_is_what_perfettos_descriptor_says() {
     let arguments = [
         "report",
         &recording,
+        "--audit",
         "--format",
         "json",
         "--perfetto",

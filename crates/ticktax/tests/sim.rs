@@ -6,8 +6,10 @@ mod common;
 use std::fs;
 use std::path::Path;
 
+use ticktax_model::pace::{PaceRule, PaceStatement, Subject};
 use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
 use ticktax_model::recording::{Header, Level, RecordingWriter, Row, RowSink, Sum, World};
+use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
 
 use common::{text, ticktax};
@@ -365,4 +367,64 @@ fn a_recorded_slice_is_predicted_with() {
         "{:#?}",
         told.assumed
     );
+}
+
+/// The frames of a simulated loop are rows: its recording prints the page that `pace` prints of a real
+/// one, with the figures of the prediction.
+#[test]
+fn a_simulated_loop_is_reported_as_a_real_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    fs::write(&scenario, GAME).unwrap();
+    let save = recording.to_str().unwrap();
+    let told = predict(&scenario, &["--resample", "1", "--save", save]);
+    let report = |arguments: &[&str]| {
+        let output = ticktax(&[&["report", save], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output.stdout
+    };
+    let page = report(&[]);
+    for words in [
+        "pace of a loop (SIMULATED)",
+        "deadline: ",
+        "by nanosleep",
+        "39.526 a second",
+    ] {
+        assert!(text(&page).contains(words), "{words}: {}", text(&page));
+    }
+    let of_loop: PaceStatement = serde_json::from_slice(&report(&["--format", "json"])).unwrap();
+    let Subject::Loop(of) = &of_loop.subject else {
+        panic!("{:?}", of_loop.subject)
+    };
+    assert_eq!(
+        (of.period, of.rule),
+        (Nanos::from_micros(25_300), PaceRule::Deadline)
+    );
+    assert!((of.work.0 - 3_000_000).abs() < 50_000, "{}", of.work);
+    let figures = of_loop.figures.as_ref().unwrap();
+    let row = &told.rows[0];
+    let wait = figures.wait.as_ref().unwrap();
+    for (measure, figure) in [
+        (Measure::Fps, figures.average_fps.unwrap()),
+        (Measure::Dropped, figures.dropped as f64 * 2.0),
+        (Measure::Overshot, figures.overshot as f64 * 2.0),
+        (Measure::LateMedian, wait.quantile(0.5).unwrap().0 as f64),
+        (Measure::LateMax, wait.max.0 as f64),
+    ] {
+        let predicted = value(row, measure);
+        assert!(
+            (predicted - figure).abs() < 1e-6,
+            "{measure:?}: {predicted} {figure}"
+        );
+    }
+    assert!(figures.frames > 1_180, "{}", figures.frames);
+    let own = of_loop.cpu.readings.first().unwrap();
+    let cores = own.time.share_of(own.elapsed);
+    assert!((cores - value(row, Measure::Cpu)).abs() < 1e-9, "{cores}");
+    // The spans are there as well.
+    let statement: Statement =
+        serde_json::from_slice(&report(&["--audit", "--format", "json"])).unwrap();
+    assert!(statement.balance.balances());
+    assert_eq!(statement.victim.unwrap().name, "game");
 }

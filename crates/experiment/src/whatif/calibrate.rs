@@ -1,10 +1,10 @@
 //! How long a hybrid loop has to spin on a modelled machine: measured there, as a real one does.
 
 use ticktax_model::Nanos;
-use ticktax_model::SourceTable;
 use ticktax_model::pace::Calibration;
-use ticktax_model::recording::{Row, RowSink};
-use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, follow};
+use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId};
+
+use crate::frames::frames;
 
 /// Trials take a tick each, unless others keep the task from its CPU; then fewer must do.
 const LENGTH: Nanos = Nanos::from_secs(4);
@@ -28,7 +28,7 @@ pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupErro
     *program = steps
         .flat_map(|late| [Step::Late(late), sleep, Step::Frame])
         .collect();
-    let frames = follow(&trial, task, &mut Nowhere)?.frames;
+    let (_, frames) = frames(&trial, task)?;
     let mut late = [Nanos::ZERO; Calibration::TRIALS];
     for (late, frame) in late.iter_mut().zip(frames.iter().cycle()) {
         *late = frame.began - frame.due;
@@ -39,13 +39,6 @@ pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupErro
         }
     }
     Ok(())
-}
-
-/// For rows that nobody reads.
-struct Nowhere;
-
-impl RowSink for Nowhere {
-    fn row(&mut self, _: &SourceTable, _: &Row) {}
 }
 
 #[cfg(test)]

@@ -12,10 +12,16 @@ const COMMON_HZ: u32 = 250;
 pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     let mut assumed = Vec::new();
     let mut machine = match settings::machine(&facts.settings) {
-        Ok(machine) if !facts.settings.is_empty() => machine,
+        Ok(mut machine) if !facts.settings.is_empty() => {
+            // Which CPUs of a `nohz-full` machine are, no setting says.
+            machine.tick = facts.tick_mode.clone().unwrap_or(machine.tick);
+            machine
+        }
         Ok(_) => like(facts, work, &mut assumed),
         Err(why) => {
-            assumed.push(format!("a real machine: of the simulated one, {why}"));
+            assumed.push(format!(
+                "a real machine: the settings of the simulated one cannot be read ({why})"
+            ));
             like(facts, work, &mut assumed)
         }
     };
@@ -61,11 +67,6 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
         TimerRule::HighResolution
     };
     machine
-}
-
-/// What a modelled machine is set to, in the words of `--vary`.
-pub fn in_words(machine: &Machine) -> String {
-    format!("a machine with {}", settings::told(machine).join(" "))
 }
 
 /// The scheduler of a kernel, by its release.
@@ -146,7 +147,9 @@ mod tests {
         };
         let mut was = Machine::new(2, 250, policy);
         was.timers = TimerRule::Jiffies;
-        was.tick = TickMode::NohzIdle;
+        was.tick = TickMode::NohzFull {
+            cpus: "1".parse().unwrap(),
+        };
         let facts = ticktax_sim::facts(&Setup::new(was.clone(), Nanos::from_secs(1)));
         let work = Workload::default();
         let (again, assumed) = machine(&facts, &work);

@@ -80,7 +80,7 @@ pub struct LoopReport {
     pub frames_lost: u64,
 }
 
-/// How a loop of ticktax's own ran.
+/// How a loop of ticktax's own ran, or one in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopRun {
     /// What it was asked for, and what it got.

@@ -3,10 +3,11 @@
 use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
 use ticktax_model::pace::Frame;
-use ticktax_model::recording::{Header, RowSink};
+use ticktax_model::recording::{Header, Paced, RowSink};
 use ticktax_model::victim::OffCpuReason;
 
 use super::Engine;
+use crate::paced::{FrameSums, loop_run};
 use crate::record::{Recorder, header};
 use crate::report::Report;
 use crate::setup::{Setup, SetupError};
@@ -17,17 +18,17 @@ use crate::task::{State, TaskId};
 pub struct Followed {
     /// What came of it as a whole.
     pub report: Report,
-    /// The header of its recording; the task is its victim.
+    /// The header of its recording; the task is its victim, and where it has a rhythm, its loop.
     pub header: Header,
     /// What the rows point into.
     pub sources: SourceTable,
-    /// The task's frames that were done: a [`Step::Frame`](crate::Step::Frame) begins one, and the
-    /// next step that sleeps or spins ends it. A frame was due when the wait before it was to end.
-    pub frames: Vec<Frame>,
 }
 
 /// Runs a simulation, hands the rows of its recording to `sink`, and follows `task`: its waits are
-/// among the rows, as in a live recording of a program that was asked for.
+/// among the rows, as in a live recording of a program that was asked for, and its frames, as in one
+/// of a loop. A [`Step::Frame`](crate::Step::Frame) begins a frame, and the next step that sleeps or
+/// spins ends it; one that was not done at the end is left out. A frame was due when the wait before
+/// it was to end.
 pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Followed, SetupError> {
     setup.check()?;
     if task.index() >= setup.tasks.len() {
@@ -39,18 +40,15 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
     let mut engine = Engine::new(setup, Some(Recorder::new(setup, sink, Some(task))));
     engine.follower = Some(Follower::new(task));
     engine.go();
-    let frames = std::mem::take(&mut engine.follower).map_or_else(Vec::new, |follower| {
-        let (frames, follower) = follower.into_frames();
-        engine.follower = Some(follower);
-        frames
-    });
+    let frames = engine.follower.as_ref().map(|follower| follower.frames);
     let (report, sources) = engine.close();
-    let header = header(setup, &report, Some(task));
+    let mut header = header(setup, &report, Some(task));
+    let run = loop_run(setup, &report, &header, task, &frames.unwrap_or_default());
+    header.paced = run.map(|run| Paced::Loop(Box::new(run)));
     Ok(Followed {
         report,
         header,
         sources: sources.unwrap_or_default(),
-        frames,
     })
 }
 
@@ -58,7 +56,7 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
 #[derive(Debug)]
 pub(super) struct Follower {
     task: TaskId,
-    frames: Vec<Frame>,
+    frames: FrameSums,
     /// The frame that is under way, and how much the task had run when it began.
     open: Option<(Frame, Nanos)>,
     /// Why the task is off its CPU, and since when.
@@ -69,14 +67,10 @@ impl Follower {
     fn new(task: TaskId) -> Self {
         Self {
             task,
-            frames: Vec::new(),
+            frames: FrameSums::default(),
             open: None,
             off: None,
         }
-    }
-
-    fn into_frames(mut self) -> (Vec<Frame>, Self) {
-        (std::mem::take(&mut self.frames), self)
     }
 }
 
@@ -106,15 +100,24 @@ impl Engine<'_> {
 
     /// The frame of `task`, if one is under way, has done its work.
     pub(super) fn end_frame(&mut self, task: TaskId) {
-        let ran = self.tasks[task.index()].report.ran;
+        let notes = &self.tasks[task.index()];
+        let ran = notes.report.ran;
+        let cpu = match notes.state {
+            State::Running(cpu) => cpu,
+            _ => notes.last_cpu,
+        };
         if let Some(follower) = self.follower.as_mut().filter(|it| it.task == task)
             && let Some((frame, ran_before)) = follower.open.take()
         {
-            follower.frames.push(Frame {
+            let frame = Frame {
                 ended: self.now,
                 cpu: ran - ran_before,
                 ..frame
-            });
+            };
+            follower.frames.add(&frame, cpu);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.frame(cpu, &frame);
+            }
         }
     }
 

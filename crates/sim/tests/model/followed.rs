@@ -10,7 +10,7 @@ use ticktax_sim::{
     Costs, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
 };
 
-use crate::fixture::{Rows, setup};
+use crate::fixture::{followed, setup};
 
 const MS: i64 = 1_000_000;
 
@@ -32,10 +32,10 @@ fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
 
 /// The first frames as (due, began), in µs.
 fn frames(setup: &Setup) -> Vec<(i64, i64)> {
-    let Ok(followed) = follow(setup, TaskId(0), &mut Rows::default()) else {
+    let Ok((_, frames)) = followed(setup, TaskId(0)) else {
         panic!("{setup:?}")
     };
-    let frames = followed.frames.iter().take(4);
+    let frames = frames.iter().take(4);
     frames
         .map(|frame| (frame.due.0 / 1000, frame.began.0 / 1000))
         .collect()
@@ -82,11 +82,7 @@ fn a_late_wakeup_delays_by_its_rule() {
     let mut setup = paced(PaceRule::Remaining, vec![MS], 1);
     let late = Step::Late(Law::Fixed(Nanos(200_000)));
     setup.tasks[0].program.insert(0, late);
-    let by_rule = |setup: &Setup| {
-        follow(setup, TaskId(0), &mut Rows::default())
-            .unwrap()
-            .frames
-    };
+    let by_rule = |setup: &Setup| followed(setup, TaskId(0)).unwrap().1;
     let frames = by_rule(&setup);
     assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
     assert_eq!(frames[9].cpu, Nanos(MS));
@@ -111,7 +107,7 @@ fn what_comes_from_outside_waits_for_no_tick() {
 #[test]
 fn a_task_that_is_not_there_cannot_be_followed() {
     let setup = paced(PaceRule::Fixed, vec![MS], 1);
-    assert!(follow(&setup, TaskId(1), &mut Rows::default()).is_err());
+    assert!(followed(&setup, TaskId(1)).is_err());
 }
 
 proptest! {
@@ -125,6 +121,7 @@ proptest! {
         let mut auditor = Auditor::new(&ticktax_sim::facts(&setup));
         auditor.victim_since(Nanos::ZERO);
         let id = TaskId(u32::try_from(task).unwrap());
+        let (_, frames) = followed(&setup, id).unwrap();
         let followed = follow(&setup, id, &mut auditor).unwrap();
         prop_assert_eq!(followed.report.hash, run(&setup).unwrap().hash);
         let statement = auditor.finish(&followed.header, &followed.sources, 1);
@@ -139,7 +136,7 @@ proptest! {
         } else {
             prop_assert_eq!(ran, Nanos::ZERO);
         }
-        prop_assert!(followed.frames.iter().all(|f| f.due <= f.began && f.began <= f.ended));
+        prop_assert!(frames.iter().all(|f| f.due <= f.began && f.began <= f.ended));
     }
 
     /// The accounting check and the bill of the tick find in the rows what the model counted.

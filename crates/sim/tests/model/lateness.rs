@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use ticktax_model::{Histogram, Nanos};
 use ticktax_sim::{
-    Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
+    Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, run,
 };
 
-use crate::fixture::Rows;
+use crate::fixture::followed;
 
 /// A task that sleeps for 5 ms at 100 Hz, and works for 1 µs.
 fn sleeper(timers: TimerRule) -> Setup {
@@ -84,10 +84,10 @@ proptest! {
         if !fine {
             setup.machine.timers = TimerRule::FirstTick;
         }
-        let told = follow(&setup, TaskId(0), &mut Rows::default()).unwrap();
-        prop_assert!(told.frames.len() > 50);
+        let (_, frames) = followed(&setup, TaskId(0)).unwrap();
+        prop_assert!(frames.len() > 50);
         let tick = 1_000_000_000 / hz;
-        for frame in &told.frames {
+        for frame in &frames {
             let due = frame.due.0;
             let next = |at: i64| phase + (at - phase + tick - 1).div_euclid(tick) * tick;
             let latest = due + slack;
@@ -115,7 +115,7 @@ fn a_timer_of_anothers_ends_a_sleep_within_its_slack() {
     );
     other.kernel = true;
     setup.tasks.push(other);
-    let told = follow(&setup, TaskId(0), &mut Rows::default()).unwrap();
-    let late = |frame: usize| (told.frames[frame].began - told.frames[frame].due).0;
+    let (_, frames) = followed(&setup, TaskId(0)).unwrap();
+    let late = |frame: usize| (frames[frame].began - frames[frame].due).0;
     assert_eq!((late(0), late(1)), (30_000, 50_000));
 }

@@ -4,16 +4,27 @@ use proptest::prelude::*;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 use ticktax_sim::{
-    Call, Class, Costs, Followed, Footprint, Law, Machine, Mode, Policy, Setup, Step, TaskId,
-    TaskSpec, TickMode, TimerRule, follow, run,
+    Call, Class, Costs, Footprint, Law, Machine, Mode, Policy, Report, Setup, Step, TaskId,
+    TaskSpec, TickMode, TimerRule, run,
 };
 
-use crate::fixture::{Rows, policy};
+use crate::fixture::policy;
 
 const MS: i64 = 1_000_000;
 
-fn followed(setup: &Setup) -> Followed {
-    follow(setup, TaskId(0), &mut Rows::default()).unwrap_or_else(|error| panic!("{error}"))
+/// What came of a setup, and the frames of its first task.
+struct Told {
+    report: Report,
+    frames: Vec<Frame>,
+}
+
+fn followed(setup: &Setup) -> Told {
+    let told = crate::fixture::followed(setup, TaskId(0));
+    let (followed, frames) = told.unwrap_or_else(|error| panic!("{error}"));
+    Told {
+        report: followed.report,
+        frames,
+    }
 }
 
 fn work(nanos: i64) -> Step {

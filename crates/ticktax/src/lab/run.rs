@@ -251,6 +251,7 @@ fn show_recording(
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
     let showing = Showing {
+        audit: false,
         fleet_of: None,
         format: typed.format,
         output: typed.output.as_deref(),

@@ -134,7 +134,7 @@ fn a_machine() -> Machine {
         hypervisor: Some("KVM".to_owned()),
         accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
         preemption: Some(Preemption::Voluntary),
-        configured: ticktax_model::configured::Configured::default(),
+        ..Machine::default()
     }
 }
 

@@ -1,0 +1,109 @@
+//! A run of the model, judged as a recording is.
+
+use ticktax_analysis::pace::{FrameStats, Terms};
+use ticktax_analysis::{Auditor, figures, of_frames};
+use ticktax_model::pace::Frame;
+use ticktax_model::prediction::{Figure, Measure};
+use ticktax_model::recording::{Header, Row, RowSink};
+use ticktax_model::{Nanos, SourceTable};
+use ticktax_sim::{Setup, SetupError, TaskId, follow, record};
+
+use crate::frames::Frames;
+
+/// A run that is to be judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// What is run.
+    pub(super) setup: &'a Setup,
+    /// The task that is asked about.
+    pub(super) task: Option<TaskId>,
+    /// Whether its period is what it was asked for, rather than what was found in it.
+    pub(super) asked_for: bool,
+}
+
+/// An audit, and the frames beside it.
+struct Judge {
+    auditor: Auditor,
+    frames: Frames,
+}
+
+impl RowSink for Judge {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        self.auditor.row(sources, row);
+        self.frames.row(sources, row);
+    }
+}
+
+/// Runs it and tells what it gave.
+pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
+    let mut judge = Judge {
+        auditor: Auditor::new(&ticktax_sim::facts(run.setup)).without_beats(),
+        frames: Frames::default(),
+    };
+    let Some(task) = run.task else {
+        let (_, header, sources) = record(run.setup, &mut judge)?;
+        return Ok(figures(&judge.auditor.finish(&header, &sources, 1), None));
+    };
+    let followed = follow(run.setup, task, &mut judge)?;
+    let Judge {
+        mut auditor,
+        frames: Frames(frames),
+    } = judge;
+    let victim = followed.header.victim.as_ref();
+    let pid = victim.and_then(|victim| victim.pid);
+    if let Some(pid) = pid {
+        auditor.list_program(pid);
+    }
+    let statement = auditor.finish(&followed.header, &followed.sources, 1);
+    let mut figures = figures(&statement, pid);
+    let elapsed = followed.report.elapsed;
+    if elapsed > Nanos::ZERO {
+        let sleeps = followed.report.tasks[task.index()].sleeps;
+        figures.push(Figure {
+            measure: Measure::Wakeups,
+            value: sleeps as f64 / elapsed.as_secs_f64(),
+            interval: None,
+        });
+    }
+    let mut stats = FrameStats::new(terms(&run, task, &frames));
+    for frame in frames {
+        stats.frame(frame);
+    }
+    if let Some(told) = stats.close().figures() {
+        figures.extend(of_frames(&told, elapsed));
+    }
+    Ok(figures)
+}
+
+/// What the frames are judged by. A program that names no period has the mean of what it did.
+fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
+    let hz = i64::try_from(run.setup.machine.hz).unwrap_or(i64::MAX);
+    let period = run.setup.tasks[task.index()].period();
+    Terms {
+        period: period.or_else(|| mean_interval(frames)).unwrap_or(Nanos(1)),
+        overshot_from: Nanos(1_000_000_000 / hz.max(1)),
+        asked_for: run.asked_for && period.is_some(),
+    }
+}
+
+/// The mean time from frame to frame.
+fn mean_interval(frames: &[Frame]) -> Option<Nanos> {
+    let (first, last) = (frames.first()?, frames.last()?);
+    let intervals = i64::try_from(frames.len()).ok()? - 1;
+    (intervals > 0).then(|| Nanos((last.began - first.began).0 / intervals))
+}
+
+/// Runs it for its rows; the header of its recording.
+///
+/// # Errors
+/// Where the setup makes no sense.
+pub fn rows(
+    setup: &Setup,
+    task: Option<TaskId>,
+    sink: &mut dyn RowSink,
+) -> Result<Header, SetupError> {
+    match task {
+        Some(task) => Ok(follow(setup, task, sink)?.header),
+        None => Ok(record(setup, sink)?.1),
+    }
+}

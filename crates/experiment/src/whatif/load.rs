@@ -1,0 +1,192 @@
+//! The work of a prediction: from a recording, or from a scenario.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use ticktax_analysis::workload::{Asked, NoWorkload, Recorded};
+use ticktax_analysis::{Auditor, WorkloadReader, figures, of_frames};
+use ticktax_model::machine::Machine as Facts;
+use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
+use ticktax_model::recording::{Header, RecordingError, RecordingReader, RowSink, World};
+use ticktax_model::workload::Workload;
+use ticktax_model::{Nanos, SourceTable};
+use ticktax_sim::{Machine, Setup, TaskId, scenario};
+
+use super::{machine, words};
+
+/// Why no work is taken from a file. Each is a line for a person.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// There is no work in the recording.
+    #[error("cannot take the work from {file}: {why}")]
+    NoWorkload {
+        /// The recording.
+        file: String,
+        /// What it lacks.
+        why: NoWorkload,
+    },
+    /// The scenario cannot be read, or is none.
+    #[error("{0}")]
+    Scenario(String),
+    /// A period was given for a scenario.
+    #[error("a scenario says itself when its frames are due")]
+    Asked,
+}
+
+/// What the work is taken from.
+#[derive(Clone, Debug)]
+pub enum Load {
+    /// A recording: its work, and the machine as it was set.
+    Recorded(Box<Workload>, Box<Machine>),
+    /// A scenario, and the task that is asked about.
+    Scenario(Box<Setup>, Option<TaskId>),
+}
+
+/// What a prediction is made from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The file.
+    pub file: String,
+    /// The work.
+    pub load: Load,
+    /// The machine of a recording.
+    pub machine: Option<Facts>,
+    /// The program or task that is asked about.
+    pub program: Option<String>,
+    /// Whether there are frames that can be paced in another way.
+    pub is_paced: bool,
+    /// Whether the period of the frames is what they were asked for, rather than what was found.
+    pub asked_for: bool,
+    /// How long it is.
+    pub length: Nanos,
+    /// What was measured, or simulated before.
+    pub row: Option<PredictionRow>,
+    /// What was taken from the file, in words.
+    pub taken: Vec<String>,
+    /// What was assumed, in words.
+    pub assumed: Vec<String>,
+}
+
+/// Reads a file: a scenario by its ending, else a recording.
+///
+/// # Errors
+/// Where the file cannot be read, or holds no work.
+pub fn load(file: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
+    let ending = file.extension();
+    if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) {
+        of_scenario(file, asked)
+    } else {
+        of_recording(file, asked)
+    }
+}
+
+fn of_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
+    let file = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "no such file; check the spelling",
+            io::ErrorKind::PermissionDenied => "it may not be read; check its mode",
+            io::ErrorKind::InvalidData => "it is not UTF-8 text",
+            io::ErrorKind::IsADirectory => "it is a folder; name a file in it",
+            _ => "the system refuses to read it",
+        };
+        LoadError::Scenario(format!("cannot read the scenario {file}: {why}"))
+    })?;
+    let setup =
+        scenario::parse(&file, &text).map_err(|wrong| LoadError::Scenario(wrong.to_string()))?;
+    if asked.period.is_some() {
+        return Err(LoadError::Asked);
+    }
+    let task = super::subject(&setup, asked.program.as_deref());
+    if let (Some(wanted), None) = (&asked.program, task) {
+        let names: Vec<&str> = setup.tasks.iter().map(|task| &*task.name).collect();
+        let names = names.join(", ");
+        let why = format!("{file}: no task `{wanted}`; known: {names}");
+        return Err(LoadError::Scenario(why));
+    }
+    Ok(Loaded {
+        file,
+        length: setup.length,
+        taken: vec![words::of_scenario(&setup)],
+        program: task.map(|task| setup.tasks[task.index()].name.clone()),
+        load: Load::Scenario(Box::new(setup), task),
+        machine: None,
+        is_paced: false,
+        asked_for: true,
+        row: None,
+        assumed: Vec::new(),
+    })
+}
+
+fn of_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
+    let mut file = RecordingReader::open(path)?;
+    let mut auditor = Auditor::new(&file.header().machine).without_beats();
+    let mut reader = WorkloadReader::new();
+    let sources = file.replay(&mut |sources, row| {
+        auditor.row(sources, row);
+        reader.row(sources, row);
+    })?;
+    let header = file.header();
+    let facts = header.machine.clone();
+    let hz = facts.hz_configured.filter(|&hz| hz > 0).unwrap_or(100);
+    let tick = Nanos(1_000_000_000 / i64::from(hz));
+    let recorded = reader.finish(header, &sources, asked, tick);
+    let recorded = recorded.map_err(|why| LoadError::NoWorkload {
+        file: path.display().to_string(),
+        why,
+    })?;
+    let row = row(auditor, header, &sources, &recorded);
+    let work = recorded.workload;
+    let (modelled, assumed_of_machine) = machine(&facts, &work);
+    let mut assumed = work.assumed.clone();
+    assumed.extend(assumed_of_machine);
+    assumed.extend(words::standing(&work));
+    Ok(Loaded {
+        file: path.display().to_string(),
+        length: work.elapsed,
+        program: work.paced.as_ref().map(|paced| paced.program.clone()),
+        is_paced: work.paced.is_some(),
+        asked_for: asked.period.is_some(),
+        row: Some(row),
+        taken: words::taken(&work, &modelled),
+        assumed,
+        load: Load::Recorded(Box::new(work), Box::new(modelled)),
+        machine: Some(facts),
+    })
+}
+
+/// What was measured.
+fn row(
+    mut auditor: Auditor,
+    header: &Header,
+    sources: &SourceTable,
+    recorded: &Recorded,
+) -> PredictionRow {
+    let paced = recorded.workload.paced.as_ref();
+    let pid = paced.map(|paced| paced.pid);
+    if let Some(pid) = pid {
+        auditor.list_program(pid);
+    }
+    let mut figures = figures(&auditor.finish(header, sources, 1), pid);
+    let elapsed = recorded.workload.elapsed;
+    figures.extend(recorded.wakeups.map(|count| Figure {
+        measure: Measure::Wakeups,
+        value: count as f64 / elapsed.as_secs_f64(),
+        interval: None,
+    }));
+    if let Some(frames) = &recorded.figures {
+        figures.extend(of_frames(frames, elapsed));
+    }
+    PredictionRow {
+        origin: match header.world {
+            World::Simulated => Origin::Simulated,
+            World::Live | World::Lab => Origin::Measured,
+        },
+        settings: Vec::new(),
+        figures,
+    }
+}
