@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounting;
+pub mod advice;
 mod auditor;
 pub mod beats;
 mod figures;

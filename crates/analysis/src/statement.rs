@@ -11,6 +11,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
 
+use crate::advice::advise;
 use crate::findings::{self, Measured};
 use crate::ledger::Books;
 
@@ -35,7 +36,8 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         accounting: parts.accounting.as_ref(),
         accounts: &parts.books.accounts,
     };
-    Statement {
+    let mut statement = Statement {
+        advice: Vec::new(),
         findings: findings::judge(header, measured),
         tool_version: header.tool_version.clone(),
         world: header.world,
@@ -59,7 +61,9 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         accounting: parts.accounting,
         beats: parts.beats,
         victim: parts.victim,
-    }
+    };
+    statement.advice = advise(&statement);
+    statement
 }
 
 /// What the kernel's clocks of scarcity say passed between the header's readings.

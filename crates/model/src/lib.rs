@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounting;
+pub mod advice;
 pub mod beats;
 pub mod case;
 pub mod clock;

@@ -75,6 +75,9 @@ pub struct Statement {
     /// What is configured and not in effect, the worst first.
     #[serde(default)]
     pub findings: Vec<crate::finding::Finding>,
+    /// What to do, the costliest first.
+    #[serde(default)]
+    pub advice: Vec<crate::advice::Advice>,
 }
 
 /// The classes of accounts, in the order in which a statement lists them.

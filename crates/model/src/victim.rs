@@ -12,6 +12,11 @@ use crate::{Cpu, Kind, Nanos};
 /// What is appended to a wait's cause when it ended on another CPU than it began on.
 pub const MOVED: &str = ", moved";
 
+/// What ticktax itself is called where it ran instead of a program.
+pub const TOOL: &str = "ticktax";
+/// And its probes.
+pub const PROBE: &str = "ticktax's probe";
+
 /// Why a thread was off its CPU: the `detail` of a recording's waits.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -385,6 +390,12 @@ pub struct Interferer {
     pub kind: Kind,
     /// Its process id, where it is a program.
     pub pid: Option<i32>,
+    /// The program that it is a thread of, where it is a program's.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// How many of its threads these are.
+    #[serde(default)]
+    pub threads: u64,
     /// For how long.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
@@ -439,6 +450,25 @@ pub struct Delay {
     pub timeline: Vec<Episode>,
     /// How many further episodes there were.
     pub more: u64,
+    /// Who had that CPU meanwhile, each program as one, the costliest first.
+    #[serde(default)]
+    pub lost_to: Vec<LostTo>,
+}
+
+/// What a program, a thread of the kernel or an interrupt had of a delay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LostTo {
+    /// The name of the program, the thread of the kernel or the interrupt.
+    pub name: String,
+    /// What kind of source that is; a CPU that ran nothing is idle.
+    pub kind: Kind,
+    /// Its processes, where it is a program.
+    pub pids: Vec<i32>,
+    /// For how long.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// In how many stretches.
+    pub count: u64,
 }
 
 /// An episode of a delay.
@@ -458,6 +488,9 @@ pub struct Episode {
     pub kind: Kind,
     /// The process, where it was a program's.
     pub pid: Option<i32>,
+    /// The program that it is a thread of, where it was a program's.
+    #[serde(default)]
+    pub program: Option<String>,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Documents as pages of text, for whoever has a program that stutters.
 //!
-//! The page of a statement reads from the question to the proof: which machine, where the time went, CPU by CPU,
-//! what a program lost to gaps, what could not be seen, and whether the books balance.
+//! The first screen of a statement is the answer (`screen`). Its sections are the proof: where the time went, CPU by
+//! CPU, what a program lost to gaps, what could not be seen, and whether the books balance.
 
 mod accounting;
 mod accounts;
@@ -19,6 +19,7 @@ mod numbers;
 mod pace;
 mod page;
 mod prediction;
+mod screen;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tick;
@@ -29,6 +30,7 @@ use ticktax_model::document::{Document, DocumentKind};
 use ticktax_model::statement::{Class, Statement};
 
 use crate::format::DocumentSink;
+use crate::view::{Grouping, Section, View};
 use page::Page;
 
 pub use beats::beat_news;
@@ -73,16 +75,25 @@ impl DocumentSink for Text {
 pub struct TextStyle {
     /// Whether escape codes for colours and bold type may be used.
     pub colour: bool,
-    /// Columns that a line may have; taken as 72 when it is less, and as 120 when it is more.
+    /// Columns that a line may have; taken as 40 when it is less, and as 200 when it is more.
     pub width: usize,
+    /// What is shown.
+    pub view: View,
+    /// What the first screen counts as one.
+    pub grouping: Grouping,
+    /// Whether the first screen explains its words.
+    pub explain: bool,
 }
 
 impl Default for TextStyle {
-    /// 80 columns without colour.
+    /// The first screen, at 80 columns, without colour.
     fn default() -> Self {
         Self {
             colour: false,
             width: 80,
+            view: View::First,
+            grouping: Grouping::Name,
+            explain: false,
         }
     }
 }
@@ -90,20 +101,41 @@ impl Default for TextStyle {
 /// The statement as text, with a line break at the end. No line is longer than the width asked
 /// for, whatever the names in it; control characters in names are replaced.
 fn statement(statement: &Statement, style: &TextStyle) -> String {
+    if style.view == View::First {
+        return screen::first(statement, style);
+    }
     let mut page = Page::new(*style);
-    head::write(&mut page, statement);
-    accounts::write(&mut page, statement);
-    cpus::write(&mut page, statement);
-    accounting::write(&mut page, statement);
-    held::write(&mut page, statement);
-    victim::write(&mut page, statement);
-    gaps::write(&mut page, statement);
-    beats::write(&mut page, statement);
-    tick::write(&mut page, statement);
-    findings::write(&mut page, statement);
-    foot::write(&mut page, statement);
+    if style.view == View::Full {
+        head::write(&mut page, statement);
+    }
+    let legends = style.view.is_legend_only();
+    let shows = |section| legends || style.view.shows(section);
+    for (section, parts) in SECTIONS {
+        if shows(*section) {
+            for write in *parts {
+                write(&mut page, statement);
+            }
+        }
+    }
     page.finish()
 }
+
+/// Writes a part of a page.
+type Writer = fn(&mut Page, &Statement);
+
+/// The sections of a statement's page, in its order.
+const SECTIONS: &[(Section, &[Writer])] = &[
+    (
+        Section::Time,
+        &[accounts::write, cpus::write, held::write, victim::write],
+    ),
+    (Section::Noise, &[gaps::write]),
+    (Section::Repeats, &[beats::write]),
+    (Section::Tick, &[tick::write]),
+    (Section::Accounting, &[accounting::write]),
+    (Section::Findings, &[findings::write]),
+    (Section::Limits, &[foot::write]),
+];
 
 /// The groups of accounts that a page shows, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ mod pace;
 mod sim;
 mod sweep;
 mod vary;
+mod view;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub(crate) use pace::{PaceArguments, Rate, Work};
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use vary::{KernelVariants, LoopVariants};
+pub(crate) use view::ViewArguments;
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -54,8 +56,8 @@ Examples:
   ticktax sim --load lag.parquet --vary hz=100,1000
                                           what another tick would make of it: a prediction
 
-How to read the statement, from the top: who had the CPUs; what the kernel took from programs;
-what the spin probe lost, and to what; what could not be seen.";
+The first screen is the answer: who took how much time, how often, and what to do. The sections
+(--section time,repeats, or --full) are the proof; --explain says what the words mean.";
 
 /// Audits CPU time like money.
 ///
@@ -221,6 +223,9 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
 
+    #[command(flatten)]
+    pub(crate) view: ViewArguments,
+
     /// Write the statement to a file in place of standard output, which is COMMAND's, too
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -267,6 +272,9 @@ pub(crate) struct ReportArguments {
     /// How to print the statement
     #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
+
+    #[command(flatten)]
+    pub(crate) view: ViewArguments,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,7 @@ const NEWS: Nanos = Nanos::from_secs(10);
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
+    let terminal = &terminal.viewing(&typed.view);
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(plan)?;

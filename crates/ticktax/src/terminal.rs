@@ -3,29 +3,61 @@
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ticktax_model::Nanos;
 use ticktax_model::document::Document;
-use ticktax_report::{Format, TextStyle, render};
+use ticktax_report::{Format, TextStyle, View, render};
 
+use crate::arguments::ViewArguments;
 use crate::failure::Failure;
 
 /// Where output goes.
 pub(crate) struct Terminal {
-    colour: bool,
-    error_is_terminal: bool,
+    style: TextStyle,
+    output_is_tty: bool,
+    error_is_tty: bool,
 }
 
 impl Terminal {
     /// Looks at standard output and error. Colours need a terminal, and no `NO_COLOR`
     /// (<https://no-color.org>) or `TERM=dumb`.
+    ///
+    /// Pages are as wide as `COLUMNS` says, else as the terminal, else 80 columns.
     pub(crate) fn detect() -> Self {
+        let output_is_tty = io::stdout().is_terminal();
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let typed = std::env::var("COLUMNS").ok();
+        let typed = typed.and_then(|columns| columns.parse().ok());
+        let measured = || {
+            Some(usize::from(
+                terminal_size::terminal_size_of(io::stdout())?.0.0,
+            ))
+        };
+        let style = TextStyle::default();
         Self {
-            colour: io::stdout().is_terminal() && !forbidden,
-            error_is_terminal: io::stderr().is_terminal(),
+            style: TextStyle {
+                colour: output_is_tty && !forbidden,
+                width: typed.or_else(measured).unwrap_or(style.width),
+                ..style
+            },
+            output_is_tty,
+            error_is_tty: io::stderr().is_terminal(),
+        }
+    }
+
+    /// The same, for pages that show what was asked for.
+    pub(crate) fn viewing(&self, typed: &ViewArguments) -> Self {
+        Self {
+            style: TextStyle {
+                view: typed.view(),
+                grouping: typed.grouping(),
+                explain: typed.explain(),
+                ..self.style
+            },
+            ..*self
         }
     }
 
@@ -37,11 +69,15 @@ impl Terminal {
         file: Option<&Path>,
     ) -> Result<(), Failure> {
         let style = TextStyle {
-            colour: self.colour && file.is_none(),
-            ..self.style()
+            colour: self.style.colour && file.is_none(),
+            ..self.style
         };
         let mut text = render(document, format, &style);
         let Some(file) = file else {
+            let paged = self.output_is_tty && style.view == View::Full;
+            if paged && format == Format::default() && page(&text) {
+                return Ok(());
+            }
             return self.print(&text);
         };
         if !text.ends_with('\n') {
@@ -52,15 +88,12 @@ impl Terminal {
 
     /// How a page is to look here.
     pub(crate) fn style(&self) -> TextStyle {
-        TextStyle {
-            colour: self.colour,
-            width: 80,
-        }
+        self.style
     }
 
     /// Whether somebody may be watching while an audit goes on.
     pub(crate) fn is_watched(&self) -> bool {
-        self.error_is_terminal
+        self.error_is_tty
     }
 
     /// Writes to standard output, with a line end at the end. A reader that has gone away (`| head`)
@@ -99,7 +132,7 @@ impl Terminal {
 
     /// A bar for `all` points of which `found` are finished, on a terminal; nothing in a pipe.
     pub(crate) fn count(&self, all: u64, found: u64) -> Count {
-        if !self.error_is_terminal {
+        if !self.error_is_tty {
             return Count(ProgressBar::hidden());
         }
         let template = "{pos} of {len} points [{bar:30}] {elapsed}, {eta} to go";
@@ -116,7 +149,7 @@ impl Terminal {
     /// A progress bar on a terminal; nothing in a pipe, nor where there is no telling how long it
     /// will be, or where `quiet` because a command writes to the same terminal.
     pub(crate) fn progress(&self, length: Option<Nanos>, what: String, quiet: bool) -> Progress {
-        let Some(length) = length.filter(|_| self.error_is_terminal && !quiet) else {
+        let Some(length) = length.filter(|_| self.error_is_tty && !quiet) else {
             return Progress(ProgressBar::hidden());
         };
         let template = format!("{{msg}} [{{bar:30}}] {{elapsed}} of {length}");
@@ -150,7 +183,7 @@ impl Count {
 impl Terminal {
     /// What goes on for nobody knows how long; nothing in a pipe.
     pub(crate) fn task(&self, what: String) -> Progress {
-        if !self.error_is_terminal {
+        if !self.error_is_tty {
             return Progress(ProgressBar::hidden());
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
@@ -160,6 +193,28 @@ impl Terminal {
         bar.enable_steady_tick(std::time::Duration::from_millis(250));
         Progress(bar)
     }
+}
+
+/// Shows a text in the reader's `$PAGER`; false where there is none, or it cannot be started.
+fn page(text: &str) -> bool {
+    let Some(pager) = std::env::var_os("PAGER").filter(|pager| !pager.is_empty()) else {
+        return false;
+    };
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(pager).stdin(Stdio::piped());
+    // As git does: colours pass, and what fits on one screen is left there.
+    if std::env::var_os("LESS").is_none() {
+        command.env("LESS", "FRX");
+    }
+    let Ok(mut child) = command.spawn() else {
+        return false;
+    };
+    // A reader may leave before the end.
+    if let Some(mut input) = child.stdin.take() {
+        drop(input.write_all(text.as_bytes()));
+    }
+    // What a shell answers that has not found the pager.
+    child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
 /// Fails, saying why, unless `file` can be written.

@@ -7,6 +7,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use common::{complaint, text, ticktax};
 
@@ -25,6 +26,10 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["audit", "--probe-policy", "fifo:50"], "with --cpus"),
         (&["audit", "--pid", "abc"], "invalid PID"),
         (&["audit", "--for", "-1s"], "20s, 500ms"),
+        (&["audit", "--section", "times"], "repeats"),
+        (&["report", "x", "--section", "time,noises"], "noise"),
+        (&["audit", "--section", "time", "--full"], "--full"),
+        (&["audit", "--by", "user"], "process"),
         (&["audti"], "audit"),
         (&["report"], "<FILE>"),
     ] {
@@ -144,6 +149,56 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
         .filter(|line| line.chars().count() > 80)
         .collect();
     assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn the_page_is_one_screen_and_the_rest_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("x.parquet");
+    let name = name.to_string_lossy().into_owned();
+    let live = ticktax(&["audit", "--for", "500ms", "--save", &name]);
+    let page = text(&live.stdout);
+    assert!(page.lines().count() <= 24, "{page}");
+    let report = |options: &[&str]| {
+        let output = ticktax(&[&["report", &name], options].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert_eq!(report(&[]), page);
+    let full = report(&["--full"]);
+    for (section, title) in [
+        ("time", "Where the CPU time went"),
+        ("limits", "What could not be seen"),
+    ] {
+        let alone = report(&["--section", section]);
+        assert!(alone.starts_with(title), "{alone}");
+        assert!(full.contains(title), "{full}");
+        assert!(!page.contains(title), "{page}");
+    }
+    let two = report(&["--section", "limits,time"]);
+    assert!(two.starts_with("Where the CPU time went"), "{two}");
+    let legend = "share: of the time of all CPUs";
+    assert!(!two.contains(legend), "{two}");
+    assert!(report(&["--section", "legend"]).contains(legend));
+    assert!(report(&["--explain"]).contains("the books balance: every"));
+}
+
+#[test]
+fn a_page_is_as_wide_as_columns_says() {
+    for columns in [40, 120] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
+            .args(["audit", "--for", "100ms", "--full"])
+            .env("COLUMNS", columns.to_string())
+            .output()
+            .unwrap();
+        let page = text(&output.stdout);
+        let widest = page.lines().map(|line| line.chars().count()).max();
+        let widest = widest.unwrap_or_default();
+        assert!(
+            widest <= columns && widest > columns - 30,
+            "{widest}: {page}"
+        );
+    }
 }
 
 #[test]

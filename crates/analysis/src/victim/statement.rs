@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{
-    Delay, Episode, Interferer, Latency, StateAccount, ThreadState, ThreadTimes, VictimHeader,
-    VictimStatement,
+    Delay, Episode, Interferer, Latency, LostTo, PROBE, StateAccount, TOOL, ThreadState,
+    ThreadTimes, VictimHeader, VictimStatement,
 };
 use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
 
@@ -104,8 +104,9 @@ fn threads(
     told.latency = latency(&victim);
     told.behind = interferers(&victim.behind, sources);
     told.interrupted_by = interferers(&interrupted_by, sources);
-    let delays = victim.worst.into_longest().into_iter();
+    let delays = victim.worst.into_longest();
     told.delays = delays
+        .iter()
         .map(|delay| delay_of(delay, about.begin, sources))
         .collect();
     told
@@ -126,8 +127,8 @@ fn latency(victim: &Victim) -> Option<Latency> {
 fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     let source = sources.get(id);
     match (&source.thread, source.owner, source.kind) {
-        (_, Owner::Probe, Kind::Task) => ("ticktax's probe".to_owned(), None),
-        (_, Owner::Tool, Kind::Task) => ("ticktax".to_owned(), None),
+        (_, Owner::Probe, Kind::Task) => (PROBE.to_owned(), None),
+        (_, Owner::Tool, Kind::Task) => (TOOL.to_owned(), None),
         (Some(thread), Owner::Program, _) if source.name != thread.program => {
             let name = format!("{} of {}", source.name, thread.program);
             (name, Some(thread.pid))
@@ -137,38 +138,59 @@ fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     }
 }
 
+/// The program whose thread it is.
+fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
+    let source = sources.get(id);
+    let thread = source.thread.as_ref()?;
+    (source.owner == Owner::Program).then(|| thread.program.to_string())
+}
+
+/// What one interferer had.
+#[derive(Debug, Default)]
+struct Share {
+    program: Option<String>,
+    threads: BTreeSet<i32>,
+    tally: Tally,
+}
+
 fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec<Interferer> {
-    let mut by_name: BTreeMap<(String, Option<i32>, Kind), Tally> = BTreeMap::new();
+    let mut by_name: BTreeMap<(String, Option<i32>, Kind), Share> = BTreeMap::new();
     for (&id, tally) in by_source {
         let source = sources.get(id);
         // A function is a part of the interrupt that it ran in, and no further interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
         let (name, pid) = name(id, sources);
         let entry = by_name.entry((name, pid, source.kind)).or_default();
-        entry.merge(&Tally {
+        entry.program = program(id, sources);
+        entry
+            .threads
+            .extend(source.thread.as_ref().map(|thread| thread.tid));
+        entry.tally.merge(&Tally {
             count: if part { 0 } else { tally.count },
             ..*tally
         });
     }
     let mut interferers: Vec<Interferer> = by_name
         .into_iter()
-        .map(|((name, pid, kind), tally)| Interferer {
+        .map(|((name, pid, kind), share)| Interferer {
             name,
             kind,
             pid,
-            time: tally.time,
-            count: tally.count,
-            max: tally.longest,
+            program: share.program,
+            threads: share.threads.len() as u64,
+            time: share.tally.time,
+            count: share.tally.count,
+            max: share.tally.longest,
         })
         .collect();
     interferers.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
     interferers
 }
 
-fn delay_of(delay: Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
+fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
     let source = sources.get(delay.span.source);
     let start = delay.span.start;
-    let episode = |episodes: Episodes| {
+    let episode = |episodes: &Episodes| {
         let (name, pid) = name(episodes.first.source, sources);
         Episode {
             at: episodes.first.start - start,
@@ -177,6 +199,7 @@ fn delay_of(delay: Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
             name,
             kind: sources.get(episodes.first.source).kind,
             pid,
+            program: program(episodes.first.source, sources),
         }
     };
     Delay {
@@ -186,7 +209,34 @@ fn delay_of(delay: Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         cpu: delay.span.cpu,
         at: start - begin,
         length: delay.span.dur,
-        timeline: delay.timeline.into_iter().map(episode).collect(),
+        timeline: delay.timeline.iter().map(episode).collect(),
         more: delay.more,
+        lost_to: lost_to(&delay.sums, sources),
     }
+}
+
+/// Who had a delay's time, each program as one.
+fn lost_to(sums: &[Episodes], sources: &SourceTable) -> Vec<LostTo> {
+    let mut by_name: BTreeMap<(String, Kind), LostTo> = BTreeMap::new();
+    for sum in sums {
+        let id = sum.first.source;
+        let kind = sources.get(id).kind;
+        let (name, pid) = name(id, sources);
+        let name = program(id, sources).unwrap_or(name);
+        let new = || LostTo {
+            name: name.clone(),
+            kind,
+            pids: Vec::new(),
+            time: Nanos::ZERO,
+            count: 0,
+        };
+        let lost = by_name.entry((name.clone(), kind)).or_insert_with(new);
+        let pid = pid.filter(|pid| !lost.pids.contains(pid));
+        lost.pids.extend(pid);
+        lost.time += sum.time;
+        lost.count += sum.count;
+    }
+    let mut all: Vec<LostTo> = by_name.into_values().collect();
+    all.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    all
 }

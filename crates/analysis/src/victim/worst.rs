@@ -17,6 +17,8 @@ pub(super) struct Candidate {
     pub(super) span: Span,
     pub(super) timeline: Vec<Episodes>,
     pub(super) more: u64,
+    /// By source, all that is known of it, the costliest first.
+    pub(super) sums: Vec<Episodes>,
 }
 
 /// What one source did in a delay.
@@ -72,8 +74,9 @@ impl Candidate {
             }
         }
         let mut more = beyond;
+        let sums = by_source(timeline.clone());
         if timeline.len() > Self::NAMED {
-            timeline = by_source(timeline);
+            timeline.clone_from(&sums);
             let rest = timeline.split_off(Self::NAMED.min(timeline.len()));
             more += rest.iter().map(|episodes| episodes.count).sum::<u64>();
         }
@@ -82,6 +85,7 @@ impl Candidate {
             span,
             timeline,
             more,
+            sums,
         }
     }
 

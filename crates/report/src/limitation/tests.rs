@@ -38,6 +38,10 @@ fn of_machines() -> Vec<Limitation> {
         reason: reason.clone(),
     }));
     all.extend([
+        Limitation::LengthNotKept {
+            asked: Nanos::from_millis(10),
+            watched: Nanos::from_millis(31),
+        },
         Limitation::FunctionNamesHidden,
         unread(Unreadable::NeedsRoot),
         unread(Unreadable::NeedsSyslog),

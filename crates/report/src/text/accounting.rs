@@ -101,7 +101,7 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
         }
         None => "",
     });
-    page.paragraph(Tone::Faint, "", &legend);
+    page.legend(&legend);
 }
 
 fn of(cpu: &CpuCheck) -> String {
@@ -211,26 +211,22 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
         );
         page.paragraph(Tone::Faint, "  ", &text);
     }
-    page.paragraph(
-        Tone::Faint,
-        "",
-        &format!(
-            "ran: excluding interrupts. /proc/PID: {}. by samples: the ticks that hit it, each \
+    page.legend(&format!(
+        "ran: excluding interrupts. /proc/PID: {}. by samples: the ticks that hit it, each \
              counted whole, as the columns of /proc/stat do.",
-            if check.unwatched.is_empty() {
-                "user and system time of /proc/PID/stat, which top shows for a process".to_owned()
-            } else {
-                format!(
-                    "not shown: it covers all CPUs, and {} not watched",
-                    if check.unwatched.len() == 1 {
-                        format!("CPU {} was", check.unwatched)
-                    } else {
-                        format!("CPUs {} were", check.unwatched)
-                    }
-                )
-            }
-        ),
-    );
+        if check.unwatched.is_empty() {
+            "user and system time of /proc/PID/stat, which top shows for a process".to_owned()
+        } else {
+            format!(
+                "not shown: it covers all CPUs, and {} not watched",
+                if check.unwatched.len() == 1 {
+                    format!("CPU {} was", check.unwatched)
+                } else {
+                    format!("CPUs {} were", check.unwatched)
+                }
+            )
+        }
+    ));
 }
 
 fn program_of(program: &ProgramCheck) -> String {

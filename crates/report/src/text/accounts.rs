@@ -96,7 +96,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         "Sum",
         &Cells::of_time(sum, scale.whole).text(),
     );
-    page.paragraph(Tone::Faint, "", &legend(&statement.accounts));
+    page.legend(&legend(&statement.accounts));
 }
 
 /// The answer in a sentence: how much time programs wanted and did not get.
@@ -237,7 +237,7 @@ fn mark(account: &Account) -> &'static str {
 }
 
 /// The account's name, with a word more where it says too little.
-fn name(account: &Account) -> String {
+pub(super) fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {
         (Class::Program, Some(pid)) => format!("{name} ({pid})"),

@@ -47,7 +47,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         page.paragraph(Tone::Faint, "  ", &text);
     }
     if all[..shown].iter().any(|beat| beat.gaps.is_some()) {
-        page.paragraph(Tone::Faint, "", GAPS);
+        page.legend(GAPS);
     }
 }
 
@@ -135,7 +135,7 @@ fn entry(page: &mut Page, beat: &BeatLine, all: &[&BeatLine], detailed: bool) {
     }
 }
 
-fn who(beat: &BeatLine) -> String {
+pub(super) fn who(beat: &BeatLine) -> String {
     match (beat.pid, &beat.gaps) {
         (Some(pid), _) => format!("{} ({pid})", beat.name),
         (None, Some(gaps)) if beat.kind == BeatKind::Gaps => {
@@ -285,6 +285,18 @@ pub(super) fn with_interval(period: f64, low: f64, high: f64) -> String {
         return format!("{value} ± <0.000 001 {unit}");
     }
     format!("{value} ± {} {unit}", decimals(margin, digits))
+}
+
+/// A period in three digits or so, for where there is little room.
+pub(super) fn short_period(ns: f64) -> String {
+    let (scale, unit) = unit(ns);
+    let value = ns / scale;
+    let digits = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {unit}")
 }
 
 fn unit(ns: f64) -> (f64, &'static str) {

@@ -35,6 +35,21 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 /// What could not be seen, one by one.
 fn unseen(page: &mut Page, statement: &Statement) {
     page.section("What could not be seen");
+    let items = items(statement);
+    if items.is_empty() {
+        page.paragraph(
+            Tone::Good,
+            "  ",
+            "Nothing: every tracepoint was attached, no event was lost.",
+        );
+    }
+    for item in items {
+        page.paragraph(Tone::Warning, "  - ", &clean(&item));
+    }
+}
+
+/// What could not be seen, in sentences.
+pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;
     if statement.level == Level::Kernel && !coverage.every_entry_watched {
@@ -96,16 +111,7 @@ fn unseen(page: &mut Page, statement: &Statement) {
             ));
         }
     }
-    if items.is_empty() {
-        page.paragraph(
-            Tone::Good,
-            "  ",
-            "Nothing: every tracepoint was attached, no event was lost.",
-        );
-    }
-    for item in items {
-        page.paragraph(Tone::Warning, "  - ", &clean(&item));
-    }
+    items
 }
 
 /// Why a probe's measurement ended, and what to do.

@@ -30,7 +30,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         wall(statement),
         date(statement.began_unix),
     );
-    page.line(Tone::Strong, &title);
+    page.paragraph(Tone::Strong, "", &title);
     page.paragraph(Tone::Plain, "Machine   ", &machine(&statement.machine));
     page.paragraph(Tone::Plain, "Kernel    ", &kernel(&statement.machine));
     if let Some(command) = &statement.command {

@@ -54,7 +54,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             (cpu.cfs_quota_us in a cgroup of version 1), or \
             let the program use fewer threads at once.";
     }
-    page.paragraph(Tone::Faint, "", &legend);
+    page.legend(&legend);
 }
 
 fn cells(held: &ThrottledProgram, wall: Nanos) -> Cells {

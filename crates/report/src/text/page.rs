@@ -5,6 +5,7 @@ use std::fmt::Write;
 use owo_colors::Style;
 
 use super::TextStyle;
+use crate::view::Section;
 
 /// Holds together what a line break would tear apart, as in `15 ns`. Printed as a space.
 pub(super) const TIE: char = '\u{a0}';
@@ -44,19 +45,43 @@ pub(super) struct Page {
     out: String,
     width: usize,
     colour: bool,
+    legends: Legends,
+    /// The title of a section of which nothing else was written yet.
+    title: Option<String>,
+}
+
+/// What becomes of legends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Legends {
+    LeftOut,
+    Written,
+    /// And nothing else.
+    Alone,
 }
 
 impl Page {
-    const NARROWEST: usize = 72;
-    const WIDEST: usize = 120;
+    const NARROWEST: usize = 40;
+    const WIDEST: usize = 200;
+    /// A name with less room than this gets a line of its own.
+    const NAME: usize = 10;
 
     pub(super) fn new(style: TextStyle) -> Self {
-        let width = style.width.clamp(Self::NARROWEST, Self::WIDEST);
         Self {
             out: String::new(),
-            width,
+            width: style.width.clamp(Self::NARROWEST, Self::WIDEST),
             colour: style.colour,
+            legends: match style.view {
+                view if view.is_legend_only() => Legends::Alone,
+                view if view.shows(Section::Legend) => Legends::Written,
+                _ => Legends::LeftOut,
+            },
+            title: None,
         }
+    }
+
+    /// Columns that a line may have.
+    pub(super) fn width(&self) -> usize {
+        self.width
     }
 
     /// The text that was written.
@@ -64,9 +89,20 @@ impl Page {
         self.out
     }
 
-    /// An empty line and a title.
+    /// An empty line.
+    pub(super) fn blank(&mut self) {
+        self.put(Tone::Plain, "");
+    }
+
+    /// An empty line and a title, before what follows.
     pub(super) fn section(&mut self, title: &str) {
-        self.out.push('\n');
+        if self.legends == Legends::Alone {
+            self.title = Some(title.to_owned());
+            return;
+        }
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
         self.line(Tone::Strong, title);
     }
 
@@ -77,24 +113,41 @@ impl Page {
     }
 
     /// A line of a table: `name` after `indent` columns, and `cells`, which keep to the right. The
-    /// name gives way where there is not enough room.
+    /// name gives way where there is not enough room, and then goes on a line of its own: numbers
+    /// are never cut.
     pub(super) fn row(&mut self, tone: Tone, indent: usize, name: &str, cells: &str) {
+        let name = clean(name);
         let room = self.width.saturating_sub(indent + columns(cells) + 1);
-        let name = elide(&clean(name), room);
+        if indent + 1 + columns(cells) > self.width || room < columns(&name).min(Self::NAME) {
+            let label = " ".repeat(indent);
+            if !name.is_empty() {
+                let name = elide(&name, self.width - indent);
+                self.put(tone, format!("{label}{name}").trim_end());
+            }
+            self.paragraph(tone, &format!("{label}    "), &with_units(cells));
+            return;
+        }
+        let name = elide(&name, room);
         let gap = room - columns(&name) + 1;
         let line = format!("{:indent$}{name}{:gap$}{cells}", "", "");
-        self.put(tone, elide(line.trim_end(), self.width).trim_end());
+        self.put(tone, line.trim_end());
     }
 
     /// Running text behind a label; further lines begin below the text's first word.
     pub(super) fn paragraph(&mut self, tone: Tone, label: &str, text: &str) {
-        let label = clean(label);
+        // A label that leaves no room for words is a line of its own.
+        let mut label = clean(label);
+        if columns(&label) * 2 > self.width {
+            let line = elide(&label, self.width);
+            self.put(tone, line.trim_end());
+            "    ".clone_into(&mut label);
+        }
         let indent = columns(&label);
         let room = self.width.saturating_sub(indent).max(1);
         let mut line = label;
         let mut used = 0;
-        for word in text.split_whitespace_but_ties() {
-            let word = elide(&clean(word), room);
+        for word in words(text, room) {
+            let word = elide(&clean(&word), room);
             let length = columns(&word);
             if used > 0 && used + 1 + length > room {
                 self.put(tone, line.trim_end());
@@ -111,7 +164,26 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
+    /// What the words and columns above mean, where that is asked for.
+    pub(super) fn legend(&mut self, text: &str) {
+        match self.legends {
+            Legends::LeftOut => {}
+            Legends::Written => self.paragraph(Tone::Faint, "", text),
+            Legends::Alone => {
+                self.legends = Legends::Written;
+                if let Some(title) = self.title.take() {
+                    self.section(&title);
+                }
+                self.paragraph(Tone::Plain, "", text);
+                self.legends = Legends::Alone;
+            }
+        }
+    }
+
     fn put(&mut self, tone: Tone, line: &str) {
+        if self.legends == Legends::Alone {
+            return;
+        }
         let line = line.replace(TIE, " ");
         if self.colour && tone != Tone::Plain && !line.is_empty() {
             // Writing to a `String` cannot fail.
@@ -123,16 +195,38 @@ impl Page {
     }
 }
 
-/// Splits at spaces, but not at ties, which Unicode counts as spaces too.
-trait Words {
-    fn split_whitespace_but_ties(&self) -> impl Iterator<Item = &str>;
+/// The words of a text, for lines of `room` columns. Ties, which Unicode counts as spaces too, hold
+/// words together, unless what they hold is longer than a line; a number never loses its unit.
+fn words(text: &str, room: usize) -> Vec<String> {
+    let split = text.split(|c: char| c.is_whitespace() && c != TIE);
+    let fits = |word: &str| columns(word) <= room || !word.contains(TIE);
+    let mut words = Vec::new();
+    for word in split.filter(|word| !word.is_empty()) {
+        if fits(word) {
+            words.push(word.to_owned());
+        } else {
+            let parts = with_units(&word.replace(TIE, " "));
+            words.extend(parts.split_ascii_whitespace().map(str::to_owned));
+        }
+    }
+    words
 }
 
-impl Words for str {
-    fn split_whitespace_but_ties(&self) -> impl Iterator<Item = &str> {
-        self.split(|c: char| c.is_whitespace() && c != TIE)
-            .filter(|word| !word.is_empty())
+/// The text with numbers tied to their units.
+fn with_units(text: &str) -> String {
+    const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "min", "%", "Hz", "MHz", "MiB"];
+    let mut out = String::new();
+    let mut after_digit = false;
+    for word in text.split_ascii_whitespace() {
+        let unit = word.trim_end_matches([',', ';', '.', ':', ')']);
+        if !out.is_empty() {
+            let tie = after_digit && UNITS.contains(&unit);
+            out.push(if tie { TIE } else { ' ' });
+        }
+        out.push_str(word);
+        after_digit = word.ends_with(|c: char| c.is_ascii_digit());
     }
+    out
 }
 
 /// `text` with its spaces turned into ties, so that it stays on one line.

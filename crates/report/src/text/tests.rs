@@ -7,5 +7,6 @@ mod grids;
 mod pace;
 mod properties;
 pub(crate) mod samples;
+mod screens;
 mod ticks;
 mod victims;

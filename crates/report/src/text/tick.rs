@@ -39,7 +39,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     let legend = legend(bill, statement);
     if !legend.is_empty() {
-        page.paragraph(Tone::Faint, "", &legend);
+        page.legend(&legend);
     }
 }
 

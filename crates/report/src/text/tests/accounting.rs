@@ -10,8 +10,8 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::samples::empty;
+use super::samples::full as text;
 use crate::TextStyle;
-use crate::text::statement as text;
 
 const ELAPSED: Nanos = Nanos::from_secs(20);
 

@@ -1,11 +1,11 @@
 //! Pages as they come out.
 
 use super::beats::{a_server, nothing_repeats};
+use super::samples::full as text;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use super::ticks::{a_bill, counted_only, findings, summed};
 use crate::TextStyle;
 use crate::text::beats::{beat_news, beats};
-use crate::text::statement as text;
 
 #[test]
 fn a_machine_seen_whole() {
@@ -32,8 +32,8 @@ fn more_cpus_than_lines() {
     insta::assert_snapshot!(text(
         &many_cpus(),
         &TextStyle {
-            colour: false,
-            width: 100
+            width: 100,
+            ..TextStyle::default()
         }
     ));
 }
@@ -44,7 +44,7 @@ fn colours_say_what_is_wrong() {
         &off_by_17_ns(),
         &TextStyle {
             colour: true,
-            width: 80,
+            ..TextStyle::default()
         },
     );
     let last = page

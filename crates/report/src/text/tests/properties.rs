@@ -1,16 +1,20 @@
 //! What holds for every page, whatever the numbers and the names.
 
 use proptest::prelude::*;
+use ticktax_model::advice::Advice;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos};
 
+use super::samples::full as text;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level, small_change};
+use super::screens::held_up;
 use super::ticks::with_ticks;
+use super::victims::with_victim;
 use crate::text::page::columns;
-use crate::text::statement as text;
-use crate::{TextStyle, json, schema};
+use crate::text::statement as write;
+use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
 /// Every name of a statement becomes one of `names`, and every number is multiplied.
 fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
@@ -65,6 +69,7 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
         rename(&mut why);
         *limitation = Limitation::Other { what, why };
     }
+    distort_program(&mut statement, &mut rename, &stretch);
     statement
         .probes
         .iter_mut()
@@ -77,6 +82,45 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
     statement
 }
 
+/// The same of what is said of one program.
+fn distort_program(
+    statement: &mut Statement,
+    rename: &mut dyn FnMut(&mut String),
+    stretch: &dyn Fn(&mut Nanos),
+) {
+    for advice in &mut statement.advice {
+        match advice {
+            Advice::CrowdingPrograms { programs, .. } => {
+                for one in programs {
+                    rename(&mut one.program);
+                }
+            }
+            Advice::PeriodicProgram { program, .. } => rename(program),
+            _ => {}
+        }
+    }
+    let Some(victim) = &mut statement.victim else {
+        return;
+    };
+    rename(&mut victim.name);
+    let Some(threads) = &mut victim.threads else {
+        return;
+    };
+    for one in threads.behind.iter_mut().chain(&mut threads.interrupted_by) {
+        rename(&mut one.name);
+        if let Some(program) = &mut one.program {
+            rename(program);
+        }
+        stretch(&mut one.time);
+    }
+    for delay in &mut threads.delays {
+        stretch(&mut delay.length);
+        for lost in &mut delay.lost_to {
+            rename(&mut lost.name);
+        }
+    }
+}
+
 fn samples() -> impl Strategy<Value = Statement> {
     prop::sample::select(vec![
         empty(),
@@ -85,6 +129,9 @@ fn samples() -> impl Strategy<Value = Statement> {
         off_by_17_ns(),
         many_cpus(),
         with_ticks(),
+        with_victim(kernel_level()),
+        held_up(),
+        with_victim(proc_level()),
     ])
 }
 
@@ -107,18 +154,36 @@ proptest! {
         statement in samples(),
         names in prop::collection::vec(a_name(), 1..8),
         factor in prop_oneof![Just(1i64), 1i64..10_000],
-        width in 72usize..130,
+        width in 40usize..=200,
+        grouping in prop::sample::select(Grouping::ALL),
     ) {
         let statement = distorted(statement, &names, factor);
-        let page = text(&statement, &TextStyle { colour: false, width });
-        for line in page.lines() {
-            prop_assert!(columns(line) <= width, "{} columns: {line:?}", columns(line));
-            prop_assert!(!line.ends_with(' '), "{line:?}");
-        }
-        prop_assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
+        let legends = Sections::from_iter([Section::Legend]);
+        for view in [View::Full, View::First, View::Only(legends)] {
+            let style = TextStyle { width, view, grouping, explain: true, ..TextStyle::default() };
+            let page = write(&statement, &style);
+            for line in page.lines() {
+                prop_assert!(columns(line) <= width, "{} columns: {line:?}", columns(line));
+                prop_assert!(!line.ends_with(' '), "{line:?}");
+            }
+            prop_assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
 
-        let colourful = text(&statement, &TextStyle { colour: true, width });
-        prop_assert_eq!(plain(&colourful), page);
+            let colourful = write(&statement, &TextStyle { colour: true, ..style });
+            prop_assert_eq!(plain(&colourful), page);
+        }
+    }
+
+    #[test]
+    fn the_first_screen_is_one_screen(
+        statement in samples(),
+        names in prop::collection::vec(a_name(), 1..8),
+        factor in prop_oneof![Just(1i64), 1i64..10_000],
+        width in 80usize..=200,
+        grouping in prop::sample::select(Grouping::ALL),
+    ) {
+        let statement = distorted(statement, &names, factor);
+        let page = write(&statement, &TextStyle { width, grouping, ..TextStyle::default() });
+        prop_assert!(page.lines().count() <= 24, "{page}");
     }
 
     #[test]

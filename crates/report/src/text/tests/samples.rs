@@ -16,6 +16,20 @@ use ticktax_model::statement::{
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Nanos};
 
+use crate::text::statement;
+use crate::{TextStyle, View};
+
+/// Everything that there is to say.
+pub(crate) fn full(it: &Statement, style: &TextStyle) -> String {
+    statement(
+        it,
+        &TextStyle {
+            view: View::Full,
+            ..*style
+        },
+    )
+}
+
 /// A statement about nothing.
 pub(crate) fn empty() -> Statement {
     Statement {
@@ -49,6 +63,7 @@ pub(crate) fn empty() -> Statement {
         accounting: None,
         tick: None,
         findings: Vec::new(),
+        advice: Vec::new(),
     }
 }
 

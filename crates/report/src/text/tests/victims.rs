@@ -5,20 +5,22 @@ use std::collections::BTreeMap;
 use ticktax_model::machine::{Pressure, RunQueue, Throttling};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Delay, DelayKind, Episode, Interferer, Latency, StateAccount, Target, ThreadState, ThreadTimes,
-    Usage, VictimStatement,
+    Delay, DelayKind, Episode, Interferer, Latency, LostTo, StateAccount, Target, ThreadState,
+    ThreadTimes, Usage, VictimStatement,
 };
 use ticktax_model::{Cpu, Kind, Nanos};
 
+use super::samples::full as text;
 use super::samples::{kernel_level, proc_level};
 use crate::TextStyle;
-use crate::text::statement as text;
 
 fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> Interferer {
     Interferer {
         name: name.to_owned(),
         kind,
         pid,
+        program: pid.map(|_| program_of(name).to_owned()),
+        threads: 1,
         time: Nanos::from_micros(us),
         count,
         max: Nanos::from_micros(us / 3),
@@ -34,6 +36,22 @@ fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option
         name: name.to_owned(),
         kind,
         pid,
+        program: pid.map(|_| program_of(name).to_owned()),
+    }
+}
+
+/// `cc1` of `worker of cc1`.
+fn program_of(name: &str) -> &str {
+    name.rsplit(" of ").next().unwrap_or(name)
+}
+
+fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
+    LostTo {
+        name: name.to_owned(),
+        kind,
+        pids: Vec::new(),
+        time: Nanos::from_micros(us),
+        count: 1,
     }
 }
 
@@ -92,6 +110,10 @@ fn threads() -> ThreadTimes {
                     episode((4_000, 100), 12, "idle", Kind::Idle, None),
                 ],
                 more: 3,
+                lost_to: vec![
+                    lost_to("backup", Kind::Task, 3_900),
+                    lost_to("idle", Kind::Idle, 100),
+                ],
             },
             Delay {
                 kind: DelayKind::Interrupted,
@@ -102,12 +124,13 @@ fn threads() -> ThreadTimes {
                 length: Nanos(410_000),
                 timeline: vec![],
                 more: 0,
+                lost_to: vec![lost_to("NET_RX", Kind::Softirq, 410)],
             },
         ],
     }
 }
 
-fn with_victim(statement: Statement) -> Statement {
+pub(super) fn with_victim(statement: Statement) -> Statement {
     let pressure = Pressure {
         some: Nanos::from_millis(700),
         full: Nanos::ZERO,

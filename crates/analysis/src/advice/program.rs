@@ -1,0 +1,203 @@
+//! What to do for the program that was asked for.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::advice::{Advice, CrowdingProgram};
+use ticktax_model::beats::BeatLine;
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{Interferer, PROBE, TOOL, ThreadState, ThreadTimes, VictimStatement};
+use ticktax_model::{CpuList, Kind, Nanos};
+
+use super::machine::stolen;
+
+/// From this share of the time that it wanted on, waiting for a CPU is worth a word.
+const MUCH_WAITING: f64 = 0.01;
+/// So is a single wait from this length on.
+const LONG_WAIT: Nanos = Nanos::from_millis(10);
+/// From this share of all waiting on, who had the CPU meanwhile is named.
+const MUCH_OF_WAITING: f64 = 0.1;
+/// From this share of the time that it wanted on, being throttled is worth a word.
+const MUCH_THROTTLED: f64 = 0.005;
+/// From this share on, interrupts are, and page faults.
+const MUCH_INTERRUPTED: f64 = 0.05;
+
+/// Who had the CPU while the program waited, all processes of one name together.
+#[derive(Debug, Default)]
+struct Crowd {
+    pids: Vec<i32>,
+    time: Nanos,
+    max: Nanos,
+    kernel: bool,
+}
+
+/// The rules, the costliest first.
+pub(super) fn advise(
+    statement: &Statement,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+) -> Vec<Advice> {
+    let mut found: Vec<(Nanos, Advice)> = Vec::new();
+    let wanted: Nanos = wanted(threads);
+    found.extend(waiting(statement, victim, threads, wanted));
+    found.extend(throttled(victim, threads, wanted));
+    found.extend(interrupted(threads, wanted));
+    found.extend(memory(threads, wanted));
+    found.extend(stolen(statement));
+    found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+    found.into_iter().map(|(_, advice)| advice).collect()
+}
+
+fn wanted(threads: &ThreadTimes) -> Nanos {
+    let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
+    wanted.map(|account| account.time).sum()
+}
+
+/// The time in a state, how often, and the longest.
+fn of(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
+    let mut accounts = threads.accounts.iter();
+    let account = accounts.find(|account| account.state == state);
+    account.map_or((Nanos::ZERO, 0, Nanos::ZERO), |account| {
+        (account.time, account.count, account.max.unwrap_or_default())
+    })
+}
+
+/// Who had the CPU that it waited for.
+fn waiting(
+    statement: &Statement,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+    wanted: Nanos,
+) -> Vec<(Nanos, Advice)> {
+    let (in_line, _, longest) = of(threads, ThreadState::Waiting);
+    if in_line.share_of(wanted) < MUCH_WAITING && longest < LONG_WAIT {
+        return Vec::new();
+    }
+    let beats = statement.beats.iter().flat_map(|beats| &beats.beats);
+    let beats: Vec<&BeatLine> = beats.collect();
+    let mut found = Vec::new();
+    let mut crowding: Vec<CrowdingProgram> = Vec::new();
+    for (name, crowd) in crowds(&threads.behind) {
+        let share = crowd.time.share_of(in_line);
+        let much = share >= MUCH_OF_WAITING;
+        let own = crowd.pids.iter().any(|&pid| Some(pid) == victim.pid);
+        let beat = beat_of(&crowd, &beats);
+        let advice = match (crowd.kernel, &*crowd.pids, beat) {
+            (true, ..) if much => Advice::CrowdingKernelThread {
+                name: name.to_owned(),
+                time: crowd.time,
+                share,
+            },
+            (false, ..) if own && much => Advice::OwnThreads {
+                threads: threads.threads,
+                time: crowd.time,
+                share,
+            },
+            (false, &[pid], Some((period, cpus))) if !own && (much || crowd.max >= LONG_WAIT) => {
+                Advice::PeriodicProgram {
+                    program: name.to_owned(),
+                    pid,
+                    period,
+                    cpus,
+                    time: crowd.time,
+                    max: crowd.max,
+                }
+            }
+            (false, [_, ..], _) if !own && much => {
+                crowding.push(CrowdingProgram {
+                    program: name.to_owned(),
+                    pids: crowd.pids,
+                    time: crowd.time,
+                });
+                continue;
+            }
+            _ => continue,
+        };
+        found.push((crowd.time, advice));
+    }
+    crowding.sort_by_key(|program| std::cmp::Reverse(program.time));
+    if !crowding.is_empty() {
+        let time: Nanos = crowding.iter().map(|program| program.time).sum();
+        let advice = Advice::CrowdingPrograms {
+            programs: crowding,
+            time,
+            share: time.share_of(in_line),
+        };
+        found.push((time, advice));
+    }
+    found
+}
+
+fn crowds(behind: &[Interferer]) -> BTreeMap<&str, Crowd> {
+    let mut crowds: BTreeMap<&str, Crowd> = BTreeMap::new();
+    // An idle CPU is nobody's doing.
+    for interferer in behind.iter().filter(|one| one.kind != Kind::Idle) {
+        let name = interferer.program.as_deref().unwrap_or(&interferer.name);
+        let crowd = crowds.entry(name).or_default();
+        crowd.kernel = interferer.pid.is_none();
+        crowd.time += interferer.time;
+        crowd.max = crowd.max.max(interferer.max);
+        let pid = interferer.pid.filter(|pid| !crowd.pids.contains(pid));
+        crowd.pids.extend(pid);
+    }
+    // ticktax itself says what it costs elsewhere.
+    crowds.retain(|name, _| !matches!(*name, TOOL | PROBE));
+    crowds
+}
+
+/// The costliest beat of a crowd of one, and where.
+fn beat_of(crowd: &Crowd, beats: &[&BeatLine]) -> Option<(f64, CpuList)> {
+    let [pid] = *crowd.pids else {
+        return None;
+    };
+    let its = beats.iter().filter(|beat| beat.pid == Some(pid));
+    let beat = its.max_by(|a, b| a.share.total_cmp(&b.share))?;
+    Some((beat.period, beat.cpus.clone()))
+}
+
+fn throttled(
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+    wanted: Nanos,
+) -> Option<(Nanos, Advice)> {
+    let (time, count, _) = of(threads, ThreadState::Throttled);
+    if time.share_of(wanted) < MUCH_THROTTLED {
+        return None;
+    }
+    let cgroup = victim.throttling.as_ref().map(|quota| quota.cgroup.clone());
+    let advice = Advice::Throttled {
+        program: victim.name.clone(),
+        pid: victim.pid,
+        cgroup,
+        time,
+        count,
+    };
+    Some((time, advice))
+}
+
+fn interrupted(threads: &ThreadTimes, wanted: Nanos) -> Option<(Nanos, Advice)> {
+    let (time, ..) = of(threads, ThreadState::Interrupted);
+    let share = time.share_of(wanted);
+    let most = threads.interrupted_by.first()?;
+    (share >= MUCH_INTERRUPTED).then(|| {
+        let advice = Advice::Interrupts {
+            name: most.name.clone(),
+            time: most.time,
+            share,
+        };
+        (time, advice)
+    })
+}
+
+fn memory(threads: &ThreadTimes, wanted: Nanos) -> Vec<(Nanos, Advice)> {
+    let mut found = Vec::new();
+    let (time, count, _) = of(threads, ThreadState::PageFault);
+    let share = time.share_of(wanted);
+    if share >= MUCH_INTERRUPTED {
+        found.push((time, Advice::PageFaults { time, count, share }));
+    }
+    let (time, ..) = of(threads, ThreadState::Reclaim);
+    if time.share_of(wanted) >= MUCH_WAITING {
+        found.push((time, Advice::MemoryReclaim { time }));
+    }
+    found
+}

@@ -1,0 +1,269 @@
+//! Rules beside statements of which it is known what is to be done.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::advice::Advice;
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{Coverage, Level, ToolCost, World};
+use ticktax_model::statement::{Account, Balance, Class, Statement};
+use ticktax_model::victim::{
+    Interferer, PROBE, StateAccount, Target, ThreadState, ThreadTimes, VictimStatement,
+};
+use ticktax_model::{Kind, Nanos};
+
+use super::advise;
+
+/// A machine of one CPU for 10 s, with these accounts.
+fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
+    let account = |&(class, name, ms): &(Class, &str, i64)| Account {
+        class,
+        name: name.to_owned(),
+        pid: (class == Class::Program).then_some(7),
+        time: Nanos::from_millis(ms),
+        count: 1,
+        median: None,
+        p99: None,
+        max: None,
+        parts: Vec::new(),
+        sampled: false,
+    };
+    let elapsed = Nanos::from_secs(10);
+    Statement {
+        tool_version: String::new(),
+        world: World::Live,
+        level: Level::Kernel,
+        machine: Machine {
+            hypervisor: Some("KVM".to_owned()),
+            ..Machine::default()
+        },
+        began_unix: 0,
+        accounts: accounts.iter().map(account).collect(),
+        cpus: Vec::new(),
+        balance: Balance {
+            elapsed,
+            accounted: elapsed,
+            off: Vec::new(),
+        },
+        throttled: Vec::new(),
+        gaps: None,
+        beats: None,
+        coverage: Coverage::default(),
+        clock: None,
+        probes: Vec::new(),
+        soakers: Vec::new(),
+        cost: ToolCost::default(),
+        command: None,
+        victim: None,
+        pressure: BTreeMap::new(),
+        run_queue: None,
+        accounting: None,
+        tick: None,
+        findings: Vec::new(),
+        advice: Vec::new(),
+    }
+}
+
+fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
+    Interferer {
+        name: name.to_owned(),
+        kind: if name == "idle" {
+            Kind::Idle
+        } else {
+            Kind::Task
+        },
+        pid,
+        program: pid.map(|_| name.to_owned()),
+        threads: 1,
+        time: Nanos::from_millis(ms),
+        count: 10,
+        max: Nanos::from_millis(max),
+    }
+}
+
+/// A program, 4290, that ran for 1 s and was in these states besides.
+fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement {
+    let running = [(ThreadState::Running, 1_000)];
+    let accounts = running
+        .iter()
+        .chain(states)
+        .map(|&(state, ms)| StateAccount {
+            state,
+            time: Nanos::from_millis(ms),
+            count: 3,
+            max: Some(Nanos::from_millis(ms / 3)),
+        });
+    let threads = ThreadTimes {
+        threads: 2,
+        accounts: accounts.collect(),
+        interrupted_by: vec![self::behind("NET_RX", None, 100, 1)],
+        behind,
+        ..ThreadTimes::default()
+    };
+    Statement {
+        victim: Some(VictimStatement {
+            target: Target::Process,
+            name: "gamesrv".to_owned(),
+            pid: Some(4290),
+            threads: Some(threads),
+            usage: None,
+            throttling: None,
+            stolen: None,
+        }),
+        ..machine(&[(Class::Idle, "idle", 10_000)])
+    }
+}
+
+fn beat(pid: i32, period: f64) -> BeatStatement {
+    let beat = BeatLine {
+        name: "a thread of it".to_owned(),
+        kind: BeatKind::Thread,
+        pid: Some(pid),
+        cpus: "1".parse().unwrap(),
+        own: false,
+        period,
+        low: period,
+        high: period,
+        false_alarm: 1e-9,
+        first: Nanos::ZERO,
+        during: None,
+        seen: 7,
+        expected: 7,
+        jitter: Nanos::ZERO,
+        rearmed: false,
+        restarts: 0,
+        burst: 1.0,
+        median: Nanos::from_millis(30),
+        p99: Nanos::from_millis(30),
+        max: Nanos::from_millis(30),
+        share: 0.01,
+        chain: Vec::new(),
+        gaps: None,
+        held: Vec::new(),
+        alias: None,
+    };
+    BeatStatement {
+        beats: vec![beat],
+        ..BeatStatement::default()
+    }
+}
+
+const WAITING: ThreadState = ThreadState::Waiting;
+
+#[test]
+fn nothing_is_advised_where_nothing_is_wrong() {
+    let quiet = machine(&[
+        (Class::Program, "sshd", 2_000),
+        (Class::Irq, "local_timer", 100),
+        (Class::Steal, "steal", 10),
+        (Class::Idle, "idle", 7_890),
+    ]);
+    assert_eq!(advise(&quiet), []);
+    let few = vec![behind("sshd", Some(9), 5, 1), behind("idle", None, 1, 1)];
+    assert_eq!(advise(&program(&[(WAITING, 6)], few)), []);
+}
+
+#[test]
+fn who_crowds_a_program_out_is_named_all_processes_together() {
+    let mut crowd: Vec<Interferer> = (0..40)
+        .map(|i| behind("cc1", Some(100 + i), 20, 4))
+        .collect();
+    crowd.push(behind("sshd", Some(9), 40, 4));
+    crowd.push(behind("idle", None, 100, 4));
+    crowd.push(behind(PROBE, None, 100, 4));
+    let advice = advise(&program(&[(WAITING, 1_000)], crowd));
+    let [
+        Advice::CrowdingPrograms {
+            programs, share, ..
+        },
+    ] = &*advice
+    else {
+        panic!("{advice:?}");
+    };
+    assert_eq!(programs.len(), 1);
+    assert_eq!(programs[0].pids.len(), 40);
+    assert!((share - 0.8).abs() < 1e-9);
+}
+
+/// Little time in all, but each time long enough for several frames.
+#[test]
+fn a_rhythm_is_claimed_only_of_a_process_that_has_one() {
+    let crowd = vec![
+        behind("cc1", Some(100), 900, 4),
+        behind("backupd", Some(16_874), 90, 30),
+    ];
+    let mut statement = program(&[(WAITING, 1_000)], crowd);
+    let periodic = |statement: &Statement| {
+        let advice = advise(statement);
+        advice.into_iter().find_map(|advice| match advice {
+            Advice::PeriodicProgram { pid, period, .. } => Some((pid, period)),
+            _ => None,
+        })
+    };
+    assert_eq!(periodic(&statement), None);
+    statement.beats = Some(beat(999, 3.03e9));
+    assert_eq!(periodic(&statement), None, "another process' rhythm");
+    statement.beats = Some(beat(16_874, 3.03e9));
+    assert_eq!(periodic(&statement), Some((16_874, 3.03e9)));
+}
+
+#[test]
+fn each_state_has_its_advice_the_costliest_first() {
+    let states = [
+        (ThreadState::Throttled, 2_000),
+        (ThreadState::PageFault, 900),
+        (ThreadState::Interrupted, 700),
+        (ThreadState::Reclaim, 100),
+    ];
+    let advice = advise(&program(&states, Vec::new()));
+    assert!(
+        matches!(
+            &*advice,
+            [
+                Advice::Throttled { .. },
+                Advice::PageFaults { .. },
+                Advice::Interrupts { .. },
+                Advice::MemoryReclaim { .. },
+            ]
+        ),
+        "{advice:?}"
+    );
+}
+
+#[test]
+fn threads_that_wait_for_each_other_are_the_programs_own_matter() {
+    let crowd = vec![behind("gamesrv", Some(4290), 900, 4)];
+    let advice = advise(&program(&[(WAITING, 1_000)], crowd));
+    assert!(
+        matches!(&*advice, [Advice::OwnThreads { .. }]),
+        "{advice:?}"
+    );
+}
+
+#[test]
+fn a_machine_is_told_of_theft_of_kernel_work_and_of_full_cpus() {
+    let advice = advise(&machine(&[
+        (Class::Program, "rustc", 8_000),
+        (Class::Softirq, "NET_RX", 1_200),
+        (Class::Steal, "steal", 700),
+        (Class::Probe, "probe", 100),
+    ]));
+    assert!(
+        matches!(
+            &*advice,
+            [
+                Advice::KernelWork { .. },
+                Advice::Stolen { .. },
+                Advice::CpusFull { .. },
+            ]
+        ),
+        "{advice:?}"
+    );
+}
+
+#[test]
+fn counters_alone_advise_nothing() {
+    let mut statement = program(&[(WAITING, 1_000)], vec![behind("cc1", Some(1), 900, 4)]);
+    statement.level = Level::Proc;
+    assert_eq!(advise(&statement), []);
+}

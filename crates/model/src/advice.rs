@@ -1,0 +1,161 @@
+//! What a person can do about lost CPU time, with the evidence for it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{CpuList, Nanos};
+
+/// Something to do, and the measurement that says so. Its `id` is stable. Words and commands are
+/// the report's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+pub enum Advice {
+    /// A program had the CPU at regular times while the watched program waited for it.
+    PeriodicProgram {
+        /// Its name.
+        program: String,
+        /// Its process.
+        pid: i32,
+        /// The period of its beat, ns.
+        #[serde(rename = "period_ns")]
+        period: f64,
+        /// The CPUs that it was seen on.
+        cpus: CpuList,
+        /// The time that it had while the watched program waited.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// The longest stretch of that.
+        #[serde(rename = "max_ns")]
+        max: Nanos,
+    },
+    /// Programs had much of the time for which the watched program waited.
+    CrowdingPrograms {
+        /// Which, the one with the most first.
+        programs: Vec<CrowdingProgram>,
+        /// The time that they had while the watched program waited.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// That as a share of all the waiting for a CPU, 0 to 1.
+        share: f64,
+    },
+    /// The watched program's threads waited for each other: there are more of them than CPUs.
+    OwnThreads {
+        /// Its threads.
+        threads: u64,
+        /// The time for which one waited while another ran.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// That as a share of all the waiting for a CPU, 0 to 1.
+        share: f64,
+    },
+    /// A thread of the kernel had much of the time for which the watched program waited.
+    CrowdingKernelThread {
+        /// Its name.
+        name: String,
+        /// The time that it had while the watched program waited.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// That as a share of all the waiting for a CPU, 0 to 1.
+        share: f64,
+    },
+    /// A CPU quota kept a program from running.
+    Throttled {
+        /// The program.
+        program: String,
+        /// Its process.
+        pid: Option<i32>,
+        /// The folder of its cgroup, where that is known.
+        cgroup: Option<String>,
+        /// For how long, the times of its threads added up.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// How often.
+        count: u64,
+    },
+    /// Interrupts and softirqs took much of the time for which a program wanted to run.
+    Interrupts {
+        /// The one that took most.
+        name: String,
+        /// The time of that one.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// The time of all of them, as a share of the time that the program wanted, 0 to 1.
+        share: f64,
+    },
+    /// Page faults took much of the time for which the watched program wanted to run.
+    PageFaults {
+        /// How long they took.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// How many.
+        count: u64,
+        /// As a share of the time that the program wanted, 0 to 1.
+        share: f64,
+    },
+    /// The watched program had to free memory before it got some.
+    MemoryReclaim {
+        /// How long that took.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+    },
+    /// The hypervisor ran something else.
+    Stolen {
+        /// For how long, on all CPUs together.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// As a share of the time of all CPUs, 0 to 1.
+        share: f64,
+    },
+    /// The CPUs were busy nearly all of the time.
+    CpusFull {
+        /// The share of their time for which they were, 0 to 1.
+        busy_share: f64,
+        /// The program that took most, all of its processes together.
+        program: String,
+        /// Its processes.
+        pids: Vec<i32>,
+        /// How long it ran.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// That as a share of the time of all CPUs, 0 to 1.
+        share: f64,
+    },
+    /// An interrupt, a softirq or a thread of the kernel took much of all CPUs' time.
+    KernelWork {
+        /// Its name.
+        name: String,
+        /// The part of it that took most, where it has any.
+        part: Option<String>,
+        /// How long.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// As a share of the time of all CPUs, 0 to 1.
+        share: f64,
+    },
+    /// Something configured is not in effect, and costs CPU time now: one of the findings.
+    Finding {
+        /// The rule that found it.
+        rule: String,
+        /// What is wrong, in a line.
+        title: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Events were lost, so that a part of the time has no name.
+    EventsLost {
+        /// How many.
+        events: u64,
+    },
+}
+
+/// A program that others wait for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CrowdingProgram {
+    /// Its name.
+    pub program: String,
+    /// Its processes.
+    pub pids: Vec<i32>,
+    /// The time that it had while the watched program waited.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+}

@@ -1,0 +1,127 @@
+//! The first screen of a statement: who lost how much CPU time to whom, how often, and what to do,
+//! in at most [`LINES`] lines at 80 columns. The sections have the rest.
+
+mod advice;
+mod foot;
+mod groups;
+mod legend;
+mod machine;
+mod proc_level;
+mod program;
+mod tables;
+
+use ticktax_model::recording::{Level, World};
+use ticktax_model::statement::Statement;
+
+use super::TextStyle;
+use super::page::Page;
+
+/// The lines of a page at 80 columns: a terminal of 24 lines has its prompt on the last one.
+pub(super) const LINES: usize = 23;
+
+/// A table with more columns than this between a name and its numbers is hard to read.
+const WIDEST: usize = 120;
+
+/// How much of what is told; the first that fits is taken.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Rows of the first table.
+    rows: usize,
+    /// Rows of the others.
+    fewer: usize,
+    /// Pieces of advice.
+    acts: usize,
+    /// Whether empty lines set the parts off.
+    airy: bool,
+}
+
+impl Room {
+    const fn new(rows: usize, fewer: usize, acts: usize, airy: bool) -> Self {
+        Self {
+            rows,
+            fewer,
+            acts,
+            airy,
+        }
+    }
+}
+
+/// From the most that is worth reading to the least that is an answer.
+const ROOMS: [Room; 10] = [
+    Room::new(5, 3, 3, true),
+    Room::new(4, 3, 3, true),
+    Room::new(4, 2, 2, true),
+    Room::new(5, 3, 3, false),
+    Room::new(4, 2, 3, false),
+    Room::new(3, 2, 3, false),
+    Room::new(5, 3, 2, false),
+    Room::new(4, 2, 2, false),
+    Room::new(3, 2, 1, false),
+    Room::new(2, 1, 1, false),
+];
+
+/// The first screen as text, with a line break at the end.
+pub(super) fn first(statement: &Statement, style: &TextStyle) -> String {
+    let mut text = String::new();
+    for room in ROOMS {
+        text = with(statement, style, room);
+        if text.lines().count() <= LINES {
+            break;
+        }
+    }
+    if style.explain {
+        text.push_str(&legend::legend(statement, style));
+    }
+    text
+}
+
+fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
+    let mut page = Page::new(TextStyle {
+        width: style.width.min(WIDEST),
+        ..*style
+    });
+    let screen = Screen {
+        statement,
+        style,
+        room,
+    };
+    let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
+    match (statement.level, &statement.victim, threads) {
+        (Level::Proc, ..) => proc_level::write(&mut page, &screen),
+        (Level::Kernel, Some(victim), Some(threads)) if threads.threads > 0 => {
+            program::write(&mut page, &screen, victim, threads);
+        }
+        _ => machine::write(&mut page, &screen),
+    }
+    foot::write(&mut page, &screen);
+    page.finish()
+}
+
+/// What a first screen is made of.
+struct Screen<'a> {
+    statement: &'a Statement,
+    style: &'a TextStyle,
+    room: Room,
+}
+
+impl Screen<'_> {
+    /// Sets off what follows, where there is room for that.
+    fn gap(&self, page: &mut Page) {
+        if self.room.airy {
+            page.blank();
+        }
+    }
+
+    /// The machine's name, and in which world it is.
+    fn host(&self) -> String {
+        let host = match &*self.statement.machine.host {
+            "" => "this machine",
+            host => host,
+        };
+        match self.statement.world {
+            World::Live => host.to_owned(),
+            World::Lab => format!("lab kernel {}", self.statement.machine.kernel),
+            World::Simulated => format!("{host} SIMULATED"),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What to do, in words, each with a command that does it or proves it.
+
+use ticktax_model::advice::Advice;
+use ticktax_model::recording::Level;
+use ticktax_model::statement::Statement;
+use ticktax_model::{Cpu, CpuList};
+
+use super::Screen;
+use crate::text::beats::short_period;
+use crate::text::numbers::{counted, cpu_names, grouped, percent};
+use crate::text::page::{Page, Tone, tied};
+
+/// Processes that a command names one by one.
+const PIDS: usize = 4;
+
+/// Writes the block that begins with SO.
+pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
+    let statement = screen.statement;
+    if statement.advice.is_empty() {
+        let text = match (statement.level, &statement.victim) {
+            (Level::Proc, _) => return,
+            (Level::Kernel, Some(_)) => "nothing to change: little kept it from running.",
+            (Level::Kernel, None) => "nothing to change. Of one program: ticktax audit --pid N",
+        };
+        page.paragraph(Tone::Good, "SO  ", text);
+        return;
+    }
+    for (i, advice) in statement.advice.iter().take(screen.room.acts).enumerate() {
+        let (sentence, command) = words(advice, statement);
+        let label = if i == 0 { "SO  " } else { "    " };
+        let label = format!("{label}{}. ", i + 1);
+        page.paragraph(Tone::Strong, &label, &sentence);
+        page.paragraph(Tone::Plain, "       $ ", &command);
+    }
+}
+
+/// A sentence and a command.
+fn words(advice: &Advice, statement: &Statement) -> (String, String) {
+    match advice {
+        Advice::PeriodicProgram {
+            program,
+            pid,
+            period,
+            cpus,
+            max,
+            ..
+        } => (
+            format!(
+                "{program} ({pid}) runs every {} on {}, {} at a time: move it.",
+                tied(short_period(*period)),
+                cpu_names(cpus.iter()),
+                tied(max),
+            ),
+            match other_cpus(statement, cpus) {
+                Some(others) => format!("taskset -acp {others} {pid}"),
+                None => format!("chrt -ap {pid}   # and lower its priority"),
+            },
+        ),
+        Advice::CrowdingPrograms {
+            programs, share, ..
+        } => {
+            let (most, more) = programs.split_at(programs.len().min(2));
+            let mut names: Vec<String> = most.iter().map(|p| name(&p.program, &p.pids)).collect();
+            names.extend((!more.is_empty()).then(|| format!("{} more", more.len())));
+            let pids: Vec<i32> = programs.iter().flat_map(|p| &p.pids).copied().collect();
+            let sentence = format!(
+                "{} had {} of its waiting: move them, or lower their priority.",
+                listed(&names),
+                tied(percent(*share)),
+            );
+            let sentence = match &*pids {
+                [_] => sentence.replace("move them, or lower their", "move it, or lower its"),
+                _ => sentence,
+            };
+            (sentence, lower(&pids))
+        }
+        Advice::OwnThreads { threads, share, .. } => (
+            format!(
+                "Its own {} wait for each other ({} of its waiting): use fewer, or more CPUs.",
+                counted(*threads, "thread"),
+                tied(percent(*share)),
+            ),
+            match statement.victim.as_ref().and_then(|victim| victim.pid) {
+                Some(pid) => format!("ps -L -o tid,psr,pcpu,comm -p {pid}"),
+                None => "ps -eLo tid,psr,pcpu,comm --sort -pcpu | head".to_owned(),
+            },
+        ),
+        Advice::CrowdingKernelThread { name, share, .. } => (
+            format!(
+                "The kernel's {name} had {} of its waiting: see what gives it work.",
+                tied(percent(*share))
+            ),
+            again(statement, "time,repeats"),
+        ),
+        Advice::Throttled {
+            program,
+            pid,
+            cgroup,
+            time,
+            count,
+        } => (
+            format!(
+                "The CPU quota of {program} held it back for {}, {}: raise cpu.max.",
+                tied(time),
+                counted(*count, "time"),
+            ),
+            match (cgroup, pid) {
+                (Some(folder), _) if is_plain(folder) => {
+                    format!("cat {folder}/cpu.max {folder}/cpu.stat")
+                }
+                (_, Some(pid)) => {
+                    format!("cat /sys/fs/cgroup$(cut -d: -f3 /proc/{pid}/cgroup)/cpu.max")
+                }
+                _ => "systemd-cgtop".to_owned(),
+            },
+        ),
+        _ => of_kernel(advice, statement),
+    }
+}
+
+/// The same for what the kernel and the hypervisor do.
+fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
+    match advice {
+        Advice::Interrupts { name, share, .. } => (
+            format!(
+                "Interrupts took {} of the time that it wanted, most of it {name}: move them to \
+                 another CPU.",
+                tied(percent(*share))
+            ),
+            "grep . /proc/irq/*/smp_affinity_list; cat /proc/interrupts".to_owned(),
+        ),
+        Advice::PageFaults { count, share, .. } => (
+            format!(
+                "{} took {} of the time that it wanted: allocate and touch memory beforehand.",
+                counted(*count, "page fault"),
+                tied(percent(*share))
+            ),
+            pid_command(statement, |pid| {
+                format!("perf record -e page-faults -g -p {pid} -- sleep 10")
+            }),
+        ),
+        Advice::MemoryReclaim { time } => (
+            format!(
+                "It freed memory for {} before it got some: give it more memory.",
+                tied(time)
+            ),
+            "cat /proc/pressure/memory; free -m".to_owned(),
+        ),
+        Advice::Stolen { time, share } => (
+            format!(
+                "The hypervisor ran something else for {} ({}): ask for CPUs of your own.",
+                tied(time),
+                tied(format!("{} of the CPUs", percent(*share)))
+            ),
+            "vmstat 1 10   # column st".to_owned(),
+        ),
+        Advice::CpusFull {
+            busy_share,
+            program,
+            pids,
+            share,
+            ..
+        } => (
+            format!(
+                "The CPUs are full ({}), {} has {}: move it, or lower its priority.",
+                tied(percent(*busy_share)),
+                name(program, pids),
+                tied(percent(*share)),
+            ),
+            lower(pids),
+        ),
+        Advice::KernelWork {
+            name, part, share, ..
+        } => (
+            format!(
+                "The kernel's {name} took {} of all CPUs{}: see what causes it.",
+                tied(percent(*share)),
+                part.as_ref()
+                    .map_or_else(String::new, |part| format!(", most in {part}")),
+            ),
+            again(statement, "time,repeats"),
+        ),
+        Advice::Finding { title, remedy, .. } => (format!("{title}."), format!("# {remedy}")),
+        Advice::EventsLost { events } => (
+            format!(
+                "{} were lost: watch fewer CPUs (--cpus), or keep sums.",
+                counted(*events, "event")
+            ),
+            "ticktax audit --keep sums".to_owned(),
+        ),
+        _ => (String::new(), String::new()),
+    }
+}
+
+/// A program, and how many processes or which one.
+fn name(program: &str, pids: &[i32]) -> String {
+    match pids {
+        [] => program.to_owned(),
+        [pid] => format!("{program} ({pid})"),
+        pids => format!(
+            "{program} {}",
+            tied(format!("x{}", grouped(pids.len() as u64)))
+        ),
+    }
+}
+
+/// `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        names => names.join(""),
+    }
+}
+
+/// A command that gives others the right of way.
+fn lower(pids: &[i32]) -> String {
+    if pids.is_empty() {
+        return "ps -eo pid,ni,pcpu,comm --sort -pcpu | head".to_owned();
+    }
+    let named: Vec<String> = pids.iter().take(PIDS).map(ToString::to_string).collect();
+    let more = if pids.len() > PIDS {
+        "   # and the others"
+    } else {
+        ""
+    };
+    format!("renice -n 19 -p {}{more}", named.join(" "))
+}
+
+/// A command about the watched process.
+fn pid_command(statement: &Statement, command: impl Fn(i32) -> String) -> String {
+    let pid = statement.victim.as_ref().and_then(|victim| victim.pid);
+    pid.map_or_else(
+        || "perf stat -a -e page-faults -- sleep 10".to_owned(),
+        command,
+    )
+}
+
+/// The sections of the same audit again.
+fn again(statement: &Statement, sections: &str) -> String {
+    let pid = statement.victim.as_ref().and_then(|victim| victim.pid);
+    let whose = pid.map_or_else(String::new, |pid| format!(" --pid {pid}"));
+    format!("ticktax audit{whose} --section {sections}")
+}
+
+/// The machine's CPUs but for these.
+fn other_cpus(statement: &Statement, cpus: &CpuList) -> Option<CpuList> {
+    let others = statement.machine.online.iter();
+    let others: Vec<Cpu> = others.filter(|cpu| !cpus.contains(*cpu)).collect();
+    (!others.is_empty()).then(|| others.into_iter().collect())
+}
+
+/// Whether a shell takes it as it is.
+fn is_plain(path: &str) -> bool {
+    path.chars()
+        .all(|c| c.is_ascii_alphanumeric() || "/._-@:".contains(c))
+}

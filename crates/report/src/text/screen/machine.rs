@@ -1,0 +1,330 @@
+//! The first screen about a machine: how busy, by whom, what was taken, what repeats, what top hides.
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::{BeatKind, BeatLine};
+use ticktax_model::recording::ProbeKind;
+use ticktax_model::statement::{Account, Class, Statement};
+
+use super::groups::{Group, programs};
+use super::tables::Table;
+use super::{Screen, advice};
+use crate::text::beats::{short_period, who};
+use crate::text::numbers::{counted, cpu_names, percent};
+use crate::text::page::{Page, Tone, tied};
+
+/// Beats that take less than this share of their CPUs cost nobody anything worth a line.
+const COSTLY: f64 = 0.000_5;
+/// By this much top may be off without a word: what rounding and chance do.
+const TOLERABLE: f64 = 0.01;
+/// With less to spare than this, a program that runs keeps another from running.
+const SCARCE: f64 = 0.5;
+
+/// Writes the screen, but for its foot.
+pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
+    let statement = screen.statement;
+    verdict(page, screen);
+    if let Some(victim) = &statement.victim {
+        let text = format!(
+            "{}: none of its threads was seen.",
+            super::program::who(victim)
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
+    let whole = statement.balance.elapsed;
+    let table = |title| Table {
+        title,
+        whole,
+        words: "",
+        word: &|_| String::new(),
+    };
+    let groups = programs(&statement.accounts, screen.style.grouping);
+    if !groups.is_empty() {
+        screen.gap(page);
+        table("TOP CPU TIME").write(page, &groups, screen.room.rows);
+    }
+    let taken = taken(&statement.accounts);
+    if !taken.is_empty() {
+        table("TAKEN FROM PROGRAMS BY").write(page, &taken, screen.room.fewer + 1);
+    }
+    let throttled = throttled(statement);
+    if !throttled.is_empty() {
+        table("THROTTLED BY ITS QUOTA").write(page, &throttled, screen.room.fewer);
+    }
+    repeats(page, screen);
+    gaps(page, statement);
+    screen.gap(page);
+    top(page, statement);
+    tick(page, statement);
+    advice::write(page, screen);
+}
+
+fn time_of(statement: &Statement, classes: &[Class]) -> Nanos {
+    let accounts = statement.accounts.iter();
+    let of_classes = accounts.filter(|account| classes.contains(&account.class));
+    of_classes.map(|account| account.time).sum()
+}
+
+/// How the CPUs' time was shared out, in a sentence.
+fn verdict(page: &mut Page, screen: &Screen<'_>) {
+    let statement = screen.statement;
+    let whole = statement.balance.elapsed;
+    let title = format!(
+        "{}: {} for {}",
+        screen.host(),
+        counted(statement.cpus.len() as u64, "CPU"),
+        tied(crate::text::wall(statement)),
+    );
+    if whole == Nanos::ZERO {
+        page.paragraph(
+            Tone::Warning,
+            "",
+            &format!("{title}. Nothing was recorded."),
+        );
+        return;
+    }
+    let share = |classes: &[Class]| percent(time_of(statement, classes).share_of(whole));
+    let kernel = [
+        Class::KernelThread,
+        Class::Irq,
+        Class::Softirq,
+        Class::Nmi,
+        Class::EntryExit,
+    ];
+    let mut parts = vec![
+        tied(format!("programs {}", share(&[Class::Program]))),
+        tied(format!("kernel {}", share(&kernel))),
+    ];
+    if statement.machine.hypervisor.is_some() {
+        let stolen = share(&[Class::Steal, Class::Outside]);
+        parts.push(tied(format!("hypervisor {stolen}")));
+    }
+    let unexplained = time_of(statement, &[Class::Unexplained]);
+    if unexplained > Nanos::ZERO {
+        let share = percent(unexplained.share_of(whole));
+        parts.push(tied(format!("UNEXPLAINED {share}")));
+    }
+    parts.push(tied(format!(
+        "idle {}",
+        share(&[Class::Idle, Class::Probe])
+    )));
+    if let Some(share) = waited(statement) {
+        let share = percent(share);
+        parts.push(format!(
+            "some task waited for a CPU {}",
+            tied(format!("{share} of the time"))
+        ));
+    }
+    page.paragraph(Tone::Strong, "", &format!("{title}: {}.", parts.join(", ")));
+}
+
+/// The share of the time for which a task waited for a CPU. Unknown beside a probe: its loop is a
+/// task that waits whenever anything else runs.
+fn waited(statement: &Statement) -> Option<f64> {
+    let wall = crate::text::wall(statement);
+    let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);
+    let pressure = statement.pressure.get("cpu")?;
+    let known = !loops && statement.soakers.is_empty();
+    known.then(|| pressure.some.share_of(wall).min(1.0))
+}
+
+/// What the kernel and the hypervisor took, the costliest first.
+fn taken(accounts: &[Account]) -> Vec<Group> {
+    let taken = accounts.iter().filter(|account| account.class.is_taken());
+    let mut groups: Vec<Group> = taken
+        .filter(|account| account.time > Nanos::ZERO)
+        .map(|account| Group {
+            name: crate::text::accounts::name(account),
+            time: account.time,
+            count: account.count,
+            max: account.max.unwrap_or_default(),
+            ..Group::default()
+        })
+        .collect();
+    groups.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    groups
+}
+
+fn throttled(statement: &Statement) -> Vec<Group> {
+    let groups = statement.throttled.iter().map(|held| Group {
+        name: held.name.clone(),
+        pids: held.pid.into_iter().collect(),
+        time: held.time,
+        count: held.count,
+        max: held.max.unwrap_or_default(),
+        ..Group::default()
+    });
+    groups.collect()
+}
+
+/// The rhythms that take time from others, the costliest first; the rest is counted.
+fn repeats(page: &mut Page, screen: &Screen<'_>) {
+    let statement = screen.statement;
+    let Some(beats) = statement.beats.as_ref().filter(|b| !b.beats.is_empty()) else {
+        return;
+    };
+    let unused = time_of(statement, &[Class::Idle, Class::Probe]);
+    let scarce = unused.share_of(statement.balance.elapsed) < SCARCE;
+    let tick = statement.tick.as_ref().and_then(|bill| bill.hz_configured);
+    let costs = |beat: &&BeatLine| {
+        let others = beat.pid.is_none() || (scarce && !is_slicing(beat, tick));
+        !beat.own && others && !is_tick(beat) && cost(beat) >= COSTLY
+    };
+    let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
+    shown.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    shown.truncate(screen.room.fewer);
+    let wide = page.width() >= 60;
+    let cells = |each: &str, share: &str, longest: &str| {
+        if wide {
+            format!("{each:>9} {share:>7} {longest:>9}")
+        } else {
+            format!("{share:>7}")
+        }
+    };
+    if !shown.is_empty() {
+        let title = if wide {
+            "WHAT REPEATS AND TAKES TIME FROM OTHERS"
+        } else {
+            "WHAT REPEATS"
+        };
+        page.row(Tone::Strong, 0, title, &cells("each", "share", "longest"));
+    }
+    for beat in &shown {
+        let name = format!(
+            "every {}  {}  {}",
+            short_period(beat.period),
+            who(beat),
+            cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ")
+        );
+        let share = percent(cost(beat));
+        let (each, max) = (beat.median.to_string(), beat.max.to_string());
+        page.row(Tone::Plain, 2, &name, &cells(&each, &share, &max));
+    }
+    let left = beats.beats.len() - shown.len();
+    if left > 0 && shown.is_empty() {
+        let text = format!("Repeats: {left}, none of which takes much from others.");
+        page.paragraph(Tone::Plain, "", &text);
+    } else if left > 0 {
+        let text = format!("and {left} that take less, the tick included");
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+/// What a beat takes, as a share of its CPUs' time: gaps without a named cause were lost as well.
+fn cost(beat: &BeatLine) -> f64 {
+    match &beat.gaps {
+        Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
+        _ => beat.share,
+    }
+}
+
+/// Whether it is the timer tick, which has a line of its own.
+fn is_tick(beat: &BeatLine) -> bool {
+    beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
+}
+
+/// Whether a program's rhythm is only the scheduler's, which hands a busy CPU round at the tick.
+fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>) -> bool {
+    let Some(hz) = tick_hz.filter(|&hz| hz > 0) else {
+        return false;
+    };
+    let whole = |ns: f64| {
+        let ticks = ns * f64::from(hz) / 1e9;
+        ticks > 0.9 && (ticks - ticks.round()).abs() < 0.03
+    };
+    whole(beat.period) && whole(beat.median.0 as f64)
+}
+
+/// The longest that the spinning probe was kept from its CPU without giving way to a program.
+fn gaps(page: &mut Page, statement: &Statement) {
+    let Some(gaps) = &statement.gaps else {
+        return;
+    };
+    let Some(worst) = gaps.worst.first() else {
+        return;
+    };
+    let parts: Vec<String> = worst
+        .parts
+        .iter()
+        .take(2)
+        .map(|part| tied(format!("{} {}", part.name, part.time)))
+        .collect();
+    let noun = match gaps.probe {
+        ProbeKind::Spin => "Longest gap of the probe: ",
+        ProbeKind::Sleep => "Latest wake-up of the probe: ",
+    };
+    let parts = if parts.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", parts.join(", "))
+    };
+    let text = format!(
+        "{} on CPU {} {}{parts}",
+        tied(worst.length),
+        worst.cpu,
+        tied(format!("at {:.3} s", worst.at.as_secs_f64())),
+    );
+    page.paragraph(Tone::Plain, noun, &text);
+}
+
+/// Where the kernel's own counters are wrong.
+fn top(page: &mut Page, statement: &Statement) {
+    let Some(check) = &statement.accounting else {
+        return;
+    };
+    let mut off: Vec<_> = check
+        .cpus
+        .iter()
+        .filter_map(|cpu| Some((cpu, cpu.off()?, cpu.busy_share?)))
+        .collect();
+    off.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    let wrong = off.iter().take_while(|(_, off, _)| off.abs() >= TOLERABLE);
+    let told: Vec<String> = wrong
+        .take(2)
+        .map(|(cpu, _, traced)| {
+            tied(format!(
+                "CPU {} shows {}, traced {}",
+                cpu.cpu,
+                percent(cpu.shown_share),
+                percent(*traced)
+            ))
+        })
+        .collect();
+    match (off.is_empty(), told.is_empty()) {
+        (true, _) => {}
+        (false, true) => page.paragraph(Tone::Plain, "", "top is right within 1 % on each CPU."),
+        (false, false) => {
+            let text = told.join("; ");
+            page.paragraph(Tone::Warning, "Where top is wrong: ", &text);
+        }
+    }
+}
+
+/// The tick's bill in a line.
+fn tick(page: &mut Page, statement: &Statement) {
+    let Some(bill) = &statement.tick else {
+        return;
+    };
+    let Some(cost) = &bill.cost else {
+        return;
+    };
+    let cpus = bill.cpus.len().max(1) as f64;
+    let rate = bill.all().rate().unwrap_or_default();
+    let each = cost.median.map(|median| tied(format!("{median} each")));
+    let mut parts = vec![format!("{} a CPU", tied(format!("{rate:.0} Hz")))];
+    parts.extend(each);
+    let share = percent(cost.cores.value / cpus);
+    parts.push(format!("{} of the CPUs' time.", tied(share)));
+    let text = parts.join(", ");
+    page.paragraph(Tone::Plain, "Tick: ", &text);
+}
+
+/// What watching cost.
+pub(super) fn observer(statement: &Statement) -> String {
+    let time = time_of(statement, &[Class::Tool]).max(statement.cost.cpu);
+    let share = percent(time.share_of(statement.balance.elapsed));
+    format!(
+        "ticktax used {} ({}).",
+        tied(time),
+        tied(format!("{share} of the CPUs"))
+    )
+}

@@ -1,0 +1,136 @@
+//! The first screen without root: what the kernel's counters tell, and no more.
+
+use ticktax_model::Nanos;
+use ticktax_model::accounting::AccountingStatement;
+use ticktax_model::recording::ProbeKind;
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::victim::VictimStatement;
+
+use super::groups::Group;
+use super::tables::Table;
+use super::{Screen, advice};
+use crate::text::numbers::{counted, grouped, percent};
+use crate::text::page::{Page, Tone, tied};
+
+/// Writes the screen, but for its foot.
+pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
+    let statement = screen.statement;
+    page.paragraph(
+        Tone::Warning,
+        "",
+        "WITHOUT ROOT: how much, but not by whom. Run as root to see what ran, and why it waited.",
+    );
+    screen.gap(page);
+    verdict(page, screen);
+    if let Some(victim) = &statement.victim {
+        program(page, victim);
+    }
+    if let Some(check) = &statement.accounting {
+        top_programs(page, screen, check);
+    }
+    late(page, statement);
+    screen.gap(page);
+    advice::write(page, screen);
+}
+
+/// What `/proc/stat` says.
+fn verdict(page: &mut Page, screen: &Screen<'_>) {
+    let statement = screen.statement;
+    let whole = statement.balance.elapsed;
+    let mut parts = Vec::new();
+    for (word, classes) in [
+        ("programs", &[Class::Program][..]),
+        ("interrupts", &[Class::Irq, Class::Softirq][..]),
+        ("steal", &[Class::Steal][..]),
+    ] {
+        let accounts = statement.accounts.iter();
+        let mut times = accounts.filter(|a| classes.contains(&a.class)).peekable();
+        if times.peek().is_some() {
+            let time: Nanos = times.map(|account| account.time).sum();
+            parts.push(tied(format!("{word} {}", percent(time.share_of(whole)))));
+        }
+    }
+    let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);
+    if let Some(pressure) = statement.pressure.get("cpu").filter(|_| !loops) {
+        let share = pressure.some.share_of(crate::text::wall(statement));
+        let share = tied(format!("{} of the time", percent(share)));
+        parts.push(format!("some task waited for a CPU {share}"));
+    }
+    let text = format!(
+        "{}: {} for {}, by /proc/stat: {}.",
+        screen.host(),
+        counted(statement.cpus.len() as u64, "CPU"),
+        tied(crate::text::wall(statement)),
+        parts.join(", ")
+    );
+    page.paragraph(Tone::Strong, "", &text);
+}
+
+/// What the kernel's counters say of the program that was asked for.
+fn program(page: &mut Page, victim: &VictimStatement) {
+    let mut parts = Vec::new();
+    if let Some(usage) = &victim.usage {
+        parts.push(tied(format!("ran {}", usage.user + usage.system)));
+        if let Some(waited) = usage.waited {
+            parts.push(tied(format!("WAITED {waited} for a CPU")));
+        }
+        parts.push(format!("preempted {}", counted(usage.involuntary, "time")));
+    }
+    if let Some(quota) = victim.throttling.as_ref().filter(|quota| quota.periods > 0) {
+        parts.push(tied(format!(
+            "throttled {} in {} of {} periods",
+            quota.time,
+            grouped(quota.throttled),
+            grouped(quota.periods)
+        )));
+    }
+    if parts.is_empty() {
+        parts.push("nothing is known of it".to_owned());
+    }
+    let label = format!("{}: ", super::program::who(victim));
+    page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
+}
+
+/// Who ran, as top would say.
+fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatement) {
+    let shown = check.programs.iter().filter_map(|program| {
+        let time = program.shown.filter(|&time| time > Nanos::ZERO)?;
+        Some(Group {
+            name: program.name.clone(),
+            pids: vec![program.pid],
+            time,
+            ..Group::default()
+        })
+    });
+    let mut groups: Vec<Group> = shown.collect();
+    groups.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    if groups.is_empty() {
+        return;
+    }
+    screen.gap(page);
+    let table = Table {
+        title: "TOP CPU TIME, BY /proc/PID",
+        whole: screen.statement.balance.elapsed,
+        words: "",
+        word: &|_| String::new(),
+    };
+    table.write(page, &groups, screen.room.rows);
+}
+
+/// How late the sleeping probe woke. A spinning one cannot tell here what was lost from what went
+/// to programs.
+fn late(page: &mut Page, statement: &Statement) {
+    let gaps = statement.gaps.as_ref();
+    let Some(gaps) = gaps.filter(|gaps| gaps.probe == ProbeKind::Sleep) else {
+        return;
+    };
+    if let (Some(median), Some(max)) = (gaps.long.median, gaps.long.max) {
+        let text = format!(
+            "{} late: median {}, longest {}",
+            counted(gaps.long.count, "wake-up"),
+            tied(median),
+            tied(max)
+        );
+        page.paragraph(Tone::Plain, "Sleeping probe: ", &text);
+    }
+}

@@ -1,0 +1,268 @@
+//! The first screen about one program: how much it waited, behind whom, and its worst delays.
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::BeatLine;
+use ticktax_model::hook::Hook;
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{
+    Delay, DelayKind, LostTo, PROBE, TOOL, Target, ThreadState, ThreadTimes, VictimStatement,
+};
+
+use super::groups::{Group, called, interferers};
+use super::tables::Table;
+use super::{Screen, advice};
+use crate::text::beats::short_period;
+use crate::text::numbers::{counted, percent};
+use crate::text::page::{Page, Tone, columns, elide, tied};
+
+/// From this share of the time that a program wanted on, what took it is in the verdict; what took
+/// less is not the cause.
+const CAUSE: f64 = 0.01;
+/// The part of a delay's line that is not about whom it was lost to.
+const DELAY: usize = 38;
+
+/// Writes the screen, but for its foot.
+pub(super) fn write(
+    page: &mut Page,
+    screen: &Screen<'_>,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+) {
+    let statement = screen.statement;
+    headline(page, screen, victim);
+    let wanted = wanted(threads);
+    verdict(page, threads, wanted);
+    if !threads.behind.is_empty() {
+        screen.gap(page);
+        let groups = interferers(&threads.behind, screen.style.grouping);
+        let word = |group: &Group| pattern(group, statement);
+        let table = Table {
+            title: "WHO MADE IT WAIT",
+            whole: time_of(threads, ThreadState::Waiting),
+            words: "pattern",
+            word: &word,
+        };
+        table.write(page, &groups, screen.room.rows);
+    }
+    if !threads.delays.is_empty() {
+        screen.gap(page);
+        delays(page, &threads.delays, screen.room.fewer);
+    }
+    if let Some(latency) = &threads.latency {
+        let text = format!(
+            "median {}, p99 {}, longest {}, in {}",
+            tied(latency.median),
+            tied(latency.p99),
+            tied(latency.max),
+            counted(latency.count, "wake-up"),
+        );
+        page.paragraph(Tone::Plain, "Woken to running: ", &text);
+    }
+    let not = not_the_cause(statement, victim, threads, wanted);
+    if !not.is_empty() {
+        page.paragraph(Tone::Plain, "Not the cause: ", &not.join(", "));
+    }
+    screen.gap(page);
+    advice::write(page, screen);
+}
+
+/// Whom it is about, for how long, and the verdict in capitals.
+fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
+    let (tone, word) = if screen.statement.advice.is_empty() {
+        (Tone::Good, "NOT HELD UP")
+    } else {
+        (Tone::Alarm, "HELD UP")
+    };
+    let wall = crate::text::wall(screen.statement);
+    let title = format!("{}, {wall} on {}", who(victim), screen.host());
+    page.row(tone, 0, &title, &format!("  {word}"));
+}
+
+/// The program's name as a page says it.
+pub(super) fn who(victim: &VictimStatement) -> String {
+    match (&victim.target, victim.pid) {
+        (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
+        (_, Some(pid)) => format!("{} ({pid})", victim.name),
+        (_, None) => victim.name.clone(),
+    }
+}
+
+fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
+    let accounts = threads.accounts.iter().filter(|a| a.state == state);
+    accounts.map(|account| account.time).sum()
+}
+
+fn wanted(threads: &ThreadTimes) -> Nanos {
+    let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
+    wanted.map(|account| account.time).sum()
+}
+
+/// What it had of the time that it wanted, and what kept it from the rest.
+fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
+    let mut parts = Vec::new();
+    for state in [
+        ThreadState::Running,
+        ThreadState::Waiting,
+        ThreadState::Throttled,
+        ThreadState::Interrupted,
+        ThreadState::PageFault,
+        ThreadState::Reclaim,
+    ] {
+        let mut accounts = threads.accounts.iter();
+        let account = accounts.find(|account| account.state == state);
+        let time = account.map_or(Nanos::ZERO, |account| account.time);
+        let share = time.share_of(wanted);
+        let always = matches!(state, ThreadState::Running | ThreadState::Waiting);
+        if !always && share < CAUSE {
+            continue;
+        }
+        let word = match state {
+            ThreadState::Waiting => "WAITED",
+            ThreadState::Throttled => "THROTTLED",
+            ThreadState::Interrupted => "interrupted",
+            ThreadState::PageFault => "in page faults",
+            ThreadState::Reclaim => "reclaiming memory",
+            _ => "ran",
+        };
+        let longest = account.and_then(|account| account.max);
+        let longest = longest.filter(|_| state == ThreadState::Waiting);
+        let part = tied(format!("{word} {time} ({})", percent(share)));
+        parts.push(part);
+        parts.extend(longest.map(|max| tied(format!("worst {max}"))));
+    }
+    let head = tied(format!("Wanted the CPU {wanted}: "));
+    page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
+}
+
+/// The rhythm of a group that is one process, where one was found.
+fn pattern(group: &Group, statement: &Statement) -> String {
+    let [pid] = *group.pids else {
+        return String::new();
+    };
+    let beats = statement.beats.iter().flat_map(|beats| &beats.beats);
+    let its = beats.filter(|beat| beat.pid == Some(pid));
+    let costliest = its.max_by(|a: &&BeatLine, b| a.share.total_cmp(&b.share));
+    costliest.map_or_else(String::new, |beat| {
+        format!("EVERY {}", short_period(beat.period))
+    })
+}
+
+fn delays(page: &mut Page, delays: &[Delay], most: usize) {
+    let wide = page.width() >= 72;
+    let heading = format!("{:<1$}", "WORST DELAYS", if wide { DELAY } else { 0 });
+    page.line(Tone::Strong, &format!("{heading} lost mainly to"));
+    for delay in delays.iter().take(most) {
+        let kind = match delay.kind {
+            DelayKind::Woken => "woken late",
+            DelayKind::Preempted => "preempted",
+            DelayKind::Interrupted => "interrupted",
+        };
+        let at = delay.at.as_secs_f64();
+        let head = format!("{:>9}  at {at:>8.3} s", delay.length.to_string());
+        if wide {
+            let head = format!("{head}  {kind:<12}");
+            let room = page.width().saturating_sub(columns(&head) + 1);
+            page.line(Tone::Plain, &format!("{head} {}", lost_to(delay, room)));
+        } else {
+            page.line(Tone::Plain, &format!("{head}  {kind}"));
+            let room = page.width() - 11;
+            page.line(Tone::Plain, &format!("{:11}{}", "", lost_to(delay, room)));
+        }
+    }
+}
+
+/// Who had most of a delay, as many as fit.
+fn lost_to(delay: &Delay, room: usize) -> String {
+    let mut text = String::new();
+    for lost in &delay.lost_to {
+        // What is little is not what it was mainly lost to.
+        if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
+            break;
+        }
+        let item = item(lost);
+        let separator = if text.is_empty() { "" } else { ", " };
+        let left = room.saturating_sub(columns(&text) + columns(separator));
+        if text.is_empty() {
+            text = fitting(lost, left);
+        } else if columns(&item) <= left {
+            text = format!("{text}{separator}{item}");
+        } else {
+            break;
+        }
+    }
+    if text.is_empty() {
+        text.push_str("nothing seen");
+    }
+    text
+}
+
+fn item(lost: &LostTo) -> String {
+    format!("{} {}", called(&lost.name, lost.kind), lost.time)
+}
+
+/// The item with its name cut to the room that there is.
+fn fitting(lost: &LostTo, room: usize) -> String {
+    let time = lost.time.to_string();
+    let name = crate::text::page::clean(&called(&lost.name, lost.kind));
+    let name = elide(&name, room.saturating_sub(columns(&time) + 1));
+    format!("{name} {time}")
+}
+
+/// What was looked at and took little.
+fn not_the_cause(
+    statement: &Statement,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+    wanted: Nanos,
+) -> Vec<String> {
+    let watched = |hook| statement.coverage.attached.contains(&hook);
+    let mut told = Vec::new();
+    let mut none = Vec::new();
+    let mut tell = |name: &'static str, time: Nanos| {
+        if time == Nanos::ZERO {
+            none.push(name);
+        } else if time.share_of(wanted) < CAUSE {
+            told.push(tied(format!("{name} {time}")));
+        }
+    };
+    if watched(Hook::LocalTimer) || watched(Hook::IrqHandler) {
+        tell("interrupts", time_of(threads, ThreadState::Interrupted));
+    }
+    if watched(Hook::PageFault) {
+        tell("page faults", time_of(threads, ThreadState::PageFault));
+    }
+    if watched(Hook::DirectReclaim) {
+        tell("reclaim", time_of(threads, ThreadState::Reclaim));
+    }
+    if victim.throttling.is_some() {
+        tell("quota", time_of(threads, ThreadState::Throttled));
+    }
+    if statement.machine.hypervisor.is_some()
+        && let Some(stolen) = victim.stolen
+    {
+        tell("steal", stolen);
+    }
+    if let [rest @ .., last] = &*none {
+        let names = rest.iter().map(|name| format!("{name}, "));
+        told.push(format!(
+            "{}{}",
+            names.collect::<String>(),
+            tied(format!("{last} 0"))
+        ));
+    }
+    told
+}
+
+/// What watching it cost the program itself.
+pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
+    let own = |name: &str| matches!(name, TOOL | PROBE);
+    let behind = threads.behind.iter().filter(|one| own(&one.name));
+    let time: Nanos = behind.map(|one| one.time).sum();
+    let share = percent(time.share_of(wanted(threads)));
+    format!(
+        "{} waited {} behind ticktax ({}).",
+        victim.name,
+        tied(time),
+        tied(share)
+    )
+}

@@ -1,0 +1,94 @@
+//! The tables of a first screen: fewer columns where there is less room.
+
+use ticktax_model::Nanos;
+
+use super::groups::Group;
+use crate::text::numbers::{counted, grouped, percent};
+use crate::text::page::{Page, TIE, Tone};
+
+/// From this width on a table says how often.
+const TIMES: usize = 56;
+/// From this width on it has a column of words.
+const WORDS: usize = 72;
+/// From this width on it counts threads.
+const ROOMY: usize = 100;
+/// The width of that column.
+const WORDS_WIDTH: usize = 13;
+
+/// A table of groups.
+pub(super) struct Table<'a> {
+    pub(super) title: &'a str,
+    /// What shares are of.
+    pub(super) whole: Nanos,
+    /// The heading of the last column.
+    pub(super) words: &'a str,
+    /// What stands in it.
+    pub(super) word: &'a dyn Fn(&Group) -> String,
+}
+
+impl Table<'_> {
+    /// Writes the heading and at most `most` lines, of which the last sums up what is left.
+    pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
+        let heading = self.cells(page, ["time", "share", "times", "longest"], self.words);
+        page.row(Tone::Strong, 0, self.title, &heading);
+        let shown = if groups.len() <= most {
+            groups.len()
+        } else {
+            most.saturating_sub(1)
+        };
+        // Whoever had a CPU for longest is worth a line, however rarely that was.
+        let mut groups: Vec<&Group> = groups.iter().collect();
+        let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
+        if let Some(longest) = longest.filter(|&i| shown > 1 && i >= shown) {
+            groups[shown - 1..=longest].rotate_right(1);
+        }
+        for group in &groups[..shown] {
+            let cells = self.of(page, group, &(self.word)(group));
+            page.row(Tone::Plain, 2, &group.title(page.width() >= ROOMY), &cells);
+        }
+        let others = &groups[shown..];
+        if !others.is_empty() {
+            let rest = Group {
+                time: others.iter().map(|group| group.time).sum(),
+                count: others.iter().map(|group| group.count).sum(),
+                max: others
+                    .iter()
+                    .map(|group| group.max)
+                    .max()
+                    .unwrap_or_default(),
+                ..Group::default()
+            };
+            let cells = self.of(page, &rest, "");
+            let name = counted(others.len() as u64, "other").replace(TIE, " ");
+            page.row(Tone::Faint, 2, &name, &cells);
+        }
+    }
+
+    fn of(&self, page: &Page, group: &Group, word: &str) -> String {
+        let count = match group.count {
+            0 => String::new(),
+            count => grouped(count).replace(TIE, " "),
+        };
+        let max = match group.max {
+            Nanos(..=0) => String::new(),
+            max => max.to_string(),
+        };
+        let time = group.time.to_string();
+        let share = percent(group.time.share_of(self.whole));
+        self.cells(page, [&time, &share, &count, &max], word)
+    }
+
+    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], word: &str) -> String {
+        let mut cells = vec![format!("{time:>9} {share:>7}")];
+        if page.width() >= TIMES {
+            cells.push(format!(" {count:>9}"));
+        }
+        if page.width() >= TIMES - 10 {
+            cells.push(format!(" {max:>9}"));
+        }
+        if page.width() >= WORDS && !self.words.is_empty() {
+            cells.push(format!("  {word:<WORDS_WIDTH$}"));
+        }
+        cells.concat()
+    }
+}

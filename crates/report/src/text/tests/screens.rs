@@ -1,0 +1,227 @@
+//! First screens as they come out, at the widths that terminals have.
+
+use ticktax_model::advice::{Advice, CrowdingProgram};
+use ticktax_model::beats::{BeatKind, BeatLine};
+use ticktax_model::hook::Hook;
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{Interferer, StateAccount, ThreadState};
+use ticktax_model::{Kind, Nanos};
+
+use super::beats::a_server;
+use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
+use super::ticks::{findings, with_ticks};
+use super::victims::with_victim;
+use crate::text::statement as text;
+use crate::{Grouping, Section, Sections, TextStyle, View};
+
+fn at(statement: &Statement, width: usize) -> String {
+    text(
+        statement,
+        &TextStyle {
+            width,
+            ..TextStyle::default()
+        },
+    )
+}
+
+/// A compiler of many processes.
+fn compiler() -> impl Iterator<Item = Interferer> {
+    (0..46).map(|i| Interferer {
+        name: if i % 2 == 0 {
+            "cc1".to_owned()
+        } else {
+            "worker of cc1".to_owned()
+        },
+        kind: Kind::Task,
+        pid: Some(20_000 + i),
+        program: Some("cc1".to_owned()),
+        threads: 1,
+        time: Nanos::from_millis(if i == 0 { 310 } else { 10 }),
+        count: 12,
+        max: Nanos::from_micros(4_000),
+    })
+}
+
+/// A game server beside a compiler and a backup that runs by the clock.
+pub(super) fn held_up() -> Statement {
+    let mut statement = with_victim(kernel_level());
+    statement.coverage.attached = vec![Hook::LocalTimer, Hook::PageFault, Hook::DirectReclaim];
+    statement.beats = Some(a_server());
+    let beats = statement.beats.as_mut().unwrap();
+    beats.beats.push(BeatLine {
+        name: "backup".to_owned(),
+        kind: BeatKind::Thread,
+        pid: Some(812),
+        period: 3.03e9,
+        ..beats.beats[0].clone()
+    });
+    let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
+    threads.behind.extend(compiler());
+    let of = |state| move |account: &&mut StateAccount| account.state == state;
+    let interrupted = threads
+        .accounts
+        .iter_mut()
+        .find(of(ThreadState::Interrupted));
+    interrupted.unwrap().time = Nanos::from_millis(15);
+    let waiting = threads.accounts.iter_mut().find(of(ThreadState::Waiting));
+    waiting.unwrap().time = Nanos::from_micros(1_092_007);
+    statement.findings = findings();
+    statement.advice = vec![
+        Advice::Throttled {
+            program: "game".to_owned(),
+            pid: Some(4_121),
+            cgroup: Some("/sys/fs/cgroup/games".to_owned()),
+            time: Nanos::from_millis(1_210),
+            count: 17,
+        },
+        Advice::CrowdingPrograms {
+            programs: vec![CrowdingProgram {
+                program: "cc1".to_owned(),
+                pids: (20_000..20_046).collect(),
+                time: Nanos::from_millis(782),
+            }],
+            time: Nanos::from_millis(782),
+            share: 0.716,
+        },
+        Advice::PeriodicProgram {
+            program: "backup".to_owned(),
+            pid: 812,
+            period: 3.03e9,
+            cpus: "1".parse().unwrap(),
+            time: Nanos::from_millis(200),
+            max: Nanos::from_millis(66),
+        },
+    ];
+    statement
+}
+
+/// A machine with everything that a page can say of one.
+fn a_machine() -> Statement {
+    let mut statement = kernel_level();
+    statement.beats = Some(a_server());
+    statement.tick = with_ticks().tick;
+    statement.findings = findings();
+    statement.advice = vec![Advice::Stolen {
+        time: Nanos::from_millis(900),
+        share: 0.022,
+    }];
+    statement
+}
+
+#[test]
+fn a_program_that_is_held_up() {
+    for width in [40, 80, 120, 200] {
+        insta::assert_snapshot!(format!("held_up_{width}"), at(&held_up(), width));
+    }
+}
+
+#[test]
+fn a_whole_machine() {
+    for width in [40, 80, 120, 200] {
+        insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
+    }
+}
+
+#[test]
+fn what_an_ordinary_user_is_told() {
+    insta::assert_snapshot!(at(&proc_level(), 80));
+    let mut statement = with_victim(proc_level());
+    statement.victim.as_mut().unwrap().threads = None;
+    let page = at(&statement, 80);
+    assert!(page.starts_with("WITHOUT ROOT"), "{page}");
+    assert!(page.contains("WAITED 310 ms for a CPU"), "{page}");
+    // What a probe lost, and what of it is explained, would count other programs' time as lost.
+    assert!(!page.contains("explained"), "{page}");
+}
+
+#[test]
+fn every_sample_fits_on_one_screen() {
+    let samples: [fn() -> Statement; 8] = [
+        empty,
+        kernel_level,
+        proc_level,
+        off_by_17_ns,
+        many_cpus,
+        with_ticks,
+        held_up,
+        a_machine,
+    ];
+    for statement in samples {
+        for width in [80, 120, 200] {
+            let page = at(&statement(), width);
+            assert!(page.lines().count() <= 24, "at {width}:\n{page}");
+        }
+    }
+}
+
+#[test]
+fn the_culprits_are_on_the_first_screen() {
+    let page = at(&held_up(), 80);
+    for word in [
+        "cc1  x46",
+        "EVERY 3.03 s",
+        "taskset -acp 0 812",
+        "cat /sys/fs/cgroup/games",
+    ] {
+        assert!(page.contains(word), "{word} is missing:\n{page}");
+    }
+    let by_process = TextStyle {
+        grouping: Grouping::Process,
+        ..TextStyle::default()
+    };
+    let page = text(&held_up(), &by_process);
+    assert!(page.contains("cc1 (20000)"), "{page}");
+    assert!(!page.contains("cc1  x46"), "{page}");
+}
+
+#[test]
+fn books_that_are_off_are_said_to_be() {
+    let page = at(&off_by_17_ns(), 80);
+    assert!(page.contains("THE BOOKS DO NOT BALANCE"), "{page}");
+    assert!(!page.contains("The books balance"), "{page}");
+    assert!(page.contains("SIMULATED"), "{page}");
+}
+
+/// The sections together are the full page, but for its head and the legends.
+#[test]
+fn sections_are_parts_of_the_full_page() {
+    let statement = held_up();
+    let full = text(
+        &statement,
+        &TextStyle {
+            view: View::Full,
+            ..TextStyle::default()
+        },
+    );
+    for section in Section::of(ticktax_model::document::DocumentKind::Statement) {
+        let style = TextStyle {
+            view: View::Only(Sections::from_iter([*section])),
+            ..TextStyle::default()
+        };
+        let page = text(&statement, &style);
+        // Nothing is said of the tick where no tick was seen.
+        assert_eq!(
+            page.is_empty(),
+            *section == Section::Tick || *section == Section::Accounting
+        );
+        for line in page.lines() {
+            assert!(full.contains(line), "{}: {line}", section.name());
+        }
+        let legend = "share: of the time of all CPUs";
+        assert_eq!(page.contains(legend), *section == Section::Legend, "{page}");
+    }
+}
+
+#[test]
+fn legends_explain_on_request() {
+    let style = TextStyle {
+        explain: true,
+        ..TextStyle::default()
+    };
+    let page = text(&held_up(), &style);
+    assert!(
+        page.contains("worst delays: the longest single waits"),
+        "{page}"
+    );
+    assert!(!at(&held_up(), 80).contains("single waits"));
+}
