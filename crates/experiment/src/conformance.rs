@@ -8,6 +8,7 @@
 //! the model is run from [`PHASES`] of them and says between what.
 
 use ticktax_model::Nanos;
+use ticktax_model::kernels::{Difference, Tolerance};
 use ticktax_model::machine::Machine as Facts;
 use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
@@ -18,6 +19,12 @@ pub const PHASES: i64 = 16;
 const SHARE: f64 = 0.01;
 /// By how much a sampled share of a CPU may differ, in points.
 const POINTS: f64 = 0.5;
+/// The same for readers.
+pub const TOLERANCE: Tolerance = Tolerance {
+    rate_share: SHARE,
+    wait_period_share: SHARE,
+    sampled_share: POINTS / 100.0,
+};
 /// By how much Linux lets a timer of a task be late, so as to join it with others.
 const SLACK: Nanos = Nanos::from_micros(50);
 /// How long code from a tick to the frame may take, where nothing shows how long it does: in the
@@ -122,28 +129,6 @@ pub struct Predicted {
     pub overshot: Range,
     /// The share of a CPU that sampling finds, in %.
     pub sampled: Range,
-}
-
-/// Where the model and the kernel differ by more than they may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Difference {
-    /// In the rate of frames: by more than 1 %.
-    Rate,
-    /// In the length of sleeps: by more than 1 % of the period.
-    Wait,
-    /// In the sampled CPU time: by more than 0.5 points.
-    Sampled,
-}
-
-impl Difference {
-    /// A word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Wait => "wait",
-            Self::Sampled => "sampled",
-        }
-    }
 }
 
 /// How long code takes from the end of a sleep's slack to the frame, by the waits of the loops of

@@ -5,8 +5,10 @@
 //! mechanism: what a case says of ticks and sleeps has to hold on any kernel that is told to tick
 //! and to sleep that way.
 
+use std::collections::BTreeSet;
+
 use ticktax_model::Nanos;
-use ticktax_model::kernels::KernelsStatement;
+use ticktax_model::kernels::{GuestClock, KernelsStatement};
 
 use crate::cases;
 use crate::file::CaseFile;
@@ -47,8 +49,53 @@ pub trait KernelCase: Sync {
     /// The tick rates of what was published, in Hz.
     fn rates(&self, file: &CaseFile) -> Vec<u32>;
 
-    /// What to make of it. `clock` is what the guests' time was, in words.
-    fn statement(&self, file: &CaseFile, clock: &str, trials: &[Trial]) -> KernelsStatement;
+    /// What to make of it. `clock` is what the guests' time was.
+    fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement;
+}
+
+/// Why kernels cannot be put beside what was published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KernelsError {
+    /// A case has a row for each tick rate.
+    #[error("two of these kernels tick at {0} Hz: a case has a row for each rate")]
+    SameRate(u32),
+    /// Neither its configuration nor the guest tells the tick rate.
+    #[error("{0} does not say its tick rate")]
+    NoRate(String),
+}
+
+impl Trial {
+    /// What `kernel` made of a job; `hz` is its tick rate, where its configuration is known and the
+    /// guest may not tell it.
+    ///
+    /// # Errors
+    /// Nobody tells the tick rate.
+    pub fn new(
+        (kernel, hz): (&str, Option<u32>),
+        job: GuestJob,
+        replay: Replay,
+        instructions: Option<u64>,
+    ) -> Result<Self, KernelsError> {
+        let hz = replay.machine.hz_configured.or(hz);
+        Ok(Self {
+            hz: hz.ok_or_else(|| KernelsError::NoRate(kernel.to_owned()))?,
+            job,
+            replay,
+            instructions,
+        })
+    }
+}
+
+/// Refuses two kernels with one tick rate.
+///
+/// # Errors
+/// There are two.
+pub fn require_one_a_rate(rates: impl IntoIterator<Item = u32>) -> Result<(), KernelsError> {
+    let mut seen = BTreeSet::new();
+    match rates.into_iter().find(|hz| !seen.insert(*hz)) {
+        Some(hz) => Err(KernelsError::SameRate(hz)),
+        None => Ok(()),
+    }
 }
 
 /// The names of the cases that have one.

@@ -4,10 +4,14 @@
 //! What the kernel makes of them is for the kernel to say. Here is only what a program is: which
 //! step follows, and how long it is to sleep or to work.
 
+mod threads;
+
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
 use ticktax_sim::{Call, Step, Stream, TaskSpec};
+
+pub use threads::replay_here;
 
 /// What a performing thread stands on.
 pub trait Platform {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use ticktax_model::table::TableError;
 
 pub use self::plan::{Plan, PlanError};
-pub use self::results::{Found, read};
+pub use self::results::{Ran, statement};
 pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 
 /// Why a sweep cannot begin or go on, in a line.

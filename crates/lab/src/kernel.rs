@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-pub use build::{Building, From, build, require_rate};
-pub use cache::{Cache, Held, Listed};
+pub use build::{Building, KernelSource, build, build_all};
+pub use cache::{Cache, Held};
 pub use package::{Unpacked, fetch_with_libraries};
 pub use tool::{sha256, sha256_of};
 

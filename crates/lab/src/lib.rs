@@ -19,7 +19,9 @@ pub mod program;
 pub mod qemu;
 mod run;
 mod sys;
+mod turns;
 pub mod wire;
 
 pub use error::LabError;
 pub use run::{Program, Run};
+pub use turns::in_turns;

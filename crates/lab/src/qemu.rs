@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
+use ticktax_model::Nanos;
+use ticktax_model::kernels::GuestClock;
 use ticktax_model::machine::LAB_PARAMETER;
 
 use crate::error::LabError;
@@ -45,6 +47,16 @@ impl Clock {
             Self::Icount { shift } => format!("icount:{shift}"),
             Self::Tcg => "tcg".to_owned(),
             Self::Kvm => "kvm".to_owned(),
+        }
+    }
+
+    /// What it is made of, for readers of what came of it.
+    pub fn facts(self) -> GuestClock {
+        match self {
+            Self::Icount { shift } => GuestClock::Instructions {
+                each: Nanos(1 << shift.min(10)),
+            },
+            Self::Tcg | Self::Kvm => GuestClock::Host,
         }
     }
 

@@ -1,14 +1,14 @@
 //! Documents: what a verb returns, and a report shows.
 //!
-//! A new one is a type of its own, a line here, and a page in `report`; JSON, a schema and
-//! `ticktax schema` come with the line.
+//! A new one is a type of its own, a line in [`each_document`](crate::each_document), and a page in
+//! `report`; JSON, a schema and `ticktax schema` come with the line.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::beats::BeatStatement;
 use crate::case::{CaseFit, CaseList, CaseSheet, CaseStatement};
-use crate::kernels::{KernelList, KernelsStatement};
+use crate::kernels::{KernelBuild, KernelComparison, KernelList, KernelsStatement};
 use crate::pace::{PaceComparison, PaceStatement};
 use crate::prediction::PredictionStatement;
 use crate::statement::Statement;
@@ -80,20 +80,31 @@ macro_rules! documents {
     };
 }
 
-documents! {
-    Statement "statement" "`audit` and `report`" Statement;
-    Beats "beats" "`beats`" BeatStatement;
-    Pace "pace" "`pace`" PaceStatement;
-    PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
-    Prediction "prediction" "`sim`" PredictionStatement;
-    Sweep "sweep" "`sweep`" GridStatement;
-    Cases "cases" "`case list`" CaseList;
-    CaseSheet "case-sheet" "`case show`" CaseSheet;
-    Case "case" "`case run`" CaseStatement;
-    CaseFit "case-fit" "`case fit`" CaseFit;
-    CaseOnKernels "case-on-kernels" "`lab compare --case`" KernelsStatement;
-    Kernels "kernels" "`lab list`" KernelList;
+/// Calls a macro with a line for each document, as the macro `documents` here takes them: so there is
+/// one list of them, also for what has to tell them apart elsewhere.
+#[macro_export]
+macro_rules! each_document {
+    ($with:ident) => {
+        $with! {
+            Statement "statement" "`audit` and `report`" Statement;
+            Beats "beats" "`beats`" BeatStatement;
+            Pace "pace" "`pace`" PaceStatement;
+            PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
+            Prediction "prediction" "`sim`" PredictionStatement;
+            Sweep "sweep" "`sweep`" GridStatement;
+            Cases "cases" "`case list`" CaseList;
+            CaseSheet "case-sheet" "`case show`" CaseSheet;
+            Case "case" "`case run`" CaseStatement;
+            CaseFit "case-fit" "`case fit`" CaseFit;
+            CaseOnKernels "case-on-kernels" "`lab compare --case`" KernelsStatement;
+            KernelComparison "kernel-comparison" "`lab compare`" KernelComparison;
+            Kernels "kernels" "`lab list`" KernelList;
+            KernelBuild "kernel-build" "`lab build`" KernelBuild;
+        }
+    };
 }
+
+each_document!(documents);
 
 #[cfg(test)]
 mod tests {

@@ -1,31 +1,32 @@
-//! A published investigation on real kernels: what was published, what the models give, and what
-//! the kernels did.
+//! Real kernels in the lab: those that there are, paced loops on them beside the model, and published
+//! investigations: what was published, what the models give, and what the kernels did.
+
+mod built;
+mod comparison;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use built::{BuiltKernel, CachedKernel, KernelBuild, KernelList};
+pub use comparison::{
+    CellFigures, Difference, KernelCell, KernelComparison, PredictedCell, PublishedLoop, Tolerance,
+};
+
+use crate::Nanos;
 use crate::case::{CaseHead, Remark};
 
-/// The kernels in the lab's cache.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct KernelList {
-    /// Each, by name.
-    pub kernels: Vec<CachedKernel>,
-}
-
-/// A kernel in the lab's cache.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CachedKernel {
-    /// What to call it.
-    pub name: String,
-    /// Its release, as `uname -r` prints it.
-    pub release: String,
-    /// A package with its version, or a source with what was built.
-    pub origin: String,
-    /// Its tick rate, where its configuration tells.
-    pub hz: Option<u32>,
-    /// The size of its image.
-    pub image_bytes: u64,
+/// What a guest's time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum GuestClock {
+    /// The instructions that it executes; caches, pipelines and hypervisors cost nothing.
+    Instructions {
+        /// What each takes.
+        #[serde(rename = "each_ns")]
+        each: Nanos,
+    },
+    /// The host's, with its noise.
+    Host,
 }
 
 /// One quantity under several tick rates and one set of boot parameters.
@@ -104,7 +105,7 @@ pub struct KernelsStatement {
     /// The release of the kernels.
     pub release: Option<String>,
     /// What the guests' time was.
-    pub clock: String,
+    pub clock: GuestClock,
     /// All quantities.
     pub tables: Vec<KernelTable>,
     /// What else there is to say.

@@ -53,20 +53,31 @@ impl DocumentSink for Text {
     }
 
     fn write(&self, document: &Document, style: &TextStyle) -> String {
-        match document {
-            Document::Statement(it) => statement(it, style),
-            Document::Beats(it) => beats::beats(it, style),
-            Document::Pace(it) => pace::pace(it, style),
-            Document::PaceComparison(it) => pace::pace_comparison(it, style),
-            Document::Prediction(it) => prediction::prediction(it, style),
-            Document::Sweep(it) => grid::grid(it, style),
-            Document::Cases(it) => case::cases(it),
-            Document::CaseSheet(it) => case::case_sheet(it),
-            Document::Case(it) => case::case(it),
-            Document::CaseFit(it) => case::case_fit(it),
-            Document::CaseOnKernels(it) => kernels::kernels(it),
-            Document::Kernels(it) => kernels::list(it),
+        page(document, style)
+    }
+}
+
+/// A document that has a page of text.
+trait Paged {
+    /// The page, with a line break at the end.
+    fn page(&self, style: &TextStyle) -> String;
+}
+
+macro_rules! pages {
+    ($($kind:ident $name:literal $about:literal $content:ty;)+) => {
+        fn page(document: &Document, style: &TextStyle) -> String {
+            match document {
+                $(Document::$kind(it) => it.page(style),)+
+            }
         }
+    };
+}
+
+ticktax_model::each_document!(pages);
+
+impl Paged for Statement {
+    fn page(&self, style: &TextStyle) -> String {
+        statement(self, style)
     }
 }
 

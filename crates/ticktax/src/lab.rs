@@ -5,7 +5,6 @@ mod cases;
 mod compare;
 mod replay;
 mod run;
-mod turns;
 
 pub(crate) use replay::run as replay;
 
@@ -22,7 +21,11 @@ use crate::terminal::Terminal;
 /// Does one of the lab's tasks.
 pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
     match task {
-        LabTask::List { format } => build::list(*format, terminal),
+        LabTask::List { format } => {
+            let kernels = cache()?.list();
+            terminal.put(&kernels.into(), *format, None)?;
+            Ok(ExitCode::SUCCESS)
+        }
         LabTask::Build(typed) => build::run(typed, terminal),
         LabTask::Compare(typed) => compare::run(typed, terminal),
         LabTask::Run(typed) => run::run(typed, terminal),

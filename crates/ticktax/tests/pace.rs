@@ -170,6 +170,8 @@ fn the_schemas_are_those_of_what_is_printed() {
         ("sweep", "GridStatement"),
         ("beats", "BeatStatement"),
         ("case-on-kernels", "KernelsStatement"),
+        ("kernel-comparison", "KernelComparison"),
+        ("kernel-build", "KernelBuild"),
     ] {
         let output = ticktax(&["schema", of]);
         let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

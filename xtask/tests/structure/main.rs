@@ -42,7 +42,9 @@ const ARROWS: &[(&str, Arrows)] = &[
         Arrows::Only(&[
             "ticktax-model",
             "ticktax-analysis",
+            "ticktax-host",
             "ticktax-observe",
+            "ticktax-probes",
             "ticktax-sim",
         ]),
     ),

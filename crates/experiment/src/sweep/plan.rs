@@ -20,6 +20,14 @@ pub enum PlanError {
     /// An axis is none.
     #[error(transparent)]
     Axis(#[from] AxisError),
+    /// There is no such column with numbers.
+    #[error("no numeric column `{column}`; known: {known}")]
+    Column {
+        /// What was named.
+        column: String,
+        /// Those that there are.
+        known: String,
+    },
 }
 
 /// What two sweeps must have in common to be one.
@@ -93,6 +101,20 @@ impl Plan {
     /// The columns of the results: the point's number, the axes, why it failed, what came of it.
     pub fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// Refuses to rank by a column that is not there, or has no numbers.
+    pub fn require_numbers(&self, column: &str) -> Result<(), PlanError> {
+        let numbers = self.columns.iter();
+        let numbers = numbers.filter(|it| it.values != Values::Texts);
+        let names: Vec<&str> = numbers.map(|it| it.name.as_str()).collect();
+        if names.contains(&column) {
+            return Ok(());
+        }
+        Err(PlanError::Column {
+            column: column.to_owned(),
+            known: names.join(", "),
+        })
     }
 
     pub(super) fn identity(&self) -> &Identity {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ticktax_model::sweep::{PointFailure, RankedPoint, Ranking};
+use ticktax_model::Nanos;
+use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
 use ticktax_model::table::{Cell, TableError, TableReader};
 
+use super::SweepError;
 use super::journal;
 use super::plan::{Identity, Plan};
 
@@ -16,13 +18,59 @@ const EXTREMES: usize = 5;
 
 /// What is in some results.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub(super) struct Found {
     /// How many points failed.
-    pub failed: u64,
+    pub(super) failed: u64,
     /// The first of them.
-    pub failures: Vec<PointFailure>,
+    pub(super) failures: Vec<PointFailure>,
     /// The highest and lowest of a column.
-    pub ranking: Option<Ranking>,
+    pub(super) ranking: Option<Ranking>,
+}
+
+/// How a sweep came to its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Points that were finished before.
+    pub found: u64,
+    /// Records of the journal that were damaged, and whose points were run again.
+    pub damaged: u64,
+    /// Events that were simulated this time.
+    pub events: u64,
+    /// How long that took.
+    pub took: Nanos,
+}
+
+/// What came of a sweep whose results are complete, with the extremes of `column` where one is named.
+///
+/// # Errors
+/// The results cannot be read.
+pub fn statement(
+    plan: &Plan,
+    results: &Path,
+    column: Option<&str>,
+    ran: Ran,
+) -> Result<GridStatement, SweepError> {
+    let count = |len| u64::try_from(len).unwrap_or(u64::MAX);
+    let axes = plan.grid().axes().iter();
+    let axes = axes.map(|axis| (axis.name().to_owned(), count(axis.len())));
+    let Found {
+        failed,
+        failures,
+        ranking,
+    } = read(results, plan, column)?;
+    Ok(GridStatement {
+        scenario: plan.file().to_owned(),
+        axes: axes.collect(),
+        points: plan.grid().len() as u64,
+        found: ran.found,
+        damaged: ran.damaged,
+        failed,
+        failures,
+        events: ran.events,
+        took: ran.took,
+        results: results.display().to_string(),
+        ranking,
+    })
 }
 
 /// By what results differ from those of this sweep.
@@ -41,7 +89,7 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
 }
 
 /// Reads the results of a sweep, and ranks them by `column` where one is named.
-pub fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
+pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
     let mut found = Found::default();
     let Some(table) = TableReader::open(results)? else {
         return Ok(found);

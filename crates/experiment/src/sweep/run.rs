@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use ticktax_model::Nanos;
 use ticktax_model::table::{TableReader, TableWriter};
+use ticktax_probes::clock::now;
 use ticktax_sim::{Report, Setup, SetupError};
 
 use super::SweepError;
@@ -42,6 +44,8 @@ pub struct Progress {
     pub done: usize,
     /// Events that were simulated in those of this run.
     pub events: u64,
+    /// For how long it has been running.
+    pub took: Nanos,
 }
 
 /// How a run ended.
@@ -178,7 +182,9 @@ impl Sweep {
         let mut progress = Progress {
             done: self.journal.done(),
             events: 0,
+            took: Nanos::ZERO,
         };
+        let began = now();
         let mut flushed = SystemTime::now();
         loop {
             match finished.recv_timeout(WATCH) {
@@ -190,6 +196,7 @@ impl Sweep {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.journal.sync()?;
+                    progress.took = now() - began;
                     return Ok(Ended::Complete(progress));
                 }
             }
@@ -198,6 +205,7 @@ impl Sweep {
                 self.journal.sync()?;
                 flushed = SystemTime::now();
             }
+            progress.took = now() - began;
             if !watch(progress) {
                 self.journal.sync()?;
                 return Ok(Ended::Stopped(progress));

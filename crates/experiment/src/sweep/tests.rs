@@ -1,12 +1,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ticktax_model::Nanos;
 use ticktax_model::table::{Cell, TableReader};
 use ticktax_sim::{Report, Setup, SetupError, scenario};
 
 use crate::vary::Vary;
 
-use super::{Begun, Ended, Plan, Sweep, SweepError, begin, journal_of, read};
+use super::{Begun, Ended, Plan, Ran, Sweep, SweepError, begin, journal_of, statement};
 
 const SCENARIO: &str = r#"
 length = "300ms"
@@ -340,7 +341,16 @@ fn points_that_fail_are_told_and_the_others_run() {
     let ended = sweep.run_by(breaks, 2, &mut |_| true).unwrap();
     assert!(matches!(ended, Ended::Complete(progress) if progress.done == 8));
     sweep.finish().unwrap();
-    let found = read(&results, &plan(&axes), Some("task.hog.ran_ns")).unwrap();
+    let ran = Ran {
+        found: 0,
+        damaged: 0,
+        events: 0,
+        took: Nanos(7),
+    };
+    let column = Some("task.hog.ran_ns");
+    let found = statement(&plan(&axes), &results, column, ran).unwrap();
+    assert_eq!((found.points, found.took), (8, Nanos(7)));
+    assert_eq!(found.axes[0], ("hz".to_owned(), 2));
     // Two break the model, and a phase of 2 ms at 1000 Hz cannot be, with either seed.
     assert_eq!((found.failed, found.failures.len()), (4, 3));
     assert_eq!(found.failures[0].point, 1);

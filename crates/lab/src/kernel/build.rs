@@ -4,12 +4,16 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use ticktax_model::Nanos;
+use ticktax_model::kernels::BuiltKernel;
 
 use super::cache::{Cache, Keep};
-pub use super::source::From;
+pub use super::source::KernelSource;
 use super::source::{Source, extension, ready};
 use super::tool::{last_words, run, sha256, text};
 use super::{Kernel, Wanted};
@@ -29,7 +33,7 @@ const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
     /// The source.
-    pub source: &'a From,
+    pub source: &'a KernelSource,
     /// More configuration, as lines `CONFIG_X=y`.
     pub fragment: &'a str,
     /// What to call kernels with more configuration; they are `hz250+NAME` then.
@@ -38,16 +42,40 @@ pub struct Building<'a> {
     pub jobs: usize,
 }
 
+/// Builds a kernel with each of these tick rates, one after the other, as [`build`] does.
+///
+/// # Errors
+/// A rate that no kernel can have is refused before the first is built; what was built before another
+/// error stays in the cache.
+pub fn build_all(
+    rates: &[u32],
+    building: &Building<'_>,
+    cache: &Cache,
+    stop: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<BuiltKernel>, LabError> {
+    for &hz in rates {
+        require_rate(hz)?;
+    }
+    let each = rates.iter();
+    each.map(|&hz| build(hz, building, cache, stop, tell))
+        .collect()
+}
+
 /// Builds the kernel with this tick rate, or finds that it is built already. What a build that was
 /// ended early has got done is not done again. `tell` hears how it goes, `stop` is asked whether to
 /// give up.
+///
+/// # Errors
+/// A tool that a build takes is missing, or the source is none, or it does not compile.
 pub fn build(
     hz: u32,
     building: &Building<'_>,
     cache: &Cache,
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&str),
-) -> Result<Kernel, LabError> {
+) -> Result<BuiltKernel, LabError> {
+    let began = now();
     require_rate(hz)?;
     let name = match building.variant {
         None => format!("hz{hz}"),
@@ -65,10 +93,20 @@ pub fn build(
     let fragment = fragment(hz, building.fragment);
     let key = key(&source, &fragment)?;
     let origin = format!("Linux {} built as {key}", source.release);
+    let built = |kernel: Kernel, compiled| BuiltKernel {
+        name: kernel.name,
+        release: source.release.clone(),
+        hz,
+        origin: format!("{} built as {key}", source.identity),
+        image: kernel.image.display().to_string(),
+        compiled,
+        took: now() - began,
+    };
+    tell(&format!("{name}: looking for it in the cache"));
     if cache.is_from(&name, &origin)
         && let Some(kernel) = cache.kernel(&name)?
     {
-        return Ok(kernel);
+        return Ok(built(kernel, false));
     }
     let _held = cache.hold(&name)?;
     let objects = cache.folder("build")?.join(format!("{name}-{key}"));
@@ -86,13 +124,21 @@ pub fn build(
         image: &objects.join("arch/x86/boot/bzImage"),
         config: &fs::read(&config).map_err(LabError::file("read", &config))?,
     })?;
-    cache
-        .kernel(&name)?
-        .ok_or_else(|| LabError::NoKernel(format!("{name} has gone from the cache meanwhile")))
+    let kernel = cache.kernel(&name)?;
+    let kernel = kernel
+        .ok_or_else(|| LabError::NoKernel(format!("{name} has gone from the cache meanwhile")))?;
+    Ok(built(kernel, true))
+}
+
+/// The time since the boot.
+fn now() -> Nanos {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    let time = time.map_or(Duration::ZERO, Duration::from);
+    Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// Refuses a tick rate that no kernel can be built with.
-pub fn require_rate(hz: u32) -> Result<(), LabError> {
+fn require_rate(hz: u32) -> Result<(), LabError> {
     if RATES.contains(&hz) {
         return Ok(());
     }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
+use ticktax_model::kernels::{CachedKernel, KernelList};
 
 use super::Kernel;
 use super::tool::{sha256, sha256_of};
@@ -20,21 +21,6 @@ const CONFIG: &str = "config";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     root: PathBuf,
-}
-
-/// A kernel in the cache, without a look at whether it is sound.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// What to call it.
-    pub name: String,
-    /// Its release, as `uname -r` tells it.
-    pub release: String,
-    /// Where it is from: a package with its version, or a source with what was built.
-    pub origin: String,
-    /// Its tick rate, where its configuration tells.
-    pub hz: Option<u32>,
-    /// The size of its image, in bytes.
-    pub bytes: u64,
 }
 
 /// A kernel to keep.
@@ -55,11 +41,13 @@ impl Cache {
         Self { root }
     }
 
-    /// Every kernel in it, by name.
-    pub fn list(&self) -> Result<Vec<Listed>, LabError> {
+    /// Every kernel in it, by name, without a look at whether it is sound.
+    pub fn list(&self) -> KernelList {
         let kernels = self.root.join("kernels");
         let Ok(listing) = fs::read_dir(&kernels) else {
-            return Ok(Vec::new());
+            return KernelList {
+                kernels: Vec::new(),
+            };
         };
         let mut all = Vec::new();
         for entry in listing.flatten() {
@@ -69,16 +57,16 @@ impl Cache {
             };
             let config = fs::read_to_string(folder.join(CONFIG)).unwrap_or_default();
             let image = fs::metadata(folder.join(IMAGE));
-            all.push(Listed {
+            all.push(CachedKernel {
                 name: entry.file_name().to_string_lossy().into_owned(),
                 release: value(&text, "release").unwrap_or_default().to_owned(),
                 origin: value(&text, "origin").unwrap_or_default().to_owned(),
                 hz: hz(&config),
-                bytes: image.map_or(0, |image| image.len()),
+                image_bytes: image.map_or(0, |image| image.len()),
             });
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
+        KernelList { kernels: all }
     }
 
     /// The kernel of this name, if it is in the cache.
@@ -213,8 +201,11 @@ mod tests {
         assert_eq!(fs::read(kernel.image).unwrap(), b"a kernel");
         assert_eq!(kernel.config.unwrap().0, "6.1.0");
         assert_eq!(cache.kernel("hz250").unwrap(), None);
-        let all = cache.list().unwrap();
-        assert_eq!((all.len(), all[0].hz, all[0].bytes), (1, Some(100), 8));
+        let all = cache.list().kernels;
+        assert_eq!(
+            (all.len(), all[0].hz, all[0].image_bytes),
+            (1, Some(100), 8)
+        );
         assert!(cache.is_from("hz100", "linux 6.1.0, built"));
         assert!(!cache.is_from("hz100", "linux 6.1.1, built"));
     }

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
+use super::Wanted;
 use super::cache::Cache;
 use super::package;
 use super::tool::{run, sha256, sha256_of, text};
@@ -12,11 +14,35 @@ use crate::error::LabError;
 
 /// Where a kernel's source is to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum KernelSource {
     /// A Debian package with a tarball, or one that depends on such a package.
     Package(String),
     /// A tarball, or a folder with an unpacked source; it is copied, and left as it is.
     Path(PathBuf),
+}
+
+impl FromStr for KernelSource {
+    type Err = String;
+
+    /// What has a `/` in it is a folder or a tarball, and anything else a package.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(Wanted::File(path)) => Ok(Self::Path(path)),
+            Ok(Wanted::Package(name)) => Ok(Self::Package(name)),
+            _ => Err(format!(
+                "invalid source `{text}`: a Debian package, or a folder or tarball with a / in it"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for KernelSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Package(name) => f.write_str(name),
+            Self::Path(path) => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 /// The source's file that says which rates can be chosen.
@@ -48,13 +74,13 @@ pub(super) struct Source {
 
 /// Gets a source ready: fetches, checks, unpacks and extends it, as far as that is not done yet.
 pub(super) fn ready(
-    from: &From,
+    from: &KernelSource,
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
     let _held = cache.hold("source")?;
     match from {
-        From::Package(name) => {
+        KernelSource::Package(name) => {
             if let Some(source) = known(name, cache)? {
                 return Ok(source);
             }
@@ -66,8 +92,8 @@ pub(super) fn ready(
             remember(name, &source, cache)?;
             Ok(source)
         }
-        From::Path(path) if path.is_dir() => from_folder(path, cache, tell),
-        From::Path(path) => from_tarball(path, cache, tell),
+        KernelSource::Path(path) if path.is_dir() => from_folder(path, cache, tell),
+        KernelSource::Path(path) => from_tarball(path, cache, tell),
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, CpuStatement, Figures, PaceRule, SleepMethod, Wakeups};
+use super::{CpuReading, CpuStatement, Figures, PaceRule, PaceVariant, SleepMethod, Wakeups};
 use crate::limitation::Limitation;
 use crate::machine::Machine;
 use crate::policy::PolicyGrant;
@@ -38,6 +38,28 @@ pub struct PaceStatement {
     pub limitations: Vec<Limitation>,
     /// What ended it early, if anything did.
     pub ended_early: Option<String>,
+}
+
+impl PaceStatement {
+    /// The loop that ticktax ran, as the only variant of a comparison; `None` where it watched another.
+    pub fn as_variant(&self) -> Option<PaceVariant> {
+        let Subject::Loop(report) = &self.subject else {
+            return None;
+        };
+        let own = self.cpu.readings.first();
+        Some(PaceVariant {
+            rate: report.rate,
+            work: report.work,
+            sleep: report.sleep,
+            rule: report.rule,
+            turns: 1,
+            figures: self.figures.clone(),
+            cpu_time: own.map_or(Nanos::ZERO, |it| it.time),
+            elapsed: own.map_or(self.elapsed, |it| it.elapsed),
+            readings: self.cpu.readings.clone(),
+            margin: report.margin,
+        })
+    }
 }
 
 /// Whose loop it is.

@@ -6,9 +6,15 @@ use ticktax_model::statement::Statement;
 
 use crate::limitation::words;
 
-use super::TextStyle;
 use super::numbers::{counted, cpu_names, grouped, percent};
 use super::page::{Page, Tone, clean, elide, tied};
+use super::{Paged, TextStyle};
+
+impl Paged for BeatStatement {
+    fn page(&self, style: &TextStyle) -> String {
+        beats(self, style)
+    }
+}
 
 /// Beats that a statement shows.
 const SHOWN: usize = 12;

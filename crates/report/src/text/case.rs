@@ -6,6 +6,32 @@ use ticktax_model::case::{
     CaseFit, CaseHead, CaseList, CaseSheet, CaseStatement, CaseTitle, Line, Remark,
 };
 
+use super::{Paged, TextStyle};
+
+impl Paged for CaseList {
+    fn page(&self, _: &TextStyle) -> String {
+        cases(self)
+    }
+}
+
+impl Paged for CaseSheet {
+    fn page(&self, _: &TextStyle) -> String {
+        case_sheet(self)
+    }
+}
+
+impl Paged for CaseStatement {
+    fn page(&self, _: &TextStyle) -> String {
+        case(self)
+    }
+}
+
+impl Paged for CaseFit {
+    fn page(&self, _: &TextStyle) -> String {
+        case_fit(self)
+    }
+}
+
 /// The width of a plot in characters.
 const PLOT: usize = 40;
 

@@ -3,9 +3,15 @@
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedPoint, Ranking};
 
-use super::TextStyle;
 use super::numbers::{counted, grouped};
 use super::page::{Page, Tone, clean, tied};
+use super::{Paged, TextStyle};
+
+impl Paged for GridStatement {
+    fn page(&self, style: &TextStyle) -> String {
+        grid(self, style)
+    }
+}
 
 /// How a sweep ended as text, with a line break at the end.
 pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> String {

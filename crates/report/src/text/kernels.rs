@@ -1,8 +1,40 @@
-//! A case on real kernels, as a person reads it.
+//! Real kernels, and a case on them, as a person reads it.
 
-use ticktax_model::kernels::{Allowance, KernelList, KernelRow, KernelTable, KernelsStatement};
+mod comparison;
+
+use ticktax_model::kernels::{
+    Allowance, BuiltKernel, GuestClock, KernelBuild, KernelComparison, KernelList, KernelRow,
+    KernelTable, KernelsStatement,
+};
+
+pub(super) use comparison::comparison;
 
 use super::case::{head, line, remarks, section};
+use super::{Paged, TextStyle};
+
+impl Paged for KernelsStatement {
+    fn page(&self, _: &TextStyle) -> String {
+        kernels(self)
+    }
+}
+
+impl Paged for KernelComparison {
+    fn page(&self, _: &TextStyle) -> String {
+        comparison(self)
+    }
+}
+
+impl Paged for KernelList {
+    fn page(&self, _: &TextStyle) -> String {
+        list(self)
+    }
+}
+
+impl Paged for KernelBuild {
+    fn page(&self, _: &TextStyle) -> String {
+        built(self)
+    }
+}
 
 /// The width of a plot in characters.
 const PLOT: usize = 24;
@@ -31,6 +63,48 @@ pub(super) fn list(list: &KernelList) -> String {
     page
 }
 
+/// The kernels that `lab build` built.
+pub(super) fn built(build: &KernelBuild) -> String {
+    let mut page = String::new();
+    let config = build.config.as_ref();
+    let config = config.map_or_else(String::new, |file| format!(" with {file}"));
+    line(
+        &mut page,
+        &format!("ticktax: kernels from {}{config}", build.source),
+    );
+    for kernel in &build.kernels {
+        let BuiltKernel {
+            name,
+            release,
+            hz,
+            took,
+            ..
+        } = kernel;
+        let how = if kernel.compiled {
+            format!("built in {took}")
+        } else {
+            "was in the cache".to_owned()
+        };
+        let row = format!(
+            "  {name:<14} {hz:>4} Hz  Linux {release:<12} {how:<18} {}",
+            kernel.image
+        );
+        line(&mut page, &row);
+    }
+    page
+}
+
+/// What the guests' time was.
+fn clock(clock: GuestClock) -> String {
+    match clock {
+        GuestClock::Instructions { each } => format!(
+            "instructions, {} ns each; caches, pipelines and hypervisors cost nothing",
+            each.0
+        ),
+        GuestClock::Host => "the host's, with its noise".to_owned(),
+    }
+}
+
 /// What was published, what the models give, and what real kernels did.
 pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let mut page = head(&statement.head);
@@ -40,7 +114,10 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
         .unwrap_or("of several releases");
     line(&mut page, "");
     line(&mut page, &format!("Kernels: Linux {release}, in QEMU"));
-    line(&mut page, &format!("Guests' time: {}", statement.clock));
+    line(
+        &mut page,
+        &format!("Guests' time: {}", clock(statement.clock)),
+    );
     for table in &statement.tables {
         section(&mut page, &title(table));
         let columns = columns(table);

@@ -6,19 +6,31 @@ mod cost;
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
-    Bucket, Distribution, Figures, LoopReport, PaceRule, PaceStatement, ProcessReport,
-    RhythmReport, Subject, ThreadReport,
+    Bucket, Distribution, Figures, LoopReport, PaceComparison, PaceRule, PaceStatement,
+    ProcessReport, RhythmReport, Subject, ThreadReport,
 };
 
 use crate::limitation::words;
 
-use super::TextStyle;
 use super::beats::with_interval;
 use super::head;
 use super::numbers::{counted, date, grouped, percent, time_or_blank};
 use super::page::{Page, Tone, clean, tied};
+use super::{Paged, TextStyle};
 
 pub(super) use comparison::pace_comparison;
+
+impl Paged for PaceStatement {
+    fn page(&self, style: &TextStyle) -> String {
+        pace(self, style)
+    }
+}
+
+impl Paged for PaceComparison {
+    fn page(&self, style: &TextStyle) -> String {
+        pace_comparison(self, style)
+    }
+}
 
 /// The length of the longest bar, in columns.
 const BAR: usize = 40;

@@ -3,10 +3,16 @@
 use ticktax_model::Nanos;
 use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
 
-use super::TextStyle;
 use super::head;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
+use super::{Paged, TextStyle};
+
+impl Paged for PredictionStatement {
+    fn page(&self, style: &TextStyle) -> String {
+        prediction(self, style)
+    }
+}
 
 /// A column: its heading, and what is in it.
 type Column = (&'static str, Measure);

@@ -4,6 +4,7 @@ mod accounting;
 mod beats;
 mod golden;
 mod grids;
+mod kernels;
 mod pace;
 mod properties;
 pub(crate) mod samples;

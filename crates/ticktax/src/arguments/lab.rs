@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use ticktax_experiment::vary::Vary;
-use ticktax_lab::kernel::Wanted;
+use ticktax_lab::kernel::{KernelSource, Wanted};
 use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
@@ -54,7 +54,7 @@ pub(crate) struct BuildArguments {
 
     /// A kernel's source: a Debian package, or a folder or tarball with a / in it
     #[arg(long, value_name = "SOURCE", default_value = "linux-source")]
-    pub(crate) source: String,
+    pub(crate) source: KernelSource,
 
     /// More configuration, as lines `CONFIG_X=y`
     #[arg(long, value_name = "FRAGMENT")]
@@ -63,6 +63,10 @@ pub(crate) struct BuildArguments {
     /// Compilers at a time [default: one a CPU]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
+
+    /// How to print what was built
+    #[arg(long, value_parser = formats(DocumentKind::KernelBuild), default_value = "text")]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -190,8 +194,8 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// How to print what came of a case
-    #[arg(long, value_parser = formats(DocumentKind::CaseOnKernels), default_value = "text")]
+    /// How to print what came of it
+    #[arg(long, value_parser = formats(DocumentKind::KernelComparison), default_value = "text")]
     pub(crate) format: Format,
 
     /// What to run in each guest: pace with its arguments

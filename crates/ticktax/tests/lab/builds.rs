@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use ticktax_model::kernels::KernelBuild;
+
 use crate::common::text;
 use crate::fixture::{eventually, ticktax};
 
@@ -112,13 +114,19 @@ pub(crate) fn a_killed_build_goes_on_where_it_was() {
     child.wait().unwrap();
     assert_eq!(place.image("hz250"), None);
     fs::remove_file(place.hold()).unwrap();
-    for _ in 0..2 {
-        let output = place.built(&[]);
+    for compiled in [true, false] {
+        let output = place.built(&["--format", "json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
+        let build: KernelBuild = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(build.source, place.source().to_str().unwrap());
+        let kernel = &build.kernels[0];
         assert_eq!(
-            text(&output.stdout),
-            "hz250: Linux 6.9.0 at 250 Hz is ready\n"
+            (&*kernel.name, &*kernel.release, kernel.hz, kernel.compiled),
+            ("hz250", "6.9.0", 250, compiled)
         );
+        assert!(kernel.origin.starts_with("linux-6.9.0-"), "{kernel:?}");
+        assert_eq!(fs::read(&kernel.image).unwrap(), b"ab");
+        assert!(kernel.took.0 > 0);
         assert_eq!(place.compiled(), [1], "what was done is done again");
         assert_eq!(place.image("hz250").unwrap(), b"ab");
     }
@@ -136,7 +144,13 @@ pub(crate) fn another_source_or_configuration_is_another_build() {
     fs::write(&fragment, "CONFIG_MORE=y\n").unwrap();
     let config = ["--config", path(&fragment)];
     let output = place.built(&config);
-    assert!(text(&output.stdout).starts_with("hz250+rt: "), "{output:?}");
+    let page = text(&output.stdout);
+    assert!(
+        page.contains(" with ") && page.contains("rt.config\n"),
+        "{page}"
+    );
+    let row = page.lines().find(|line| line.starts_with("  hz250+rt "));
+    assert!(row.is_some_and(|row| row.contains("built in ")), "{page}");
     assert_eq!(place.compiled(), [1, 1, 1]);
     assert!(place.image("hz250+rt").is_some() && place.image("hz250").is_some());
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ticktax_model::kernels::KernelsStatement;
+use ticktax_model::kernels::{KernelCell, KernelComparison, KernelsStatement};
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Level, RecordingReader, World};
 
@@ -183,9 +183,11 @@ pub(crate) fn an_idle_guests_instructions_are_counted() {
 }
 
 pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
-    let page = |jobs: &str| {
+    let compared = |jobs: &str, format: &str| {
         let mut command = ticktax();
-        command.args(["lab", "compare", "--jobs", jobs, "--vary"]);
+        command.args([
+            "lab", "compare", "--jobs", jobs, "--format", format, "--vary",
+        ]);
         command.arg(format!("kernel={CLOUD}"));
         command.args(["--vary", "cmdline=,highres=off nohz=off", "--", "pace"]);
         command.args(["--rate", "35", "--work", "1ms", "--for", "2s"]);
@@ -195,8 +197,13 @@ pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
         assert_eq!(complaint(&output), "");
         String::from_utf8(output.stdout).unwrap()
     };
-    let one = page("1");
-    assert_eq!(one, page("2"));
+    let json = compared("1", "json");
+    assert_eq!(json, compared("2", "json"));
+    let comparison: KernelComparison = serde_json::from_str(&json).unwrap();
+    assert_eq!(comparison.cells.len(), 6);
+    let is_modelled = |cell: &KernelCell| cell.hz == Some(250) && cell.predicted.is_some();
+    assert!(comparison.cells.iter().all(is_modelled), "{comparison:#?}");
+    let one = compared("2", "text");
     // All have been compared, also those that spin: their frames come by 35 a second in both.
     assert!(one.contains(" of 6 agree"), "{one}");
     let spins = one.lines().filter(|line| line.contains("  spin deadline"));

@@ -1,7 +1,7 @@
 //! `frame-rate-vs-hz` on real kernels: the same loop, on kernels whose sleeps end at ticks.
 
 use ticktax_model::Nanos;
-use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
+use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
 use ticktax_sim::{Report, Setup, Step, TaskSpec, run};
 
 use crate::cases;
@@ -79,7 +79,7 @@ impl KernelCase for Frames {
         rates(file, "frames")
     }
 
-    fn statement(&self, file: &CaseFile, clock: &str, trials: &[Trial]) -> KernelsStatement {
+    fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement {
         let case = cases::find(&file.name);
         let programs = case.map_or_else(Vec::new, |case| case.programs(&file.values()));
         let modelled = modelled(file);
@@ -116,7 +116,7 @@ impl KernelCase for Frames {
         KernelsStatement {
             head: file.head(),
             release: release(trials),
-            clock: clock.to_owned(),
+            clock,
             tables: FIGURES.iter().map(table).collect(),
             remarks: vec![
                 cases::remark(
@@ -197,6 +197,8 @@ mod tests {
     use ticktax_model::machine::{Machine as Facts, TickMode};
     use ticktax_sim::{Setup, run};
 
+    use ticktax_model::kernels::GuestClock;
+
     use super::{Frames, JOB};
     use crate::cases;
     use crate::conformance::{Kernel, machine};
@@ -249,7 +251,11 @@ mod tests {
     fn a_kernel_like_the_model_agrees_and_another_does_not() {
         let file = cases::find("frame-rate-vs-hz").unwrap().file().unwrap();
         assert_eq!(Frames.rates(&file), [1000, 800, 600, 500, 400, 200]);
-        let same = Frames.statement(&file, "", &[trial(1000, 1.0), trial(200, 1.0)]);
+        let same = Frames.statement(
+            &file,
+            GuestClock::Host,
+            &[trial(1000, 1.0), trial(200, 1.0)],
+        );
         assert_eq!(same.met(), (4, 4), "{same:#?}");
         assert_eq!(same.release.as_deref(), Some("6.1.0"));
         let frames = &same.tables[0].rows[1];
@@ -260,7 +266,7 @@ mod tests {
             sampled.kernel < 0.1 && used.kernel > 9.0,
             "{sampled:?} {used:?}"
         );
-        let slower = Frames.statement(&file, "", &[trial(1000, 0.98)]);
+        let slower = Frames.statement(&file, GuestClock::Host, &[trial(1000, 0.98)]);
         assert_eq!(slower.met(), (1, 2));
     }
 }

@@ -3,7 +3,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::case::Remark;
-use ticktax_model::kernels::{Allowance, KernelRow, KernelTable, KernelsStatement};
+use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
 
 use crate::cases::{self, remark};
 use crate::conformance::Range;
@@ -48,7 +48,7 @@ impl KernelCase for Idle {
         rates(file, "host")
     }
 
-    fn statement(&self, file: &CaseFile, clock: &str, trials: &[Trial]) -> KernelsStatement {
+    fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement {
         let values = file.values();
         let modelled = modelled(file);
         let idle = counts(trials, PUBLISHED, false);
@@ -89,7 +89,7 @@ impl KernelCase for Idle {
         KernelsStatement {
             head: file.head(),
             release: release(trials),
-            clock: clock.to_owned(),
+            clock,
             tables: vec![
                 with_programs,
                 alone,
@@ -301,6 +301,8 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::machine::Machine;
 
+    use ticktax_model::kernels::GuestClock;
+
     use super::{Idle, LENGTHS, PUBLISHED, waking};
     use crate::cases;
     use crate::kernels::{GuestJob, KernelCase, Trial};
@@ -342,7 +344,7 @@ mod tests {
         let all: Vec<Trial> = rates
             .flat_map(|hz| trials(hz, [50_000.0, 4_000.0]))
             .collect();
-        let told = Idle.statement(&file, "", &all);
+        let told = Idle.statement(&file, GuestClock::Host, &all);
         assert_eq!(told.met(), (3, 3), "{told:#?}");
         assert!(told.agrees(), "{told:#?}");
         let programs = &told.tables[0];
@@ -371,10 +373,10 @@ mod tests {
                 *trial.instructions.as_mut().unwrap() += 5_000_000;
             }
         }
-        let told = Idle.statement(&file, "", &other);
+        let told = Idle.statement(&file, GuestClock::Host, &other);
         assert!(!told.agrees(), "{told:#?}");
         // One rate alone tells what it tells.
-        let told = Idle.statement(&file, "", &trials(250, [50_000.0, 4_000.0]));
+        let told = Idle.statement(&file, GuestClock::Host, &trials(250, [50_000.0, 4_000.0]));
         assert_eq!((told.met(), told.tables[1].rows[0].kernel), ((0, 0), 509.0));
     }
 }

@@ -4,22 +4,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use ticktax_lab::qemu::Clock;
+use crate::qemu::Clock;
 
-use crate::arguments::CompareArguments;
-
-/// How many guests run at once. One whose time is the host's would be slowed down by others.
-pub(super) fn jobs(typed: &CompareArguments) -> usize {
-    let at_once = match typed.guest.clock() {
-        Clock::Icount { .. } => crate::beats::threads(),
-        Clock::Tcg | Clock::Kvm => 1,
-    };
-    typed.jobs.map_or(at_once, usize::from)
+impl Clock {
+    /// How many guests run at once on a host of so many CPUs: one whose time is the host's would be
+    /// slowed down by others.
+    pub fn guests_at_once(self, cpus: usize) -> usize {
+        match self {
+            Self::Icount { .. } => cpus,
+            Self::Tcg | Self::Kvm => 1,
+        }
+    }
 }
 
 /// Does all of `work`, so many at once, and returns what came of each in its order. What fails first
 /// is told; the others are told by their second argument that it is over, and then no more begin.
-pub(super) fn in_turns<T: Sync, R: Send, E: Send>(
+///
+/// # Errors
+/// The first of `of`.
+pub fn in_turns<T: Sync, R: Send, E: Send>(
     work: &[T],
     jobs: usize,
     of: impl Fn(&T, &dyn Fn() -> bool) -> Result<R, E> + Sync,

@@ -1,0 +1,120 @@
+//! The machine that this runs on as a [`Platform`], and a thread for each program.
+
+use std::thread;
+use std::time::Duration;
+
+use ticktax_host::Proc;
+use ticktax_model::Nanos;
+use ticktax_model::machine::CpuTimes;
+use ticktax_probes::clock::now;
+use ticktax_probes::pace::syscall_driver::SyscallDriver;
+use ticktax_sim::{Call, TaskSpec};
+
+use super::{Platform, Replay, ReplayedTask, replay};
+
+/// The seed that scenarios have without other wishes: the simulator then draws the same.
+const SEED: u64 = 1;
+
+/// Performs `tasks` on real threads of this machine for `length`, and says what came of it. Without
+/// tasks it only lets that time pass.
+///
+/// # Errors
+/// A program has a step that threads cannot perform, or the kernel refuses to let one sleep.
+pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Replay, String> {
+    let proc = Proc::default();
+    let machine = proc.machine();
+    let (begin, before) = (now(), busy(&proc));
+    let tasks = perform(tasks, length)?;
+    let left = length - (now() - begin);
+    thread::sleep(Duration::from_nanos(left.max(Nanos::ZERO).0.unsigned_abs()));
+    Ok(Replay {
+        machine,
+        elapsed: now() - begin,
+        sampled: busy(&proc) - before,
+        tasks,
+    })
+}
+
+/// Lets a thread perform each task, and waits for all.
+fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, String> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = tasks
+            .iter()
+            .enumerate()
+            .map(|(place, task)| scope.spawn(move || perform_one(task, place, length)))
+            .collect();
+        let ended = threads.into_iter().map(|thread| {
+            let result = thread.join();
+            result.unwrap_or_else(|_| Err("its thread ended".to_owned()))
+        });
+        ended.collect()
+    })
+}
+
+/// Performs one task on the calling thread.
+fn perform_one(task: &TaskSpec, place: usize, length: Nanos) -> Result<ReplayedTask, String> {
+    let mut here = Here(SyscallDriver::default());
+    let begin = here.0.cpu_time();
+    let mut done = replay(task, place, SEED, length, &mut here)?;
+    done.ran = here.0.cpu_time() - begin;
+    Ok(done)
+}
+
+/// This machine.
+struct Here(SyscallDriver);
+
+impl Platform for Here {
+    fn now(&mut self) -> Nanos {
+        now()
+    }
+
+    fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String> {
+        let slept = self.0.sleep(call.method(), time);
+        slept.map_err(|error| error.to_string())
+    }
+
+    fn work(&mut self, time: Nanos) {
+        self.0.work(time);
+    }
+}
+
+/// What the kernel's columns call busy, over all CPUs.
+fn busy(proc: &Proc) -> Nanos {
+    let times = proc.counters(now()).cpu_times;
+    times.values().map(CpuTimes::busy).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_sim::{Call, Law, Step, TaskSpec};
+
+    use super::replay_here;
+
+    #[test]
+    fn each_program_is_performed_for_its_time() {
+        let sleeper = vec![
+            Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(2))),
+            Step::Work(Law::Fixed(Nanos::from_micros(100))),
+        ];
+        let tasks = [
+            TaskSpec::new("one", sleeper.clone()),
+            TaskSpec::new("other", sleeper),
+        ];
+        let length = Nanos::from_millis(60);
+        let done = replay_here(&tasks, length).unwrap();
+        assert!(done.elapsed >= length);
+        assert_eq!(done.tasks.len(), 2);
+        for task in done.tasks {
+            assert!(task.sleeps > 0 && task.bursts > 0, "{task:?}");
+            assert!(task.ran >= task.asked, "{task:?}");
+        }
+        assert!(replay_here(&[], Nanos(1)).unwrap().tasks.is_empty());
+        let cannot = TaskSpec::new("simulated", vec![Step::Lock(0)]);
+        assert!(
+            replay_here(&[cannot], length)
+                .unwrap_err()
+                .contains("step 0")
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! Loops on kernels beside the model of each, as a person reads it.
+
+use ticktax_model::kernels::{Difference, KernelCell, KernelComparison, PredictedCell, Tolerance};
+
+use super::super::case::{line, section};
+use super::clock;
+
+/// The width of a plot in characters.
+const PLOT: usize = 40;
+
+/// A table for each kernel and set of boot parameters, and where the model differs.
+pub(in crate::text) fn comparison(comparison: &KernelComparison) -> String {
+    let mut page = String::new();
+    line(
+        &mut page,
+        &format!(
+            "ticktax: {} on real kernels and in the model",
+            comparison.verb
+        ),
+    );
+    line(
+        &mut page,
+        &format!("Guests' time: {}", clock(comparison.clock)),
+    );
+    let mut group = None;
+    for cell in &comparison.cells {
+        let this = (&cell.kernel, &cell.cmdline);
+        if group != Some(this) {
+            group = Some(this);
+            heading(&mut page, cell);
+        }
+        row(&mut page, cell);
+    }
+    plot(&mut page, &comparison.cells);
+    published(&mut page, comparison);
+    verdict(&mut page, comparison);
+    page
+}
+
+fn heading(page: &mut String, cell: &KernelCell) {
+    let hz = cell.hz.map_or_else(String::new, |hz| format!(" ({hz} Hz)"));
+    let title = format!("{}{hz} {}", cell.kernel, cell.cmdline);
+    section(page, title.trim_end());
+    line(
+        page,
+        "  loop                             frames/s           wait, ms       late/s  used%      \
+         sampled%",
+    );
+    line(
+        page,
+        "                                kernel   model   kernel      model   kernel kernel \
+         kernel      model",
+    );
+}
+
+fn row(page: &mut String, cell: &KernelCell) {
+    let measured = &cell.measured;
+    let modelled = |of: fn(&PredictedCell) -> (f64, f64), scale: f64| {
+        cell.predicted
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |it| range(of(it), scale))
+    };
+    let sampled = measured.sampled_share;
+    let sampled = sampled.map_or_else(|| "-".to_owned(), |it| format!("{:.2}", it * 100.0));
+    let wrong = if cell.differs.is_empty() { "" } else { " *" };
+    let name = format!("{} {}", cell.sleep, cell.rule);
+    let text = format!(
+        "  {name:<29}{:>7.2} {:>7} {:>8.3} {:>11} {:>7.2} {:>6.2} {:>6} {:>11}{wrong}",
+        measured.rate_hz,
+        modelled(|it| it.rate_hz, 1.0),
+        measured.wait_ns / 1e6,
+        modelled(|it| it.wait_ns, 1e-6),
+        measured.late_hz,
+        measured.used_share * 100.0,
+        sampled,
+        modelled(|it| it.sampled_share, 100.0),
+    );
+    line(page, text.trim_end());
+}
+
+/// One number where both ends are told alike.
+fn range((min, max): (f64, f64), scale: f64) -> String {
+    let (min, max) = (format!("{:.2}", min * scale), format!("{:.2}", max * scale));
+    if min == max {
+        min
+    } else {
+        format!("{min}–{max}")
+    }
+}
+
+/// How late the first way's frames are, by kernel and parameters.
+fn plot(page: &mut String, cells: &[KernelCell]) {
+    let Some(first) = cells.first() else {
+        return;
+    };
+    let same = |cell: &&KernelCell| (cell.sleep, cell.rule) == (first.sleep, first.rule);
+    let cells: Vec<&KernelCell> = cells.iter().filter(same).collect();
+    let waits = cells.iter().map(|cell| cell.measured.wait_ns);
+    let max = waits.fold(1.0, f64::max);
+    section(
+        page,
+        &format!("Mean wait with {}, {}", first.sleep, first.rule),
+    );
+    for cell in cells {
+        let wait = cell.measured.wait_ns;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a plot's width"
+        )]
+        let length = ((wait / max).clamp(0.0, 1.0) * PLOT as f64).round() as usize;
+        let name = format!("{} {}", cell.kernel, cell.cmdline);
+        let bar = "#".repeat(length);
+        let text = format!("  {name:<32} {:>7.3} ms {bar}", wait / 1e6);
+        line(page, text.trim_end());
+    }
+}
+
+/// What a game server's operators published of the same rates.
+fn published(page: &mut String, comparison: &KernelComparison) {
+    if comparison.published.is_empty() {
+        return;
+    }
+    section(
+        page,
+        "Published, of another loop on Linux 2.6 (ticktax case show frame-rate-vs-hz)",
+    );
+    for row in &comparison.published {
+        line(
+            page,
+            &format!(
+                "  {:>5} Hz {:>6.2} frames/s {:>5.1} % in top",
+                row.hz,
+                row.rate_hz,
+                row.shown_share * 100.0
+            ),
+        );
+    }
+}
+
+fn verdict(page: &mut String, comparison: &KernelComparison) {
+    let Tolerance {
+        rate_share,
+        wait_period_share,
+        sampled_share,
+    } = comparison.tolerance;
+    let predicted = comparison.cells.iter();
+    let predicted = predicted.filter_map(|cell| cell.predicted.as_ref());
+    let compared = predicted.clone().count();
+    let differ = comparison.cells.iter().filter(|it| !it.differs.is_empty());
+    section(page, "The model beside the kernel");
+    line(
+        page,
+        &format!(
+            "  {} of {compared} agree: rates within {} %, waits within {} % of the period, \
+             sampled CPU within {} points",
+            compared - differ.clone().count(),
+            rate_share * 100.0,
+            wait_period_share * 100.0,
+            sampled_share * 100.0,
+        ),
+    );
+    let wide = predicted.filter(|it| it.wide).count();
+    line(
+        page,
+        &format!(
+            "  in {wide} of them the model's range is wider: the moment at which the loop began \
+             decides"
+        ),
+    );
+    let silent = comparison.cells.len() - compared;
+    if silent > 0 {
+        line(
+            page,
+            &format!(
+                "  {silent} are compared with nothing: the kernel does not tell its tick rate, or \
+                 the loop has no step in the model"
+            ),
+        );
+    }
+    for cell in differ {
+        let words: Vec<&str> = cell
+            .differs
+            .iter()
+            .map(|it| Difference::name(*it))
+            .collect();
+        line(
+            page,
+            &format!(
+                "  differs: {} {} {} {}: {}",
+                cell.kernel,
+                cell.cmdline,
+                cell.sleep,
+                cell.rule,
+                words.join(", ")
+            ),
+        );
+    }
+}
