@@ -22,13 +22,15 @@ pub(super) fn run(
     let plan = plan(typed, typed.length.map_or(LENGTH, |length| length.0));
     let (length, period) = (plan.length, plan.period);
     let interrupt = Interrupt::listen()?;
-    let mut paced = PacedLoop::start(plan)?;
-    let mut frames = FrameStats::of_loop(period, paced.machine());
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Some(length), line, false);
+    // From here on what is done here may take the loop's CPU.
+    let mut paced = PacedLoop::start(plan)?;
+    let mut frames = FrameStats::of_loop(period, paced.machine());
     let mut shown = Nanos::ZERO;
     let mut show = |frames: &mut FrameStats, Progress { elapsed, .. }: Progress| {
-        if elapsed - shown >= LIVE {
+        // Where nobody looks on, it is not worth the loop's time.
+        if terminal.is_watched() && elapsed - shown >= LIVE {
             let (_, dropped, overshot) = frames.so_far();
             let last = frames.last_second();
             bar.tell(ticktax_report::pace_line(last, dropped, overshot));

@@ -81,11 +81,6 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
             "--tcg can",
         ),
         (
-            &["--vary", "hz=250", "--format", "json", "--", "pace"],
-            2,
-            "--case",
-        ),
-        (
             &["--case", "frame-rate-vs-hz", "--vary", "cmdline=nohz=off"],
             2,
             "has its own boot parameters",

@@ -55,7 +55,12 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
     assert_eq!(fine.machine.high_resolution, Some(true));
     assert_eq!(coarse.machine.high_resolution, Some(false));
-    let wait = |it: &PaceStatement| it.figures.as_ref().unwrap().wakeup.as_ref().unwrap().max.0;
+    // Not the longest: on the guest's only CPU ticktax itself, unoptimised, can be before a frame, and
+    // whether it ever is changes with every build.
+    let wait = |it: &PaceStatement| {
+        let wakeups = it.figures.as_ref().unwrap().wakeup.as_ref().unwrap();
+        wakeups.quantile(0.9).unwrap().0
+    };
     // Slack of 50 µs and a bit against what is left of a tick of 4 ms.
     assert!(wait(&fine) < 200_000, "{}", wait(&fine));
     assert!(
