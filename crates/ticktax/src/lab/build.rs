@@ -29,7 +29,7 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
         jobs: typed.jobs.unwrap_or_else(crate::beats::threads),
     };
     let progress = terminal.task("looking for the source".to_owned());
-    let built = build_all(
+    let kernels = build_all(
         &typed.hz,
         &building,
         &cache,
@@ -40,7 +40,7 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
     let build = KernelBuild {
         source: typed.source.to_string(),
         config: typed.config.as_ref().map(|file| file.display().to_string()),
-        kernels: built?,
+        kernels: kernels?,
     };
     terminal.put(&build.into(), typed.format, None)?;
     Ok(ExitCode::SUCCESS)

@@ -23,17 +23,14 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     }
     let variants = typed.variants()?;
     let interrupt = Interrupt::listen()?;
-    let (document, agrees) = match &typed.case {
-        Some(case) => {
-            let statement = cases::run(case, typed, variants, &interrupt, terminal)?;
-            let agrees = statement.agrees();
-            (statement.into(), agrees)
-        }
-        None => {
-            let comparison = loops(typed, variants, &interrupt, terminal)?;
-            let agrees = comparison.agrees();
-            (comparison.into(), agrees)
-        }
+    let (document, agrees) = if let Some(case) = &typed.case {
+        let statement = cases::run(case, typed, variants, &interrupt, terminal)?;
+        let agrees = statement.agrees();
+        (statement.into(), agrees)
+    } else {
+        let comparison = loops(typed, variants, &interrupt, terminal)?;
+        let agrees = comparison.agrees();
+        (comparison.into(), agrees)
     };
     terminal.put(&document, typed.format, typed.output.as_deref())?;
     Ok(if agrees {
