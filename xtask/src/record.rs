@@ -16,7 +16,7 @@ const RECORDS: [&str; 6] = [
     "frame",
     "cpu_state",
     "cpu_control",
-    "life",
+    "followed_thread",
 ];
 
 /// The enumerations whose enumerators become constants of a module: the prefix that they lose, the
@@ -385,6 +385,6 @@ mod tests {
     #[test]
     fn names_are_as_in_rust() {
         assert_eq!(camel("span_record"), "SpanRecord");
-        assert_eq!(camel("life"), "Life");
+        assert_eq!(camel("followed_thread"), "FollowedThread");
     }
 }

@@ -14,7 +14,7 @@
 mod history;
 mod role;
 
-use ticktax_model::recording::{ProbeKind, Row, Sum};
+use ticktax_model::recording::{Edge, ProbeKind, Row, Sum};
 use ticktax_model::statement::Class;
 use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
 
@@ -31,15 +31,23 @@ pub(crate) const MOST_TIME: Nanos = Nanos(i64::MAX / 2);
 pub(crate) struct Event<'a> {
     role: &'a Role,
     onset: Onset,
-    sum: Option<&'a Sum>,
+    shape: Shape<'a>,
     /// The row's interval; of a sum, the window's.
     pub(crate) span: &'a Span,
-    /// The class that its time belongs to; `None` where it is no CPU's time.
+    /// The class that its time belongs to; `None` where it is no CPU's time, or none at all.
     pub(crate) class: Option<Class>,
     /// The place of its CPU: its number, or one beyond the kernel's limit for all that cannot exist.
     pub(crate) slot: usize,
     pub(crate) sources: &'a SourceTable,
     pub(crate) roles: &'a Roles,
+}
+
+/// What a row is, where it is more than an interval.
+#[derive(Clone, Copy, Debug)]
+enum Shape<'a> {
+    Plain,
+    Sum(&'a Sum),
+    Edge(&'a Edge),
 }
 
 /// What happened on a CPU, or, of a wait, to a thread.
@@ -59,6 +67,8 @@ pub(crate) enum EventKind<'a> {
     Frame,
     /// Many intervals of one source, which have no place in time.
     Sum(Role, &'a Sum),
+    /// The source made something else able to run. It has no length and is no part of the past.
+    Edge(&'a Edge),
 }
 
 /// How an occupant came to have its CPU.
@@ -75,8 +85,10 @@ impl<'a> Event<'a> {
     /// What happened.
     #[inline]
     pub(crate) fn kind(&self) -> EventKind<'a> {
-        if let Some(sum) = self.sum {
-            return EventKind::Sum(*self.role, sum);
+        match self.shape {
+            Shape::Plain => {}
+            Shape::Sum(sum) => return EventKind::Sum(*self.role, sum),
+            Shape::Edge(edge) => return EventKind::Edge(edge),
         }
         match *self.role {
             Role::OnCpu(occupant) => EventKind::OnCpu(occupant, self.onset),
@@ -166,11 +178,15 @@ impl Timeline {
         }
         let line = &mut self.cpus[slot];
         self.roles.resolve(sources, span.source);
-        let (role, class) = self.roles.known(span.source);
+        let (role, mut class) = self.roles.known(span.source);
         let mut onset = Onset::default();
-        let sum = match row {
-            Row::Sum(sum) => Some(sum),
-            Row::Frame(_) => None,
+        let shape = match row {
+            Row::Sum(sum) => Shape::Sum(sum),
+            Row::Edge(edge) => {
+                class = None;
+                Shape::Edge(edge)
+            }
+            Row::Frame(_) => Shape::Plain,
             Row::Span(span) => {
                 let size = span.start.0.unsigned_abs() | span.dur.0.unsigned_abs();
                 if let (Some(class), true) = (class, size <= MOST_TIME.0.unsigned_abs()) {
@@ -181,13 +197,13 @@ impl Timeline {
                         onset = line.occupy(span, occupant);
                     }
                 }
-                None
+                Shape::Plain
             }
         };
         let event = Event {
             role,
             onset,
-            sum,
+            shape,
             span,
             class,
             slot,

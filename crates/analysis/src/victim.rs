@@ -86,7 +86,11 @@ impl Victim {
             }
             EventKind::OffCpu(off) => self.wait(off, event.span, history),
             // Sums have no place in time.
-            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
+            EventKind::Steal
+            | EventKind::Gap(_)
+            | EventKind::Frame
+            | EventKind::Edge(_)
+            | EventKind::Sum(..) => {}
         }
     }
 

@@ -271,7 +271,11 @@ impl Rows {
                 }
                 kept
             }
-            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => false,
+            EventKind::Steal
+            | EventKind::Gap(_)
+            | EventKind::Frame
+            | EventKind::Edge(_)
+            | EventKind::Sum(..) => false,
         };
         self.kept += usize::from(kept);
     }

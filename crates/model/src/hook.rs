@@ -76,6 +76,12 @@ hooks! {
     DirectReclaim = "direct_reclaim",
     /// Reclaim for the limit of a memory cgroup.
     MemcgReclaim = "memcg_reclaim",
+    /// Who wakes a thread.
+    SchedWaking = "sched_waking",
+    /// Who queues a work item.
+    WorkqueueQueueWork = "workqueue_queue_work",
+    /// Who raises a softirq.
+    SoftirqRaise = "softirq_raise",
     /// Threads being woken.
     SchedWakeup = "sched_wakeup",
     /// Threads and processes being started.

@@ -12,8 +12,10 @@ use crate::policy::PolicyGrant;
 use crate::victim::VictimHeader;
 use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
 
+mod edge;
 mod file;
 
+pub use edge::{Edge, EdgeKind, Effect};
 pub use file::{RecordingError, RecordingReader, RecordingWriter};
 
 /// The version of the recording's format. A reader refuses what is newer than itself and reads
@@ -29,6 +31,8 @@ pub enum Row {
     Sum(Sum),
     /// A frame of a paced loop.
     Frame(PacedFrame),
+    /// One source made another able to run.
+    Edge(Edge),
 }
 
 /// A frame of a paced loop, as a row.
@@ -487,12 +491,13 @@ impl Row {
         self.span().source
     }
 
-    /// The interval: the span itself, or the window that was summed over.
+    /// The interval: the span itself, the window that was summed over, or the moment of an edge.
     pub fn span(&self) -> &Span {
         match self {
             Self::Span(span) => span,
             Self::Sum(sum) => &sum.span,
             Self::Frame(frame) => &frame.span,
+            Self::Edge(edge) => &edge.span,
         }
     }
 }

@@ -139,7 +139,7 @@ impl Watched {
         self.begin = now;
         let threads = self.threads();
         if let Some(tracer) = tracer {
-            tracer.begin_lives(now, &threads);
+            tracer.set_first_states(now, &threads);
             if matches!(self.program, Program::Command(_)) {
                 self.followed = tracer.follow_children_of(gettid().as_raw());
             }

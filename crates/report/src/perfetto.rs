@@ -1,5 +1,5 @@
 //! A recording as a trace for [Perfetto](https://ui.perfetto.dev): a track a CPU and a thread, spans
-//! as slices, waits with a flow to where they ended, beats and limitations as events with
+//! as slices, wake-ups with a flow to where the woken thread ran, beats and limitations as events with
 //! annotations.
 //!
 //! Rows of a CPU come in the order in which they ended, so what interrupted comes before what it
@@ -19,7 +19,7 @@ use prost::Message;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::document::Document;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{PacedFrame, Row, RowSink};
+use ticktax_model::recording::{Edge, Effect, PacedFrame, Row, RowSink};
 use ticktax_model::victim::{MOVED, OffCpuReason};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
 
@@ -52,6 +52,10 @@ struct Perfetto<W> {
     held: HashMap<Cpu, Vec<Span>>,
     /// Of each thread, the wait that ended last, until the thread's next span is known.
     waits: HashMap<i32, Span>,
+    /// Of each thread, the latest wake-up, until the thread's next span is known.
+    woken: HashMap<i32, Span>,
+    /// When each thread's latest span began.
+    ran: HashMap<i32, Nanos>,
     flows: u64,
     /// When the first row began.
     begin: Option<Nanos>,
@@ -69,6 +73,8 @@ impl<W: Write> Perfetto<W> {
             declared: HashSet::new(),
             held: HashMap::new(),
             waits: HashMap::new(),
+            woken: HashMap::new(),
+            ran: HashMap::new(),
             flows: 0,
             begin: None,
             sums: 0,
@@ -153,16 +159,51 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
+    /// Keeps a wake-up until the span that it led to. One that comes after that span, from another
+    /// CPU, is left out: it must not seem to lead to the span after.
+    fn edge(&mut self, edge: &Edge) {
+        if let Effect::Woke(tid) = edge.effect
+            && self.ran.get(&tid).is_none_or(|ran| *ran < edge.span.start)
+        {
+            self.woken.insert(tid, edge.span);
+        }
+    }
+
+    /// Writes the wake-up that led to a thread's `span` on the track of the CPU that it came from.
+    /// Returns its flow.
+    fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
+        self.ran.insert(thread.tid, span.start);
+        let woken = self.woken.remove(&thread.tid);
+        let by = woken.filter(|by| by.start <= span.start)?;
+        self.flows += 1;
+        let flow = self.flows;
+        let event = TrackEvent {
+            name: Some(format!("wakes {}", sources.get(span.source).name)),
+            categories: vec!["wake-up".to_owned()],
+            flow_ids: vec![flow],
+            debug_annotations: vec![DebugAnnotation {
+                name: Some("by".to_owned()),
+                string_value: Some(sources.get(by.source).to_string()),
+            }],
+            ..TrackEvent::default()
+        };
+        let track = self.cpu_track(by.cpu);
+        self.event(track, by.start, EventType::Instant, event);
+        Some(flow)
+    }
+
     /// Writes a thread's time on its own track as well, after the wait that ended with it. Returns
-    /// the flow that goes from there to the CPU.
+    /// the flow that goes from there to the CPU: of the wake-up where there was one, else of the
+    /// wait.
     fn ran(&mut self, sources: &SourceTable, span: &Span) -> Option<u64> {
         let source = sources.get(span.source);
         let thread = source
             .thread
             .as_ref()
             .filter(|_| source.kind == Kind::Task)?;
-        let flow = self.waits.remove(&thread.tid).and_then(|wait| {
-            let joins = wait.end() == span.start;
+        let woke = self.woke(sources, thread, span);
+        let waited = self.waits.remove(&thread.tid).and_then(|wait| {
+            let joins = wait.end() == span.start && woke.is_none();
             let flow = joins.then(|| {
                 self.flows += 1;
                 self.flows
@@ -170,6 +211,7 @@ impl<W: Write> Perfetto<W> {
             self.wait(sources, &wait, flow);
             flow
         });
+        let flow = woke.or(waited);
         let track = self.thread_track(thread, &source.name);
         let event = TrackEvent {
             name: Some(format!("on CPU {}", span.cpu)),
@@ -387,6 +429,7 @@ impl<W: Write> RowSink for Perfetto<W> {
             Row::Span(span) => self.span(sources, span),
             Row::Sum(_) => self.sums += 1,
             Row::Frame(frame) => self.frame(sources, frame),
+            Row::Edge(edge) => self.edge(edge),
         }
     }
 }

@@ -379,6 +379,26 @@ static __always_inline void set_current(struct here *here, struct task_struct *t
 	base->flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
 }
 
+/*
+ * Hands out an edge: what the CPU is in the middle of made something else able to run. `flag` says
+ * what sort of edge it is, `effect` what it leads to.
+ */
+static __noinline void edge(struct here *here, __u8 flag, __u64 effect)
+{
+	struct cpu_state *state = here->state;
+	const struct frame *top = &state->stack[state->depth & (MAX_DEPTH - 1)];
+	struct frame cause = {};
+
+	if (unlikely(!state->opened))
+		return;
+	cause.start = here->now;
+	cause.detail = top->detail;
+	cause.id = top->id;
+	cause.kind = top->kind;
+	cause.flags = top->flags | flag;
+	hand_out(here, &cause, effect, 0, bpf_get_current_task_btf());
+}
+
 static __noinline void begin_wait(struct here *here, struct task_struct *task)
 {
 	__u32 tid = task->pid;

@@ -5,7 +5,7 @@
  * A followed thread is in `threads` from its first moment to its last: the reader puts the first
  * ones there, and their children follow by themselves. From one context switch to the next and
  * from there to the wake-up, every wait begins at the very ns at which what was before it ended.
- * So a thread's waits and its spans on CPUs tile its life, and the reader checks that they do.
+ * So a thread's waits and its spans on CPUs tile its time, and the reader checks that they do.
  *
  * A thread's entry is written by one CPU at a time: the kernel switches and wakes a thread under
  * the lock of its run queue, and a new thread is nobody's yet.
@@ -19,14 +19,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_FOLLOWED); /* the loader: 1 where nobody is followed */
 	__type(key, __u32);
-	__type(value, struct life);
+	__type(value, struct followed_thread);
 } threads SEC(".maps");
 
-static __always_inline struct life *life_of(__u32 tid)
+static __always_inline struct followed_thread *followed(__u32 tid)
 {
-	struct life *life = bpf_map_lookup_elem(&threads, &tid);
+	struct followed_thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	return life && life->detail != DETAIL_PARENT ? life : 0;
+	return thread && thread->detail != DETAIL_PARENT ? thread : 0;
 }
 
 static __always_inline __u32 state_of(struct task_struct *task)
@@ -51,24 +51,24 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 }
 
 /* Hands out what the thread did until `end`, off its CPU. */
-static __noinline void end_absence(struct here *here, struct life *life, struct task_struct *task,
+static __noinline void end_absence(struct here *here, struct followed_thread *thread, struct task_struct *task,
 				   __u64 end)
 {
 	struct frame ended = {};
 
 	/* Throttled threads are told by end_wait(), followed or not. */
-	if (life->detail == DETAIL_THROTTLED)
+	if (thread->detail == DETAIL_THROTTLED)
 		return;
 	/* What came before anything was seen has no beginning here; the reader knows it. */
-	ended.start = life->since;
-	ended.detail = life->detail;
+	ended.start = thread->since;
+	ended.detail = thread->detail;
 	ended.id = task->pid;
 	ended.kind = KIND_WAIT;
-	ended.flags = life->flags;
-	if (life->detail == DETAIL_NONE)
+	ended.flags = thread->flags;
+	if (thread->detail == DETAIL_NONE)
 		ended.detail = DETAIL_MISSED;
-	if ((life->detail == DETAIL_WOKEN || life->detail == DETAIL_PREEMPTED) &&
-	    life->cpu != here->cpu)
+	if ((thread->detail == DETAIL_WOKEN || thread->detail == DETAIL_PREEMPTED) &&
+	    thread->cpu != here->cpu)
 		ended.flags |= FLAG_MIGRATED;
 	account(here, &ended, end, task);
 }
@@ -91,9 +91,9 @@ static __noinline void sched_out(struct here *here, struct task_struct *task, in
 			      int throttled_here)
 {
 	__u32 tid = task->pid, state;
-	struct life *life = life_of(tid);
+	struct followed_thread *thread = followed(tid);
 
-	if (!life)
+	if (!thread)
 		return;
 	state = state_of(task);
 	if (state & TASK_DEAD && !preempted) {
@@ -104,40 +104,40 @@ static __noinline void sched_out(struct here *here, struct task_struct *task, in
 	 * It was not seen to come: the books of this CPU open just now, or the kernel did not tell.
 	 * The time from the last switch that was seen is in its span.
 	 */
-	if (unlikely(life->detail != DETAIL_NONE))
-		end_absence(here, life, task,
-			    here->began > life->since ? here->began : life->since);
-	life->detail = throttled_here ? DETAIL_THROTTLED : why_absent(task, state, preempted);
-	life->since = here->now;
-	life->cpu = here->cpu;
-	copy_name(life->comm, task);
+	if (unlikely(thread->detail != DETAIL_NONE))
+		end_absence(here, thread, task,
+			    here->began > thread->since ? here->began : thread->since);
+	thread->detail = throttled_here ? DETAIL_THROTTLED : why_absent(task, state, preempted);
+	thread->since = here->now;
+	thread->cpu = here->cpu;
+	copy_name(thread->comm, task);
 }
 
 static __noinline void sched_in(struct here *here, struct task_struct *task)
 {
-	struct life *life = life_of(task->pid);
+	struct followed_thread *thread = followed(task->pid);
 
-	if (!life)
+	if (!thread)
 		return;
 	/* While it runs already, it was not seen to leave. */
-	end_absence(here, life, task, here->now);
-	life->detail = DETAIL_NONE;
-	life->since = here->now;
+	end_absence(here, thread, task, here->now);
+	thread->detail = DETAIL_NONE;
+	thread->since = here->now;
 }
 
 static __always_inline int wake(struct task_struct *task)
 {
-	struct life *life = life_of(task->pid);
+	struct followed_thread *thread = followed(task->pid);
 	struct here here;
 
 	/* Not blocked: woken before it had left its CPU, or throttled. */
-	if (likely(!life) || life->detail < DETAIL_SLEEPING || life->detail > DETAIL_UNSEEN)
+	if (likely(!thread) || thread->detail < DETAIL_SLEEPING || thread->detail > DETAIL_UNSEEN)
 		return 0;
 	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
 		return 0;
-	end_absence(&here, life, task, here.now);
-	life->detail = DETAIL_WOKEN;
-	life->since = here.now;
+	end_absence(&here, thread, task, here.now);
+	thread->detail = DETAIL_WOKEN;
+	thread->since = here.now;
 	return 0;
 }
 
@@ -154,10 +154,10 @@ static __noinline void mark_birth(struct here *here, struct task_struct *task)
 }
 
 /* A child of a followed thread, a thread like it or a process of its own. */
-static __always_inline int begin_life(struct task_struct *parent, struct task_struct *child)
+static __always_inline int follow_child(struct task_struct *parent, struct task_struct *child)
 {
 	__u32 tid = parent->pid;
-	struct life life = {};
+	struct followed_thread born = {};
 	struct here here;
 
 	if (likely(!bpf_map_lookup_elem(&threads, &tid)))
@@ -165,12 +165,12 @@ static __always_inline int begin_life(struct task_struct *parent, struct task_st
 	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
 		return 0;
 	tid = child->pid;
-	life.since = here.now;
-	life.detail = DETAIL_WOKEN;
-	life.cpu = here.cpu;
-	life.tgid = child->tgid;
-	copy_name(life.comm, child);
-	if (bpf_map_update_elem(&threads, &tid, &life, 0))
+	born.since = here.now;
+	born.detail = DETAIL_WOKEN;
+	born.cpu = here.cpu;
+	born.tgid = child->tgid;
+	copy_name(born.comm, child);
+	if (bpf_map_update_elem(&threads, &tid, &born, 0))
 		__sync_fetch_and_add(&here.state->unfollowed, 1);
 	else
 		mark_birth(&here, child);
@@ -180,17 +180,17 @@ static __always_inline int begin_life(struct task_struct *parent, struct task_st
 /* A thread that runs another program takes the number of its process's first thread, which ends. */
 static __always_inline int change_number(struct task_struct *task, __u32 before)
 {
-	struct life *life;
-	struct life moved;
+	struct followed_thread *thread;
+	struct followed_thread moved;
 	struct here here;
 	__u32 tid = task->pid;
 
 	if (likely(before == tid))
 		return 0;
-	life = life_of(before);
-	if (!life || !arrive(&here) || !here.state->opened)
+	thread = followed(before);
+	if (!thread || !arrive(&here) || !here.state->opened)
 		return 0;
-	moved = *life;
+	moved = *thread;
 	bpf_map_delete_elem(&threads, &before);
 	bpf_map_update_elem(&threads, &tid, &moved, 0);
 	mark_birth(&here, task);

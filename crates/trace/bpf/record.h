@@ -47,7 +47,7 @@ enum detail {
 	DETAIL_DISK = 7,       /* waits for a disk */
 	DETAIL_LOCK = 8,       /* uninterruptible, and not for a disk */
 	DETAIL_STOPPED = 9,    /* stopped or frozen */
-	DETAIL_UNSEEN = 10,    /* of a `life` alone: followed, but nothing has happened to it yet */
+	DETAIL_UNSEEN = 10,    /* of a followed thread's state alone: followed, but nothing has happened to it yet */
 	DETAIL_PARENT = 11,    /* likewise: not followed itself; its children will be */
 	DETAIL_REBORN = 12,    /* an empty wait: from here on the number is a new thread's */
 	DETAIL_MISSED = 13,    /* not known: `sched_switch` of its leaving was missed */
@@ -58,6 +58,9 @@ enum flag {
 	FLAG_FUNCTION = 2,	/* a function's frame within an interrupt or softirq */
 	FLAG_MIGRATED = 4,	/* a wait that ended on another CPU than it began on */
 	FLAG_REST = 8,		/* all sources of a kind that the table of sums has no room for */
+	FLAG_WOKE = 16,		/* no span: at `start` the source woke the thread whose number is in `dur` */
+	FLAG_QUEUED = 32,	/* likewise: it queued the work item whose function's address is in `dur` */
+	FLAG_RAISED = 64,	/* likewise: it raised the softirq whose number is in `dur` */
 };
 
 enum limit {
@@ -73,8 +76,8 @@ enum limit {
 /* One span, one cache line. */
 struct span_record {
 	__u64 start;   /* ns, `CLOCK_MONOTONIC` */
-	__u64 dur;     /* ns on the wall */
-	__s64 self_ns; /* ns: `dur` without what interrupted it */
+	__u64 dur;     /* ns on the wall; of an edge, what it leads to: see [`flag`] */
+	__s64 self_ns; /* ns: `dur` without what interrupted it; of an edge 0 */
 	__u64 detail;  /* a kernel function's address, or one of [`detail`] */
 	__u32 seq;     /* low bits of the record's number + 1, written last */
 	__u32 tid;     /* thread; IRQ line, [`vector`] or softirq number where it is none */
@@ -115,7 +118,7 @@ struct frame {
 };
 
 /* Where a followed thread stands. */
-struct life {
+struct followed_thread {
 	__u64 since;  /* ns: from when on it does what `detail` says */
 	__u32 detail; /* one of [`detail`]; none while it runs */
 	__u32 cpu;    /* where it ran last */
@@ -139,7 +142,8 @@ struct cpu_state {
 	__u64 unfollowed;  /* children that found the table of followed threads full */
 	__u64 missed;      /* switches that the kernel did not tell of */
 	__u64 ticks_stopped; /* times that the kernel stopped the tick */
-	__u64 reserved[4]; /* nothing */
+	__u64 raised;      /* softirqs that are raised and did not begin, a bit each */
+	__u64 reserved[3]; /* nothing */
 };
 
 enum run {

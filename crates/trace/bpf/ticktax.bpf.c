@@ -161,10 +161,47 @@ int sched_wakeup(__u64 *ctx)
 	return wake((void *)ctx[0]);
 }
 
+/* Runs where the thread is woken from, before anything decides where it will run. */
+SEC("tp_btf/sched_waking")
+int sched_waking(__u64 *ctx)
+{
+	struct task_struct *woken = (void *)ctx[0];
+	struct here here;
+
+	if (arrive(&here))
+		edge(&here, FLAG_WOKE, woken->pid);
+	return 0;
+}
+
+SEC("tp_btf/workqueue_queue_work")
+int workqueue_queue_work(__u64 *ctx)
+{
+	struct work_struct *work = (void *)ctx[2];
+	struct here here;
+
+	if (arrive(&here))
+		edge(&here, FLAG_QUEUED, (__u64)work->func);
+	return 0;
+}
+
+/* Only who raises it first: until it begins, it is raised again and again. */
+SEC("tp_btf/softirq_raise")
+int softirq_raise(__u64 *ctx)
+{
+	__u64 bit = 1ULL << (ctx[0] & 63);
+	struct here here;
+
+	if (!arrive(&here) || here.state->raised & bit)
+		return 0;
+	__sync_fetch_and_or(&here.state->raised, bit);
+	edge(&here, FLAG_RAISED, ctx[0] & 63);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_fork")
 int sched_process_fork(__u64 *ctx)
 {
-	return begin_life((void *)ctx[0], (void *)ctx[1]);
+	return follow_child((void *)ctx[0], (void *)ctx[1]);
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -262,7 +299,13 @@ int mm_vmscan_memcg_reclaim_end(__u64 *ctx)
 SEC("tp_btf/softirq_entry")
 int softirq_entry(__u64 *ctx)
 {
-	return enter(KIND_SOFTIRQ, ctx[0], DETAIL_NONE, 0);
+	struct here here;
+
+	if (!arrive(&here))
+		return 0;
+	__sync_fetch_and_and(&here.state->raised, ~(1ULL << (ctx[0] & 63)));
+	push(&here, KIND_SOFTIRQ, ctx[0], DETAIL_NONE, 0);
+	return 0;
 }
 
 SEC("tp_btf/softirq_exit")

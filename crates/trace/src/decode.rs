@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ticktax_model::recording::{Row, Sum};
+use ticktax_model::recording::{Edge, Effect, Row, Sum};
 use ticktax_model::victim::MOVED;
 use ticktax_model::{
     Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
@@ -11,6 +11,9 @@ use ticktax_model::{
 
 use crate::names::Names;
 use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
+
+/// The flags of records that are edges.
+const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
 /// What tells a record's source from another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +37,8 @@ pub struct Identity {
 pub struct Decoder {
     names: Names,
     known: HashMap<Identity, SourceId>,
+    /// What edges led to, by flag and number or address.
+    effects: HashMap<(u8, u64), Effect>,
     /// The process that the tool itself is.
     own_pid: u32,
     /// How the tool's probes' threads are called.
@@ -47,6 +52,7 @@ impl Decoder {
         Self {
             names,
             known: HashMap::new(),
+            effects: HashMap::new(),
             own_pid,
             probe_prefix,
         }
@@ -124,9 +130,32 @@ impl Decoder {
         }
     }
 
-    /// The row of one span.
-    pub fn span(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
+    /// What the edge of a record with this flag leads to, which is the thread, the function or the
+    /// softirq `to`.
+    fn effect(&mut self, flag: u8, to: u64) -> Effect {
+        if flag == flag::WOKE {
+            return Effect::Woke(i32::try_from(to).unwrap_or(-1));
+        }
+        if let Some(effect) = self.effects.get(&(flag, to)) {
+            return effect.clone();
+        }
+        let effect = if flag == flag::QUEUED {
+            Effect::Queued(self.names.detail(to))
+        } else {
+            Effect::Raised(Names::softirq(u32::try_from(to).unwrap_or(u32::MAX)))
+        };
+        self.effects.insert((flag, to), effect.clone());
+        effect
+    }
+
+    /// The row of one record: a span, or an edge.
+    pub fn row(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
         let source = self.source(sources, &Identity::from(record));
+        let flag = record.flags & EDGES;
+        if flag != 0 {
+            let (cpu, at) = (Cpu(record.cpu.into()), Nanos(record.start.cast_signed()));
+            return Row::Edge(Edge::new(cpu, at, source, self.effect(flag, record.dur)));
+        }
         Row::Span(Span {
             cpu: Cpu(record.cpu.into()),
             start: Nanos(record.start.cast_signed()),
@@ -180,7 +209,7 @@ impl From<&SpanRecord> for Identity {
     fn from(record: &SpanRecord) -> Self {
         Self::cleared(
             record.kind,
-            record.flags,
+            record.flags & !EDGES,
             (record.tid, record.tgid),
             record.detail,
             record.comm,
@@ -295,6 +324,7 @@ fn comm(bytes: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use ticktax_model::recording::{Effect, Row};
     use ticktax_model::{Kind, Owner, SourceTable};
 
     use super::{Decoder, Identity, comm};
@@ -357,6 +387,36 @@ mod tests {
         assert_eq!(comm(b"a\x1b[31mb\0\0\0\0\0\0\0\0\0"), "a\u{fffd}[31mb");
     }
 
+    #[test]
+    fn an_edge_has_the_source_of_the_span_around_it() {
+        let timer = SpanRecord {
+            start: 50,
+            dur: 20,
+            kind: kind::IRQ,
+            tid: 0x10000,
+            detail: 0x1234,
+            flags: flag::FUNCTION,
+            ..SpanRecord::default()
+        };
+        let woke = SpanRecord {
+            dur: 4711,
+            flags: flag::FUNCTION | flag::WOKE,
+            ..timer
+        };
+        let raised = SpanRecord {
+            dur: 7,
+            flags: flag::FUNCTION | flag::RAISED,
+            ..timer
+        };
+        let (mut decoder, mut sources) = (decoder(), SourceTable::default());
+        let span = decoder.row(&mut sources, &timer);
+        let woke = decoder.row(&mut sources, &woke);
+        assert_eq!(woke.source(), span.source());
+        assert!(matches!(woke, Row::Edge(edge) if edge.effect == Effect::Woke(4711)));
+        let raised = decoder.row(&mut sources, &raised);
+        assert!(matches!(raised, Row::Edge(edge) if edge.effect == Effect::Raised("SCHED".into())));
+    }
+
     proptest! {
         #[test]
         fn any_record_decodes(
@@ -365,7 +425,7 @@ mod tests {
         ) {
             let record = SpanRecord { start, dur, self_ns, detail, seq: 0, tid, tgid, kind, flags, cpu: 3, comm };
             let mut sources = SourceTable::default();
-            let row = decoder().span(&mut sources, &record);
+            let row = decoder().row(&mut sources, &record);
             let source = sources.get(row.source());
             prop_assert!(source.kind != Kind::Gap);
             prop_assert!(!source.name.chars().any(char::is_control));

@@ -11,7 +11,7 @@ use ticktax_model::recording::Row;
 use ticktax_model::victim::{FollowedThread, RunState};
 use ticktax_model::{Nanos, SourceTable};
 
-use crate::record::{Life, SpanRecord, detail, kind, map};
+use crate::record::{self, SpanRecord, detail, kind, map};
 use crate::tracer::Tracer;
 
 /// The detail of a wait that a thread in this state is in.
@@ -49,13 +49,13 @@ impl FirstStates {
     }
 }
 
-/// A detail that is no address, as a life keeps it.
+/// A detail that is no address, as a followed thread's entry keeps it.
 fn small(detail: u64) -> u32 {
     u32::try_from(detail).unwrap_or(u32::MAX)
 }
 
 impl Tracer {
-    fn threads(&mut self) -> Option<KernelMap<&mut MapData, u32, Life>> {
+    fn threads(&mut self) -> Option<KernelMap<&mut MapData, u32, record::FollowedThread>> {
         KernelMap::try_from(self.programs.map_mut(map::THREADS)?).ok()
     }
 
@@ -67,10 +67,10 @@ impl Tracer {
         })
     }
 
-    fn enter(&mut self, tid: i32, life: Life) -> bool {
+    fn enter(&mut self, tid: i32, entry: record::FollowedThread) -> bool {
         let tid = tid.cast_unsigned();
         self.threads()
-            .is_some_and(|mut threads| threads.insert(tid, life, 0).is_ok())
+            .is_some_and(|mut threads| threads.insert(tid, entry, 0).is_ok())
     }
 
     /// Follows these threads and whatever they start, from [`Tracer::start`] on. Returns how many
@@ -78,22 +78,22 @@ impl Tracer {
     pub fn follow(&mut self, threads: &[FollowedThread]) -> usize {
         let mut followed = 0;
         for thread in threads {
-            let mut life = Life {
+            let mut entry = record::FollowedThread {
                 detail: small(detail::UNSEEN),
                 tgid: thread.pid.cast_unsigned(),
-                ..Life::default()
+                ..record::FollowedThread::default()
             };
             let name = thread.name.as_bytes();
-            let length = name.len().min(life.comm.len() - 1);
-            life.comm[..length].copy_from_slice(&name[..length]);
-            followed += usize::from(self.enter(thread.tid, life));
+            let length = name.len().min(entry.comm.len() - 1);
+            entry.comm[..length].copy_from_slice(&name[..length]);
+            followed += usize::from(self.enter(thread.tid, entry));
         }
         followed
     }
 
     /// Says what the followed threads are doing `now` that the books are open. Those of which
     /// nothing has been seen yet have been doing it since.
-    pub fn begin_lives(&mut self, now: Nanos, threads: &[FollowedThread]) {
+    pub fn set_first_states(&mut self, now: Nanos, threads: &[FollowedThread]) {
         let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), detail_of(thread.state));
         self.first_states = FirstStates {
             since: now,
@@ -103,9 +103,9 @@ impl Tracer {
 
     /// Follows what thread `tid` starts, but not the thread itself.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
-        let parent = Life {
+        let parent = record::FollowedThread {
             detail: small(detail::PARENT),
-            ..Life::default()
+            ..record::FollowedThread::default()
         };
         self.enter(tid, parent)
     }
@@ -125,30 +125,30 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        let threads: Vec<(u32, Life)> = self
+        let threads: Vec<(u32, record::FollowedThread)> = self
             .threads()
             .map(|threads| threads.iter().filter_map(Result::ok).collect())
             .unwrap_or_default();
-        for (tid, life) in threads {
-            let detail = u64::from(life.detail);
+        for (tid, entry) in threads {
+            let detail = u64::from(entry.detail);
             if detail == detail::NONE || detail == detail::PARENT {
                 continue;
             }
-            let end = life.since.max(until.0.cast_unsigned());
+            let end = entry.since.max(until.0.cast_unsigned());
             let record = SpanRecord {
-                start: life.since,
-                dur: end - life.since,
-                self_ns: (end - life.since).cast_signed(),
+                start: entry.since,
+                dur: end - entry.since,
+                self_ns: (end - entry.since).cast_signed(),
                 detail,
                 tid,
-                tgid: life.tgid,
+                tgid: entry.tgid,
                 kind: kind::WAIT,
-                cpu: u16::try_from(life.cpu).unwrap_or(u16::MAX),
-                comm: life.comm,
+                cpu: u16::try_from(entry.cpu).unwrap_or(u16::MAX),
+                comm: entry.comm,
                 ..SpanRecord::default()
             };
             if let Some(record) = self.first_states.complete(record) {
-                let row = self.decoder.span(sources, &record);
+                let row = self.decoder.row(sources, &record);
                 sink(sources, &row);
             }
         }

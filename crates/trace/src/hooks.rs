@@ -15,6 +15,17 @@ pub enum Attach {
     FunctionExit(&'static str),
 }
 
+/// When a hook is of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Always.
+    Always,
+    /// Where spans are handed out: a sum has no place for an edge.
+    Spans,
+    /// Where threads are followed.
+    Following,
+}
+
 /// The programs of a hook, which make sense only together: all of them are attached, or none.
 #[derive(Clone, Copy, Debug)]
 pub struct HookPrograms {
@@ -25,8 +36,8 @@ pub struct HookPrograms {
     /// Whether it watches a way into the kernel that is used on every machine. Only when all of
     /// these are watched does a gap without a span prove that the kernel ran nothing.
     pub entry: bool,
-    /// Whether it is of use only where threads are followed; elsewhere it would cost for nothing.
-    pub following: bool,
+    /// When it is attached; elsewhere it would cost for nothing.
+    pub need: Need,
 }
 
 /// A tracepoint pair `NAME_entry`, `NAME_exit`.
@@ -39,7 +50,7 @@ macro_rules! pair {
                 (concat!($name, "_exit"), Attach::Tracepoint),
             ],
             entry: $entry,
-            following: false,
+            need: Need::Always,
         }
     };
 }
@@ -64,7 +75,7 @@ pub const HOOKS: &[HookPrograms] = &[
         hook: Hook::NmiHandler,
         programs: &[("nmi_handler", Attach::Tracepoint)],
         entry: true,
-        following: false,
+        need: Need::Always,
     },
     pair!(HrtimerExpire, "hrtimer_expire", entry: false),
     pair!(TimerExpire, "timer_expire", entry: false),
@@ -72,7 +83,7 @@ pub const HOOKS: &[HookPrograms] = &[
         hook: Hook::TickStop,
         programs: &[("tick_stop", Attach::Tracepoint)],
         entry: false,
-        following: false,
+        need: Need::Always,
     },
     HookPrograms {
         hook: Hook::CsdFunction,
@@ -81,7 +92,7 @@ pub const HOOKS: &[HookPrograms] = &[
             ("csd_function_exit", Attach::RawTracepoint),
         ],
         entry: false,
-        following: false,
+        need: Need::Always,
     },
     HookPrograms {
         hook: Hook::WorkqueueExecute,
@@ -90,7 +101,7 @@ pub const HOOKS: &[HookPrograms] = &[
             ("workqueue_execute_end", Attach::Tracepoint),
         ],
         entry: false,
-        following: false,
+        need: Need::Always,
     },
     HookPrograms {
         hook: Hook::PageFault,
@@ -99,7 +110,7 @@ pub const HOOKS: &[HookPrograms] = &[
             ("page_fault_exit", Attach::FunctionExit("handle_mm_fault")),
         ],
         entry: false,
-        following: false,
+        need: Need::Always,
     },
     HookPrograms {
         hook: Hook::DirectReclaim,
@@ -108,7 +119,7 @@ pub const HOOKS: &[HookPrograms] = &[
             ("mm_vmscan_direct_reclaim_end", Attach::Tracepoint),
         ],
         entry: false,
-        following: false,
+        need: Need::Always,
     },
     HookPrograms {
         hook: Hook::MemcgReclaim,
@@ -117,30 +128,48 @@ pub const HOOKS: &[HookPrograms] = &[
             ("mm_vmscan_memcg_reclaim_end", Attach::Tracepoint),
         ],
         entry: false,
-        following: false,
+        need: Need::Always,
+    },
+    HookPrograms {
+        hook: Hook::SchedWaking,
+        programs: &[("sched_waking", Attach::Tracepoint)],
+        entry: false,
+        need: Need::Spans,
+    },
+    HookPrograms {
+        hook: Hook::WorkqueueQueueWork,
+        programs: &[("workqueue_queue_work", Attach::Tracepoint)],
+        entry: false,
+        need: Need::Spans,
+    },
+    HookPrograms {
+        hook: Hook::SoftirqRaise,
+        programs: &[("softirq_raise", Attach::Tracepoint)],
+        entry: false,
+        need: Need::Spans,
     },
     HookPrograms {
         hook: Hook::SchedWakeup,
         programs: &[("sched_wakeup", Attach::Tracepoint)],
         entry: false,
-        following: true,
+        need: Need::Following,
     },
     HookPrograms {
         hook: Hook::SchedProcessFork,
         programs: &[("sched_process_fork", Attach::Tracepoint)],
         entry: false,
-        following: true,
+        need: Need::Following,
     },
     HookPrograms {
         hook: Hook::SchedProcessExec,
         programs: &[("sched_process_exec", Attach::Tracepoint)],
         entry: false,
-        following: true,
+        need: Need::Following,
     },
     HookPrograms {
         hook: Hook::SchedSwitch,
         programs: &[("sched_switch", Attach::Tracepoint)],
         entry: true,
-        following: false,
+        need: Need::Always,
     },
 ];

@@ -16,7 +16,7 @@ mod tracer;
 
 pub use decode::{Decoder, Identity};
 pub use error::TraceError;
-pub use hooks::{Attach, HOOKS, HookPrograms};
+pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, TraceSettings};
 pub use names::{KernelFunctions, Names};
 pub use record::{SpanRecord, SumRecord, kind};

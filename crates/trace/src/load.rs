@@ -11,7 +11,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
-use crate::hooks::{Attach, HOOKS, HookPrograms};
+use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
 use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord, global, map};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
@@ -160,7 +160,11 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         limitations: Vec::new(),
         every_entry_watched: true,
     };
-    let wanted = |hook: &&HookPrograms| sizes.following || !hook.following;
+    let wanted = |hook: &&HookPrograms| match hook.need {
+        Need::Always => true,
+        Need::Spans => !sizes.summing,
+        Need::Following => sizes.following,
+    };
     for hook in HOOKS.iter().filter(wanted) {
         if settings.without.contains(&hook.hook) {
             outcome.note(hook, HookMissing::OnRequest);

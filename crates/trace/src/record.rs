@@ -11,9 +11,9 @@ use std::mem::offset_of;
 pub struct SpanRecord {
     /// ns, `CLOCK_MONOTONIC`.
     pub start: u64,
-    /// ns on the wall.
+    /// ns on the wall; of an edge, what it leads to: see [`flag`].
     pub dur: u64,
-    /// ns: `dur` without what interrupted it.
+    /// ns: `dur` without what interrupted it; of an edge 0.
     pub self_ns: i64,
     /// A kernel function's address, or one of [`detail`].
     pub detail: u64,
@@ -161,8 +161,10 @@ pub struct CpuState {
     pub missed: u64,
     /// Times that the kernel stopped the tick.
     pub ticks_stopped: u64,
+    /// Softirqs that are raised and did not begin, a bit each.
+    pub raised: u64,
     /// Nothing.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
 
 const _: () = {
@@ -180,7 +182,8 @@ const _: () = {
     assert!(offset_of!(CpuState, unfollowed) == 328);
     assert!(offset_of!(CpuState, missed) == 336);
     assert!(offset_of!(CpuState, ticks_stopped) == 344);
-    assert!(offset_of!(CpuState, reserved) == 352);
+    assert!(offset_of!(CpuState, raised) == 352);
+    assert!(offset_of!(CpuState, reserved) == 360);
 };
 
 /// `struct cpu_control`.
@@ -205,10 +208,10 @@ const _: () = {
     assert!(offset_of!(CpuControl, reserved) == 24);
 };
 
-/// `struct life`.
+/// `struct followed_thread`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Life {
+pub struct FollowedThread {
     /// ns: from when on it does what `detail` says.
     pub since: u64,
     /// One of [`detail`]; none while it runs.
@@ -224,13 +227,13 @@ pub struct Life {
 }
 
 const _: () = {
-    assert!(size_of::<Life>() == 40);
-    assert!(offset_of!(Life, since) == 0);
-    assert!(offset_of!(Life, detail) == 8);
-    assert!(offset_of!(Life, cpu) == 12);
-    assert!(offset_of!(Life, tgid) == 16);
-    assert!(offset_of!(Life, flags) == 20);
-    assert!(offset_of!(Life, comm) == 24);
+    assert!(size_of::<FollowedThread>() == 40);
+    assert!(offset_of!(FollowedThread, since) == 0);
+    assert!(offset_of!(FollowedThread, detail) == 8);
+    assert!(offset_of!(FollowedThread, cpu) == 12);
+    assert!(offset_of!(FollowedThread, tgid) == 16);
+    assert!(offset_of!(FollowedThread, flags) == 20);
+    assert!(offset_of!(FollowedThread, comm) == 24);
 };
 
 /// Bytes of a thread's name, with a 0 at the end.
@@ -280,6 +283,12 @@ pub mod flag {
     pub const MIGRATED: u8 = 4;
     /// All sources of a kind that the table of sums has no room for.
     pub const REST: u8 = 8;
+    /// No span: at `start` the source woke the thread whose number is in `dur`.
+    pub const WOKE: u8 = 16;
+    /// Likewise: it queued the work item whose function's address is in `dur`.
+    pub const QUEUED: u8 = 32;
+    /// Likewise: it raised the softirq whose number is in `dur`.
+    pub const RAISED: u8 = 64;
 }
 
 /// What a detail is that is no kernel function's address.
@@ -304,7 +313,7 @@ pub mod detail {
     pub const LOCK: u64 = 8;
     /// Stopped or frozen.
     pub const STOPPED: u64 = 9;
-    /// Of a `life` alone: followed, but nothing has happened to it yet.
+    /// Of a followed thread's state alone: followed, but nothing has happened to it yet.
     pub const UNSEEN: u64 = 10;
     /// Likewise: not followed itself; its children will be.
     pub const PARENT: u64 = 11;

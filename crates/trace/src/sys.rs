@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::record::{CpuControl, CpuState, Life, SpanRecord, SumRecord, run};
+use crate::record::{CpuControl, CpuState, FollowedThread, SpanRecord, SumRecord, run};
 
 /// Asks for the calling thread to be served before ordinary ones, if that is allowed.
 pub(crate) fn raise_priority() {
@@ -35,7 +35,7 @@ unsafe impl Shared for CpuState {}
 unsafe impl Shared for CpuControl {}
 
 // SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
-unsafe impl aya::Pod for Life {}
+unsafe impl aya::Pod for FollowedThread {}
 
 /// An array map of the kernel's, mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {

@@ -209,7 +209,7 @@ impl Tracer {
                 break;
             };
             if let Some(record) = self.first_states.complete(record) {
-                let row = self.decoder.span(sources, &record);
+                let row = self.decoder.row(sources, &record);
                 sink(sources, &row);
             }
             tail += 1;
@@ -307,7 +307,7 @@ impl Tracer {
                 .filter(|record| record.dur > 0 || record.self_ns != 0)
             {
                 let named = self.with_thread(record);
-                let row = self.decoder.span(sources, &named);
+                let row = self.decoder.row(sources, &named);
                 sink(sources, &row);
             }
             closed = closed.max(Some((Nanos(state.last.cast_signed()), cpu)));
@@ -334,7 +334,7 @@ impl Tracer {
         }
         if let Some((end, cpu)) = closed {
             for record in self.open_waits(end, cpu) {
-                let row = self.decoder.span(sources, &record);
+                let row = self.decoder.row(sources, &record);
                 sink(sources, &row);
             }
         }

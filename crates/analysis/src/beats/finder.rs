@@ -137,6 +137,9 @@ impl Finder {
             self.sums += 1;
             return;
         }
+        if let EventKind::Edge(_) = event.kind() {
+            return;
+        }
         let span = event.span;
         // No CPU has such a number, and no clock such times; the ledger reports what is wrong.
         let sane = Nanos::ZERO..=MOST_TIME;

@@ -207,7 +207,9 @@ struct Pattern {
 
 impl RowSink for Pattern {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let span = row.span();
+        let Row::Span(span) = row else {
+            return;
+        };
         let source = sources.get(span.source);
         let name = if source.thread.is_some() {
             source.name.to_string()

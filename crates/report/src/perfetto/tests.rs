@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
-use ticktax_model::recording::{PacedFrame, Row, RowSink};
+use ticktax_model::recording::{Edge, Effect, PacedFrame, Row, RowSink};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use super::Perfetto;
@@ -52,13 +52,16 @@ fn rows() -> (SourceTable, Vec<Row>) {
 
 /// Every packet of the trace of some rows.
 fn trace() -> Trace {
-    let (sources, rows) = rows();
+    trace_of(&rows())
+}
+
+fn trace_of((sources, rows): &(SourceTable, Vec<Row>)) -> Trace {
     let mut bytes = Vec::new();
     let mut perfetto = Perfetto::new(&mut bytes);
-    for row in &rows {
-        perfetto.row(&sources, row);
+    for row in rows {
+        perfetto.row(sources, row);
     }
-    let sums = perfetto.finish(&sources, &kernel_level().into()).unwrap();
+    let sums = perfetto.finish(sources, &kernel_level().into()).unwrap();
     assert_eq!(sums, 0);
     Trace::decode(&bytes[..]).unwrap()
 }
@@ -125,18 +128,42 @@ fn own_times_of_nested_slices_add_up_to_the_rows() {
     assert_eq!(own, expected);
 }
 
+/// Where each flow begins and ends: the time and the flow's number.
+fn flows(trace: &Trace) -> [Vec<(u64, u64)>; 2] {
+    let events: Vec<(u64, TrackEvent)> = events(trace).into_values().flatten().collect();
+    let all = |ids: fn(&TrackEvent) -> &Vec<u64>| {
+        let of_one = |(at, event): &(u64, TrackEvent)| -> Vec<(u64, u64)> {
+            ids(event).iter().map(|&id| (*at, id)).collect()
+        };
+        events.iter().flat_map(of_one).collect()
+    };
+    [all(|it| &it.flow_ids), all(|it| &it.terminating_flow_ids)]
+}
+
 #[test]
 fn a_flow_leads_from_the_wait_to_the_run() {
-    let events: Vec<(u64, TrackEvent)> = events(&trace()).into_values().flatten().collect();
-    let begun: Vec<u64> = events.iter().flat_map(|it| it.1.flow_ids.clone()).collect();
-    let ended = events
-        .iter()
-        .filter(|it| !it.1.terminating_flow_ids.is_empty());
-    let ended: Vec<(u64, u64)> = ended
-        .map(|it| (it.0, it.1.terminating_flow_ids[0]))
-        .collect();
-    assert_eq!(begun, [1]);
-    assert_eq!(ended, [(100, 1)]);
+    assert_eq!(flows(&trace()), [[(90, 1)], [(100, 1)]]);
+}
+
+#[test]
+fn a_flow_leads_from_the_wake_up_to_the_run_and_never_to_a_later_one() {
+    let (mut sources, mut rows) = rows();
+    let irq = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
+    let woke = |at| Row::Edge(Edge::new(Cpu(1), Nanos(at), irq, Effect::Woke(41)));
+    rows.insert(5, woke(88));
+    let marked = (sources, rows);
+    assert_eq!(flows(&trace_of(&marked)), [[(88, 1)], [(100, 1)]]);
+    // One that comes after the run that it led to.
+    let (sources, mut rows) = self::rows();
+    rows.push(woke(95));
+    let Row::Span(last) = rows[6] else {
+        panic!("a span")
+    };
+    rows.push(Row::Span(Span {
+        start: Nanos(200),
+        ..last
+    }));
+    assert_eq!(flows(&trace_of(&(sources, rows))), [[(90, 1)], [(100, 1)]]);
 }
 
 #[test]

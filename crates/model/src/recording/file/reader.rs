@@ -13,10 +13,11 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::checksum::{Checksums, Failure, Fetch, Told};
 use super::column::{Batch, Column, Fault, Place};
+use super::edges::{EdgeColumns, EdgePlaces};
 use super::error::RecordingError;
 use super::{schema, schema_1};
 use crate::disk::decode;
-use crate::recording::{Header, PacedFrame, Row, SCHEMA_VERSION, Sum};
+use crate::recording::{Edge, Header, PacedFrame, Row, SCHEMA_VERSION, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 /// The first and the last four bytes of a Parquet file.
@@ -303,6 +304,8 @@ struct Places {
     source_id: Place,
     /// Not in files of schema 1.
     due: Option<Place>,
+    /// Not in files that were written before there were edges.
+    edges: Option<EdgePlaces>,
 }
 
 impl Places {
@@ -327,6 +330,7 @@ impl Places {
                 Names::Today => Some(Place::of::<Int64Type>(columns, schema::DUE)?),
                 Names::Schema1 => None,
             },
+            edges: EdgePlaces::find(columns)?,
         })
     }
 }
@@ -455,6 +459,10 @@ fn replay_group(
         Some(place) if place.has_values(group) => Some(Column::<Int64Type>::open(group, place)?),
         _ => None,
     };
+    let mut edges = match &places.edges {
+        Some(places) => EdgeColumns::open(group, places)?,
+        None => None,
+    };
     let mut words = None;
 
     let all = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
@@ -470,6 +478,8 @@ fn replay_group(
         let due_times = due_times.as_mut();
         let due_times = due_times.map(|times| times.read(rows)).transpose()?;
         let mut due_times = due_times.as_ref().map(Batch::iter);
+        let effects = edges.as_mut().map(|edges| edges.read(rows)).transpose()?;
+        let mut effects = effects.into_iter().flatten();
         for (row, histogram) in histograms.read(rows)?.iter().enumerate() {
             let source = if let Some(id) = known.get(numbers[row]) {
                 id
@@ -490,13 +500,15 @@ fn replay_group(
                 source,
             };
             let due = due_times.as_mut().and_then(Iterator::next).flatten();
-            let row = match (histogram, due) {
-                (None, None) => Row::Span(span),
-                (None, Some(&due)) => Row::Frame(PacedFrame {
+            let effect = effects.next().flatten();
+            let row = match (histogram, due, effect) {
+                (None, None, None) => Row::Span(span),
+                (None, None, Some(effect)) => Row::Edge(Edge { span, effect }),
+                (None, Some(&due), _) => Row::Frame(PacedFrame {
                     span,
                     due: Nanos(due),
                 }),
-                (Some(bytes), _) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
+                (Some(bytes), ..) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
             };
             each(&known.table, &row);
         }

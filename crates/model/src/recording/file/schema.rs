@@ -37,6 +37,12 @@ pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
 /// Of frames alone.
 pub(super) const DUE: &str = "due_ns";
+/// Of edges alone: which sort.
+pub(super) const EDGE: &str = "edge";
+/// Of edges alone: the thread that was woken.
+pub(super) const EDGE_TID: &str = "edge_tid";
+/// Of edges alone: the function that was queued, the softirq that was raised.
+pub(super) const EDGE_TO: &str = "edge_to";
 
 /// The columns in the file's order; the writer fills them in this order.
 ///
@@ -59,6 +65,9 @@ const MESSAGE: &str = "message ticktax {
     OPTIONAL BYTE_ARRAY histogram;
     REQUIRED INT32 source_id;
     OPTIONAL INT64 due_ns;
+    OPTIONAL BYTE_ARRAY edge (UTF8);
+    OPTIONAL INT32 edge_tid;
+    OPTIONAL BYTE_ARRAY edge_to (UTF8);
 }";
 
 /// The file's schema.

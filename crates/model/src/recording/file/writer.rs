@@ -14,7 +14,7 @@ use super::checksum::{self, SummedOutput};
 use super::error::RecordingError;
 use super::schema;
 use crate::disk::{Temporary, parquet_words};
-use crate::recording::{Header, Row, RowSink, SCHEMA_VERSION};
+use crate::recording::{Effect, Header, Row, RowSink, SCHEMA_VERSION};
 use crate::{Histogram, Source, SourceId, SourceTable, Span};
 
 /// Writes a recording to a file that appears under its name only once it is complete.
@@ -243,6 +243,7 @@ struct Buffer {
     due: Vec<i64>,
     /// One a row: 1 where the row is a frame.
     due_levels: Vec<i16>,
+    edges: Edges,
 }
 
 impl Buffer {
@@ -272,6 +273,7 @@ impl Buffer {
         } = row.span();
         let (count, max) = match row {
             Row::Span(_) | Row::Frame(_) => (1, dur),
+            Row::Edge(_) => (0, dur),
             Row::Sum(sum) => (i64::try_from(sum.count).unwrap_or(i64::MAX), sum.max),
         };
         self.cpu.push(i32::try_from(cpu.0).unwrap_or(i32::MAX));
@@ -291,6 +293,10 @@ impl Buffer {
         if let Row::Frame(frame) = row {
             self.due.push(frame.due.0);
         }
+        self.edges.push(match row {
+            Row::Edge(edge) => Some(&edge.effect),
+            _ => None,
+        });
         true
     }
 
@@ -328,6 +334,7 @@ impl Buffer {
         column::<ByteArrayType>(&mut group, &self.histograms, Some(&self.histogram_levels))?;
         column::<Int32Type>(&mut group, &self.source, None)?;
         column::<Int64Type>(&mut group, &self.due, Some(&self.due_levels))?;
+        self.edges.write(&mut group)?;
         group.close()?;
         file.flush()?;
         file.inner_mut().end_part();
@@ -348,6 +355,57 @@ impl Buffer {
         self.histograms.clear();
         self.histogram_levels.clear();
         self.due_levels.clear();
+        Ok(())
+    }
+}
+
+/// The columns of edges. Each has a level a row: 1 where the row has a value.
+#[derive(Default)]
+struct Edges {
+    kinds: Vec<ByteArray>,
+    kind_levels: Vec<i16>,
+    tids: Vec<i32>,
+    tid_levels: Vec<i16>,
+    names: Vec<ByteArray>,
+    name_levels: Vec<i16>,
+}
+
+impl Edges {
+    /// Takes the next row's effect, where it is an edge.
+    fn push(&mut self, effect: Option<&Effect>) {
+        let (mut tid, mut name) = (None, None);
+        match effect {
+            Some(Effect::Woke(woken)) => tid = Some(*woken),
+            Some(Effect::Queued(to) | Effect::Raised(to)) => name = Some(to),
+            None => {}
+        }
+        self.kind_levels.push(i16::from(effect.is_some()));
+        self.tid_levels.push(i16::from(tid.is_some()));
+        self.name_levels.push(i16::from(name.is_some()));
+        self.kinds
+            .extend(effect.map(|effect| ByteArray::from(effect.kind().name())));
+        self.tids.extend(tid);
+        self.names.extend(name.map(|name| ByteArray::from(&**name)));
+    }
+
+    /// Writes the columns of a row group and forgets the rows.
+    fn write(
+        &mut self,
+        group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
+    ) -> Result<(), ParquetError> {
+        column::<ByteArrayType>(group, &self.kinds, Some(&self.kind_levels))?;
+        column::<Int32Type>(group, &self.tids, Some(&self.tid_levels))?;
+        column::<ByteArrayType>(group, &self.names, Some(&self.name_levels))?;
+        for levels in [
+            &mut self.kind_levels,
+            &mut self.tid_levels,
+            &mut self.name_levels,
+        ] {
+            levels.clear();
+        }
+        self.kinds.clear();
+        self.tids.clear();
+        self.names.clear();
         Ok(())
     }
 }

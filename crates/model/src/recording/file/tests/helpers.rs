@@ -12,7 +12,7 @@ use parquet::schema::parser::parse_message_type;
 
 use crate::machine::Machine;
 use crate::recording::{
-    Books, ClockReport, Header, Level, PacedFrame, RecordingError, RecordingReader,
+    Books, ClockReport, Edge, Effect, Header, Level, PacedFrame, RecordingError, RecordingReader,
     RecordingWriter, Row, RowSink, Sum, World,
 };
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
@@ -73,6 +73,14 @@ pub(super) fn rows() -> (SourceTable, Vec<Row>) {
             let due = span.start - Nanos(40);
             return Row::Frame(PacedFrame { span, due });
         }
+        if i % 50 == 8 {
+            let effect = match i {
+                8 => Effect::Woke(72),
+                58 => Effect::Queued("vmstat_update".into()),
+                _ => Effect::Raised("TIMER".into()),
+            };
+            return Row::Edge(Edge { span, effect });
+        }
         if i % 50 != 49 {
             return Row::Span(span);
         }
@@ -104,6 +112,7 @@ pub(super) fn spelled(sources: &SourceTable, row: &Row) -> (Source, Row) {
         Row::Span(span) => span.source = crate::SourceId(0),
         Row::Sum(sum) => sum.span.source = crate::SourceId(0),
         Row::Frame(frame) => frame.span.source = crate::SourceId(0),
+        Row::Edge(edge) => edge.span.source = crate::SourceId(0),
     }
     (sources.get(row.source()).clone(), plain)
 }

@@ -5,7 +5,9 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::helpers::{foreign, header, replay, rows, spelled, write};
-use crate::recording::{Header, PacedFrame, RecordingReader, RecordingWriter, Row, RowSink, Sum};
+use crate::recording::{
+    Edge, Effect, Header, PacedFrame, RecordingReader, RecordingWriter, Row, RowSink, Sum,
+};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
 fn a_source() -> impl Strategy<Value = Source> {
@@ -31,12 +33,24 @@ fn a_source() -> impl Strategy<Value = Source> {
         })
 }
 
+fn an_effect() -> impl Strategy<Value = Effect> {
+    prop_oneof![
+        any::<i32>().prop_map(Effect::Woke),
+        "[a-z_]{0,9}".prop_map(|function| Effect::Queued(function.into())),
+        "[A-Z_]{0,9}".prop_map(|softirq| Effect::Raised(softirq.into())),
+    ]
+}
+
 fn a_row() -> impl Strategy<Value = (Source, Row)> {
     let lengths = prop::collection::vec(0i64..1_000_000_000, 0..20);
     let sum = (0..=i64::MAX, any::<i64>(), lengths);
     let span = (0..=Cpu(8191).0, any::<i64>(), any::<i64>(), any::<i64>());
-    let due = prop::option::of(any::<i64>());
-    (a_source(), span, prop::option::of(sum), due).prop_map(|(source, span, sum, due)| {
+    let special = prop_oneof![
+        3 => Just(None),
+        1 => any::<i64>().prop_map(|due| Some(Ok(Nanos(due)))),
+        2 => an_effect().prop_map(|effect| Some(Err(effect))),
+    ];
+    (a_source(), span, prop::option::of(sum), special).prop_map(|(source, span, sum, special)| {
         let (cpu, start, dur, self_time) = span;
         let span = Span {
             cpu: Cpu(cpu),
@@ -46,12 +60,10 @@ fn a_row() -> impl Strategy<Value = (Source, Row)> {
             source: SourceId(0),
         };
         let row = match sum {
-            None => match due {
+            None => match special {
                 None => Row::Span(span),
-                Some(due) => Row::Frame(PacedFrame {
-                    span,
-                    due: Nanos(due),
-                }),
+                Some(Ok(due)) => Row::Frame(PacedFrame { span, due }),
+                Some(Err(effect)) => Row::Edge(Edge { span, effect }),
             },
             Some((count, max, lengths)) => {
                 let mut histogram = Histogram::default();
@@ -78,6 +90,7 @@ fn placed(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
         Row::Span(span) => span.source = id,
         Row::Sum(sum) => sum.span.source = id,
         Row::Frame(frame) => frame.span.source = id,
+        Row::Edge(edge) => edge.span.source = id,
     }
     row
 }

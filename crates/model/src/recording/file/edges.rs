@@ -1,0 +1,109 @@
+//! Reads the columns of edges.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
+use parquet::file::reader::RowGroupReader;
+use parquet::schema::types::SchemaDescriptor;
+
+use super::column::{Column, Fault, Place};
+use super::schema;
+use crate::recording::{EdgeKind, Effect};
+
+/// Where the columns are.
+pub(super) struct EdgePlaces {
+    kind: Place,
+    tid: Place,
+    to: Place,
+}
+
+impl EdgePlaces {
+    /// Finds the columns; `None` in a file without edges.
+    pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
+        let there = columns
+            .columns()
+            .iter()
+            .any(|column| matches!(column.path().parts(), [only] if only == schema::EDGE));
+        if !there {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            kind: Place::of::<ByteArrayType>(columns, schema::EDGE)?,
+            tid: Place::of::<Int32Type>(columns, schema::EDGE_TID)?,
+            to: Place::of::<ByteArrayType>(columns, schema::EDGE_TO)?,
+        }))
+    }
+}
+
+/// The columns of a row group.
+pub(super) struct EdgeColumns {
+    kind: Column<ByteArrayType>,
+    tid: Column<Int32Type>,
+    to: Column<ByteArrayType>,
+    /// Names that came before: there are few.
+    names: HashMap<Vec<u8>, Arc<str>>,
+}
+
+impl EdgeColumns {
+    /// Opens the columns; `None` where the group has no edge.
+    pub(super) fn open(
+        group: &dyn RowGroupReader,
+        places: &EdgePlaces,
+    ) -> Result<Option<Self>, Fault> {
+        if !places.kind.has_values(group) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            kind: Column::open(group, &places.kind)?,
+            tid: Column::open(group, &places.tid)?,
+            to: Column::open(group, &places.to)?,
+            names: HashMap::new(),
+        }))
+    }
+
+    /// The effects of the next `rows` rows; `None` for those that are no edges.
+    pub(super) fn read(&mut self, rows: usize) -> Result<Vec<Option<Effect>>, Fault> {
+        let Self {
+            kind,
+            tid,
+            to,
+            names,
+        } = self;
+        let (kinds, tids, names_to) = (kind.read(rows)?, tid.read(rows)?, to.read(rows)?);
+        let columns = kinds.iter().zip(tids.iter()).zip(names_to.iter());
+        let effect = |((kind, tid), to): ((Option<&ByteArray>, Option<&i32>), Option<&ByteArray>)| {
+            let Some(kind) = kind else {
+                return Ok(None);
+            };
+            let word = String::from_utf8_lossy(kind.data());
+            let kind = EdgeKind::from_name(&word).ok_or_else(|| Fault::UnknownWord {
+                column: schema::EDGE,
+                word: word.into_owned(),
+            })?;
+            let mut name = || text(names, to);
+            Ok(Some(match kind {
+                EdgeKind::Woke => Effect::Woke(*tid.ok_or_else(|| missing(schema::EDGE_TID))?),
+                EdgeKind::Queued => Effect::Queued(name()?),
+                EdgeKind::Raised => Effect::Raised(name()?),
+            }))
+        };
+        columns.map(effect).collect()
+    }
+}
+
+fn missing(column: &'static str) -> Fault {
+    Fault::damaged(column, "an edge has no value")
+}
+
+fn text(names: &mut HashMap<Vec<u8>, Arc<str>>, to: Option<&ByteArray>) -> Result<Arc<str>, Fault> {
+    let bytes = to.ok_or_else(|| missing(schema::EDGE_TO))?.data();
+    if let Some(name) = names.get(bytes) {
+        return Ok(Arc::clone(name));
+    }
+    let name = std::str::from_utf8(bytes)
+        .map_err(|_| Fault::damaged(schema::EDGE_TO, "a row is not UTF-8"))?;
+    let name: Arc<str> = name.into();
+    names.insert(bytes.to_vec(), Arc::clone(&name));
+    Ok(name)
+}
