@@ -37,7 +37,7 @@ impl Recording {
                 let wanted = source.kind == Kind::Task && thread.is_some_and(|it| it.tid == tid);
                 wanted.then_some(span)
             }
-            Row::Sum(_) | Row::Frame(_) => None,
+            Row::Sum(_) | Row::Frame(_) | Row::Edge(_) => None,
         })
     }
 

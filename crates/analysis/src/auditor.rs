@@ -116,7 +116,7 @@ impl RowSink for Auditor {
             check.event(&event);
         }
         if let Some(beats) = &mut self.beats {
-            beats.event(&event, history);
+            beats.event(&event);
         }
         if let Some(victim) = &mut self.victim {
             victim.event(&event, history);

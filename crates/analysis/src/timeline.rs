@@ -3,8 +3,7 @@
 //! For each row the timeline says, once, what its source means ([`Role`]: a thread, idling, an
 //! interrupt or a function within it, a gap of a probe, a wait and why), how a CPU's occupant came
 //! there ([`Onset`]), and keeps the recent past of each CPU ([`History`]) for whoever asks what ran
-//! during an interval (the ledger about a gap, the victim about a wait) or just before a row (the
-//! beats).
+//! during an interval: the ledger about a gap, the victim about a wait.
 //!
 //! # Order
 //! The rows of one CPU come in the order in which they ended: an interrupt before the thread that
@@ -18,7 +17,7 @@ use ticktax_model::recording::{Edge, ProbeKind, Row, Sum};
 use ticktax_model::statement::Class;
 use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
 
-pub(crate) use self::history::{History, Keep, Piece, Recent};
+pub(crate) use self::history::{History, Keep, Piece};
 pub(crate) use self::role::{
     Interrupt, Line, Occupant, OffCpu, OnCpu, Part, Role, Roles, ThreadId,
 };

@@ -25,10 +25,6 @@ pub struct BeatStatement {
     pub unknown: Vec<Limitation>,
 }
 
-/// The longest time between a cause and its effect on one CPU, from the start of the one to the
-/// start of the other: waking an idle virtual CPU takes some tens of µs.
-pub const CAUSE_WITHIN: Nanos = Nanos::from_micros(200);
-
 /// What kind of source beats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -103,8 +99,8 @@ pub struct BeatLine {
     pub max: Nanos,
     /// Its events' time as a share of its CPUs' time.
     pub share: f64,
-    /// What makes it run, first cause first, its own name last; each step preceded the next in at
-    /// least four of five events.
+    /// What makes it run, first cause first, its own name last: each step woke, queued or raised the
+    /// next in at least four of five. Empty where the kernel reported no such edges.
     pub chain: Vec<String>,
     /// The probes' gaps that it explains, or that are the beat where no source explains them.
     pub gaps: Option<BeatGaps>,

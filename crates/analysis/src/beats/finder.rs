@@ -16,11 +16,11 @@
 //! At most [`MOST_STREAMS`] sources, each of at most 16 384 kept events; of these at most
 //! [`MOST_GROWN`] may keep more than the first 2048. What goes beyond is counted and told.
 
+mod causes;
 mod gaps;
 mod lines;
 mod merge;
 mod news;
-mod predecessors;
 mod routes;
 mod search;
 mod starts;
@@ -31,17 +31,18 @@ mod tests;
 mod tie;
 mod trail;
 
-use ticktax_model::beats::{BeatLine, BeatStatement, CAUSE_WITHIN};
+use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::recording::{Header, Row, RowSink};
-use ticktax_model::{Nanos, SourceTable, Span};
+use ticktax_model::{Cpu, Nanos, SourceTable, Span};
 
+use self::causes::Causes;
 use self::gaps::GapStreams;
 use self::news::News;
 use self::routes::{Route, Routes};
 use self::starts::Starts;
 use self::streams::{NONE, StreamId, Streams};
 use self::trail::{Stretch, Trail};
-use crate::timeline::{Event, EventKind, History, Keep, MOST_TIME, Timeline};
+use crate::timeline::{Event, EventKind, Keep, MOST_TIME, Timeline};
 
 /// Rows of one thread that are closer than this are one stretch.
 const JOIN: Nanos = Nanos(1_000);
@@ -62,7 +63,7 @@ pub struct BeatFinder {
 impl Default for BeatFinder {
     fn default() -> Self {
         Self {
-            timeline: Timeline::new(Keep::LONG),
+            timeline: Timeline::new(Keep::NOTHING),
             finder: Finder::default(),
         }
     }
@@ -90,8 +91,8 @@ impl BeatFinder {
 
 impl RowSink for BeatFinder {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let (event, history) = self.timeline.event(sources, row);
-        self.finder.event(&event, history);
+        let (event, _) = self.timeline.event(sources, row);
+        self.finder.event(&event);
     }
 }
 
@@ -110,6 +111,7 @@ pub(crate) struct Finder {
     news: News,
     /// Whether to look for beats that went on for a part of the time only.
     halves: bool,
+    causes: Causes,
 }
 
 impl Finder {
@@ -121,6 +123,7 @@ impl Finder {
             }
         }
         self.streams.settle();
+        self.causes.settle_all();
         lines::statement(&mut self, header, threads)
     }
 
@@ -131,20 +134,24 @@ impl Finder {
         self.news.of(lines)
     }
 
-    /// Takes an event of a CPU with this past.
-    pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
-        if let EventKind::Sum(..) = event.kind() {
-            self.sums += 1;
-            return;
-        }
-        if let EventKind::Edge(_) = event.kind() {
-            return;
-        }
+    /// Takes an event.
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
         let span = event.span;
         // No CPU has such a number, and no clock such times; the ledger reports what is wrong.
         let sane = Nanos::ZERO..=MOST_TIME;
-        if !event.is_on_possible_cpu() || !sane.contains(&span.start) || !sane.contains(&span.dur) {
-            return;
+        let is_sane =
+            event.is_on_possible_cpu() && sane.contains(&span.start) && sane.contains(&span.dur);
+        match event.kind() {
+            EventKind::Sum(..) => {
+                self.sums += 1;
+                return;
+            }
+            _ if !is_sane => return,
+            EventKind::Edge(edge) => {
+                self.causes.edge(edge, event.sources.get(span.source));
+                return;
+            }
+            _ => {}
         }
         let begin = self.first.map_or(span.start, |first| first.min(span.start));
         self.first = Some(begin);
@@ -161,10 +168,10 @@ impl Finder {
             Route::Frame(group) | Route::Work(group) => {
                 let stream = self.streams.of_group(group, span, begin);
                 if stream != NONE {
-                    self.single(stream, span, history);
+                    self.onset(stream, span.cpu, span.start, span.end());
                 }
             }
-            Route::Thread(stream) => self.thread(stream, span, history),
+            Route::Thread(stream) => self.thread(stream, span),
             Route::Gap(probe) => self.gaps.push(&mut self.streams, probe, span, begin),
             Route::Wait(stream) => self.streams.push(stream, span.cpu, span.start, span.dur),
         }
@@ -182,35 +189,20 @@ impl Finder {
         route
     }
 
-    /// An event of a source that does not join with others.
-    fn single(&mut self, stream: StreamId, span: &Span, history: &History) {
-        self.look(stream, span, history);
-        self.streams.push(stream, span.cpu, span.start, span.dur);
-    }
-
-    fn thread(&mut self, stream: StreamId, span: &Span, history: &History) {
-        let trail = &mut self.trails[span.cpu.index()];
-        let ended = trail.thread(stream, span);
-        if trail.is_new_stretch(span) {
-            self.look(stream, span, history);
-        }
-        if let Some(stretch) = ended {
+    fn thread(&mut self, stream: StreamId, span: &Span) {
+        if let Some(stretch) = self.trails[span.cpu.index()].thread(stream, span) {
             self.end_of_stretch(stretch);
         }
     }
 
     fn end_of_stretch(&mut self, stretch: Stretch) {
-        let length = stretch.end - stretch.start;
-        self.streams
-            .push(stretch.stream, stretch.cpu, stretch.start, length);
+        self.onset(stretch.stream, stretch.cpu, stretch.start, stretch.end);
     }
 
-    /// Counts what ran just before an event of `stream`.
-    fn look(&mut self, stream: StreamId, span: &Span, history: &History) {
-        if !self.streams[stream as usize].wants_predecessors() {
-            return;
-        }
-        let before = history.just_before(span.start, CAUSE_WITHIN);
-        self.streams.look(stream, span, before, &self.routes);
+    /// A source that something can make run did run from `start` to `end`.
+    fn onset(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, end: Nanos) {
+        let key = &self.streams[stream as usize].key;
+        self.causes.onset(stream, key, cpu, start, end);
+        self.streams.push(stream, cpu, start, end - start);
     }
 }

@@ -192,15 +192,6 @@ impl History {
                 source: row.source,
             })
     }
-
-    /// The rows that began less than `moment` before `time` and had ended by then, the latest
-    /// first. A thread's row comes when it has ended, so `time` may be long ago.
-    pub(crate) fn just_before(&self, time: Nanos, moment: Nanos) -> impl Iterator<Item = &Recent> {
-        let ended = self.rows.partition_point(|row| row.end <= time);
-        let latest_first = self.rows.range(..ended).rev();
-        let within = latest_first.take_while(move |row| row.end > time - moment);
-        within.filter(move |row| row.start > time - moment)
-    }
 }
 
 #[cfg(test)]
@@ -250,21 +241,6 @@ mod tests {
         row(&mut history, 200, 10, false);
         assert_eq!(from(&mut history, 150), [200, 300]);
         assert_eq!(from(&mut history, 50), [100, 200, 300]);
-    }
-
-    #[test]
-    fn the_latest_before_a_moment_come_first() {
-        let mut history = History::new(Keep::LONG);
-        for start in [100, 200, 300, 400] {
-            row(&mut history, start, 50, false);
-        }
-        // A long row comes long after what was before it.
-        row(&mut history, 400, 1_000_000, true);
-        let before: Vec<i64> = history
-            .just_before(Nanos(400), Nanos(250))
-            .map(|row| row.start.0)
-            .collect();
-        assert_eq!(before, [300, 200]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What repeats: periods, what beats, and because of whom.
 
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, CAUSE_WITHIN};
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
 
@@ -120,14 +120,12 @@ fn entry(page: &mut Page, beat: &BeatLine, all: &[&BeatLine], detailed: bool) {
     if let Some(gaps) = &beat.gaps {
         page.paragraph(Tone::Faint, "    ", &gap_text(gaps, beat, all));
     }
-    // The last step is the beat itself. The steps are near in time, which proves no wake-up.
+    // The last step is the beat itself.
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()
     {
         let steps: Vec<String> = before.iter().map(tied).collect();
-        let near = tied(format!("(same CPU, within {CAUSE_WITHIN})"));
-        let text = format!("{} {near}", steps.join(" → "));
-        page.paragraph(Tone::Faint, "    follows ", &text);
+        page.paragraph(Tone::Faint, "    triggered by ", &steps.join(" → "));
     }
     if !beat.held.is_empty() {
         let names: Vec<String> = beat.held.iter().map(tied).collect();

@@ -25,7 +25,7 @@ pub(crate) fn followed(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Fra
     let followed = follow(setup, task, &mut rows)?;
     let frames = rows.0.iter().filter_map(|row| match row {
         Row::Frame(frame) => Some(frame.frame()),
-        Row::Span(_) | Row::Sum(_) => None,
+        Row::Span(_) | Row::Sum(_) | Row::Edge(_) => None,
     });
     Ok((followed, frames.collect()))
 }

@@ -8,8 +8,8 @@ use ticktax_model::{Cpu, Nanos};
 use super::super::{Beat, Events, FEWEST, Rhythm, explains};
 use super::merge::merge;
 use super::search::{Found, SEARCHES, events, search, searchable};
-use super::stream::{Stream, What};
-use super::tie::{agree, members, share_holding, share_inside};
+use super::stream::{Key, Stream, What};
+use super::tie::{agree, is_member, members, share_holding, share_inside};
 use super::{Finder, MOST_STREAMS};
 
 /// The probability, at most, that chance put any beat into a statement.
@@ -18,8 +18,6 @@ const FAMILY: f64 = 0.01;
 const INSIDE: f64 = 0.6;
 /// The share of gaps that must hold a source for it to be named without a beat of its own.
 const HOLDING: f64 = 0.8;
-/// The most steps of a chain of causes.
-const STEPS: usize = 5;
 /// Sources that are looked at while recording.
 const SO_FAR: usize = 12;
 
@@ -123,15 +121,29 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     unknown
 }
 
+/// What led to a beat, the nearest cause first.
+fn causes(finder: &Finder, found: &Found) -> Vec<What> {
+    let own = &finder.streams[found.stream as usize].key.what;
+    let (begin, end) = found.during.unwrap_or((Nanos(i64::MIN), Nanos::MAX));
+    let member = |start| (begin..end).contains(&start) && is_member(&found.beat, start);
+    let stream_of = |key: &Key| finder.streams.get_of(key);
+    let period = found.beat.period.value;
+    let chain = finder
+        .causes
+        .chain((found.stream, own), period, member, stream_of);
+    chain.into_iter().cloned().collect()
+}
+
 /// Beats on their way to lines.
 struct Lines<'a> {
     finder: &'a Finder,
     found: Vec<Found>,
+    /// Of each, what led to it, the nearest first.
+    causes: Vec<Vec<What>>,
     /// Where a beat of an effect or of a cause was told: by place among `found`.
     told_by: Vec<Option<usize>>,
     gaps: Vec<Option<BeatGaps>>,
     searched: usize,
-    window: Nanos,
     origin: Nanos,
     own_rhythm: Nanos,
 }
@@ -141,10 +153,10 @@ impl<'a> Lines<'a> {
         Self {
             told_by: vec![None; found.len()],
             gaps: vec![None; found.len()],
+            causes: found.iter().map(|found| causes(finder, found)).collect(),
             finder,
             found,
             searched,
-            window: finder.last - finder.first.unwrap_or(finder.last),
             origin: Nanos::ZERO,
             own_rhythm: Nanos::ZERO,
         }
@@ -158,7 +170,7 @@ impl<'a> Lines<'a> {
             if self.told_by[i].is_none() && self.what(i).gaps().is_none() {
                 let mut line = self.line(found);
                 line.gaps = self.gaps[i];
-                line.chain = self.chain(found.stream);
+                line.chain = self.steps(i);
                 lines.push(line);
             }
         }
@@ -175,38 +187,12 @@ impl<'a> Lines<'a> {
             .what
     }
 
-    /// The sources that lead to this one's events, the nearest first.
-    fn ancestors(&self, stream: u32) -> Vec<u32> {
-        let streams = &self.finder.streams;
-        let mut chain = vec![stream];
-        while chain.len() < STEPS {
-            let last = &streams[chain[chain.len() - 1] as usize];
-            let regular = last.predecessors.regular(streams, self.window);
-            let new = |&s: &u32| {
-                let what = &streams[s as usize].key.what;
-                chain.iter().all(|&c| {
-                    let known = &streams[c as usize].key.what;
-                    known != what && !what.is_frame_of(known) && !known.is_frame_of(what)
-                })
-            };
-            match regular.into_iter().find(new) {
-                Some(next) => chain.push(next),
-                None => break,
-            }
-        }
-        chain.remove(0);
-        chain
-    }
-
-    fn chain(&self, stream: u32) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .ancestors(stream)
-            .iter()
-            .map(|&s| self.finder.streams[s as usize].key.what.name())
-            .collect();
-        names.reverse();
+    /// The steps to this beat as a line names them, the first cause first and its own name last.
+    fn steps(&self, found: usize) -> Vec<String> {
+        let causes = &self.causes[found];
+        let mut names: Vec<String> = causes.iter().rev().map(What::name).collect();
         if !names.is_empty() {
-            names.push(self.finder.streams[stream as usize].key.what.name());
+            names.push(self.what(found).name());
         }
         names
     }
@@ -219,7 +205,6 @@ impl<'a> Lines<'a> {
             if effect.gaps().is_some() {
                 continue;
             }
-            let ancestors = self.ancestors(self.found[t].stream);
             for p in 0..self.found.len() {
                 if p == t
                     || !self.on_one_cpu(p, t)
@@ -232,11 +217,7 @@ impl<'a> Lines<'a> {
                     self.leave_to(p, t);
                     continue;
                 }
-                let is_ancestor = ancestors.iter().any(|&a| {
-                    let what = &self.finder.streams[a as usize].key.what;
-                    what == cause || cause.is_frame_of(what)
-                });
-                if !is_ancestor || !matches!(cause, What::Frame { .. }) {
+                if !self.leads_to(cause, t) || !matches!(cause, What::Frame { .. }) {
                     continue;
                 }
                 if matches!(effect, What::Frame { .. }) {
@@ -246,6 +227,12 @@ impl<'a> Lines<'a> {
                 }
             }
         }
+    }
+
+    /// Whether `cause` is among the causes of a beat, or is the interrupt around one of them.
+    fn leads_to(&self, cause: &What, found: usize) -> bool {
+        let mut causes = self.causes[found].iter();
+        causes.any(|what| what == cause || cause.is_frame_of(what))
     }
 
     /// Leaves the telling of a beat to another, unless that one has left its own to this.
@@ -406,13 +393,10 @@ impl<'a> Lines<'a> {
         let streams = &self.finder.streams;
         let cause = &streams[found.stream as usize].key.what;
         matches!(cause, What::Frame { .. })
-            && self.found.iter().any(|other| {
+            && self.found.iter().enumerate().any(|(place, other)| {
                 streams[other.stream as usize].key.what.is_own()
                     && agree(&other.beat, &found.beat)
-                    && self.ancestors(other.stream).iter().any(|&a| {
-                        let what = &streams[a as usize].key.what;
-                        what == cause || cause.is_frame_of(what)
-                    })
+                    && self.leads_to(cause, place)
             })
     }
 

@@ -60,6 +60,15 @@ impl Routes {
     }
 }
 
+/// Whether a kernel worker's source is a work item, not what the worker itself does.
+pub(super) fn is_work_item(source: &Source) -> bool {
+    let function = &*source.detail;
+    source.owner == Owner::Kernel
+        && is_worker(&source.name)
+        && !function.is_empty()
+        && TaskDetail::from_name(function).is_none()
+}
+
 /// A source that is new.
 struct Entering<'a> {
     source: &'a Source,
@@ -90,9 +99,7 @@ impl Entering<'_> {
 
     /// The route of a kernel worker's rows: by its work items.
     fn work(&self, streams: &mut Streams) -> Route {
-        let function = &*self.source.detail;
-        let is_no_item = function.is_empty() || TaskDetail::from_name(function).is_some();
-        if is_no_item {
+        if !is_work_item(self.source) {
             Route::Base
         } else if is_bound_worker(&self.source.name) {
             Route::Work(streams.group(What::of_work(self.source)))

@@ -8,7 +8,6 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 
 use super::super::BeatCollector;
 use super::BLOCK;
-use super::predecessors::Predecessors;
 
 /// Events of a source on several CPUs that wait to be put in order.
 const WAITING: usize = 512;
@@ -176,7 +175,6 @@ pub(super) struct Key {
 pub(super) struct Stream {
     pub(super) key: Key,
     pub(super) collector: BeatCollector,
-    pub(super) predecessors: Predecessors,
     pub(super) count: u64,
     pub(super) time: Nanos,
     pub(super) first: Nanos,
@@ -196,7 +194,6 @@ impl Stream {
         Self {
             key,
             collector: BeatCollector::small(begin, BLOCK),
-            predecessors: Predecessors::default(),
             count: 0,
             time: Nanos::ZERO,
             first: Nanos::MAX,
@@ -259,11 +256,6 @@ impl Stream {
 
     pub(super) fn grow(&mut self) {
         self.may_grow = true;
-    }
-
-    /// The first events all, then every eighth: a share is known well enough by then.
-    pub(super) fn wants_predecessors(&self) -> bool {
-        self.count < 256 || self.count.is_multiple_of(8)
     }
 
     pub(super) fn cpus(&self) -> CpuList {

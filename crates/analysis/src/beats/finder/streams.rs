@@ -5,10 +5,8 @@ use std::ops::Deref;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-use super::routes::{Route, Routes};
 use super::stream::{Key, Stream, What};
 use super::{MOST_GROWN, MOST_STREAMS};
-use crate::timeline::Recent;
 
 /// A stream by its place among the [`Streams`].
 pub(super) type StreamId = u32;
@@ -120,28 +118,9 @@ impl Streams {
         }
     }
 
-    /// Counts `before`, the rows that came just before an event of `stream` on the CPU of `span`.
-    pub(super) fn look<'a>(
-        &mut self,
-        stream: StreamId,
-        span: &Span,
-        before: impl Iterator<Item = &'a Recent>,
-        routes: &Routes,
-    ) {
-        let Self {
-            all,
-            by_group_and_cpu,
-            ..
-        } = self;
-        let stream_of = |row: &Recent| match routes.known(row.source)? {
-            Route::Frame(group) | Route::Work(group) => {
-                on_cpu(&by_group_and_cpu[group as usize], span.cpu)
-            }
-            Route::Thread(stream) => Some(stream),
-            Route::Ignore | Route::Base | Route::Gap(_) | Route::Wait(_) => None,
-        };
-        let before = before.filter_map(|row| Some((stream_of(row)?, span.start - row.start)));
-        all[stream as usize].predecessors.look(stream, before);
+    /// The stream of `key`, where there is one.
+    pub(super) fn get_of(&self, key: &Key) -> Option<StreamId> {
+        self.by_key.get(key).copied()
     }
 
     /// Takes what still waits to be put in order.

@@ -2,7 +2,9 @@
 
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{Books, Coverage, Header, Level, Loss, Row, RowSink, Sum, World};
+use ticktax_model::recording::{
+    Books, Coverage, Edge, Effect, Header, Level, Loss, Row, RowSink, Sum, World,
+};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 use super::{BeatFinder, MOST_STREAMS};
@@ -42,6 +44,12 @@ impl Story {
         }));
     }
 
+    fn edge(&mut self, source: Source, cpu: u32, at: i64, effect: Effect) {
+        let source = self.sources.intern(source);
+        let edge = Edge::new(Cpu(cpu), Nanos(at), source, effect);
+        self.rows.push(Row::Edge(edge));
+    }
+
     /// Idling that shows that `cpu` was observed, a row each millisecond but in `hole`.
     fn observe(&mut self, cpu: u32, length: i64, hole: (i64, i64)) {
         for at in (0..length).step_by(usize::try_from(MS).unwrap()) {
@@ -65,6 +73,8 @@ impl Story {
             at,
             4 * US,
         );
+        let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
+        self.edge(timer, cpu, at + 2 * US, Effect::Woke(70));
         self.add(thread(name, 70, Owner::Program), cpu, at + 6 * US, dur);
         self.add(
             Source::kernel(Kind::Gap, "spin", ""),
@@ -155,6 +165,15 @@ fn work_is_traced_back_to_its_timer() {
         world.add(Source::kernel(Kind::Irq, "local_timer", ""), 0, at, 4 * US);
         world.add(softirq("delayed_work_timer_fn"), 0, at + 6 * US, US);
         world.add(softirq(""), 0, at + 5 * US, 3 * US);
+        let raised = Effect::Raised("TIMER".into());
+        world.edge(
+            Source::kernel(Kind::Irq, "local_timer", ""),
+            0,
+            at + US,
+            raised,
+        );
+        let queued = Effect::Queued("vmstat_update".into());
+        world.edge(softirq("delayed_work_timer_fn"), 0, at + 7 * US, queued);
         let work = Source::kernel(Kind::Task, "kworker/0:1", "vmstat_update");
         world.add(work, 0, at + 20 * US, 17_000 * US);
     }
@@ -317,6 +336,8 @@ fn the_tools_own_beat_is_marked() {
             at,
             2 * US,
         );
+        let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
+        world.edge(timer, 0, at + US, Effect::Woke(9));
         world.add(thread("ticktax", 9, Owner::Tool), 0, at + 6 * US, 100 * US);
         world.add(Source::kernel(Kind::Gap, "spin", ""), 0, at - US, 200 * US);
     }

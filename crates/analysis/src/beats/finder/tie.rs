@@ -55,22 +55,25 @@ fn observed(events: &Events, time: Nanos) -> bool {
         .is_some_and(|&(begin, _)| begin <= time)
 }
 
-/// The events of a beat alone, where its grid tells them from the others'.
-pub(super) fn members(events: &Events, beat: &Beat) -> Events {
+/// Whether an event that begins at `start` is of this beat, as far as its grid tells it from others;
+/// where the beat keeps to no grid, every event may be.
+pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     if beat.rhythm == Rhythm::Rearmed || beat.restarts > 0 {
-        return events.clone();
+        return true;
     }
     let period = beat.period.value;
     let gate = (4.0 * beat.jitter.0 as f64)
         .max(0.01 * period)
         .min(0.2 * period);
     let drift = 0.5 * (beat.period.high - beat.period.low) / period;
-    let mine = |start: Nanos| {
-        let turns = (start - beat.first).0 as f64 / period;
-        (turns - turns.round()).abs() * period <= gate + drift * turns.abs() * period
-    };
+    let turns = (start - beat.first).0 as f64 / period;
+    (turns - turns.round()).abs() * period <= gate + drift * turns.abs() * period
+}
+
+/// The events of a beat alone, where its grid tells them from the others'.
+pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     let kept = events.starts.iter().zip(&events.durations);
-    let (starts, durations) = kept.filter(|(start, _)| mine(**start)).unzip();
+    let (starts, durations) = kept.filter(|(start, _)| is_member(beat, **start)).unzip();
     Events {
         starts,
         durations,

@@ -73,12 +73,6 @@ impl Trail {
         })
     }
 
-    /// Whether the open stretch begins with this row.
-    pub(super) fn is_new_stretch(&self, span: &Span) -> bool {
-        self.stretch
-            .is_some_and(|open| open.start == span.start && open.end == span.end())
-    }
-
     /// Ends the open stretch.
     pub(super) fn close(&mut self) -> Option<Stretch> {
         self.stretch.take()

@@ -72,22 +72,23 @@ impl EdgeColumns {
         } = self;
         let (kinds, tids, names_to) = (kind.read(rows)?, tid.read(rows)?, to.read(rows)?);
         let columns = kinds.iter().zip(tids.iter()).zip(names_to.iter());
-        let effect = |((kind, tid), to): ((Option<&ByteArray>, Option<&i32>), Option<&ByteArray>)| {
-            let Some(kind) = kind else {
-                return Ok(None);
+        let effect =
+            |((kind, tid), to): ((Option<&ByteArray>, Option<&i32>), Option<&ByteArray>)| {
+                let Some(kind) = kind else {
+                    return Ok(None);
+                };
+                let word = String::from_utf8_lossy(kind.data());
+                let kind = EdgeKind::from_name(&word).ok_or_else(|| Fault::UnknownWord {
+                    column: schema::EDGE,
+                    word: word.into_owned(),
+                })?;
+                let mut name = || text(names, to);
+                Ok(Some(match kind {
+                    EdgeKind::Woke => Effect::Woke(*tid.ok_or_else(|| missing(schema::EDGE_TID))?),
+                    EdgeKind::Queued => Effect::Queued(name()?),
+                    EdgeKind::Raised => Effect::Raised(name()?),
+                }))
             };
-            let word = String::from_utf8_lossy(kind.data());
-            let kind = EdgeKind::from_name(&word).ok_or_else(|| Fault::UnknownWord {
-                column: schema::EDGE,
-                word: word.into_owned(),
-            })?;
-            let mut name = || text(names, to);
-            Ok(Some(match kind {
-                EdgeKind::Woke => Effect::Woke(*tid.ok_or_else(|| missing(schema::EDGE_TID))?),
-                EdgeKind::Queued => Effect::Queued(name()?),
-                EdgeKind::Raised => Effect::Raised(name()?),
-            }))
-        };
         columns.map(effect).collect()
     }
 }

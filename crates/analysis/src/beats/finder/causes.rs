@@ -1,0 +1,376 @@
+//! What makes a source run: the wake-up edges that led to its onsets.
+//!
+//! An onset is the moment at which a thread, a work item or a softirq begins to run. The last edge
+//! that leads to it, since it ran last, is what made it run; an onset without one is a thread that
+//! goes on after others had its CPU, or one whose waking nobody saw. Edges come from other CPUs and
+//! therefore late, so an onset waits for [`SETTLED`] before it is looked at.
+//!
+//! # Memory
+//! At most [`MOST_PAIRS`] onsets of a source are kept, and of most sources [`FEW_PAIRS`]. Beyond, the
+//! kept ones are halved, by slices of time that are the same for all sources: an onset and those of
+//! what caused it stay or go together.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use ticktax_model::recording::{Edge, Effect};
+use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId};
+
+use super::MOST_GROWN;
+use super::routes::is_work_item;
+use super::stream::{Key, What};
+use super::streams::StreamId;
+
+/// Rows of different CPUs are in order to within this time.
+const SETTLED: Nanos = Nanos::from_secs(1);
+/// A thread can be woken, for its next run, so long before the switch that ends this one.
+const LEAVING: Nanos = Nanos(10_000);
+/// Edges to one target that are kept whatever their age.
+const FEW_EDGES: usize = 256;
+/// Onsets that wait at most.
+const MOST_WAITING: usize = 1 << 15;
+/// Onsets of a source that are kept at first.
+const FEW_PAIRS: usize = 512;
+/// Onsets of a source that are kept at most.
+const MOST_PAIRS: usize = 4_096;
+/// The share of onsets that must have one cause for it to be named.
+const REGULAR: f64 = 0.8;
+/// Fewer onsets prove nothing.
+const FEWEST: usize = 5;
+/// The most steps of a chain of causes.
+const STEPS: usize = 4;
+
+/// What edges lead to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Target {
+    Thread(i32),
+    /// A work item by its function: where it will run is not known when it is queued.
+    Work(Arc<str>),
+    Softirq(Cpu, Arc<str>),
+}
+
+impl Target {
+    fn of_edge(edge: &Edge) -> Self {
+        match &edge.effect {
+            Effect::Woke(tid) => Self::Thread(*tid),
+            Effect::Queued(function) => Self::Work(Arc::clone(function)),
+            Effect::Raised(name) => Self::Softirq(edge.span.cpu, Arc::clone(name)),
+        }
+    }
+
+    /// What leads to the events of the source with this key; `None` where nothing does that is
+    /// known.
+    fn of_source(key: &Key) -> Option<Self> {
+        match (&key.what, key.cpu) {
+            (What::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
+            (What::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
+            // A function within a softirq runs because the softirq does.
+            (
+                What::Frame {
+                    kind: Kind::Softirq,
+                    name,
+                    ..
+                },
+                Some(cpu),
+            ) => Some(Self::Softirq(cpu, Arc::clone(name))),
+            _ => None,
+        }
+    }
+}
+
+/// When and where something acted, and what it was, by its place among the actors.
+#[derive(Clone, Copy, Debug)]
+struct Act {
+    at: Nanos,
+    cpu: Cpu,
+    actor: u32,
+}
+
+/// An onset, until when it ran, and what led to it.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    start: Nanos,
+    end: Nanos,
+    by: Option<Act>,
+}
+
+/// The onsets of one source.
+#[derive(Debug, Default)]
+struct Onsets {
+    target: Option<Target>,
+    /// By start.
+    waiting: VecDeque<(Cpu, Nanos, Nanos)>,
+    /// The last that does not wait any more.
+    last: Option<(Nanos, Nanos)>,
+    pairs: Vec<Pair>,
+    /// One in so many slices of time is kept, as a power of two.
+    thinned: u32,
+    may_grow: bool,
+}
+
+/// The cause of a beat, and when and where it acted.
+struct Cause {
+    actor: u32,
+    acts: Vec<Act>,
+}
+
+/// All edges and onsets.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// By time, the latest last.
+    edges: HashMap<Target, VecDeque<Act>>,
+    /// By stream.
+    onsets: Vec<Onsets>,
+    actors: Vec<What>,
+    by_what: HashMap<What, u32>,
+    /// What each source is that had an edge; `None` where it causes nothing.
+    by_source: HashMap<SourceId, Option<u32>>,
+    newest: Nanos,
+    grown: usize,
+}
+
+/// What a source is as the cause of something. Idling causes nothing: an interrupt came that no hook
+/// watches.
+fn actor(source: &Source) -> Option<What> {
+    match source.kind {
+        Kind::Idle => None,
+        Kind::Task if is_work_item(source) => Some(What::of_work(source)),
+        Kind::Task => Some(What::of_thread(source)),
+        _ => Some(What::of_frame(source)),
+    }
+}
+
+impl Causes {
+    /// Takes an edge, which `source` made.
+    pub(super) fn edge(&mut self, edge: &Edge, source: &Source) {
+        self.newest = self.newest.max(edge.span.start);
+        let Some(actor) = self.actor(edge.span.source, source) else {
+            return;
+        };
+        let act = Act {
+            at: edge.span.start,
+            cpu: edge.span.cpu,
+            actor,
+        };
+        let edges = self.edges.entry(Target::of_edge(edge)).or_default();
+        let place = edges.len() - edges.iter().rev().take_while(|e| e.at > act.at).count();
+        edges.insert(place, act);
+        let long_ago = self.newest - SETTLED - SETTLED;
+        while edges.len() > FEW_EDGES && edges.front().is_some_and(|first| first.at < long_ago) {
+            edges.pop_front();
+        }
+    }
+
+    fn actor(&mut self, id: SourceId, source: &Source) -> Option<u32> {
+        if let Some(&known) = self.by_source.get(&id) {
+            return known;
+        }
+        let known = actor(source).map(|what| self.place_of(what));
+        self.by_source.insert(id, known);
+        known
+    }
+
+    fn place_of(&mut self, what: What) -> u32 {
+        if let Some(&place) = self.by_what.get(&what) {
+            return place;
+        }
+        let place = u32::try_from(self.actors.len()).unwrap_or(u32::MAX);
+        self.actors.push(what.clone());
+        self.by_what.insert(what, place);
+        place
+    }
+
+    /// Takes an onset of the stream at place `stream`, which has this `key`.
+    pub(super) fn onset(
+        &mut self,
+        stream: StreamId,
+        key: &Key,
+        cpu: Cpu,
+        start: Nanos,
+        end: Nanos,
+    ) {
+        let place = stream as usize;
+        if place >= self.onsets.len() {
+            self.onsets.resize_with(place + 1, Onsets::default);
+        }
+        self.newest = self.newest.max(start);
+        let onsets = &mut self.onsets[place];
+        if onsets.target.is_none() {
+            onsets.target = Target::of_source(key);
+        }
+        if onsets.target.is_none() {
+            return;
+        }
+        let later = onsets.waiting.iter().rev().take_while(|w| w.1 > start);
+        let place = onsets.waiting.len() - later.count();
+        onsets.waiting.insert(place, (cpu, start, end));
+        let until = self.newest - SETTLED;
+        if onsets.waiting.len().is_multiple_of(32) || onsets.waiting.len() > MOST_WAITING {
+            self.settle(stream, until);
+        }
+    }
+
+    /// Looks at all onsets that wait.
+    pub(super) fn settle_all(&mut self) {
+        for stream in (0u32..).take(self.onsets.len()) {
+            self.settle(stream, Nanos::MAX);
+        }
+    }
+
+    /// Looks at the onsets of a stream that began before `until`.
+    fn settle(&mut self, stream: StreamId, until: Nanos) {
+        let Self {
+            edges,
+            onsets,
+            grown,
+            ..
+        } = self;
+        let onsets = &mut onsets[stream as usize];
+        let none = VecDeque::new();
+        let edges = onsets.target.as_ref().and_then(|target| edges.get(target));
+        while let Some(&(cpu, start, end)) = onsets.waiting.front() {
+            if start >= until && onsets.waiting.len() <= MOST_WAITING {
+                return;
+            }
+            onsets.waiting.pop_front();
+            let since = onsets.since();
+            // A work item's edge comes from the CPU that it ran on rather than from any other.
+            let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
+            let by = last_edge(edges.unwrap_or(&none), here, since, start);
+            onsets.last = Some((start, end));
+            onsets.keep(Pair { start, end, by }, grown);
+        }
+    }
+
+    /// What made the events of a stream run, the nearest cause first, judged by the onsets that are
+    /// `member`s of a beat with this `period`.
+    pub(super) fn chain(
+        &self,
+        (stream, own): (StreamId, &What),
+        period: f64,
+        member: impl Fn(Nanos) -> bool,
+        stream_of: impl Fn(&Key) -> Option<StreamId>,
+    ) -> Vec<&What> {
+        let mut chain: Vec<&What> = Vec::new();
+        let mut next = self.cause_of_beat(stream, period, member);
+        while let Some(cause) = next {
+            let what = &self.actors[cause.actor as usize];
+            if what == own || chain.contains(&what) || chain.len() == STEPS {
+                break;
+            }
+            chain.push(what);
+            next = self.cause_of_acts(what, &cause.acts, &stream_of);
+        }
+        chain
+    }
+
+    fn cause_of_beat(
+        &self,
+        stream: StreamId,
+        period: f64,
+        member: impl Fn(Nanos) -> bool,
+    ) -> Option<Cause> {
+        let pairs = &self.onsets.get(stream as usize)?.pairs;
+        let mut votes = Vec::new();
+        let mut woken = Nanos(i64::MIN / 2);
+        for pair in pairs.iter().filter(|pair| member(pair.start)) {
+            match pair.by {
+                Some(_) => woken = pair.start,
+                // It goes on with what it was woken for.
+                None if ((pair.start - woken).0 as f64) < period / 2.0 => continue,
+                None => {}
+            }
+            votes.push(pair.by);
+        }
+        self.majority(&votes)
+    }
+
+    /// What made `what` run when it acted.
+    fn cause_of_acts(
+        &self,
+        what: &What,
+        acts: &[Act],
+        stream_of: &impl Fn(&Key) -> Option<StreamId>,
+    ) -> Option<Cause> {
+        let pair_at = |act: &Act| -> Option<&Pair> {
+            let key = |cpu| Key {
+                what: what.clone(),
+                cpu,
+            };
+            let stream = stream_of(&key(None)).or_else(|| stream_of(&key(Some(act.cpu))))?;
+            let pairs = &self.onsets.get(stream as usize)?.pairs;
+            let after = pairs.partition_point(|pair| pair.start <= act.at);
+            let pair = pairs[..after].last()?;
+            (act.at <= pair.end).then_some(pair)
+        };
+        let pairs: Vec<&Pair> = acts.iter().filter_map(pair_at).collect();
+        if pairs.len() * 2 < acts.len() {
+            return None;
+        }
+        let votes: Vec<Option<Act>> = pairs.iter().map(|pair| pair.by).collect();
+        self.majority(&votes)
+    }
+
+    /// The actor that nearly all votes are for.
+    fn majority(&self, votes: &[Option<Act>]) -> Option<Cause> {
+        let mut counts = vec![0_usize; self.actors.len()];
+        for act in votes.iter().flatten() {
+            counts[act.actor as usize] += 1;
+        }
+        let (place, &most) = counts.iter().enumerate().max_by_key(|(_, count)| **count)?;
+        if votes.len() < FEWEST || (most as f64) < REGULAR * votes.len() as f64 {
+            return None;
+        }
+        let actor = u32::try_from(place).ok()?;
+        let acts = votes.iter().flatten().filter(|act| act.actor == actor);
+        Some(Cause {
+            actor,
+            acts: acts.copied().collect(),
+        })
+    }
+}
+
+/// The last of `edges` in the time after `since` up to `start`; of those from the CPU `here` first.
+fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
+    let until = edges.partition_point(|edge| edge.at <= start);
+    let from = edges.partition_point(|edge| edge.at <= since).min(until);
+    let latest_first = || edges.range(from..until).rev();
+    let here = here.and_then(|cpu| latest_first().find(|edge| edge.cpu == cpu));
+    here.or_else(|| latest_first().next()).copied()
+}
+
+impl Onsets {
+    /// From when on an edge may have led to the next onset.
+    fn since(&self) -> Nanos {
+        match (&self.target, self.last) {
+            (_, None) => Nanos(i64::MIN),
+            (Some(Target::Thread(_)), Some((start, end))) => start.max(end - LEAVING),
+            // It can be queued or raised again as soon as it has begun.
+            (_, Some((start, _))) => start,
+        }
+    }
+
+    fn keep(&mut self, pair: Pair, grown: &mut usize) {
+        if !is_kept(pair.start, self.thinned) {
+            return;
+        }
+        self.pairs.push(pair);
+        if self.pairs.len() >= FEW_PAIRS && !self.may_grow && *grown < MOST_GROWN {
+            self.may_grow = true;
+            *grown += 1;
+        }
+        let most = if self.may_grow { MOST_PAIRS } else { FEW_PAIRS };
+        while self.pairs.len() >= most && self.thinned < 32 {
+            self.thinned += 1;
+            let thinned = self.thinned;
+            self.pairs.retain(|pair| is_kept(pair.start, thinned));
+        }
+    }
+}
+
+/// Whether the slice of time (17 ms) that this one lies in is kept.
+fn is_kept(time: Nanos, thinned: u32) -> bool {
+    let slice = (time.0 >> 24).cast_unsigned();
+    let mixed = slice.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32 & ((1 << thinned) - 1) == 0
+}

@@ -1,0 +1,354 @@
+//! Whether the cause of a beat is the true one, on made-up recordings: periodic threads and work
+//! items whose waker is known, among other timers that expire in the same interrupts.
+
+use std::sync::Arc;
+
+use ticktax_analysis::beats::BeatFinder;
+use ticktax_model::beats::BeatStatement;
+use ticktax_model::recording::{Books, Edge, Effect, Header, Level, Row, RowSink, World};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+
+const US: i64 = 1_000;
+const MS: i64 = 1_000 * US;
+const TICK: i64 = 4 * MS;
+const LENGTH: i64 = 12_000 * MS;
+/// Rows are handed out in rounds of this length, one CPU after the other, as a tracer's are.
+const ROUND: i64 = 100 * MS;
+
+/// Numbers that look random enough (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, below: i64) -> i64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 1).cast_signed() % below
+    }
+}
+
+/// What wakes a thread or queues a work item.
+#[derive(Clone, Copy, PartialEq)]
+enum Waker {
+    /// A high-resolution timer, as `nanosleep` sets one.
+    Hrtimer,
+    /// A timer of the wheel.
+    Wheel,
+    /// A device.
+    Device,
+    /// Another thread, which a high-resolution timer woke.
+    Helper,
+    /// A delayed work item's timer; the worker ran another item just before.
+    Work,
+}
+
+const WAKERS: [Waker; 5] = [
+    Waker::Hrtimer,
+    Waker::Wheel,
+    Waker::Device,
+    Waker::Helper,
+    Waker::Work,
+];
+
+struct Recording {
+    sources: SourceTable,
+    rows: Vec<Row>,
+}
+
+fn frame(kind: Kind, name: &str, function: &str) -> Source {
+    Source::kernel(kind, name, function)
+}
+
+fn thread(name: &str, tid: i32) -> Source {
+    Source {
+        owner: Owner::Program,
+        thread: Some(Thread {
+            pid: tid,
+            tid,
+            program: name.into(),
+        }),
+        ..Source::kernel(Kind::Task, name, "")
+    }
+}
+
+impl Recording {
+    fn span(&mut self, source: Source, cpu: u32, start: i64, dur: i64) {
+        let source = self.sources.intern(source);
+        self.rows.push(Row::Span(Span {
+            cpu: Cpu(cpu),
+            start: Nanos(start),
+            dur: Nanos(dur),
+            self_time: Nanos(dur),
+            source,
+        }));
+    }
+
+    fn edge(&mut self, source: Source, cpu: u32, at: i64, effect: Effect) {
+        let source = self.sources.intern(source);
+        let edge = Edge::new(Cpu(cpu), Nanos(at), source, effect);
+        self.rows.push(Row::Edge(edge));
+    }
+
+    /// The local timer's interrupt, in which these functions run one after the other, 2 µs each.
+    /// Returns when the last of them is in the middle of its work.
+    fn timer(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
+        let mut now = at + US;
+        for function in functions {
+            self.span(frame(Kind::Irq, "local_timer", function), cpu, now, 2 * US);
+            now += 2 * US;
+        }
+        let dur = now + US - at;
+        self.span(frame(Kind::Irq, "local_timer", ""), cpu, at, dur);
+        now - US
+    }
+
+    /// The softirq TIMER after the tick at `at`, with these functions. Returns when the last of them
+    /// is in the middle of its work.
+    fn wheel(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
+        let tick = frame(Kind::Irq, "local_timer", "tick_nohz_handler");
+        self.edge(tick, cpu, at + 2 * US, Effect::Raised("TIMER".into()));
+        let begin = at + 10 * US;
+        let mut now = begin + US;
+        for function in functions {
+            self.span(frame(Kind::Softirq, "TIMER", function), cpu, now, 2 * US);
+            now += 2 * US;
+        }
+        let dur = now + US - begin;
+        self.span(frame(Kind::Softirq, "TIMER", ""), cpu, begin, dur);
+        now - US
+    }
+
+    /// A thread's run, which another may interrupt for a while.
+    fn run(&mut self, source: &Source, cpu: u32, start: i64, dice: &mut Dice) -> i64 {
+        let dur = 20 * US + dice.below(MS);
+        self.span(source.clone(), cpu, start, dur);
+        if dice.below(5) == 0 {
+            let other = MS + dice.below(2 * MS);
+            self.span(thread("hog", 99), cpu, start + dur, other);
+            self.span(source.clone(), cpu, start + dur + other, 50 * US);
+        }
+        dur
+    }
+
+    fn search(mut self) -> BeatStatement {
+        let round = |row: &Row| row.span().end().0 / ROUND;
+        self.rows
+            .sort_by_key(|row| (round(row), row.cpu(), row.span().end()));
+        let mut finder = BeatFinder::new();
+        for row in &self.rows {
+            finder.row(&self.sources, row);
+        }
+        let header = Header {
+            books: vec![Books {
+                cpu: Cpu(0),
+                begin: Nanos::ZERO,
+                end: Nanos(LENGTH),
+            }],
+            ..Header::new(World::Simulated, Level::Kernel, "")
+        };
+        finder.finish(&header, 2)
+    }
+}
+
+/// A beat that was put in.
+struct Injected {
+    name: String,
+    period: i64,
+    cause: String,
+}
+
+/// A periodic thread or work item.
+struct Task {
+    number: i32,
+    waker: Waker,
+    /// Whether it is on the tick, where other timers expire, too.
+    on_tick: bool,
+    tid: i32,
+    source: Source,
+    helper: Source,
+    device: Source,
+    function: Arc<str>,
+}
+
+impl Task {
+    fn new(number: i32, waker: Waker, dice: &mut Dice) -> Self {
+        Self {
+            number,
+            waker,
+            on_tick: matches!(waker, Waker::Wheel | Waker::Work) || dice.below(2) == 0,
+            tid: 100 + number,
+            source: thread(&format!("task{number}"), 100 + number),
+            helper: thread(&format!("helper{number}"), 200 + number),
+            device: frame(Kind::Irq, &format!("virtio{number}-req.0"), ""),
+            function: format!("work{number}_fn").into(),
+        }
+    }
+
+    /// Other timers that expire in the same interrupt.
+    fn others(&self, dice: &mut Dice) -> &'static [&'static str] {
+        match (self.on_tick, dice.below(3)) {
+            (false, _) => &[],
+            (true, 0) => &["tick_nohz_handler"],
+            (true, 1) => &["sched_rt_period_timer", "tick_nohz_handler"],
+            (true, _) => &["tick_nohz_handler", "sched_rt_period_timer"],
+        }
+    }
+
+    /// Puts in what happens from the interrupt at `at` on.
+    fn beat(&self, recording: &mut Recording, at: i64, dice: &mut Dice) {
+        let mut cpu = || u32::from(dice.below(2) == 0);
+        let (cpu, to) = (cpu(), cpu());
+        let late = 2 * US + dice.below(100 * US) + (dice.below(10) / 9) * dice.below(2 * MS);
+        let others = self.others(dice);
+        let woke = Effect::Woke(self.tid);
+        match self.waker {
+            Waker::Hrtimer | Waker::Helper => {
+                let now = recording.timer(cpu, at, &[others, &["hrtimer_wakeup"]].concat());
+                let timer = frame(Kind::Irq, "local_timer", "hrtimer_wakeup");
+                if self.waker == Waker::Hrtimer {
+                    recording.edge(timer, cpu, now, woke);
+                    recording.run(&self.source, to, now + late, dice);
+                } else {
+                    recording.edge(timer, cpu, now, Effect::Woke(200 + self.number));
+                    let dur = recording.run(&self.helper, cpu, now + late, dice);
+                    let then = now + late + dur / 2;
+                    recording.edge(self.helper.clone(), cpu, then, woke);
+                    recording.run(&self.source, to, then + late, dice);
+                }
+            }
+            Waker::Wheel => {
+                recording.timer(cpu, at, others);
+                let now = recording.wheel(cpu, at, &["delayed_work_timer_fn", "process_timeout"]);
+                let timer = frame(Kind::Softirq, "TIMER", "process_timeout");
+                recording.edge(timer, cpu, now, woke);
+                recording.run(&self.source, to, now + late, dice);
+            }
+            Waker::Device => {
+                recording.timer(cpu, at - 8 * US, &["sched_rt_period_timer"]);
+                recording.span(self.device.clone(), cpu, at, 3 * US);
+                recording.edge(self.device.clone(), cpu, at + 2 * US, woke);
+                recording.run(&self.source, to, at + late, dice);
+            }
+            Waker::Work => {
+                recording.timer(cpu, at, others);
+                let now = recording.wheel(cpu, at, &["process_timeout", "delayed_work_timer_fn"]);
+                let timer = frame(Kind::Softirq, "TIMER", "delayed_work_timer_fn");
+                recording.edge(timer, cpu, now, Effect::Queued(Arc::clone(&self.function)));
+                let worker = format!("kworker/{cpu}:1");
+                let item = |function| Source::kernel(Kind::Task, &worker, function);
+                recording.span(item("psi_avgs_work"), cpu, now + late, 5 * US);
+                recording.span(item(&self.function), cpu, now + late + 5 * US, 30 * US);
+            }
+        }
+    }
+
+    fn injected(&self, period: i64) -> Injected {
+        let name = self.source.name.to_string();
+        let (name, cause) = match self.waker {
+            Waker::Hrtimer => (name, "local_timer hrtimer_wakeup".to_owned()),
+            Waker::Wheel => (name, "softirq TIMER process_timeout".to_owned()),
+            Waker::Device => (name, self.device.name.to_string()),
+            Waker::Helper => (name, self.helper.name.to_string()),
+            Waker::Work => (
+                format!("kworker {}", self.function),
+                "softirq TIMER delayed_work_timer_fn".to_owned(),
+            ),
+        };
+        Injected {
+            name,
+            period,
+            cause,
+        }
+    }
+}
+
+/// Puts in a periodic thread or work item, the `number`th.
+fn inject(recording: &mut Recording, number: i32, waker: Waker, dice: &mut Dice) -> Injected {
+    let task = Task::new(number, waker, dice);
+    let period = 30 * MS + dice.below(500 * MS);
+    let (period, phase) = if task.on_tick {
+        (period / TICK * TICK, dice.below(5) * TICK)
+    } else {
+        (period, dice.below(TICK))
+    };
+    let times = (1..).map(|turn| phase + turn * period);
+    let times: Vec<i64> = times.take_while(|at| *at < LENGTH - 20 * MS).collect();
+    for &at in &times {
+        task.beat(recording, at, dice);
+    }
+    // Now and then somebody else wakes it.
+    for _ in 0..times.len() / 20 {
+        let at = dice.below(LENGTH - 20 * MS);
+        recording.edge(thread("sshd", 98), 0, at, Effect::Woke(task.tid));
+        recording.run(&task.source, 0, at + 5 * US, dice);
+    }
+    task.injected(period)
+}
+
+/// A recording of the ticks of two CPUs and a beat of each waker.
+fn recording(seed: u64) -> (Recording, Vec<Injected>) {
+    let mut dice = Dice(seed);
+    let mut recording = Recording {
+        sources: SourceTable::default(),
+        rows: Vec::new(),
+    };
+    for cpu in 0..2 {
+        for at in (0..LENGTH / TICK).map(|tick| tick * TICK) {
+            recording.timer(cpu, at + 50 * US, &["tick_nohz_handler"]);
+            recording.span(Source::idle(), cpu, at, TICK);
+        }
+    }
+    let injected = (0_i32..)
+        .zip(WAKERS)
+        .map(|(number, waker)| inject(&mut recording, number, waker, &mut dice))
+        .collect();
+    (recording, injected)
+}
+
+#[test]
+fn a_cause_that_is_named_is_the_true_one() {
+    const RECORDINGS: u64 = 44;
+    let (mut found, mut right, mut wrong) = (0, 0, Vec::new());
+    let (mut indirect, mut traced) = (0, 0);
+    for seed in 0..RECORDINGS {
+        let (recording, injected) = recording(seed);
+        let statement = recording.search();
+        for truth in injected {
+            let is_it = |period: f64| (period / truth.period as f64 - 1.0).abs() < 1e-3;
+            let lines = statement.beats.iter();
+            let Some(line) = lines
+                .filter(|line| line.name == truth.name)
+                .find(|line| is_it(line.period))
+            else {
+                continue;
+            };
+            found += 1;
+            let named = line.chain.iter().rev().nth(1);
+            right += usize::from(named == Some(&truth.cause));
+            if named.is_some_and(|named| *named != truth.cause) {
+                wrong.push((seed, line.chain.clone()));
+            }
+            if truth.cause.starts_with("helper") {
+                indirect += 1;
+                traced += usize::from(line.chain[0] == "local_timer hrtimer_wakeup");
+            }
+        }
+    }
+    assert!(found >= 200, "{found} beats were found");
+    assert!(
+        right * 100 >= found * 99 && wrong.len() * 200 <= found,
+        "of {found}, {right} right, wrong: {wrong:?}"
+    );
+    // The cause of the cause, on another CPU as often as not.
+    assert!(traced * 100 >= indirect * 95, "{traced} of {indirect}");
+}
+
+#[test]
+fn without_edges_no_cause_is_named() {
+    let (mut recording, _) = recording(1);
+    recording.rows.retain(|row| !matches!(row, Row::Edge(_)));
+    let statement = recording.search();
+    assert!(!statement.beats.is_empty());
+    assert!(statement.beats.iter().all(|line| line.chain.is_empty()));
+}
