@@ -5,11 +5,13 @@ use ticktax_model::beats::BeatLine;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::Statement;
+use ticktax_model::victim::VictimStatement;
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
 use crate::beats::Finder;
 use crate::ledger::Ledger;
+use crate::pace::watch::Process;
 use crate::statement::{Parts, assemble};
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
@@ -27,6 +29,7 @@ pub struct Auditor {
     accounting: Option<AccountingCheck>,
     beats: Option<Finder>,
     victim: Option<Victim>,
+    frames: Option<Process>,
 }
 
 impl Auditor {
@@ -48,6 +51,7 @@ impl Auditor {
             accounting: None,
             beats: None,
             victim: None,
+            frames: None,
         }
     }
 
@@ -63,6 +67,12 @@ impl Auditor {
     /// that ended at `begin` or before are not looked at for it.
     pub fn victim_since(&mut self, begin: Nanos) {
         self.victim.get_or_insert_with(|| Victim::new(begin));
+    }
+
+    /// Looks for the frames of the process `pid`, the program whose time is asked for, in its
+    /// wake-ups. That takes memory for every one of them, up to 40 MiB.
+    pub fn frames_of(&mut self, pid: i32) {
+        self.frames.get_or_insert_with(|| Process::new(pid));
     }
 
     /// Has the accounting check list the program `pid` however little it ran, because its
@@ -88,6 +98,7 @@ impl Auditor {
             accounting,
             beats,
             victim,
+            frames,
         } = self;
         let books = ledger.close(header, sources, &mut timeline, |roles, residual, held| {
             tick.gap(roles, residual, held);
@@ -98,7 +109,14 @@ impl Auditor {
             tick: tick.finish(header, sources),
             accounting,
             beats: beats.map(|finder| finder.finish(header, threads)),
-            victim: victim.finish(header, sources),
+            victim: victim
+                .finish(header, sources)
+                .map(|victim| VictimStatement {
+                    frames: frames
+                        .and_then(|process| process.frames(header))
+                        .map(Box::new),
+                    ..victim
+                }),
             books,
         };
         assemble(header, parts)
@@ -120,6 +138,9 @@ impl RowSink for Auditor {
         }
         if let Some(victim) = &mut self.victim {
             victim.event(&event, history);
+        }
+        if let Some(process) = &mut self.frames {
+            process.event(&event);
         }
     }
 }

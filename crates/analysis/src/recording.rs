@@ -3,6 +3,7 @@
 use ticktax_model::SourceTable;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Paced, Row, RowSink};
+use ticktax_model::victim::Target;
 
 use crate::Auditor;
 use crate::pace::{FrameStats, PaceWatch, loop_statement};
@@ -25,6 +26,10 @@ impl RecordingAnalysis {
         let mut auditor = Auditor::new(&header.machine);
         if let Some(victim) = &header.victim {
             auditor.victim_since(victim.begin);
+            let pid = victim.pid.filter(|_| victim.target == Target::Process);
+            if let Some(pid) = pid {
+                auditor.frames_of(pid);
+            }
         }
         Self(Kind::Audit(Box::new(auditor)))
     }

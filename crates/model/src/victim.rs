@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limitation::Limitation;
 use crate::machine::Throttling;
+use crate::pace::Figures;
 use crate::{Cpu, Kind, Nanos};
 
 /// What is appended to a wait's cause when it ended on another CPU than it began on.
@@ -311,6 +312,20 @@ pub struct VictimStatement {
     /// What the hypervisor's clock says that it took from all CPUs meanwhile, whoever ran there.
     #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
+    /// Its frames, where it is a process one of whose threads wakes at regular times.
+    #[serde(default)]
+    pub frames: Option<Box<ProgramFrames>>,
+}
+
+/// What became of the frames of a program that was watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramFrames {
+    /// The name of the thread with the clearest rhythm.
+    pub thread: String,
+    /// Its number.
+    pub tid: i32,
+    /// The frames.
+    pub figures: Figures,
 }
 
 /// The lives of a victim's threads, within the books.

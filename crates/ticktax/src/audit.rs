@@ -112,6 +112,9 @@ fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
     if let Some(begin) = started.victim_begin {
         auditor.victim_since(begin);
     }
+    if let Some(pid) = started.process {
+        auditor.frames_of(pid);
+    }
     auditor
 }
 

@@ -109,6 +109,7 @@ fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement 
             usage: None,
             throttling: None,
             stolen: None,
+            frames: None,
         }),
         ..machine(&[(Class::Idle, "idle", 10_000)])
     }

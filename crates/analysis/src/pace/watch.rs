@@ -11,7 +11,8 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::pace::{Figures, ThreadReport, Wakeups};
-use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
+use ticktax_model::victim::ProgramFrames;
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use super::book::{FrameStats, Terms};
@@ -31,7 +32,7 @@ pub struct PaceWatch {
 
 /// What is kept of the process.
 #[derive(Debug)]
-struct Process {
+pub(crate) struct Process {
     pid: i32,
     threads: BTreeMap<i32, Rows>,
     kept: usize,
@@ -100,12 +101,7 @@ impl PaceWatch {
     pub fn new(pid: i32) -> Self {
         Self {
             timeline: Timeline::new(Keep::NOTHING),
-            process: Process {
-                pid,
-                threads: BTreeMap::new(),
-                kept: 0,
-                full_at: None,
-            },
+            process: Process::new(pid),
         }
     }
 
@@ -129,6 +125,29 @@ impl RowSink for PaceWatch {
 }
 
 impl Process {
+    /// Nothing yet of process `pid`.
+    pub(crate) fn new(pid: i32) -> Self {
+        Self {
+            pid,
+            threads: BTreeMap::new(),
+            kept: 0,
+            full_at: None,
+        }
+    }
+
+    /// The frames of the process that a recording with this header is about, if there are any.
+    pub(crate) fn frames(&self, header: &Header) -> Option<ProgramFrames> {
+        let begin = header.victim.as_ref()?.begin;
+        let (tick, _) = super::tick(&header.machine);
+        let watched = self.judge(begin, header.after.at, tick);
+        let thread = watched.threads.get(watched.chosen?)?;
+        Some(ProgramFrames {
+            thread: thread.name.clone(),
+            tid: thread.tid,
+            figures: watched.figures?,
+        })
+    }
+
     fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
         let end = self.full_at.map_or(end, |full| full.min(end));
         let mut found: Vec<(i32, Vec<Run>, Found)> = self
@@ -193,7 +212,7 @@ impl Process {
         watched
     }
 
-    fn event(&mut self, event: &Event<'_>) {
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
         let span = event.span;
         match event.kind() {
             EventKind::OnCpu(Occupant::Thread(on), onset) => {

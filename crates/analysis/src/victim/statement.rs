@@ -33,6 +33,7 @@ pub(super) fn make(
             .then(|| threads(victim, about, header, sources)),
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling: quota.and_then(|(after, before)| after.since(before)),
+        frames: None,
         stolen: header
             .books
             .iter()

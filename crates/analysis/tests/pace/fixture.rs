@@ -32,18 +32,28 @@ impl Random {
 /// process.
 pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
     let mut watch = PaceWatch::new(PID);
-    let mut sources = SourceTable::default();
-    for (number, (name, doings)) in threads.iter().enumerate() {
-        let number = u32::try_from(number).unwrap();
-        tell(&mut watch, &mut sources, number, name, doings, seconds);
-    }
+    tell_all(&mut watch, seconds, threads);
     let micros = Nanos::from_micros;
     let end = BEGIN + seconds * 1_000_000;
     watch.judge(micros(BEGIN), micros(end), Nanos::from_millis(4))
 }
 
+/// Tells what the threads do, and gives the table that the rows point into.
+pub(crate) fn tell_all(
+    watch: &mut dyn RowSink,
+    seconds: i64,
+    threads: &[(&str, Vec<Doing>)],
+) -> SourceTable {
+    let mut sources = SourceTable::default();
+    for (number, (name, doings)) in threads.iter().enumerate() {
+        let number = u32::try_from(number).unwrap();
+        tell(watch, &mut sources, number, name, doings, seconds);
+    }
+    sources
+}
+
 fn tell(
-    watch: &mut PaceWatch,
+    watch: &mut dyn RowSink,
     sources: &mut SourceTable,
     number: u32,
     name: &str,

@@ -4,10 +4,13 @@
 
 mod fixture;
 
+use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FpsSeconds, FrameMark};
+use ticktax_model::recording::{Header, Level, World};
+use ticktax_model::victim::{Target, VictimHeader};
 
-use fixture::{BEGIN, Doing, Random, grid, watch};
+use fixture::{BEGIN, Doing, PID, Random, grid, tell_all, watch};
 
 /// 35 frames a second: 28 571 µs.
 const PERIOD: i64 = 28_571;
@@ -39,6 +42,42 @@ fn a_loop_on_a_grid_is_told_as_it_is() {
     let wakeups = told.wakeups.unwrap();
     assert_eq!(wakeups.count, figures.frames);
     assert_eq!(wakeups.ended_idle.unwrap().count, figures.frames);
+}
+
+/// An audit of the process finds the same frames; asked for another, none.
+#[test]
+fn an_audit_finds_the_same_frames() {
+    let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
+    let threads = [("frames", grid(PERIOD, 349, 3_000, late))];
+    let watched = watch(10, &threads);
+    let begin = Nanos::from_micros(BEGIN);
+    let mut header = Header {
+        victim: Some(VictimHeader {
+            target: Target::Process,
+            name: "game".to_owned(),
+            pid: Some(PID),
+            begin,
+            followed: true,
+            incomplete: None,
+            before: None,
+            after: None,
+            threads: None,
+        }),
+        ..Header::new(World::Live, Level::Kernel, "test")
+    };
+    header.machine.hz_configured = Some(250);
+    header.after.at = begin + Nanos::from_secs(10);
+    let audit = |pid| {
+        let mut auditor = Auditor::books();
+        auditor.victim_since(begin);
+        auditor.frames_of(pid);
+        let sources = tell_all(&mut auditor, 10, &threads);
+        auditor.finish(&header, &sources, 1).victim.unwrap().frames
+    };
+    let frames = audit(PID).unwrap();
+    assert_eq!((frames.tid, &*frames.thread), (PID, "frames"));
+    assert_eq!(Some(frames.figures), watched.figures);
+    assert_eq!(audit(PID + 100), None);
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     if statement.advice.is_empty() {
         let text = match (statement.level, &statement.victim) {
             (Level::Proc, _) => return,
+            (Level::Kernel, Some(victim)) if super::program::lags(victim) => {
+                "little kept it from running: its own work or sleep is late (ticktax pace --pid N)"
+            }
             (Level::Kernel, Some(_)) => "nothing to change: little kept it from running.",
             (Level::Kernel, None) => "nothing to change. Of one program: ticktax audit --pid N",
         };

@@ -5,14 +5,15 @@ use ticktax_model::beats::BeatLine;
 use ticktax_model::hook::Hook;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Delay, DelayKind, LostTo, PROBE, TOOL, Target, ThreadState, ThreadTimes, VictimStatement,
+    Delay, DelayKind, LostTo, PROBE, ProgramFrames, TOOL, Target, ThreadState, ThreadTimes,
+    VictimStatement,
 };
 
 use super::groups::{Group, called, interferers};
 use super::tables::Table;
 use super::{Screen, advice};
 use crate::text::beats::short_period;
-use crate::text::numbers::{counted, percent};
+use crate::text::numbers::{grouped, percent};
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
 /// From this share of the time that a program wanted on, what took it is in the verdict; what took
@@ -30,6 +31,9 @@ pub(super) fn write(
 ) {
     let statement = screen.statement;
     headline(page, screen, victim);
+    if let Some(frames) = &victim.frames {
+        page.paragraph(Tone::Strong, "", &frames_in_words(frames));
+    }
     let wanted = wanted(threads);
     verdict(page, threads, wanted);
     if !threads.behind.is_empty() {
@@ -50,11 +54,11 @@ pub(super) fn write(
     }
     if let Some(latency) = &threads.latency {
         let text = format!(
-            "median {}, p99 {}, longest {}, in {}",
+            "median {}, p99 {}, longest {}, {}",
             tied(latency.median),
             tied(latency.p99),
             tied(latency.max),
-            counted(latency.count, "wake-up"),
+            tied(format!("n {}", grouped(latency.count))),
         );
         page.paragraph(Tone::Plain, "Woken to running: ", &text);
     }
@@ -68,14 +72,39 @@ pub(super) fn write(
 
 /// Whom it is about, for how long, and the verdict in capitals.
 fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
-    let (tone, word) = if screen.statement.advice.is_empty() {
-        (Tone::Good, "NOT HELD UP")
-    } else {
-        (Tone::Alarm, "HELD UP")
+    let (tone, word) = match (lags(victim), &*screen.statement.advice) {
+        (true, _) => (Tone::Alarm, "LAGGING"),
+        (false, []) => (Tone::Good, "NOT HELD UP"),
+        (false, _) => (Tone::Alarm, "HELD UP"),
     };
     let wall = crate::text::wall(screen.statement);
     let title = format!("{}, {wall} on {}", who(victim), screen.host());
     page.row(tone, 0, &title, &format!("  {word}"));
+}
+
+/// Whether frames of it were late, or none began where one was due.
+pub(super) fn lags(victim: &VictimStatement) -> bool {
+    let figures = victim.frames.as_ref().map(|frames| &frames.figures);
+    figures.is_some_and(|figures| figures.dropped + figures.overshot > 0)
+}
+
+/// The rate of its loop, and the frames that were not on time.
+fn frames_in_words(frames: &ProgramFrames) -> String {
+    let figures = &frames.figures;
+    let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
+    let rate = 1e9 / (figures.period.0.max(1) as f64);
+    format!(
+        "Loop of {} in {}: {}{}, {}",
+        tied(format!("{rate:.1} Hz")),
+        frames.thread,
+        fps.map_or_else(String::new, |fps| format!("{fps}, ")),
+        tied(format!("{} dropped", grouped(figures.dropped))),
+        tied(format!(
+            "{} over {} late",
+            grouped(figures.overshot),
+            figures.overshot_from
+        )),
+    )
 }
 
 /// The program's name as a page says it.

@@ -45,7 +45,7 @@ fn times(count: u64, us: [i64; 5]) -> Distribution {
     }
 }
 
-fn figures() -> Figures {
+pub(super) fn figures() -> Figures {
     Figures {
         period: Nanos(28_571_429),
         overshot_from: Nanos::from_millis(4),

@@ -4,10 +4,11 @@ use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{Interferer, StateAccount, ThreadState};
+use ticktax_model::victim::{Interferer, ProgramFrames, StateAccount, ThreadState};
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::a_server;
+use super::pace::figures;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use super::ticks::{findings, with_ticks};
 use super::victims::with_victim;
@@ -65,6 +66,11 @@ pub(super) fn held_up() -> Statement {
     interrupted.unwrap().time = Nanos::from_millis(15);
     let waiting = threads.accounts.iter_mut().find(of(ThreadState::Waiting));
     waiting.unwrap().time = Nanos::from_micros(1_092_007);
+    statement.victim.as_mut().unwrap().frames = Some(Box::new(ProgramFrames {
+        thread: "render".to_owned(),
+        tid: 4_122,
+        figures: figures(),
+    }));
     statement.findings = findings();
     statement.advice = vec![
         Advice::Throttled {
@@ -158,6 +164,7 @@ fn every_sample_fits_on_one_screen() {
 fn the_culprits_are_on_the_first_screen() {
     let page = at(&held_up(), 80);
     for word in [
+        "LAGGING",
         "cc1  x46",
         "EVERY 3.03 s",
         "taskset -acp 0 812",

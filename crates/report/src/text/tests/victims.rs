@@ -156,6 +156,7 @@ pub(super) fn with_victim(statement: Statement) -> Statement {
                 time: Nanos::from_millis(1_209),
             }),
             stolen: Some(Nanos::from_millis(20)),
+            frames: None,
         }),
         pressure: BTreeMap::from([("cpu".to_owned(), pressure)]),
         run_queue: Some(RunQueue {
