@@ -128,7 +128,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
 
-    /// Keep what the guest brought: the recording of an audit, the statement of others as JSON
+    /// Keep the recording that the guest made, for `report`; of `pace --vary`, its statement as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 

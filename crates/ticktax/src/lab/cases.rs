@@ -8,7 +8,7 @@ use ticktax_lab::qemu::Clock;
 use ticktax_model::kernels::KernelsStatement;
 
 use super::compare::{found, jobs};
-use super::run::{Guest, STATEMENT, missing, read};
+use super::run::{Guest, STATEMENT, file, read};
 use crate::arguments::{CompareArguments, KernelVariants};
 use crate::case;
 use crate::failure::Failure;
@@ -91,7 +91,7 @@ impl Guests<'_> {
             interrupt: self.interrupt,
         };
         let outcome = guest.boot(kernel, job.cmdline, None, is_over, self.progress)?;
-        let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
+        let bytes = file(&outcome, STATEMENT)?;
         let kernel = (&*kernel.name, kernel.hz());
         let trial = Trial::new(kernel, job, read(bytes)?, outcome.instructions);
         trial.map_err(Failure::from)

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use ticktax_experiment::matrix;
 use ticktax_lab::kernel::{Kernel, Wanted, find};
 use ticktax_lab::{LabError, in_turns};
+use ticktax_model::document::Document;
 use ticktax_model::kernels::KernelComparison;
 use ticktax_model::machine::Machine;
-use ticktax_model::pace::{PaceComparison, PaceStatement, PaceVariant};
+use ticktax_model::pace::{PaceComparison, PaceVariant};
 
-use super::run::{GuestVerb, Guests, STATEMENT, missing, read};
+use super::run::{GuestVerb, Guests, document, read};
 use super::{cache, cases};
 use crate::arguments::{CompareArguments, KernelVariants};
 use crate::failure::Failure;
@@ -66,8 +67,7 @@ fn loops(
     let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
         let guest = guests.guest();
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
-        let bytes = outcome.file(STATEMENT).ok_or_else(|| missing(STATEMENT))?;
-        let (machine, rows) = rows(guests.verb, bytes)?;
+        let (machine, rows) = rows(guests.verb, guests.verb.result(&outcome)?)?;
         Ok::<_, Failure>(matrix::cells(&kernel.name, cmdline, &machine, &rows))
     });
     progress.done();
@@ -97,7 +97,9 @@ fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<PaceVariant>), Fa
         let statement: PaceComparison = read(bytes)?;
         return Ok((statement.machine, statement.rows));
     }
-    let statement: PaceStatement = read(bytes)?;
+    let Document::Pace(statement) = document(bytes)? else {
+        return Err(LabError::NoResult("its recording holds no loop".to_owned()).into());
+    };
     let row = statement.as_variant();
     Ok((statement.machine, row.into_iter().collect()))
 }

@@ -1,4 +1,4 @@
-//! `ticktax lab run`: a verb in a guest, and its statement as if it had been run here.
+//! `ticktax lab run`: a verb in a guest, and what it recorded there reported as if it had been here.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use ticktax_analysis::RecordingAnalysis;
 use ticktax_lab::kernel::{Kernel, find};
 use ticktax_lab::qemu::{Outcome, Stage};
 use ticktax_lab::{LabError, Run};
-use ticktax_model::pace::{PaceComparison, PaceStatement};
+use ticktax_model::document::Document;
+use ticktax_model::pace::PaceComparison;
+use ticktax_model::recording::{RecordingReader, RowSink};
 use ticktax_report::Format;
 
 use super::cache;
@@ -21,9 +24,11 @@ use crate::interrupt::Interrupt;
 use crate::replay::{self, Showing};
 use crate::terminal::{Progress, Terminal, require_writable};
 
-/// What an audit leaves behind in the guest.
-pub(super) const RECORDING: &str = "recording.parquet";
-/// What pace does.
+/// What an audit and a loop leave behind in the guest.
+const RECORDING: &str = "recording.parquet";
+/// Where the guest's own page goes, which is not sent: it is made here.
+const PAGE: &str = "/tmp/page";
+/// What leaves a statement in place of rows: a comparison of loops, and the replay of a case.
 pub(super) const STATEMENT: &str = "statement.json";
 
 /// A verb that a guest can run.
@@ -83,9 +88,20 @@ impl GuestVerb {
     /// What is to be added so that the verb leaves its results in the guest's folder.
     fn results(self) -> &'static [&'static str] {
         match self {
-            Self::Audit => &["--save", RECORDING, "--output", "statement.txt"],
-            Self::Pace | Self::Comparison => &["--format", "json", "--output", STATEMENT],
+            Self::Audit | Self::Pace => &["--save", RECORDING, "--output", PAGE],
+            Self::Comparison => &["--format", "json", "--output", STATEMENT],
         }
+    }
+
+    /// The file with what the verb left behind.
+    pub(super) fn result(self, outcome: &Outcome) -> Result<&[u8], Failure> {
+        file(
+            outcome,
+            match self {
+                Self::Audit | Self::Pace => RECORDING,
+                Self::Comparison => STATEMENT,
+            },
+        )
     }
 }
 
@@ -221,21 +237,12 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     );
     progress.done();
     let outcome = outcome?;
-    let name = match guests.verb {
-        GuestVerb::Audit => RECORDING,
-        GuestVerb::Pace | GuestVerb::Comparison => STATEMENT,
-    };
-    let result = outcome.file(name).ok_or_else(|| missing(name))?;
+    let result = guests.verb.result(&outcome)?;
     if let Some(file) = &typed.save {
         fs::write(file, result).map_err(|error| cannot("write", file, &error))?;
     }
     match guests.verb {
-        GuestVerb::Audit => show_recording(result, typed, terminal),
-        GuestVerb::Pace => {
-            let statement: PaceStatement = read(result)?;
-            terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
-            Ok(ExitCode::SUCCESS)
-        }
+        GuestVerb::Audit | GuestVerb::Pace => show_recording(result, typed, terminal),
         GuestVerb::Comparison => {
             let statement: PaceComparison = read(result)?;
             terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
@@ -260,8 +267,18 @@ fn show_recording(
     with_file(bytes, |file| replay::show(file, &showing, terminal))
 }
 
+/// The document of a recording that came from a guest.
+pub(super) fn document(bytes: &[u8]) -> Result<Document, Failure> {
+    with_file(bytes, |file| {
+        let mut recording = RecordingReader::open(file)?;
+        let mut analysis = RecordingAnalysis::new(recording.header());
+        let sources = recording.replay(&mut |sources, row| analysis.row(sources, row))?;
+        Ok(analysis.finish(recording.header(), &sources, 1))
+    })
+}
+
 /// Does something with a recording that came as bytes.
-pub(super) fn with_file<T>(
+fn with_file<T>(
     bytes: &[u8],
     what: impl FnOnce(&Path) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -281,9 +298,10 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Fa
     })
 }
 
-/// What a guest should have left behind is not there.
-pub(super) fn missing(name: &str) -> Failure {
-    LabError::NoResult(format!("it wrote no {name}")).into()
+/// A file that a guest should have left behind.
+pub(super) fn file<'a>(outcome: &'a Outcome, name: &str) -> Result<&'a [u8], Failure> {
+    let missing = || LabError::NoResult(format!("it wrote no {name}"));
+    Ok(outcome.file(name).ok_or_else(missing)?)
 }
 
 /// The failure to do `what` with a file.
