@@ -20,16 +20,18 @@
 mod interruptions;
 mod life;
 mod statement;
+mod wakers;
 mod worst;
 
 use std::collections::{BTreeMap, HashMap};
 
-use ticktax_model::recording::Header;
+use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::victim::{DelayKind, OffCpuReason, VictimStatement};
 use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
 use self::life::Life;
+use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::tally::{Lengths, Tally};
 use crate::timeline::{Event, EventKind, History, Occupant, OffCpu, Part};
@@ -47,6 +49,7 @@ pub(crate) struct Victim {
     migrations: u64,
     behind: BTreeMap<SourceId, Tally>,
     worst: Worst,
+    wakers: Wakers,
 }
 
 impl Victim {
@@ -67,6 +70,7 @@ impl Victim {
             migrations: 0,
             behind: BTreeMap::new(),
             worst: Worst::default(),
+            wakers: Wakers::default(),
         }
     }
 
@@ -85,12 +89,23 @@ impl Victim {
                 self.cpu(event).note(event.span, whole);
             }
             EventKind::OffCpu(off) => self.wait(off, event.span, history),
+            EventKind::Edge(edge) => self.edge(edge, event),
             // Sums have no place in time.
-            EventKind::Steal
-            | EventKind::Gap(_)
-            | EventKind::Frame
-            | EventKind::Edge(_)
-            | EventKind::Sum(..) => {}
+            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
+        }
+    }
+
+    /// Something made a thread able to run. Where the CPU idled, it was an interrupt that no hook
+    /// watches.
+    fn edge(&mut self, edge: &Edge, event: &Event<'_>) {
+        let Effect::Woke(tid) = edge.effect else {
+            return;
+        };
+        let by = edge.span.source;
+        if event.sources.get(by).kind != Kind::Idle {
+            let waking = (edge.span.start, by);
+            self.wakers.note(tid, waking);
+            self.worst.woken(tid, waking);
         }
     }
 
@@ -154,7 +169,13 @@ impl Victim {
         }
         if self.worst.wants(span.dur) {
             let pieces = history.on_cpu_during(span);
-            self.worst.offer(Candidate::waiting(kind, span, pieces));
+            let mut delay = Candidate::waiting(kind, span, pieces);
+            delay.tid = thread.tid;
+            delay.woken = match kind {
+                DelayKind::Woken => self.wakers.of(thread.tid, span.start),
+                _ => None,
+            };
+            self.worst.offer(delay);
         }
     }
 

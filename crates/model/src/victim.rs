@@ -465,6 +465,9 @@ pub struct Delay {
     pub timeline: Vec<Episode>,
     /// How many further episodes there were.
     pub more: u64,
+    /// What had woken the thread, where it was woken and the kernel reported by what.
+    #[serde(default)]
+    pub woken_by: Option<String>,
     /// Who had that CPU meanwhile, each program as one, the costliest first.
     #[serde(default)]
     pub lost_to: Vec<LostTo>,

@@ -212,11 +212,21 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         length: delay.span.dur,
         timeline: delay.timeline.iter().map(episode).collect(),
         more: delay.more,
+        woken_by: delay.woken.map(|(_, by)| waker(by, sources)),
         lost_to: lost_to(&delay.sums, sources),
     }
 }
 
 /// Who had a delay's time, each program as one.
+/// What woke a thread: a program by its name, everything of the kernel with its function.
+fn waker(id: SourceId, sources: &SourceTable) -> String {
+    let source = sources.get(id);
+    match source.owner {
+        Owner::Kernel => source.to_string(),
+        _ => name(id, sources).0,
+    }
+}
+
 fn lost_to(sums: &[Episodes], sources: &SourceTable) -> Vec<LostTo> {
     let mut by_name: BTreeMap<(String, Kind), LostTo> = BTreeMap::new();
     for sum in sums {

@@ -7,6 +7,7 @@ use ticktax_model::victim::DelayKind;
 use ticktax_model::{Nanos, SourceId, Span};
 
 use super::interruptions::Stretch;
+use super::wakers::{Waking, leads_to};
 use crate::timeline::Piece;
 
 /// A delay, with what happened in it.
@@ -15,6 +16,10 @@ pub(super) struct Candidate {
     pub(super) kind: DelayKind,
     /// Its source is the thread's; as a row, or as a part of one.
     pub(super) span: Span,
+    /// The thread, of a wait for a CPU.
+    pub(super) tid: i32,
+    /// What woke the thread, of a wait that began so.
+    pub(super) woken: Option<Waking>,
     pub(super) timeline: Vec<Episodes>,
     pub(super) more: u64,
     /// By source, all that is known of it, the costliest first.
@@ -83,6 +88,8 @@ impl Candidate {
         Self {
             kind,
             span,
+            tid: 0,
+            woken: None,
             timeline,
             more,
             sums,
@@ -136,6 +143,16 @@ impl Worst {
             .partition_point(|other| other.length() >= delay.length());
         self.0.insert(at, delay);
         self.0.truncate(Self::MOST);
+    }
+
+    /// Takes a wake-up of thread `tid`, which may come after the wait that it led to.
+    pub(super) fn woken(&mut self, tid: i32, waking: Waking) {
+        let of_thread = |delay: &&mut Candidate| {
+            delay.kind == DelayKind::Woken && delay.tid == tid && leads_to(waking, delay.span.start)
+        };
+        for delay in self.0.iter_mut().filter(of_thread) {
+            delay.woken = delay.woken.max(Some(waking));
+        }
     }
 
     pub(super) fn into_longest(self) -> Vec<Candidate> {

@@ -210,8 +210,10 @@ fn delays(page: &mut Page, delays: &[Delay]) {
     page.line(Tone::Strong, "Its longest delays, and what ran on its CPU");
     for delay in delays {
         let label = format!("  {:>8}  ", delay.length.to_string());
+        let by = delay.woken_by.as_ref();
+        let by = by.map_or_else(String::new, |by| format!(" (woken by {})", tied(by)));
         let head = format!(
-            "{} {}, {}, {}: ",
+            "{} {}, {}, {}{by}: ",
             delay.thread,
             tied(format!("({}) on CPU {}", delay.tid, delay.cpu)),
             tied(format!("at {:.6} s", delay.at.as_secs_f64())),

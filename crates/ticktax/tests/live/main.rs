@@ -75,6 +75,10 @@ const ROOT: &[(&str, Test)] = &[
         ticks::a_saved_recording_makes_the_same_bill,
     ),
     (
+        "beats::a_cause_is_what_woke_and_not_what_ran_before",
+        beats::a_cause_is_what_woke_and_not_what_ran_before,
+    ),
+    (
         "beats::a_thread_has_its_period_its_name_and_its_timer",
         beats::a_thread_has_its_period_its_name_and_its_timer,
     ),

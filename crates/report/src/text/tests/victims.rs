@@ -110,6 +110,7 @@ fn threads() -> ThreadTimes {
                     episode((4_000, 100), 12, "idle", Kind::Idle, None),
                 ],
                 more: 3,
+                woken_by: Some("local_timer hrtimer_wakeup".to_owned()),
                 lost_to: vec![
                     lost_to("backup", Kind::Task, 3_900),
                     lost_to("idle", Kind::Idle, 100),
@@ -124,6 +125,7 @@ fn threads() -> ThreadTimes {
                 length: Nanos(410_000),
                 timeline: vec![],
                 more: 0,
+                woken_by: None,
                 lost_to: vec![lost_to("NET_RX", Kind::Softirq, 410)],
             },
         ],
