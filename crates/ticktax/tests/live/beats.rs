@@ -10,10 +10,7 @@ use super::fixture::{Place, audit_to, check, ticktax};
 const SHORT: Nanos = Nanos::from_secs(5);
 
 /// The beats of the injecting thread, as `ticktax beats` tells them of a saved recording.
-fn beats_of(
-    schedule: Schedule,
-    duration: Nanos,
-) -> Result<(Vec<BeatLine>, BeatStatement), Failed> {
+fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Vec<BeatLine>, BeatStatement), Failed> {
     let disturbance = Disturbance::Fifo { priority: 50 };
     let name = disturbance.comm();
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)
