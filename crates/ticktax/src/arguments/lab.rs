@@ -10,7 +10,7 @@ use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
-use super::{KernelVariants, Length, formats};
+use super::{KernelVariants, Length, ViewArguments, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -135,6 +135,9 @@ pub(crate) struct RunArguments {
     /// How to print the statement
     #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
+
+    #[command(flatten)]
+    pub(crate) view: ViewArguments,
 
     /// Write the statement to a file in place of standard output
     #[arg(long, value_name = "FILE")]

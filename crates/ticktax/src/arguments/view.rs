@@ -6,7 +6,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_report::{Grouping, Section, View};
 
 /// Which part of a text page is printed, and how it is put together.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "The page")]
 pub(crate) struct ViewArguments {
     /// Print these sections in place of the first screen, such as time,repeats

@@ -18,7 +18,9 @@ use ticktax_model::recording::{RecordingReader, RowSink};
 use ticktax_report::Format;
 
 use super::cache;
-use crate::arguments::{Arguments, FileArguments, GuestArguments, RunArguments, Verb};
+use crate::arguments::{
+    Arguments, FileArguments, GuestArguments, RunArguments, Verb, ViewArguments,
+};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::replay::{self, Showing};
@@ -58,13 +60,18 @@ impl GuestVerb {
                 line.trim_start_matches("error: ")
             ))
         })?;
-        let outside = "--save, --output and --format belong before the --: the guest has no files";
+        let outside = "--save, --output, --format, --section and --full belong before the --: the guest has no \
+             files";
         let alone = "the guest has no other programs to watch";
         match parsed.verb {
             Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => {
                 wrong(outside)
             }
-            Verb::Audit(audit) if audit.format != Format::default() => wrong(outside),
+            Verb::Audit(audit)
+                if audit.format != Format::default() || audit.view != ViewArguments::default() =>
+            {
+                wrong(outside)
+            }
             Verb::Audit(audit)
                 if audit.pid.is_some() || audit.cgroup.is_some() || !audit.command.is_empty() =>
             {
@@ -264,7 +271,8 @@ fn show_recording(
         output: typed.output.as_deref(),
         files: &FileArguments::default(),
     };
-    with_file(bytes, |file| replay::show(file, &showing, terminal))
+    let terminal = terminal.viewing(&typed.view);
+    with_file(bytes, |file| replay::show(file, &showing, &terminal))
 }
 
 /// The document of a recording that came from a guest.
