@@ -16,8 +16,9 @@
 use std::time::Instant;
 
 use ticktax_analysis::Auditor;
-use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, World};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use ticktax_fixture::{SplitMix64, books, process, replay, row, watched_header};
+use ticktax_model::recording::{Header, Row};
+use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
 
 const SPANS: usize = 5_000_000;
 const CPUS: u32 = 8;
@@ -42,9 +43,7 @@ fn main() {
 fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
     let begin = Instant::now();
     let mut auditor = Auditor::books();
-    for row in rows {
-        auditor.row(sources, row);
-    }
+    replay(sources, rows, &mut auditor);
     let statement = auditor.finish(header, sources, 1);
     let passed = begin.elapsed();
     assert!(statement.balance.balances(), "{:?}", statement.balance.off);
@@ -73,17 +72,9 @@ impl Cast {
         let gap = kernel(Kind::Gap, "spin", "");
         let mut threads = vec![kernel(Kind::Idle, "idle", "")];
         threads.extend((0..50).map(|n| kernel(Kind::Task, &format!("kworker/{n}:0"), "work")));
-        let of = |owner, name: String, pid| Source {
-            owner,
-            thread: Some(Thread {
-                pid,
-                tid: pid,
-                program: name.as_str().into(),
-            }),
-            ..Source::kernel(Kind::Task, &name, "")
-        };
-        threads.extend((0..200).map(|n| sources.intern(of(Owner::Program, format!("job{n}"), n))));
-        let probe = sources.intern(of(Owner::Probe, "spin/0".to_owned(), 9_999));
+        let program = |n| process(Owner::Program, &format!("job{n}"), n);
+        threads.extend((0..200).map(|n| sources.intern(program(n))));
+        let probe = sources.intern(process(Owner::Probe, "spin/0", 9_999));
         Self {
             timer,
             tick,
@@ -96,24 +87,9 @@ impl Cast {
     }
 }
 
-/// A generator of numbers that look random enough (`SplitMix64`).
-struct Dice(u64);
-
-impl Dice {
-    /// A number from `from` on, below `to`.
-    fn roll(&mut self, from: i64, to: i64) -> i64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        from + i64::try_from(mixed % (to - from).unsigned_abs()).unwrap_or(0)
-    }
-}
-
 /// One CPU while its rows are made.
 struct Machinery {
-    cpu: Cpu,
+    cpu: u32,
     now: i64,
     /// When the base row began, and its own time so far.
     base: (i64, i64),
@@ -121,14 +97,7 @@ struct Machinery {
 
 impl Machinery {
     fn row(&self, start: i64, self_time: i64, source: SourceId) -> Row {
-        let (start, dur) = (Nanos(start), Nanos(self.now - start));
-        Row::Span(Span {
-            cpu: self.cpu,
-            start,
-            dur,
-            self_time: Nanos(self_time),
-            source,
-        })
+        row(self.cpu, start, self.now - start, self_time, source)
     }
 
     fn spend(&mut self, time: i64) {
@@ -142,43 +111,43 @@ impl Machinery {
     }
 
     /// An interrupt, with a function in it or a softirq behind it.
-    fn interrupt(&mut self, cast: &Cast, dice: &mut Dice, rows: &mut Vec<Row>) {
+    fn interrupt(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>) {
         let start = self.now;
-        if dice.roll(0, 2) == 0 {
-            self.now += dice.roll(100, 1_000);
+        if dice.between(0, 2) == 0 {
+            self.now += dice.between(100, 1_000);
             let inner = self.now;
-            self.now += dice.roll(500, 20_000);
+            self.now += dice.between(500, 20_000);
             rows.push(self.row(inner, self.now - inner, cast.tick));
             let rest = inner - start;
             rows.push(self.row(start, rest, cast.timer));
         } else {
-            self.now += dice.roll(500, 5_000);
+            self.now += dice.between(500, 5_000);
             rows.push(self.row(start, self.now - start, cast.device));
             let softirq = self.now;
-            self.now += dice.roll(500, 50_000);
+            self.now += dice.between(500, 50_000);
             rows.push(self.row(softirq, self.now - softirq, cast.receive));
         }
     }
 
     /// A little time of this CPU's.
-    fn step(&mut self, cast: &Cast, dice: &mut Dice, rows: &mut Vec<Row>, with_probe: bool) {
-        self.spend(dice.roll(1_000, 200_000));
+    fn step(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>, with_probe: bool) {
+        self.spend(dice.between(1_000, 200_000));
         let begin = self.now;
         if !with_probe {
             self.interrupt(cast, dice, rows);
-            self.spend(dice.roll(1_000, 100_000));
+            self.spend(dice.between(1_000, 100_000));
             let threads = i64::try_from(cast.threads.len()).unwrap_or(1);
-            let which = usize::try_from(dice.roll(0, threads)).unwrap_or(0);
+            let which = usize::try_from(dice.between(0, threads)).unwrap_or(0);
             self.switch(cast.threads[which], rows);
             return;
         }
-        self.spend(dice.roll(200, 2_000));
+        self.spend(dice.between(200, 2_000));
         self.interrupt(cast, dice, rows);
-        self.spend(dice.roll(200, 2_000));
+        self.spend(dice.between(200, 2_000));
         rows.push(self.row(begin, self.now - begin, cast.gap));
-        self.spend(dice.roll(1_000, 100_000));
+        self.spend(dice.between(1_000, 100_000));
         let begin = self.now;
-        self.spend(dice.roll(1_500, 4_000));
+        self.spend(dice.between(1_500, 4_000));
         rows.push(self.row(begin, self.now - begin, cast.gap));
     }
 }
@@ -186,10 +155,10 @@ impl Machinery {
 fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
     let mut sources = SourceTable::default();
     let cast = Cast::new(&mut sources);
-    let mut dice = Dice(1);
+    let mut dice = SplitMix64::new(1);
     let begin = 1_000_000_000;
     let cpu = |cpu| Machinery {
-        cpu: Cpu(cpu),
+        cpu,
         now: begin,
         base: (begin, 0),
     };
@@ -201,7 +170,7 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
             (0..100).for_each(|_| cpu.step(&cast, &mut dice, &mut rows, with_probe));
         }
     }
-    let mut header = header();
+    let mut header = watched_header();
     for cpu in &mut cpus {
         cpu.spend(1);
         cpu.switch(
@@ -212,21 +181,7 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
             },
             &mut rows,
         );
-        header.books.push(Books {
-            cpu: cpu.cpu,
-            begin: Nanos(begin),
-            end: Nanos(cpu.now),
-        });
+        header.books.push(books(cpu.cpu, begin, cpu.now));
     }
     (sources, header, rows)
-}
-
-fn header() -> Header {
-    Header {
-        coverage: Coverage {
-            every_entry_watched: true,
-            ..Coverage::default()
-        },
-        ..Header::new(World::Simulated, Level::Kernel, "")
-    }
 }

@@ -13,21 +13,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ticktax_analysis::beats::{Beat, Events, detect};
+use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 
-/// `SplitMix64` (Steele, Lea and Flood 2014).
-struct Random(u64);
+/// Numbers of the distributions that the truths are drawn from.
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
     }
+    /// Evenly between 0 and 1, neither of them included.
     fn uniform(&mut self) -> f64 {
-        ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        self.0.unit().max(f64::MIN_POSITIVE)
     }
     fn between(&mut self, a: f64, b: f64) -> f64 {
         a + (b - a) * self.uniform()
@@ -180,7 +178,7 @@ fn truth(r: &mut Random) -> Truth {
         burst: if pick(r, 0.6) {
             1
         } else {
-            2 + (r.next() % 4) as u32
+            2 + (r.0.bits() % 4) as u32
         },
         noise: if pick(r, 0.3) {
             0.0
@@ -193,7 +191,7 @@ fn truth(r: &mut Random) -> Truth {
 
 /// One case: its truths and what was found.
 fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
-    let mut r = Random(seed.wrapping_mul(0x1234_5678_9abc_def1));
+    let mut r = Random::new(seed.wrapping_mul(0x1234_5678_9abc_def1));
     let first = truth(&mut r);
     let window = first.period * first.slots;
     let mut times = Vec::new();
@@ -236,7 +234,7 @@ fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
 }
 
 fn null(kind: usize, seed: u64) -> Events {
-    let mut r = Random(seed.wrapping_mul(0xdead_beef_1234_5677) ^ (kind as u64) << 50);
+    let mut r = Random::new(seed.wrapping_mul(0xdead_beef_1234_5677) ^ (kind as u64) << 50);
     let mean = r.log_between(1e6, 1e9);
     let count = r.log_between(8.0, 20_000.0);
     let window = mean * count;

@@ -9,18 +9,11 @@
 use std::time::{Duration, Instant};
 
 use ticktax_analysis::BeatFinder;
-use ticktax_model::recording::{Books, Header, Level, Row, RowSink, World};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use ticktax_fixture::{SplitMix64, books, header, replay, thread, whole};
+use ticktax_model::recording::Row;
+use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
 const TICK: i64 = 4_000_000;
-
-/// A number below `below` (Knuth's MMIX constants).
-fn dice(seed: &mut u64, below: i64) -> i64 {
-    *seed = seed
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    i64::try_from(*seed >> 33).unwrap_or(0) % below
-}
 
 struct Cast {
     timer: SourceId,
@@ -47,15 +40,8 @@ impl Cast {
             idle: kernel(Kind::Idle, "idle", ""),
             threads: (0..4 * cpus)
                 .map(|tid| {
-                    sources.intern(Source {
-                        owner: Owner::Program,
-                        thread: Some(Thread {
-                            pid: 1,
-                            tid,
-                            program: "server".into(),
-                        }),
-                        ..Source::kernel(Kind::Task, &format!("worker-{tid}"), "")
-                    })
+                    let name = format!("worker-{tid}");
+                    sources.intern(thread(Owner::Program, &name, "server", (1, tid)))
                 })
                 .collect(),
         }
@@ -63,30 +49,22 @@ impl Cast {
 }
 
 /// The rows of one CPU from one tick to the next.
-fn rows_of_tick(cast: &Cast, cpu: u32, number: i64, seed: &mut u64, rows: &mut Vec<Row>) {
+fn rows_of_tick(cast: &Cast, cpu: u32, number: i64, dice: &mut SplitMix64, rows: &mut Vec<Row>) {
     let at = number * TICK + i64::from(cpu) * 15_000;
-    let mut add = |source, start, dur| {
-        rows.push(Row::Span(Span {
-            cpu: Cpu(cpu),
-            start: Nanos(start),
-            dur: Nanos(dur),
-            self_time: Nanos(dur),
-            source,
-        }));
-    };
+    let mut add = |source, start, dur| rows.push(whole(cpu, start, dur, source));
     add(cast.tick, at + 500, 2_500);
     add(cast.timer, at, 4_000);
-    if dice(seed, 3) == 0 {
+    if dice.between(0, 3) == 0 {
         add(cast.sched, at + 4_200, 3_000);
         add(cast.rcu, at + 7_300, 2_000);
     }
     if number % 250 == 0 {
         add(cast.work, at + 20_000, 9_000);
     }
-    if dice(seed, 2) == 0 {
-        let start = at + 100_000 + dice(seed, TICK / 2);
+    if dice.between(0, 2) == 0 {
+        let start = at + 100_000 + dice.between(0, TICK / 2);
         add(cast.device, start, 3_000);
-        let thread = usize::try_from(dice(seed, 4)).unwrap_or(0) + 4 * cpu as usize;
+        let thread = usize::try_from(dice.between(0, 4)).unwrap_or(0) + 4 * cpu as usize;
         add(cast.threads[thread], start + 8_000, 40_000);
     }
     add(cast.idle, at + 10_000, TICK - 10_000);
@@ -99,17 +77,15 @@ fn main() {
     let mut sources = SourceTable::default();
     let cast = Cast::new(&mut sources, i32::try_from(cpus).unwrap_or(64));
     let mut finder = BeatFinder::new().with_halves();
-    let (mut rows, mut count, mut seed) = (Vec::new(), 0_u64, 1);
+    let (mut rows, mut count, mut dice) = (Vec::new(), 0_u64, SplitMix64::new(1));
     let mut taking = Duration::ZERO;
     for number in 0..minutes * 15_000 {
         rows.clear();
         for cpu in 0..cpus {
-            rows_of_tick(&cast, cpu, number, &mut seed, &mut rows);
+            rows_of_tick(&cast, cpu, number, &mut dice, &mut rows);
         }
         let begin = Instant::now();
-        for row in &rows {
-            finder.row(&sources, row);
-        }
+        replay(&sources, &rows, &mut finder);
         taking += begin.elapsed();
         count += rows.len() as u64;
     }
@@ -118,13 +94,10 @@ fn main() {
         taking.as_secs_f64(),
         count as f64 / taking.as_secs_f64() / 1e6
     );
-    let books = Books {
-        cpu: Cpu(0),
-        begin: Nanos::ZERO,
-        end: Nanos::from_secs(60 * minutes),
-    };
+    let mut header = header();
+    header.books = vec![books(0, 0, Nanos::from_secs(60 * minutes).0)];
     let begin = Instant::now();
-    let found = finder.finish(&header(books), 2);
+    let found = finder.finish(&header, 2);
     println!(
         "{} sources searched in {:.1} s on 2 threads, {} lines",
         found.searched,
@@ -142,11 +115,4 @@ fn main() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM"));
     println!("{}", peak.unwrap_or_default());
-}
-
-fn header(books: Books) -> Header {
-    Header {
-        books: vec![books],
-        ..Header::new(World::Simulated, Level::Kernel, "")
-    }
 }

@@ -25,7 +25,11 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-probes", Arrows::Only(&["ticktax-model"])),
     ("ticktax-host", Arrows::Only(&["ticktax-model"])),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
-    ("ticktax-inject", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-fixture", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-inject",
+        Arrows::Only(&["ticktax-model", "ticktax-fixture"]),
+    ),
     ("ticktax-sim", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-observe",
@@ -52,7 +56,12 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax",
-        Arrows::Never(&["xtask", "ticktax-bench", "ticktax-inject"]),
+        Arrows::Never(&[
+            "xtask",
+            "ticktax-bench",
+            "ticktax-fixture",
+            "ticktax-inject",
+        ]),
     ),
     ("ticktax-bench", Arrows::Never(&["xtask"])),
     ("xtask", Arrows::Never(&[])),

@@ -4,10 +4,11 @@ mod causes;
 mod programs;
 mod witness;
 
+use ticktax_fixture::{books, header, process, replay, row, thread};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Method};
 use ticktax_model::machine::{Counters, CpuTimes, Machine};
-use ticktax_model::recording::{Books, Header, Level, Row, RowSink, World};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use ticktax_model::recording::{Header, Row, RowSink};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
 
 use super::{counting, sampled};
 use crate::Auditor;
@@ -36,15 +37,7 @@ impl OneCpu {
         let idle = kernel(Kind::Idle, "idle", "");
         let timer = kernel(Kind::Irq, "local_timer", "");
         let function = kernel(Kind::Irq, "local_timer", "tick_nohz_handler");
-        let program = sources.intern(Source {
-            owner: Owner::Program,
-            thread: Some(Thread {
-                pid: PID,
-                tid: PID,
-                program: "server".into(),
-            }),
-            ..Source::kernel(Kind::Task, "server", "")
-        });
+        let program = sources.intern(process(Owner::Program, "server", PID));
         let mut world = Self {
             sources,
             rows: Vec::new(),
@@ -64,13 +57,7 @@ impl OneCpu {
     }
 
     fn span(&mut self, source: SourceId, start: i64, dur: i64, own: i64) {
-        self.rows.push(Row::Span(Span {
-            cpu: Cpu(0),
-            start: Nanos(start),
-            dur: Nanos(dur),
-            self_time: Nanos(own),
-            source,
-        }));
+        self.rows.push(row(0, start, dur, own, source));
     }
 
     /// A row of the base and the ticks that begin in it, which lie in it wholly.
@@ -88,24 +75,26 @@ impl OneCpu {
 
     /// The same with a probe in place of idling.
     fn with_probe(mut self) -> Self {
-        let probe = self.sources.intern(Source {
-            owner: Owner::Probe,
-            thread: Some(Thread {
-                pid: 7,
-                tid: 8,
-                program: "ticktax".into(),
-            }),
-            ..Source::kernel(Kind::Task, "ttx-spin/0", "")
-        });
+        self.occupy(thread(Owner::Probe, "ttx-spin/0", "ticktax", (7, 8)));
+        self
+    }
+
+    /// Puts a thread in place of idling.
+    fn occupy(&mut self, thread: Source) {
+        let thread = self.sources.intern(thread);
         let idle = self.idle;
+        self.rename(thread, |span| span.source == idle);
+    }
+
+    /// Makes the spans that `which` picks those of `source`.
+    fn rename(&mut self, source: SourceId, mut which: impl FnMut(&Span) -> bool) {
         for row in &mut self.rows {
             if let Row::Span(span) = row
-                && span.source == idle
+                && which(span)
             {
-                span.source = probe;
+                span.source = source;
             }
         }
-        self
     }
 
     /// The same without the ticks that `lost` names by number: whoever was on the CPU went on.
@@ -140,11 +129,7 @@ impl OneCpu {
                 accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
                 ..Machine::default()
             },
-            books: vec![Books {
-                cpu: Cpu(0),
-                begin: Nanos::ZERO,
-                end,
-            }],
+            books: vec![books(0, 0, end.0)],
             before: counters(Nanos::ZERO, CpuTimes::default()),
             after: counters(
                 end,
@@ -153,15 +138,13 @@ impl OneCpu {
                     ..CpuTimes::default()
                 },
             ),
-            ..Header::new(World::Simulated, Level::Kernel, "test")
+            ..header()
         }
     }
 
     fn check(&self, header: &Header) -> AccountingStatement {
         let mut auditor = Auditor::new(&header.machine).without_beats();
-        for row in &self.rows {
-            auditor.row(&self.sources, row);
-        }
+        replay(&self.sources, &self.rows, &mut auditor);
         let statement = auditor.finish(header, &self.sources, 1);
         assert!(statement.balance.balances(), "{:?}", statement.balance);
         statement.accounting.unwrap()

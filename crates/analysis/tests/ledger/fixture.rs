@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ticktax_model::recording::{Books, Coverage, Header, Level, Row, World};
+use ticktax_fixture::{books, row, watched_header};
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::statement::Class;
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable, Thread};
 
 /// An interval of a row with what is nested in it.
 #[derive(Clone, Debug)]
@@ -184,7 +185,7 @@ impl Cast {
 struct Machinery<'a> {
     cast: &'a Cast,
     truth: &'a mut Truth,
-    cpu: Cpu,
+    cpu: u32,
     now: i64,
     rows: Vec<Row>,
     /// Gaps with the time at which they are delivered.
@@ -195,14 +196,7 @@ struct Machinery<'a> {
 
 impl Machinery<'_> {
     fn row(&self, start: i64, self_time: i64, source: SourceId) -> Row {
-        let (start, dur) = (Nanos(start), Nanos(self.now - start));
-        Row::Span(Span {
-            cpu: self.cpu,
-            start,
-            dur,
-            self_time: Nanos(self_time),
-            source,
-        })
+        row(self.cpu, start, self.now - start, self_time, source)
     }
 
     fn frame(&mut self, frame: &Frame, base: bool) {
@@ -316,10 +310,10 @@ impl Fixture {
         let mut sources = SourceTable::default();
         let cast = Cast::new(&mut sources);
         let mut truth = Truth::default();
-        let mut header = header();
+        let mut header = watched_header();
         let mut cpus = Vec::new();
-        for (cpu, script) in (0u32..).map(Cpu).zip(scripts) {
-            let begin = 5_000_000_000 + i64::from(cpu.0) * 777;
+        for (cpu, script) in (0u32..).zip(scripts) {
+            let begin = 5_000_000_000 + i64::from(cpu) * 777;
             let mut machinery = Machinery {
                 cast: &cast,
                 truth: &mut truth,
@@ -332,11 +326,7 @@ impl Fixture {
             for segment in script {
                 machinery.segment(segment);
             }
-            header.books.push(Books {
-                cpu,
-                begin: Nanos(begin),
-                end: Nanos(machinery.now),
-            });
+            header.books.push(books(cpu, begin, machinery.now));
             cpus.push(machinery.delivered());
         }
         Self {
@@ -364,17 +354,5 @@ impl Fixture {
             rows.extend(queue.cloned());
         }
         rows
-    }
-}
-
-/// The header of a machine of which everything could be seen.
-pub(crate) fn header() -> Header {
-    let coverage = Coverage {
-        every_entry_watched: true,
-        ..Coverage::default()
-    };
-    Header {
-        coverage,
-        ..Header::new(World::Simulated, Level::Kernel, "test")
     }
 }

@@ -5,16 +5,15 @@ mod properties;
 mod situations;
 
 use ticktax_analysis::Auditor;
-use ticktax_model::recording::{Header, Row, RowSink};
+use ticktax_fixture::replay;
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Nanos, SourceTable};
 
 /// The statement of these rows.
 fn statement(rows: &[Row], header: &Header, sources: &SourceTable) -> Statement {
     let mut auditor = Auditor::books();
-    for row in rows {
-        auditor.row(sources, row);
-    }
+    replay(sources, rows, &mut auditor);
     auditor.finish(header, sources, 1)
 }
 

@@ -1,15 +1,18 @@
 //! Single situations, by hand.
 
+use ticktax_fixture::{books, off_cpu, row, thread, watched_header, whole};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::recording::{Books, Header, Level, Loss, ProbeKind, ProbeReport, Row};
+use ticktax_model::recording::{Header, Level, Loss, ProbeKind, ProbeReport, Row};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::victim::{MOVED, OffCpuReason};
-use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable};
 
-use crate::fixture::header;
 use crate::{statement, time_of};
+
+/// When the books are opened, ns.
+const BEGIN: i64 = 1_000_000_000;
 
 /// Rows of CPU 0, as (start, length, own time, source).
 struct Desk {
@@ -39,13 +42,8 @@ fn gap(name: &str) -> Source {
 impl Desk {
     /// Books from 1 s on, for `elapsed` ns.
     fn open(elapsed: i64) -> Self {
-        let mut header = header();
-        let begin = Nanos::from_secs(1);
-        header.books.push(Books {
-            cpu: Cpu(0),
-            begin,
-            end: begin + Nanos(elapsed),
-        });
+        let mut header = watched_header();
+        header.books.push(books(0, BEGIN, BEGIN + elapsed));
         Self {
             sources: SourceTable::default(),
             header,
@@ -56,15 +54,8 @@ impl Desk {
     /// A row that began `start` ns after the books were opened.
     fn row(&mut self, (start, dur, self_time): (i64, i64, i64), source: Source) -> &mut Self {
         let source = self.sources.intern(source);
-        let (start, dur) = (Nanos::from_secs(1) + Nanos(start), Nanos(dur));
-        let span = Span {
-            cpu: Cpu(0),
-            start,
-            dur,
-            self_time: Nanos(self_time),
-            source,
-        };
-        self.rows.push(Row::Span(span));
+        self.rows
+            .push(row(0, BEGIN + start, dur, self_time, source));
         self
     }
 
@@ -345,46 +336,21 @@ fn without_rows_the_kernels_counters_make_the_books() {
 fn a_throttled_wait_is_its_programs_and_no_cpus_time() {
     let mut sources = SourceTable::default();
     let idle = sources.intern(Source::idle());
-    let thread = |tid| {
-        Some(Thread {
-            pid: 7,
-            tid,
-            program: "game".into(),
-        })
-    };
     let mut wait = |tid, detail: &str| {
-        let source = Source::kernel(Kind::Wait, "render", detail);
-        sources.intern(Source {
-            owner: Owner::Program,
-            thread: thread(tid),
-            ..source
-        })
+        let render = thread(Owner::Program, "render", "game", (7, tid));
+        sources.intern(off_cpu(render, detail))
     };
     // The second goes on on another CPU; it was not allowed to run all the same.
     let moved = format!("{}{MOVED}", OffCpuReason::Throttled.name());
     let first = wait(7, OffCpuReason::Throttled.name());
     let second = wait(8, &moved);
-    let span = |start: i64, end: i64, source| {
-        let dur = Nanos(end - start);
-        Row::Span(Span {
-            cpu: Cpu(0),
-            start: Nanos(start),
-            dur,
-            self_time: dur,
-            source,
-        })
-    };
     let rows = [
-        span(0, 1_000, idle),
-        span(100, 900, first),
-        span(200, 900, second),
+        whole(0, 0, 1_000, idle),
+        whole(0, 100, 800, first),
+        whole(0, 200, 700, second),
     ];
-    let mut header = header();
-    header.books = vec![Books {
-        cpu: Cpu(0),
-        begin: Nanos(0),
-        end: Nanos(1_000),
-    }];
+    let mut header = watched_header();
+    header.books = vec![books(0, 0, 1_000)];
     let statement = statement(&rows, &header, &sources);
     assert!(statement.balance.balances());
     let [throttled] = &statement.throttled[..] else {

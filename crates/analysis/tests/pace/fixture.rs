@@ -1,8 +1,9 @@
 //! Threads of one process, each alone on a CPU, told as the tracer tells them.
 
 use ticktax_analysis::pace::{PaceWatch, Watched};
-use ticktax_model::recording::{Row, RowSink};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+use ticktax_fixture::{off_cpu, thread, whole};
+use ticktax_model::recording::RowSink;
+use ticktax_model::{Nanos, Owner, Source, SourceTable};
 
 /// What a thread does, in µs: when it is woken, when it begins, when it sleeps again.
 pub(crate) type Doing = (i64, i64, i64);
@@ -10,23 +11,6 @@ pub(crate) type Doing = (i64, i64, i64);
 pub(crate) const PID: i32 = 10;
 /// In which a second of all tests begins, µs: the clock does not start with the recording.
 pub(crate) const BEGIN: i64 = 7_000_000;
-
-/// Numbers that look random, the same each time.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// From 0 to just under `below`.
-    pub(crate) fn below(&mut self, below: i64) -> i64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        i64::try_from((self.0 >> 11) % below.unsigned_abs().max(1)).unwrap()
-    }
-}
 
 /// Watches for `seconds`; each thread is (name, what it does). The first has the number of its
 /// process.
@@ -60,38 +44,24 @@ fn tell(
     doings: &[Doing],
     seconds: i64,
 ) {
-    let of_thread = |kind, detail: &str| Source {
-        owner: Owner::Program,
-        thread: Some(Thread {
-            pid: PID,
-            tid: PID + i32::try_from(number).unwrap(),
-            program: "game".into(),
-        }),
-        ..Source::kernel(kind, name, detail)
-    };
+    let tid = PID + i32::try_from(number).unwrap();
+    let game = thread(Owner::Program, name, "game", (PID, tid));
     let mut put = |source: Source, from: i64, to: i64| {
         let source = sources.intern(source);
-        let dur = Nanos::from_micros(to - from);
-        let span = Span {
-            cpu: Cpu(number),
-            start: Nanos::from_micros(from),
-            dur,
-            self_time: dur,
-            source,
-        };
-        watch.row(sources, &Row::Span(span));
+        let row = whole(number, from * 1_000, (to - from) * 1_000, source);
+        watch.row(sources, &row);
     };
     let mut asleep = BEGIN;
     let mut idle = BEGIN;
     let end = BEGIN + seconds * 1_000_000;
     for &(woken, began, ended) in doings {
-        put(of_thread(Kind::Wait, "sleeping"), asleep, woken);
-        put(of_thread(Kind::Wait, "woken"), woken, began);
+        put(off_cpu(game.clone(), "sleeping"), asleep, woken);
+        put(off_cpu(game.clone(), "woken"), woken, began);
         put(Source::idle(), idle, began);
-        put(of_thread(Kind::Task, ""), began, ended);
+        put(game.clone(), began, ended);
         (asleep, idle) = (ended, ended);
     }
-    put(of_thread(Kind::Wait, "sleeping"), asleep, end);
+    put(off_cpu(game.clone(), "sleeping"), asleep, end);
     put(Source::idle(), idle, end);
 }
 

@@ -5,20 +5,21 @@
 mod fixture;
 
 use ticktax_analysis::Auditor;
+use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FpsSeconds, FrameMark};
 use ticktax_model::recording::{Header, Level, World};
 use ticktax_model::victim::{Target, VictimHeader};
 
-use fixture::{BEGIN, Doing, PID, Random, grid, tell_all, watch};
+use fixture::{BEGIN, Doing, PID, grid, tell_all, watch};
 
 /// 35 frames a second: 28 571 µs.
 const PERIOD: i64 = 28_571;
 
 #[test]
 fn a_loop_on_a_grid_is_told_as_it_is() {
-    let mut random = Random::new(1);
-    let late = |_| 60 + random.below(40);
+    let mut random = SplitMix64::new(1);
+    let late = |_| 60 + random.between(0, 40);
     let told = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
     assert_eq!(told.chosen, Some(0));
     let rhythm = told.threads[0].rhythms[0];
@@ -125,11 +126,11 @@ fn slots_without_any_wakeup_were_slept_through() {
 /// Lateness that wanders slowly, as idle states do, is no reason to call a grid re-armed.
 #[test]
 fn a_grid_whose_lateness_wanders_is_a_grid() {
-    let mut random = Random::new(9);
+    let mut random = SplitMix64::new(9);
     let mut wander = 40;
     let late = |_| {
-        wander = (wander + random.below(9) - 4).clamp(20, 70);
-        wander + random.below(12)
+        wander = (wander + random.between(0, 9) - 4).clamp(20, 70);
+        wander + random.between(0, 12)
     };
     let told = watch(8, &[("frames", grid(20_000, 399, 3_000, late))]);
     assert!(!told.threads[0].rhythms[0].rearmed, "{:?}", told.threads[0]);
@@ -139,12 +140,12 @@ fn a_grid_whose_lateness_wanders_is_a_grid() {
 
 #[test]
 fn a_loop_that_arms_itself_anew_is_due_its_shortest_interval_after_the_last() {
-    let mut random = Random::new(7);
+    let mut random = SplitMix64::new(7);
     let mut at = BEGIN + 3_000;
     let mut doings = Vec::new();
     while at < BEGIN + 9_900_000 {
         doings.push((at, at + 20, at + 3_000));
-        at += 27_000 + random.below(2_000);
+        at += 27_000 + random.between(0, 2_000);
     }
     let told = watch(10, &[("frames", doings)]);
     let rhythm = told.threads[0].rhythms[0];
@@ -159,7 +160,7 @@ fn a_loop_that_arms_itself_anew_is_due_its_shortest_interval_after_the_last() {
 /// It naps for 1 ms, looks at the clock for 5 µs, and has a frame of 1 ms every 35th of a second.
 #[test]
 fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
-    let mut random = Random::new(3);
+    let mut random = SplitMix64::new(3);
     let (mut at, mut due) = (BEGIN + 1_000, BEGIN + 20_000);
     let mut doings = Vec::new();
     while at < BEGIN + 9_900_000 {
@@ -168,7 +169,7 @@ fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
             due += PERIOD;
         }
         doings.push((at, at + 3, at + 3 + work));
-        at += 3 + work + 1_060 + random.below(30);
+        at += 3 + work + 1_060 + random.between(0, 30);
     }
     let told = watch(10, &[("frames", doings)]);
     let rhythm = told.threads[0].rhythms[0];
@@ -184,9 +185,9 @@ fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
 
 #[test]
 fn of_several_threads_the_one_with_the_work_has_the_frames() {
-    let mut random = Random::new(5);
+    let mut random = SplitMix64::new(5);
     let watchdog = grid(100_000, 99, 50, |_| 0);
-    let frames = grid(PERIOD, 345, 5_000, |_| random.below(300));
+    let frames = grid(PERIOD, 345, 5_000, |_| random.between(0, 300));
     let told = watch(10, &[("watchdog", watchdog), ("frames", frames)]);
     assert_eq!(told.threads[0].name, "frames");
     assert_eq!(told.threads[1].name, "watchdog");
@@ -196,13 +197,13 @@ fn of_several_threads_the_one_with_the_work_has_the_frames() {
 
 #[test]
 fn a_process_without_a_rhythm_says_what_was_seen() {
-    let mut random = Random::new(11);
+    let mut random = SplitMix64::new(11);
     let mut at = BEGIN;
     let mut irregular = Vec::new();
     while at < BEGIN + 9_500_000 {
         // Exponential, nearly: as requests come.
-        at += 200 + random.below(20_000);
-        while random.below(2) == 0 {
+        at += 200 + random.between(0, 20_000);
+        while random.between(0, 2) == 0 {
             at += 20_000;
         }
         irregular.push((at, at + 10, at + 150));

@@ -3,12 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use ticktax_analysis::{Auditor, tick};
+use ticktax_fixture::{books, process, replay, span, watched_header};
 use ticktax_model::machine::{InterruptRow, Machine};
-use ticktax_model::recording::{Books, Coverage, Header, Level, Row, RowSink, Sum, World};
+use ticktax_model::recording::{Books, Header, Level, Row, Sum};
 use ticktax_model::tick::{Basis, TickBill};
-use ticktax_model::{
-    Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
-};
+use ticktax_model::{Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
 const US: i64 = 1_000;
 const SECOND: i64 = 1_000_000_000;
@@ -42,26 +41,12 @@ impl Machinery {
     }
 
     fn thread(&mut self, owner: Owner) -> SourceId {
-        let thread = Thread {
-            pid: 7,
-            tid: 7,
-            program: "loop".into(),
-        };
-        self.sources.intern(Source {
-            owner,
-            thread: Some(thread),
-            ..Source::kernel(Kind::Task, "loop", "")
-        })
+        self.sources.intern(process(owner, "loop", 7))
     }
 
     fn row(&mut self, cpu: u32, start: i64, dur: i64, own: i64, source: SourceId) {
-        self.rows.push(Row::Span(Span {
-            cpu: Cpu(cpu),
-            start: Nanos(start),
-            dur: Nanos(dur),
-            self_time: Nanos(own),
-            source,
-        }));
+        self.rows
+            .push(ticktax_fixture::row(cpu, start, dur, own, source));
     }
 
     /// A tick that begins at `at`; returns its length with the softirq.
@@ -115,11 +100,7 @@ impl Machinery {
     }
 
     fn close(&mut self, cpu: u32) {
-        self.books.push(Books {
-            cpu: Cpu(cpu),
-            begin: Nanos::ZERO,
-            end: Nanos(self.seconds * SECOND),
-        });
+        self.books.push(books(cpu, 0, self.seconds * SECOND));
     }
 
     fn header(&self, hz: u32, level: Level) -> Header {
@@ -130,19 +111,14 @@ impl Machinery {
                 ..Machine::default()
             },
             books: self.books.clone(),
-            coverage: Coverage {
-                every_entry_watched: true,
-                ..Coverage::default()
-            },
-            ..Header::new(World::Simulated, level, "test")
+            level,
+            ..watched_header()
         }
     }
 
     fn bill_of(&self, header: &Header) -> Option<TickBill> {
         let mut auditor = Auditor::books();
-        for row in &self.rows {
-            auditor.row(&self.sources, row);
-        }
+        replay(&self.sources, &self.rows, &mut auditor);
         auditor.finish(header, &self.sources, 1).tick
     }
 
@@ -264,13 +240,13 @@ fn a_sum_tells_what_a_sum_can() {
         let mut histogram = Histogram::default();
         (0..count).for_each(|_| histogram.record(Nanos(own)));
         machine.rows.push(Row::Sum(Sum {
-            span: Span {
-                cpu: Cpu(0),
-                start: Nanos::ZERO,
-                dur: Nanos(10 * SECOND),
-                self_time: Nanos(own * i64::try_from(count).unwrap()),
+            span: span(
+                0,
+                0,
+                10 * SECOND,
+                own * i64::try_from(count).unwrap(),
                 source,
-            },
+            ),
             count,
             max: Nanos(own),
             histogram,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ticktax_model::recording::{Header, Level, Row, World};
+use ticktax_fixture::{row, thread};
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadState, VictimHeader};
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
 /// One thing that happens, some time after the last.
 #[derive(Clone, Debug)]
@@ -75,24 +76,21 @@ impl Machinery {
         let pid = if who == STRANGER { 99 } else { 10 };
         let tid = pid + i32::try_from(who).unwrap();
         self.sources.intern(Source {
-            owner: Owner::Program,
-            thread: Some(Thread {
-                pid,
-                tid,
-                program: "program".into(),
-            }),
-            ..Source::kernel(kind, &format!("thread-{who}"), detail)
+            kind,
+            detail: detail.into(),
+            ..thread(
+                Owner::Program,
+                &format!("thread-{who}"),
+                "program",
+                (pid, tid),
+            )
         })
     }
 
     fn tell(&mut self, cpu: usize, start: i64, own: i64, source: SourceId) {
-        self.rows.push(Row::Span(Span {
-            cpu: Cpu(u32::try_from(cpu).unwrap()),
-            start: Nanos(start),
-            dur: Nanos(self.now - start),
-            self_time: Nanos(own),
-            source,
-        }));
+        let cpu = u32::try_from(cpu).unwrap();
+        self.rows
+            .push(row(cpu, start, self.now - start, own, source));
     }
 
     fn book(&mut self, state: ThreadState, time: i64) {
@@ -255,6 +253,6 @@ fn header() -> Header {
             after: None,
             threads: None,
         }),
-        ..Header::new(World::Simulated, Level::Kernel, "test")
+        ..ticktax_fixture::header()
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use ticktax_analysis::Auditor;
-use ticktax_model::recording::{Header, Loss, Row, RowSink};
+use ticktax_fixture::replay;
+use ticktax_model::recording::{Header, Loss, Row};
 use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
 
@@ -14,9 +15,7 @@ fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes 
     let begin = header.victim.as_ref().unwrap().begin;
     let mut auditor = Auditor::books();
     auditor.victim_since(begin - Nanos(1));
-    for row in rows {
-        auditor.row(sources, row);
-    }
+    replay(sources, rows, &mut auditor);
     let statement = auditor.finish(header, sources, 1);
     statement.victim.unwrap().threads.unwrap()
 }

@@ -1,8 +1,9 @@
 //! What makes a CPU's columns differ, and what does not.
 
+use ticktax_fixture::process;
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
 use ticktax_model::recording::Header;
-use ticktax_model::{Kind, Nanos, Owner, Source, Thread};
+use ticktax_model::{Nanos, Owner};
 
 use super::{HANDLER, OneCpu, PID, TICK, TICKS, aligned, phase};
 
@@ -49,23 +50,7 @@ fn a_program_between_ticks_is_found_where_ticks_are_lost_too() {
 fn where_the_cpu_is_always_busy_a_phase_is_a_programs_and_not_the_cpus() {
     // What is left by the one that runs between ticks, another has.
     let mut world = OneCpu::new(&aligned(20, 80));
-    let bystander = world.sources.intern(Source {
-        owner: Owner::Program,
-        thread: Some(Thread {
-            pid: 43,
-            tid: 43,
-            program: "compiler".into(),
-        }),
-        ..Source::kernel(Kind::Task, "compiler", "")
-    });
-    let idle = world.idle;
-    for row in &mut world.rows {
-        if let ticktax_model::recording::Row::Span(span) = row
-            && span.source == idle
-        {
-            span.source = bystander;
-        }
-    }
+    world.occupy(process(Owner::Program, "compiler", 43));
     let check = world.check(&OneCpu::header());
     assert_eq!(cause(&check, BiasKind::Sampling), None);
     let cpu = &check.cpus[0];

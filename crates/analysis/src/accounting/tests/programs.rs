@@ -1,8 +1,8 @@
 //! Programs that change their names, and those that run elsewhere.
 
+use ticktax_fixture::process;
 use ticktax_model::machine::ProgramTime;
-use ticktax_model::recording::Row;
-use ticktax_model::{Kind, Nanos, Owner, Source, Thread};
+use ticktax_model::{Nanos, Owner};
 
 use super::{OneCpu, PID, TICK, TICKS, aligned};
 
@@ -19,21 +19,12 @@ fn a_process_that_takes_another_name_is_one() {
     // Its first bursts are `cargo`, which comes before all other names.
     let mut world = OneCpu::new(&aligned(20, 80));
     let program = world.program;
-    let before = world.sources.intern(Source {
-        owner: Owner::Program,
-        thread: Some(Thread {
-            pid: PID,
-            tid: PID,
-            program: "cargo".into(),
-        }),
-        ..Source::kernel(Kind::Task, "cargo", "")
+    let before = world.sources.intern(process(Owner::Program, "cargo", PID));
+    let mut bursts = 0;
+    world.rename(before, |span| {
+        bursts += u32::from(span.source == program);
+        span.source == program && bursts <= 10
     });
-    let mut bursts = world.rows.iter_mut().filter(|row| row.source() == program);
-    for row in bursts.by_ref().take(10) {
-        if let Row::Span(span) = row {
-            span.source = before;
-        }
-    }
     let mut header = OneCpu::header();
     header
         .after
@@ -56,21 +47,12 @@ fn a_process_that_takes_another_name_is_one() {
 fn a_program_that_has_gone_has_the_name_that_was_seen_last() {
     let mut world = OneCpu::new(&aligned(20, 80));
     let program = world.program;
-    let after = world.sources.intern(Source {
-        owner: Owner::Program,
-        thread: Some(Thread {
-            pid: PID,
-            tid: PID,
-            program: "rustc".into(),
-        }),
-        ..Source::kernel(Kind::Task, "rustc", "")
+    let after = world.sources.intern(process(Owner::Program, "rustc", PID));
+    let mut bursts = 0;
+    world.rename(after, |span| {
+        bursts += u32::from(span.source == program);
+        span.source == program && bursts > 10
     });
-    let bursts = world.rows.iter_mut().filter(|row| row.source() == program);
-    for row in bursts.skip(10) {
-        if let Row::Span(span) = row {
-            span.source = after;
-        }
-    }
     let check = world.check(&OneCpu::header());
     assert_eq!(check.programs.len(), 1);
     assert_eq!(check.programs[0].name, "rustc");

@@ -1,11 +1,10 @@
 //! What the finder makes of whole recordings, made up with a known truth.
 
+use ticktax_fixture::{SplitMix64, books, process, replay, whole};
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{
-    Books, Coverage, Edge, Effect, Header, Level, Loss, Row, RowSink, Sum, World,
-};
-use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+use ticktax_model::recording::{Books, Coverage, Edge, Effect, Header, Loss, Row, Sum};
+use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span};
 
 use super::{BeatFinder, MOST_STREAMS};
 
@@ -20,28 +19,10 @@ struct Story {
     lost: Vec<Loss>,
 }
 
-fn thread(name: &str, tid: i32, owner: Owner) -> Source {
-    Source {
-        owner,
-        thread: Some(Thread {
-            pid: tid,
-            tid,
-            program: name.into(),
-        }),
-        ..Source::kernel(Kind::Task, name, "")
-    }
-}
-
 impl Story {
     fn add(&mut self, source: Source, cpu: u32, start: i64, dur: i64) {
         let source = self.sources.intern(source);
-        self.rows.push(Row::Span(Span {
-            cpu: Cpu(cpu),
-            start: Nanos(start),
-            dur: Nanos(dur),
-            self_time: Nanos(dur),
-            source,
-        }));
+        self.rows.push(whole(cpu, start, dur, source));
     }
 
     fn edge(&mut self, source: Source, cpu: u32, at: i64, effect: Effect) {
@@ -75,7 +56,7 @@ impl Story {
         );
         let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
         self.edge(timer, cpu, at + 2 * US, Effect::Woke(70));
-        self.add(thread(name, 70, Owner::Program), cpu, at + 6 * US, dur);
+        self.add(process(Owner::Program, name, 70), cpu, at + 6 * US, dur);
         self.add(
             Source::kernel(Kind::Gap, "spin", ""),
             cpu,
@@ -87,15 +68,8 @@ impl Story {
     fn search(mut self, length: i64) -> BeatStatement {
         self.rows.sort_by_key(|row| (row.cpu(), row.span().end()));
         let mut finder = BeatFinder::new().with_halves();
-        for row in &self.rows {
-            finder.row(&self.sources, row);
-        }
-        let books = Books {
-            cpu: Cpu(0),
-            begin: Nanos::ZERO,
-            end: Nanos(length),
-        };
-        finder.finish(&header(books, self.lost), 2)
+        replay(&self.sources, &self.rows, &mut finder);
+        finder.finish(&header(books(0, 0, length), self.lost), 2)
     }
 }
 
@@ -106,7 +80,7 @@ fn header(books: Books, lost: Vec<Loss>) -> Header {
             lost,
             ..Coverage::default()
         },
-        ..Header::new(World::Simulated, Level::Kernel, "")
+        ..ticktax_fixture::header()
     }
 }
 
@@ -114,14 +88,6 @@ fn every(period: i64, length: i64) -> impl Iterator<Item = i64> {
     (1..)
         .map(move |k| k * period)
         .take_while(move |&at| at < length - MS)
-}
-
-/// Numbers that look random enough (Knuth's MMIX constants), below `below`.
-fn dice(seed: &mut u64, below: i64) -> i64 {
-    *seed = seed
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    i64::try_from(*seed >> 33).unwrap() % below
 }
 
 fn names(statement: &BeatStatement) -> Vec<&str> {
@@ -260,14 +226,14 @@ fn two_beats_that_meet_explain_the_gaps_in_which_they_do() {
 #[test]
 fn what_comes_at_random_is_no_beat() {
     for seed in 1..10 {
-        let mut seed = seed;
+        let mut dice = SplitMix64::new(seed);
         let length = 10_000 * MS;
         let mut world = Story::default();
         world.observe(0, length, (0, 0));
         let mut at = 0;
         while at < length - 100 * MS {
             // A sum of two is neither Poisson nor regular.
-            at += MS + dice(&mut seed, 30 * MS) + dice(&mut seed, 30 * MS);
+            at += MS + dice.between(0, 30 * MS) + dice.between(0, 30 * MS);
             world.woken(0, at, "gambler", 300 * US);
         }
         let found = world.search(length);
@@ -279,13 +245,13 @@ fn what_comes_at_random_is_no_beat() {
 fn a_thread_that_moves_is_one_source() {
     let length = 6_000 * MS;
     let mut world = Story::default();
-    let mut seed = 5;
+    let mut dice = SplitMix64::new(5);
     for cpu in 0..2 {
         world.observe(cpu, length, (0, 0));
     }
     for at in every(20 * MS, length) {
-        let cpu = u32::try_from(dice(&mut seed, 2)).unwrap();
-        world.add(thread("nomad", 7, Owner::Program), cpu, at, 100 * US);
+        let cpu = u32::try_from(dice.between(0, 2)).unwrap();
+        world.add(process(Owner::Program, "nomad", 7), cpu, at, 100 * US);
     }
     // Rows come CPU by CPU, the second CPU's after all of the first's: out of order by far more
     // than in a live recording. What cannot be put in order is said.
@@ -338,7 +304,7 @@ fn the_tools_own_beat_is_marked() {
         );
         let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
         world.edge(timer, 0, at + US, Effect::Woke(9));
-        world.add(thread("ticktax", 9, Owner::Tool), 0, at + 6 * US, 100 * US);
+        world.add(process(Owner::Tool, "ticktax", 9), 0, at + 6 * US, 100 * US);
         world.add(Source::kernel(Kind::Gap, "spin", ""), 0, at - US, 200 * US);
     }
     let found = world.search(length);
@@ -399,17 +365,10 @@ fn impossible_rows_are_left_alone() {
         }
     }
     let mut finder = BeatFinder::new().with_halves();
-    for row in &world.rows {
-        finder.row(&world.sources, row);
-    }
-    let books = Books {
-        cpu: Cpu(0),
-        begin: Nanos::ZERO,
-        end: Nanos(MS),
-    };
+    replay(&world.sources, &world.rows, &mut finder);
     assert!(
         finder
-            .finish(&header(books, Vec::new()), 1)
+            .finish(&header(books(0, 0, MS), Vec::new()), 1)
             .beats
             .is_empty()
     );
@@ -420,7 +379,7 @@ fn there_is_memory_for_so_many_sources_and_the_rest_is_told() {
     let mut world = Story::default();
     for tid in 1..i32::try_from(MOST_STREAMS).unwrap() + 50 {
         world.add(
-            thread("crowd", tid, Owner::Program),
+            process(Owner::Program, "crowd", tid),
             0,
             i64::from(tid) * 10 * US,
             5 * US,
