@@ -1,8 +1,8 @@
 //! The kernel's samples, taken again: whom each tick found.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 
+use foldhash::fast::FixedState;
 use ticktax_model::{Nanos, Span};
 
 use super::counting::Grid;
@@ -100,36 +100,13 @@ impl Charge {
     }
 }
 
-/// Spreads process ids over a table: they need no protection from whoever chooses them.
-#[derive(Debug, Default)]
-pub(super) struct PidHasher(u64);
-
-impl Hasher for PidHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_i32(byte.into());
-        }
-    }
-
-    fn write_i32(&mut self, number: i32) {
-        // Fibonacci hashing: 2^64 over the golden ratio.
-        let spread =
-            (self.0 ^ u64::from(number.cast_unsigned())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = spread ^ (spread >> 32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// The ticks of one CPU, and whom they found.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pending: [VecDeque<Nanos>; 2],
     ticks: [u64; 2],
     grids: [Grid; 2],
-    programs: HashMap<i32, Charge, BuildHasherDefault<PidHasher>>,
+    programs: HashMap<i32, Charge, FixedState>,
     probe: Charge,
     idle: Charge,
     other: Charge,

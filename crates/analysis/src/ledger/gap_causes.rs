@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
 use ticktax_model::recording::{Header, ProbeKind};
 use ticktax_model::statement::{Class, GapCause, GapStatement, Part, WorstGap};
 use ticktax_model::{Cpu, Nanos, SourceTable};
@@ -133,7 +134,7 @@ impl Noted {
 /// What one probe saw on all CPUs.
 #[derive(Debug, Default)]
 struct View {
-    causes: HashMap<CauseKey, Cause>,
+    causes: HashMap<CauseKey, Cause, FixedState>,
     worst: Vec<Noted>,
 }
 
