@@ -2,6 +2,7 @@
 //! no test is left out, and how long a file may be. Every test lists all that it finds at once.
 
 mod code;
+mod orphans;
 mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};

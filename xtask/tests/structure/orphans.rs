@@ -1,0 +1,70 @@
+//! Files that no test reads: snapshots of pages that are gone, and data that was left behind.
+
+use std::path::Path;
+
+use crate::code::code_of;
+use crate::workspace::{files, packages, read, root, shown, sources};
+
+/// What is not data of a test, by the end of its name.
+const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
+
+/// Each snapshot is named after its test, by [insta](https://insta.rs): `crate__module__test.snap`.
+#[test]
+fn every_snapshot_belongs_to_a_test() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let code: String = rust_of(&package);
+        let snapshots = files(&package).into_iter();
+        for snapshot in snapshots.filter(|file| has_ending(file, &["snap"])) {
+            let stem = stem_of(&snapshot);
+            let test = stem.rsplit("__").next().unwrap_or_default();
+            if !code.contains(&format!("fn {test}()")) {
+                wrong.push(format!("{} belongs to no test", shown(&snapshot)));
+            }
+        }
+    }
+    crate::report(&wrong);
+}
+
+/// A file beside the code is named in a program or a test, with its ending or, as one of a list,
+/// without.
+#[test]
+fn every_file_beside_the_code_is_read() {
+    let code: Vec<String> = sources("rs").iter().map(|file| read(file)).collect();
+    let is_named = |words: &str| code.iter().any(|text| text.contains(words));
+    let mut wrong = Vec::new();
+    let beside = packages().into_iter().flat_map(|folder| files(&folder));
+    let scenarios = files(&root().join("scenarios"));
+    for file in beside
+        .filter(|file| !has_ending(file, OTHERS))
+        .chain(scenarios)
+    {
+        // proptest finds its own.
+        if shown(&file).contains("/proptest-regressions/") {
+            continue;
+        }
+        let name = file.file_name().map(|name| name.to_string_lossy());
+        let listed = format!("\"{}\"", stem_of(&file));
+        if !name.is_some_and(|name| is_named(&name)) && !is_named(&listed) {
+            wrong.push(format!("{} is read by nothing", shown(&file)));
+        }
+    }
+    crate::report(&wrong);
+}
+
+/// The code of a package, comments left out.
+fn rust_of(package: &Path) -> String {
+    let files = files(package).into_iter();
+    let files = files.filter(|file| has_ending(file, &["rs"]));
+    files.map(|file| code_of(&read(&file))).collect()
+}
+
+fn has_ending(file: &Path, endings: &[&str]) -> bool {
+    let ending = file.extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| endings.contains(&ending))
+}
+
+fn stem_of(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
