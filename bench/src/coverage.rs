@@ -23,10 +23,11 @@ const STRESS: Peer = Peer {
 const TARGET: f64 = 1.0;
 
 /// What else the machine does: a name, and what asks stress-ng for it.
-const SITUATIONS: [(&str, &[&str]); 3] = [
+const SITUATIONS: [(&str, &[&[&str]]); 3] = [
     ("nothing else", &[]),
-    ("cpu, hdd, timer", STEADY),
-    ("cpu, hdd, timer, udp", FLOOD),
+    ("cpu, hdd, timer", &[STEADY]),
+    // As many events as the machine can make.
+    ("cpu, hdd, timer, udp", &[STEADY, &["--udp", "1"]]),
 ];
 
 const STEADY: &[&str] = &[
@@ -44,28 +45,10 @@ const STEADY: &[&str] = &[
     "2000",
 ];
 
-/// As many events as the machine can make.
-const FLOOD: &[&str] = &[
-    "--cpu",
-    "1",
-    "--cpu-load",
-    "60",
-    "--hdd",
-    "1",
-    "--hdd-bytes",
-    "64M",
-    "--timer",
-    "1",
-    "--timer-freq",
-    "2000",
-    "--udp",
-    "1",
-];
-
 /// The statements of one situation.
 struct Situation {
     name: &'static str,
-    load: &'static [&'static str],
+    load: &'static [&'static [&'static str]],
     statements: Vec<Statement>,
 }
 
@@ -85,7 +68,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
             let load = match (&stress, situation.load) {
                 (_, []) => None,
                 (None, _) => continue,
-                (Some(stress), load) => Some(start(bench, stress, load, seconds)?),
+                (Some(stress), load) => Some(start(bench, stress, &load.concat(), seconds)?),
             };
             let statement = tool.audit(seconds, &[])?.statement(bench)?;
             situation.statements.push(statement);

@@ -75,21 +75,11 @@ fn live(bench: &Bench) -> Outcome {
     for _ in 0..bench.choose(9, 3) {
         bench.go_on()?;
         ledger.push(rate(count, &mut || {
-            let mut auditor = Auditor::books();
-            for row in &recording.rows {
-                auditor.row(&recording.sources, row);
-            }
-            let statement = auditor.finish(&recording.header, &recording.sources, 1);
-            assert!(statement.balance.balances());
+            recording.audit(Auditor::books());
             Ok(())
         })?);
         accounting.push(rate(count, &mut || {
-            let mut auditor = Auditor::new(&recording.header.machine).without_beats();
-            for row in &recording.rows {
-                auditor.row(&recording.sources, row);
-            }
-            let statement = auditor.finish(&recording.header, &recording.sources, 1);
-            assert!(statement.balance.balances());
+            recording.audit(Auditor::new(&recording.header.machine).without_beats());
             Ok(())
         })?);
         write.push(rate(count, &mut || {

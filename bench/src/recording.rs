@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use ticktax_analysis::Auditor;
 use ticktax_inject::{Event, Truth};
-use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::recording::{Header, RecordingReader, Row, RowSink};
+use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, SourceTable, Span};
 
 /// All of a recording.
@@ -26,6 +28,16 @@ impl Recording {
             sources,
             rows,
         })
+    }
+
+    /// Has it audited; the books have to balance.
+    pub(crate) fn audit(&self, mut auditor: Auditor) -> Statement {
+        for row in &self.rows {
+            auditor.row(&self.sources, row);
+        }
+        let statement = auditor.finish(&self.header, &self.sources, 1);
+        assert!(statement.balance.balances(), "{:?}", statement.balance);
+        statement
     }
 
     /// The intervals for which a thread had a CPU.

@@ -153,16 +153,8 @@ fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
 
 /// The cache that `ticktax lab` keeps kernels in (XDG Base Directory Specification).
 fn cache() -> Result<Cache, PeersError> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folder = set("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    let folder = folder.ok_or_else(|| {
-        let why = "no cache folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
-        PeersError::Place(why.to_owned())
-    })?;
-    Ok(Cache::at(folder.join("ticktax/lab")))
+    let set = std::env::var_os;
+    Ok(Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))?)
 }
 
 /// The statement, of what a guest brought.

@@ -8,7 +8,6 @@ mod run;
 
 pub(crate) use replay::run as replay;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ticktax_lab::kernel::Cache;
@@ -43,14 +42,6 @@ pub(crate) fn guest() -> Result<ExitCode, Failure> {
 
 /// The lab's part of the user's cache (XDG Base Directory Specification).
 fn cache() -> Result<Cache, Failure> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folder = set("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    let folder = folder.ok_or_else(|| {
-        let why = "no cache folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
-        LabError::NoKernel(why.to_owned())
-    })?;
-    Ok(Cache::at(folder.join("ticktax/lab")))
+    let set = std::env::var_os;
+    Ok(Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))?)
 }

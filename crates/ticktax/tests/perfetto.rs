@@ -13,32 +13,7 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Trial};
 use ticktax_model::statement::Statement;
 
-use common::{text, ticktax};
-
-/// Two programs and an interrupt on one CPU.
-const SCENARIO: &str = r#"
-length = "2s"
-[machine]
-cpus = 1
-hz = 250
-policy = "fair"
-timers = "high-resolution"
-tick = "nohz-idle"
-costs = { tick = "6us", timer = "4us" }
-[[task]]
-name = "game"
-cpu = 0
-program = [{ pace = { period = "25.3ms" } }, "frame", { work = "3ms" }]
-[[task]]
-name = "daemon"
-cpu = 0
-program = [{ arrive = "exp 30ms" }, { work = "exp 2ms" }]
-[[interrupt]]
-name = "disk"
-interval = "exp 5ms"
-cost = "12us"
-softirq = "20us"
-"#;
+use common::{GAME, text, ticktax};
 
 fn main() -> ExitCode {
     let import = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
@@ -57,7 +32,7 @@ fn a_trace_is_what_perfettos_descriptor_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (scenario, recording, trace) = (path("x.toml"), path("x.parquet"), path("x.pftrace"));
-    fs::write(&scenario, SCENARIO).unwrap();
+    fs::write(&scenario, GAME.replace("30s", "2s")).unwrap();
     let output = ticktax(&["sim", "--load", &scenario, "--save", &recording]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let arguments = [

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ticktax_model::pace::{PaceRule, PaceStatement, Subject};
 use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
@@ -12,38 +12,7 @@ use ticktax_model::recording::{Header, Level, RecordingWriter, Row, RowSink, Sum
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
 
-use common::{text, ticktax};
-
-/// A loop that a daemon and a disk disturb, and whose wakeups are late. Its frames wander through the
-/// tick: where they keep to a phase of it, all depends on which.
-const GAME: &str = r#"
-length = "30s"
-seed = 7
-[machine]
-cpus = 1
-hz = 250
-policy = "fair"
-timers = "high-resolution"
-tick = "nohz-idle"
-costs = { tick = "6us", timer = "4us" }
-[[task]]
-name = "game"
-cpu = 0
-program = [{ late = "60us ± 20us" }, { pace = { period = "25.3ms" } }, "frame", { work = "3ms ± 200us" }]
-[[task]]
-name = "daemon"
-cpu = 0
-program = [{ arrive = "exp 30ms" }, { work = "exp 2ms" }]
-[[task]]
-name = "poller"
-cpu = 0
-program = [{ sleep = "11ms" }, { work = "100us" }]
-[[interrupt]]
-name = "disk"
-interval = "exp 5ms"
-cost = "12us"
-softirq = "20us"
-"#;
+use common::{GAME, text, ticktax};
 
 fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
     let load = load.to_str().unwrap();
@@ -51,6 +20,17 @@ fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
     let output = ticktax(&all);
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A recording of [`GAME`] in a folder of its own, beside its scenario, and what was said of it.
+fn recorded() -> (tempfile::TempDir, PathBuf, PredictionStatement) {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    fs::write(&scenario, GAME).unwrap();
+    let save = recording.to_str().unwrap();
+    let told = predict(&scenario, &["--resample", "1", "--save", save]);
+    (folder, recording, told)
 }
 
 fn value(row: &PredictionRow, measure: Measure) -> f64 {
@@ -82,12 +62,8 @@ const TOLD: [Measure; 8] = [
 /// truth about these is the scenario itself under them.
 #[test]
 fn other_settings_are_predicted_as_the_true_work_would_do() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, recording, _) = recorded();
     let scenario = folder.path().join("game.toml");
-    let recording = folder.path().join("game.parquet");
-    fs::write(&scenario, GAME).unwrap();
-    let save = recording.to_str().unwrap();
-    predict(&scenario, &["--resample", "1", "--save", save]);
     let settings = ["--vary", "hz=100,1000", "--vary", "highres=on,off"];
     let predicted = predict(&recording, &settings);
     let truth = predict(&scenario, &settings);
@@ -121,14 +97,7 @@ fn other_settings_are_predicted_as_the_true_work_would_do() {
 /// What was recorded comes out again, where nothing is changed.
 #[test]
 fn the_same_setting_gives_what_was_recorded() {
-    let folder = tempfile::tempdir().unwrap();
-    let scenario = folder.path().join("game.toml");
-    let recording = folder.path().join("game.parquet");
-    fs::write(&scenario, GAME).unwrap();
-    predict(
-        &scenario,
-        &["--resample", "1", "--save", recording.to_str().unwrap()],
-    );
+    let (_folder, recording, _) = recorded();
     let told = predict(&recording, &[]);
     let [was, again] = &told.rows[..] else {
         panic!("{:#?}", told.rows);
@@ -153,14 +122,7 @@ fn the_same_setting_gives_what_was_recorded() {
 
 #[test]
 fn another_rate_and_rule_are_what_they_say() {
-    let folder = tempfile::tempdir().unwrap();
-    let scenario = folder.path().join("game.toml");
-    let recording = folder.path().join("game.parquet");
-    fs::write(&scenario, GAME).unwrap();
-    predict(
-        &scenario,
-        &["--resample", "1", "--save", recording.to_str().unwrap()],
-    );
+    let (_folder, recording, _) = recorded();
     let settings = [
         "--vary",
         "rate=40,100",
@@ -373,12 +335,8 @@ fn a_recorded_slice_is_predicted_with() {
 /// one, with the figures of the prediction.
 #[test]
 fn a_simulated_loop_is_reported_as_a_real_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let scenario = folder.path().join("game.toml");
-    let recording = folder.path().join("game.parquet");
-    fs::write(&scenario, GAME).unwrap();
+    let (_folder, recording, told) = recorded();
     let save = recording.to_str().unwrap();
-    let told = predict(&scenario, &["--resample", "1", "--save", save]);
     let report = |arguments: &[&str]| {
         let output = ticktax(&[&["report", save], arguments].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));

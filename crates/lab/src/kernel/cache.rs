@@ -1,5 +1,6 @@
 //! Where kernels are kept: a folder each, whose manifest has the digests of what is in it.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,21 @@ impl Cache {
     /// The cache in this folder, which need not be there yet.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
+    }
+
+    /// The lab's part of a user's cache (XDG Base Directory Specification), by what
+    /// `XDG_CACHE_HOME` and `HOME` are set to.
+    pub fn of_user(cache_home: Option<OsString>, home: Option<OsString>) -> Result<Self, LabError> {
+        let set = |value: Option<OsString>| value.filter(|value| !value.is_empty());
+        let folder = set(cache_home)
+            .map(PathBuf::from)
+            .filter(|folder| folder.is_absolute())
+            .or_else(|| set(home).map(|home| PathBuf::from(home).join(".cache")));
+        let folder = folder.ok_or_else(|| {
+            let why = "no cache folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
+            LabError::NoKernel(why.to_owned())
+        })?;
+        Ok(Self::at(folder.join("ticktax/lab")))
     }
 
     /// Every kernel in it, by name, without a look at whether it is sound.

@@ -12,6 +12,37 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag::register_conditional_default;
 
+/// A loop that a daemon and a disk disturb, and whose wakeups are late. Its frames wander through the
+/// tick: where they keep to a phase of it, all depends on which.
+pub(crate) const GAME: &str = r#"
+length = "30s"
+seed = 7
+[machine]
+cpus = 1
+hz = 250
+policy = "fair"
+timers = "high-resolution"
+tick = "nohz-idle"
+costs = { tick = "6us", timer = "4us" }
+[[task]]
+name = "game"
+cpu = 0
+program = [{ late = "60us ± 20us" }, { pace = { period = "25.3ms" } }, "frame", { work = "3ms ± 200us" }]
+[[task]]
+name = "daemon"
+cpu = 0
+program = [{ arrive = "exp 30ms" }, { work = "exp 2ms" }]
+[[task]]
+name = "poller"
+cpu = 0
+program = [{ sleep = "11ms" }, { work = "100us" }]
+[[interrupt]]
+name = "disk"
+interval = "exp 5ms"
+cost = "12us"
+softirq = "20us"
+"#;
+
 /// Runs the command to its end.
 pub(crate) fn ticktax(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))

@@ -5,7 +5,7 @@ use std::fs;
 
 use bytes::Bytes;
 
-use super::helpers::{foreign, header, replay, rows, write};
+use super::helpers::{foreign_recording, replay, rows, write};
 use crate::recording::{Header, RecordingError, RecordingReader, Row};
 use crate::{Source, SourceTable};
 
@@ -129,12 +129,6 @@ fn a_file_that_lost_its_checksums_is_damaged_and_one_of_another_program_has_none
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
-    let json = serde_json::to_string(&header()).unwrap();
-    foreign(
-        &path,
-        ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns"),
-        "softirq",
-        Some(("ticktax", json)),
-    );
+    foreign_recording(&path);
     assert!(read(fs::read(&path).unwrap()).is_ok());
 }

@@ -124,6 +124,13 @@ pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>,
     Ok(rows)
 }
 
+/// A recording of one row as another program might write it, with a header as it is today.
+pub(super) fn foreign_recording(path: &Path) {
+    let json = serde_json::to_string(&header()).unwrap();
+    let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
+    foreign(path, edit, "softirq", Some(("ticktax", json)));
+}
+
 /// A one-row Parquet file that another program might have written: the columns of a recording, all
 /// of them optional, with `edit` applied to the text of the schema.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {

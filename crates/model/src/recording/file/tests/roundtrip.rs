@@ -4,7 +4,7 @@ use std::fs;
 
 use proptest::prelude::*;
 
-use super::helpers::{foreign, header, replay, rows, spelled, write};
+use super::helpers::{foreign_recording, header, replay, rows, spelled, write};
 use crate::recording::{
     Edge, Effect, Header, PacedFrame, RecordingReader, RecordingWriter, Row, RowSink, Sum,
 };
@@ -203,13 +203,7 @@ fn a_file_in_memory_is_read_like_one_on_disk() {
 fn columns_in_another_order_all_optional_and_one_too_many_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
-    let json = serde_json::to_string(&header()).unwrap();
-    foreign(
-        &path,
-        ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns"),
-        "softirq",
-        Some(("ticktax", json)),
-    );
+    foreign_recording(&path);
     let mut reader = RecordingReader::open(&path).unwrap();
     let rows = replay(&mut reader).unwrap();
     assert_eq!(rows.len(), 1);
