@@ -2,23 +2,26 @@
 
 use std::path::Path;
 
-use crate::code::code_of;
 use crate::workspace::{files, packages, read, root, shown, sources};
 
 /// What is not data of a test, by the end of its name.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
-/// Each snapshot is named after its test, by [insta](https://insta.rs): `crate__module__test.snap`.
+/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`, where the name is the
+/// test's, or one that the test gives it, which may end in a number.
 #[test]
 fn every_snapshot_belongs_to_a_test() {
     let mut wrong = Vec::new();
     for package in packages() {
-        let code: String = rust_of(&package);
+        let code = rust_of(&package);
         let snapshots = files(&package).into_iter();
         for snapshot in snapshots.filter(|file| has_ending(file, &["snap"])) {
             let stem = stem_of(&snapshot);
-            let test = stem.rsplit("__").next().unwrap_or_default();
-            if !code.contains(&format!("fn {test}()")) {
+            let name = stem.rsplit("__").next().unwrap_or_default();
+            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let numbered = stem.len() < name.len() && code.contains(&format!("\"{stem}{{"));
+            let given = code.contains(&format!("\"{name}\"")) || numbered;
+            if !given && !code.contains(&format!("fn {name}()")) {
                 wrong.push(format!("{} belongs to no test", shown(&snapshot)));
             }
         }
@@ -52,11 +55,11 @@ fn every_file_beside_the_code_is_read() {
     crate::report(&wrong);
 }
 
-/// The code of a package, comments left out.
+/// The code of a package.
 fn rust_of(package: &Path) -> String {
     let files = files(package).into_iter();
     let files = files.filter(|file| has_ending(file, &["rs"]));
-    files.map(|file| code_of(&read(&file))).collect()
+    files.map(|file| read(&file)).collect()
 }
 
 fn has_ending(file: &Path, endings: &[&str]) -> bool {
