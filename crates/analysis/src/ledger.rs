@@ -87,7 +87,7 @@ struct CpuLedger {
 const TOLERANCE: Nanos = Nanos(100);
 
 impl Ledger {
-    /// Takes an event of a CPU with this past. `judged` is told of each gap of the spinning probe of
+    /// Takes an event of a CPU with this past. `judged` gets each gap of the spinning probe of
     /// which everything is known: its length beyond what is named in it, and what is.
     #[inline]
     pub(crate) fn event(
@@ -144,7 +144,7 @@ impl Ledger {
     }
 
     /// Closes the books, from the events taken, from `header`, and from the rows that `timeline`
-    /// still has. `judged` is told of the last gaps.
+    /// still has. `judged` gets the last gaps.
     ///
     /// At [`Level::Proc`](ticktax_model::recording::Level) the accounts are made of the kernel's
     /// own counters, and of the rows only the gaps count.

@@ -266,7 +266,7 @@ impl Rows {
                 let kept = rows.is_some();
                 if let Some(rows) = rows {
                     rows.off.push((span.start, span.end()));
-                    // Throttling is told of every thread.
+                    // Throttling is recorded for every thread.
                     rows.followed |= off.reason != Some(OffCpuReason::Throttled);
                 }
                 kept

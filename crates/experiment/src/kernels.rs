@@ -69,7 +69,7 @@ impl Trial {
     /// guest may not tell it.
     ///
     /// # Errors
-    /// Nobody tells the tick rate.
+    /// The tick rate is not known.
     pub fn new(
         (kernel, hz): (&str, Option<u32>),
         job: GuestJob,

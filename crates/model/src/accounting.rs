@@ -68,7 +68,7 @@ pub struct CpuCheck {
     pub shown_busy: Nanos,
     /// Busy as `top` shows it, a share of all columns together, 0 to 1.
     pub shown_share: f64,
-    /// The part of [`CpuCheck::between`] that is in no column; below 0 where columns hold too much.
+    /// The part of [`CpuCheck::between`] that no column counts; below 0 where columns count it twice.
     #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
     /// The time that the books were open.

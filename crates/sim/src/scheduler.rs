@@ -88,7 +88,7 @@ pub enum Arrival {
 
 /// The order of the runnable tasks of one queue.
 ///
-/// The queue is told of everything that happens to its tasks and holds no clock: run time comes
+/// The queue hears of everything that happens to its tasks and holds no clock: run time comes
 /// through [`charge`](Self::charge), before anything is decided upon it. `tasks` are the policy's
 /// own notes on every task of the machine, by [`TaskId`].
 pub trait RunQueue {

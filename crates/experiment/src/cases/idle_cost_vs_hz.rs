@@ -87,7 +87,7 @@ impl Case for IdleCost {
                 ),
             ),
             remark(
-                "without ticks, 70 MHz: only a contour is told",
+                "without ticks, 70 MHz: only a contour is given",
                 format!(
                     "{}, at {:.0} kcycles each",
                     contour.join("; "),

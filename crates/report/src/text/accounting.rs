@@ -88,7 +88,7 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     }
     let mut legend = "shown: busy share of the columns of /proc/stat, as top prints it. traced: \
         busy share of the elapsed time, as measured here. error: shown less traced, in percentage \
-        points. unaccounted: time in no column of /proc/stat; below 0: counted twice."
+        points. unaccounted: time missing from /proc/stat; below 0: counted twice."
         .to_owned();
     let witness = cpus.iter().find_map(|cpu| cpu.left);
     legend.push_str(match witness.map(|left| left.witness) {
@@ -148,7 +148,7 @@ fn because(cause: &Bias, cpu: &CpuCheck) -> String {
             tied(cause.sampled)
         ),
         BiasKind::TicksLost => format!(
-            "ticks lost while it was busy: {} in no column",
+            "ticks lost while it was busy: {} unaccounted",
             tied(cause.ran)
         ),
         BiasKind::TickPhase => {

@@ -20,7 +20,7 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "not the cause",
-        "what took less than 1 % of the time that it wanted. steal: from all CPUs, whoever ran there.",
+        "what took less than 1 % of the time that it wanted. steal: from all CPUs, whatever ran there.",
     ),
 ];
 
