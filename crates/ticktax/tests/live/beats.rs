@@ -39,9 +39,10 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
     check(is_of_timer(line), || format!("{line:#?}"))
 }
 
-/// Whether a thread is said to be woken by the timer that it set to sleep.
+/// Whether a thread is said to be woken by the timer that it set to sleep: the injector waits for a
+/// timer's file.
 fn is_of_timer(line: &BeatLine) -> bool {
-    line.chain == ["local_timer hrtimer_wakeup", &*line.name]
+    line.chain == ["local_timer timerfd_tmrproc", &*line.name]
 }
 
 /// Where a real-time thread wakes seldom, the timer of the real-time budget expires shortly before,
