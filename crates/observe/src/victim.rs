@@ -180,6 +180,11 @@ impl Watched {
             self.pids = vec![command.pid()];
             self.name = command.name();
             self.executable = self.proc.executable(command.pid());
+            // A shell may be another program already.
+            let now = self.proc.program(command.pid()).unwrap_or_default();
+            if !self.name.starts_with(&now) {
+                self.name = now;
+            }
             self.before = Some(Usage::default());
         }
         if let Some(tracer) = tracer {
