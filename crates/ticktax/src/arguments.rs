@@ -394,7 +394,7 @@ impl FromStr for Policy {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
     use ticktax_model::Nanos;
 
     use super::{Arguments, Length, Policy};
@@ -402,6 +402,56 @@ mod tests {
     #[test]
     fn the_arguments_do_not_contradict_themselves() {
         Arguments::command().debug_assert();
+    }
+
+    /// The command lines among the examples of a verb's help, without what is said of them.
+    fn examples(verb: &clap::Command) -> Vec<String> {
+        let help = verb.get_after_help().map(ToString::to_string);
+        let mut lines: Vec<String> = Vec::new();
+        for line in help.unwrap_or_default().lines().map(str::trim) {
+            match lines.last_mut().filter(|last| last.ends_with('\\')) {
+                Some(last) => {
+                    last.pop();
+                    last.push_str(line);
+                }
+                None => lines.push(line.to_owned()),
+            }
+        }
+        let lines = lines.iter();
+        lines
+            .map(|line| line.strip_prefix("sudo ").unwrap_or(line))
+            .filter(|line| line.starts_with("ticktax "))
+            .map(|line| line.split("  ").next().unwrap_or(line).to_owned())
+            .collect()
+    }
+
+    /// The words of a command line; what is in single quotes is not divided.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quoted = false;
+        for letter in line.chars() {
+            match letter {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => words.push(String::new()),
+                _ => words.last_mut().expect("there is one").push(letter),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn the_examples_in_the_help_are_understood() {
+        let command = Arguments::command();
+        let nested = command.get_subcommands();
+        let nested = nested.flat_map(clap::Command::get_subcommands);
+        let verbs = command.get_subcommands().chain(nested);
+        let examples: Vec<String> = verbs.flat_map(examples).collect();
+        assert!(examples.len() > 20, "{examples:#?}");
+        for example in examples {
+            if let Err(error) = Arguments::try_parse_from(words(&example)) {
+                panic!("{example}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod lab;
 mod manual;
 mod output;
 mod pace;
-mod replay;
+mod report;
 mod sim;
 mod sweep;
 mod terminal;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Verb::Audit(typed) => audit::run(&typed, &terminal),
         Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Case { question } => case::run(&question, &terminal),
-        Verb::Report(typed) => replay::run(&typed, &terminal),
+        Verb::Report(typed) => report::run(&typed, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Sweep(typed) => sweep::run(&typed, &terminal),
         Verb::Sim(typed) => sim::run(&typed, &terminal),

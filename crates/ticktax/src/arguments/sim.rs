@@ -13,10 +13,12 @@ use crate::failure::Failure;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo ticktax audit --save game.parquet --pid 4121    record a game server, then ask
-  ticktax sim --load game.parquet --hz 1000,250,100    what another tick would do to its frames
-  ticktax sim --load game.parquet --highres off --tick periodic,nohz-idle
-  ticktax sim --load game.parquet --rate 60,100 --rule deadline,remaining
-  ticktax sim --load game.toml --policy o1,eevdf       the same of a scenario that you wrote
+  ticktax sim --load game.parquet --vary hz=1000,250,100
+                                          what another tick would do to its frames
+  ticktax sim --load game.parquet --vary highres=off --vary tick=periodic,nohz-idle
+  ticktax sim --load game.parquet --vary rate=60,100 --vary rule=deadline,remaining
+  ticktax sim --load game.toml --vary policy=o1,eevdf
+                                          the same of a scenario that you wrote
 
 Lists multiply: each value of one with each value of the others.";
 

@@ -23,7 +23,7 @@ use crate::arguments::{
 };
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
-use crate::replay::{self, Showing};
+use crate::report::{self, Showing};
 use crate::terminal::{Progress, Terminal, require_writable};
 
 /// What an audit and a loop leave behind in the guest.
@@ -272,7 +272,7 @@ fn show_recording(
         files: &FileArguments::default(),
     };
     let terminal = terminal.viewing(&typed.view);
-    with_file(bytes, |file| replay::show(file, &showing, &terminal))
+    with_file(bytes, |file| report::show(file, &showing, &terminal))
 }
 
 /// The document of a recording that came from a guest.
