@@ -270,7 +270,7 @@ impl TableReader {
             .collect()
     }
 
-    /// Hands all rows to `take`, in order.
+    /// Passes all rows to `take`, in order.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
         let all = || {
             for row in self.file.get_row_iter(None)? {

@@ -131,7 +131,7 @@ impl PaceProbe {
         })
     }
 
-    /// Hands all frames that are waiting to `sink`, in order.
+    /// Passes all frames that are waiting to `sink`, in order.
     ///
     /// For one collector thread, often enough that the ring does not fill.
     pub fn drain(&mut self, mut sink: impl FnMut(Frame)) {

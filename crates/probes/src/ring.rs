@@ -31,7 +31,7 @@ pub(crate) fn ring<T: Copy + Default>(
     Ok((producer, Outlet { cpu, entries }))
 }
 
-/// Hands what lies in the rings to `sink`, oldest first within each CPU.
+/// Passes what lies in the rings to `sink`, oldest first within each CPU.
 ///
 /// Takes what was there when each ring's turn came, and so ends however fast the writer is.
 pub(crate) fn drain<T>(outlets: &mut [Outlet<T>], mut sink: impl FnMut(Cpu, T)) {

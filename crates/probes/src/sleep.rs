@@ -145,7 +145,7 @@ impl SleepProbe {
         self.group.begin();
     }
 
-    /// Hands all wakeups that are waiting to `sink`, in the order in which they were due on each
+    /// Passes all wakeups that are waiting to `sink`, in the order in which they were due on each
     /// CPU.
     ///
     /// For one collector thread, often enough that the rings do not fill.

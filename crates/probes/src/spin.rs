@@ -156,7 +156,7 @@ impl SpinProbe {
         self.group.begin();
     }
 
-    /// Hands all gaps that are waiting to `sink`, in the order of time within each CPU.
+    /// Passes all gaps that are waiting to `sink`, in the order of time within each CPU.
     ///
     /// For one collector thread, often enough that the rings do not fill.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {

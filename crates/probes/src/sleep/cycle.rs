@@ -24,7 +24,7 @@ impl Cycle {
         self.due
     }
 
-    /// Hands over every wakeup that was due by `woke`, and gives the number that was missed.
+    /// Passes every wakeup that was due by `woke` to `sink`, and returns the number that was missed.
     ///
     /// A thread that is late by more than an interval has slept through wakeups. Each of them
     /// counts, with the wait since it was due: to leave them out would hide most of a long delay

@@ -148,7 +148,7 @@ impl Engine<'_> {
         self.is_off(cpu, task, why);
     }
 
-    /// Hands on the wait that is still under way.
+    /// Records the wait that is still under way.
     pub(super) fn end_waits(&mut self) {
         if let Some(task) = self.follower.as_ref().map(|follower| follower.task) {
             let cpu = self.tasks[task.index()].last_cpu;

@@ -406,7 +406,7 @@ impl Engine<'_> {
         self.block(task)
     }
 
-    /// Hands a lock on; one that the task does not hold stays as it is.
+    /// Gives a lock to the next task that waits for it; one that the task does not hold stays as it is.
     fn unlock(&mut self, task: TaskId, lock: usize) -> Next {
         let lock = &mut self.locks[lock];
         if lock.holder == Some(task) {
