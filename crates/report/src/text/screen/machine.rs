@@ -44,7 +44,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
     let taken = taken(&statement.accounts);
     if !taken.is_empty() {
-        table("TAKEN FROM PROGRAMS BY").write(page, &taken, screen.room.fewer + 1);
+        table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.fewer + 1);
     }
     let throttled = throttled(statement);
     if !throttled.is_empty() {
