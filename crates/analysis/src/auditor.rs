@@ -110,7 +110,7 @@ impl Auditor {
             accounting,
             beats: beats.map(|finder| finder.finish(header, threads)),
             victim: victim
-                .finish(header, sources)
+                .finish(header, sources, &mut timeline)
                 .map(|victim| VictimStatement {
                     frames: frames
                         .and_then(|process| process.frames(header))

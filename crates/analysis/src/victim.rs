@@ -19,6 +19,7 @@
 
 mod interruptions;
 mod life;
+mod quota;
 mod statement;
 mod wakers;
 mod worst;
@@ -26,15 +27,16 @@ mod worst;
 use std::collections::{BTreeMap, HashMap};
 
 use ticktax_model::recording::{Edge, Effect, Header};
-use ticktax_model::victim::{DelayKind, OffCpuReason, VictimStatement};
+use ticktax_model::victim::{DelayKind, OffCpuReason, ThreadState, VictimStatement};
 use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
 use self::life::Life;
+use self::quota::{Quota, Throttled};
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::tally::{Lengths, Tally};
-use crate::timeline::{Event, EventKind, History, Occupant, OffCpu, Part};
+use crate::timeline::{Event, EventKind, History, Occupant, OffCpu, Part, ThreadId, Timeline};
 
 /// Takes a timeline's events and says what happened to a recording's victim.
 #[derive(Debug)]
@@ -50,6 +52,7 @@ pub(crate) struct Victim {
     behind: BTreeMap<SourceId, Tally>,
     worst: Worst,
     wakers: Wakers,
+    quota: Quota,
 }
 
 impl Victim {
@@ -71,12 +74,22 @@ impl Victim {
             behind: BTreeMap::new(),
             worst: Worst::default(),
             wakers: Wakers::default(),
+            quota: Quota::default(),
         }
     }
 
     /// What happened; `None` where the recording has no victim.
-    pub(crate) fn finish(self, header: &Header, sources: &SourceTable) -> Option<VictimStatement> {
+    pub(crate) fn finish(
+        mut self,
+        header: &Header,
+        sources: &SourceTable,
+        timeline: &mut Timeline,
+    ) -> Option<VictimStatement> {
         let victim = header.victim.as_ref()?;
+        for (slot, wait) in self.quota.rest() {
+            let history = timeline.history(slot).map(|(history, _)| &*history);
+            self.throttled(&wait, history);
+        }
         Some(statement::make(self, victim, header, sources))
     }
 
@@ -85,13 +98,19 @@ impl Victim {
         match event.kind() {
             EventKind::OnCpu(occupant, _) => self.base(occupant, event),
             EventKind::Interrupt(interrupt) => {
+                if interrupt.refills_quota {
+                    self.quota.refill(event.span);
+                }
                 let whole = interrupt.part == Part::Frame || interrupt.kind == Kind::Nmi;
                 self.cpu(event).note(event.span, whole);
             }
-            EventKind::OffCpu(off) => self.wait(off, event.span, history),
+            EventKind::OffCpu(off) => self.wait(off, event, history),
             EventKind::Edge(edge) => self.edge(edge, event),
             // Sums have no place in time.
             EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
+        }
+        while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
+            self.throttled(&wait, Some(history));
         }
     }
 
@@ -139,7 +158,8 @@ impl Victim {
     }
 
     /// A thread was off its CPU.
-    fn wait(&mut self, off: OffCpu, span: &Span, history: &History) {
+    fn wait(&mut self, off: OffCpu, event: &Event<'_>, history: &History) {
+        let span = event.span;
         let (Some(thread), Some(reason)) = (off.thread, off.reason) else {
             return;
         };
@@ -152,6 +172,13 @@ impl Victim {
         }
         let life = self.threads.entry(thread.tid);
         let life = life.or_insert_with(|| Life::new(thread.pid));
+        if reason == OffCpuReason::Throttled {
+            life.saw(span);
+            self.migrations += u64::from(off.moved);
+            let span = *span;
+            self.quota.wait(event.slot, Throttled { thread, span });
+            return;
+        }
         life.absent(span, reason, &mut self.worst);
         self.migrations += u64::from(off.moved);
         let kind = match reason {
@@ -162,11 +189,7 @@ impl Victim {
         if reason == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }
-        for piece in history.on_cpu_during(span) {
-            let length = piece.end - piece.start;
-            let behind = self.behind.entry(piece.source).or_default();
-            behind.add(length, length);
-        }
+        self.behind(span, history);
         if self.worst.wants(span.dur) {
             let pieces = history.on_cpu_during(span);
             let mut delay = Candidate::waiting(kind, span, pieces);
@@ -176,6 +199,35 @@ impl Victim {
                 _ => None,
             };
             self.worst.offer(delay);
+        }
+    }
+
+    /// Adds up who had the CPU meanwhile.
+    fn behind(&mut self, span: &Span, history: &History) {
+        for piece in history.on_cpu_during(span) {
+            let length = piece.end - piece.start;
+            let behind = self.behind.entry(piece.source).or_default();
+            behind.add(length, length);
+        }
+    }
+
+    /// A thread was throttled, and perhaps waited for a CPU after that; `history` is the past of the
+    /// CPU that it then ran on.
+    fn throttled(&mut self, wait: &Throttled, history: Option<&History>) {
+        let ThreadId { tid, pid } = wait.thread;
+        let (throttled, waited) = self.quota.split(&wait.span);
+        let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
+        let delay = Candidate::throttled(&throttled);
+        life.throttled(ThreadState::Throttled, delay, &mut self.worst);
+        if let Some(waited) = waited {
+            let pieces = history
+                .into_iter()
+                .flat_map(|history| history.on_cpu_during(&waited));
+            let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, pieces);
+            life.throttled(ThreadState::Waiting, delay, &mut self.worst);
+            if let (true, Some(history)) = (life.followed, history) {
+                self.behind(&waited, history);
+            }
         }
     }
 

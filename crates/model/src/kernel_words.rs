@@ -13,6 +13,10 @@ pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 /// The timer function that ends a sleep.
 pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 
+/// The timer functions that give a cgroup with a CPU quota time again: each period, and what other CPUs
+/// gave back.
+pub const QUOTA_FUNCTIONS: [&str; 2] = ["sched_cfs_period_timer", "sched_cfs_slack_timer"];
+
 /// The begin of the names of the kernel's workers, whose time is that of their work items.
 const WORKER: &str = "kworker";
 

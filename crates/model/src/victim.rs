@@ -431,6 +431,10 @@ pub enum DelayKind {
     Preempted,
     /// The thread's CPU ran interrupts.
     Interrupted,
+    /// The CPU quota of the thread's cgroup was used up.
+    Throttled,
+    /// The thread's cgroup had got CPU time again, and the thread waited for a CPU.
+    Unthrottled,
 }
 
 impl fmt::Display for DelayKind {
@@ -439,6 +443,8 @@ impl fmt::Display for DelayKind {
             Self::Woken => "woken, then waiting",
             Self::Preempted => "preempted",
             Self::Interrupted => "interrupted",
+            Self::Throttled => "throttled",
+            Self::Unthrottled => "unthrottled, then waiting",
         })
     }
 }

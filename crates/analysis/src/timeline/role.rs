@@ -1,6 +1,8 @@
 //! What a source's rows mean: resolved once for each source, for everybody who reads rows.
 
-use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail};
+use ticktax_model::kernel_words::{
+    LOCAL_TIMER, QUOTA_FUNCTIONS, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail,
+};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Class;
 use ticktax_model::victim::{OffCpuReason, ThreadState};
@@ -77,6 +79,8 @@ pub(crate) struct Interrupt {
     pub(crate) kind: Kind,
     pub(crate) line: Line,
     pub(crate) part: Part,
+    /// Whether it lets threads run again whose CPU quota was used up.
+    pub(crate) refills_quota: bool,
 }
 
 /// Which interrupt, as far as anybody asks.
@@ -117,6 +121,7 @@ impl Interrupt {
             kind: source.kind,
             line,
             part,
+            refills_quota: QUOTA_FUNCTIONS.contains(&&*source.detail),
         }
     }
 

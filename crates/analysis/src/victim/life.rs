@@ -19,13 +19,17 @@ pub(super) struct Life {
     /// Whether its number was another thread's before, so that there may be a time between.
     pub(super) taken_over: bool,
     span: Option<(Nanos, Nanos)>,
-    /// The longest interruptions, as long as it is not known to be the victim's.
+    /// The longest delays, as long as it is not known to be the victim's.
     early: Vec<Candidate>,
+    /// Whether it was ever throttled.
+    throttled: bool,
 }
 
 impl Life {
-    /// Interruptions kept of a thread that may turn out to be the victim's.
+    /// Delays kept of a thread that may turn out to be the victim's.
     const EARLY: usize = 3;
+    /// And of one that was throttled: nothing else may ever happen to it.
+    const EARLY_THROTTLED: usize = 10;
 
     pub(super) fn new(pid: i32) -> Self {
         Self {
@@ -36,6 +40,7 @@ impl Life {
             taken_over: false,
             span: None,
             early: Vec::new(),
+            throttled: false,
         }
     }
 
@@ -58,7 +63,8 @@ impl Life {
         self.states.values().map(|tally| tally.time).sum()
     }
 
-    fn saw(&mut self, span: &Span) {
+    /// Takes note that it was there meanwhile.
+    pub(super) fn saw(&mut self, span: &Span) {
         let (begin, end) = self.span.unwrap_or((span.start, span.end()));
         self.span = Some((begin.min(span.start), end.max(span.end())));
     }
@@ -95,25 +101,40 @@ impl Life {
                 tally.longest = tally.longest.max(stretch.length());
             }
         }
+        self.delayed(stretches, worst);
+    }
+
+    /// Takes note of delays.
+    fn delayed(&mut self, delays: Vec<Candidate>, worst: &mut Worst) {
         if self.followed {
-            for one in stretches {
+            for one in delays {
                 worst.offer(one);
             }
             return;
         }
-        self.early.extend(stretches);
+        self.early.extend(delays);
         self.early
             .sort_by_key(|one| std::cmp::Reverse(one.length()));
-        self.early.truncate(Self::EARLY);
+        self.early.truncate(if self.throttled {
+            Self::EARLY_THROTTLED
+        } else {
+            Self::EARLY
+        });
     }
 
-    /// Adds a stretch off its CPU.
+    /// Adds a stretch off its CPU, but for throttling.
     pub(super) fn absent(&mut self, span: &Span, cause: OffCpuReason, worst: &mut Worst) {
         self.saw(span);
         self.add(cause.into(), span.dur, span.dur);
-        if cause != OffCpuReason::Throttled {
-            self.known(worst);
-        }
+        self.known(worst);
+    }
+
+    /// Adds a stretch for which it was throttled, or waited for a CPU after that. These are told of
+    /// any thread, so that they do not make it the victim's.
+    pub(super) fn throttled(&mut self, state: ThreadState, delay: Candidate, worst: &mut Worst) {
+        self.throttled = true;
+        self.add(state, delay.length(), delay.length());
+        self.delayed(vec![delay], worst);
     }
 
     /// Takes note that its number was another's before.
@@ -121,7 +142,8 @@ impl Life {
         self.taken_over |= !self.is_empty();
     }
 
-    fn known(&mut self, worst: &mut Worst) {
+    /// It is the victim's.
+    pub(super) fn known(&mut self, worst: &mut Worst) {
         self.followed = true;
         for one in self.early.drain(..) {
             worst.offer(one);

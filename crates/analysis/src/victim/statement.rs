@@ -43,18 +43,23 @@ pub(super) fn make(
 }
 
 fn threads(
-    victim: Victim,
+    mut victim: Victim,
     about: &VictimHeader,
     header: &Header,
     sources: &SourceTable,
 ) -> ThreadTimes {
     let may_lack = about.incomplete.is_some() || header.coverage.events_lost() > 0;
-    let present = victim.threads.iter().map(|(&tid, life)| (tid, life));
-    let before = victim.past_lives.iter().map(|life| (0, life));
     // A thread that was only ever throttled looks like a stranger's, but for its process.
     let lives = victim.threads.values().chain(&victim.past_lives);
     let followed = lives.filter(|life| life.followed).map(|life| life.pid);
     let pids: BTreeSet<i32> = followed.chain(about.pid).collect();
+    for life in victim.threads.values_mut().chain(&mut victim.past_lives) {
+        if pids.contains(&life.pid) {
+            life.known(&mut victim.worst);
+        }
+    }
+    let present = victim.threads.iter().map(|(&tid, life)| (tid, life));
+    let before = victim.past_lives.iter().map(|life| (0, life));
     let all: BTreeMap<(i32, usize), &Life> = present
         .chain(before)
         .filter(|(_, life)| pids.contains(&life.pid) && !life.is_empty())

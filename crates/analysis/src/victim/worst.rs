@@ -105,6 +105,11 @@ impl Candidate {
         Self::new(kind, *span, pieces, 0)
     }
 
+    /// A stretch for which it was throttled: whoever ran meanwhile did not keep it from running.
+    pub(super) fn throttled(span: &Span) -> Self {
+        Self::new(DelayKind::Throttled, *span, std::iter::empty(), 0)
+    }
+
     /// A stretch for which the thread of `base` was interrupted.
     pub(super) fn interrupted(stretch: &Stretch, base: &Span) -> Self {
         let span = Span {

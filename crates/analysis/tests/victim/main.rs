@@ -3,3 +3,4 @@
 
 mod fixture;
 mod properties;
+mod throttling;

@@ -3,7 +3,7 @@
 use ticktax_model::machine::Throttling;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Delay, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage, VictimStatement,
+    Delay, DelayKind, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage, VictimStatement,
 };
 use ticktax_model::{Kind, Nanos};
 
@@ -237,6 +237,9 @@ fn timeline(delay: &Delay) -> String {
             }
         })
         .collect();
+    if delay.kind == DelayKind::Throttled {
+        return "its CPU quota was used up".to_owned();
+    }
     if delay.more > 0 {
         told.push(format!("{} more", grouped(delay.more)));
     }

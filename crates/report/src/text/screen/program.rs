@@ -185,6 +185,8 @@ fn delays(page: &mut Page, delays: &[Delay], most: usize) {
             DelayKind::Woken => "woken late",
             DelayKind::Preempted => "preempted",
             DelayKind::Interrupted => "interrupted",
+            DelayKind::Throttled => "throttled",
+            DelayKind::Unthrottled => "unthrottled",
         };
         let at = delay.at.as_secs_f64();
         let head = format!("{:>9}  at {at:>8.3} s", delay.length.to_string());
@@ -202,6 +204,9 @@ fn delays(page: &mut Page, delays: &[Delay], most: usize) {
 
 /// Who had most of a delay, as many as fit.
 fn lost_to(delay: &Delay, room: usize) -> String {
+    if delay.kind == DelayKind::Throttled {
+        return "its CPU quota".to_owned();
+    }
     let mut text = String::new();
     for lost in &delay.lost_to {
         // What is little is not what it was mainly lost to.
