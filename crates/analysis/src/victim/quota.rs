@@ -122,7 +122,10 @@ mod tests {
         }
         let split = |start, end| {
             let (throttled, waited) = quota.split(&span(start, end));
-            (throttled.dur.0, waited.map(|waited| (waited.start.0, waited.dur.0)))
+            (
+                throttled.dur.0,
+                waited.map(|waited| (waited.start.0, waited.dur.0)),
+            )
         };
         // The timer at 200 gave it nothing, or not enough.
         assert_eq!(split(100, 700), (510, Some((610, 90))));

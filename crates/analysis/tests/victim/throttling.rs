@@ -62,7 +62,10 @@ fn throttling_is_among_the_delays_and_ends_with_the_timer() {
     let threads = audit(Target::Process, Some(10)).unwrap();
     assert!(threads.balances(), "{:?}", threads.off);
     let of = |state| {
-        let account = threads.accounts.iter().find(|account| account.state == state);
+        let account = threads
+            .accounts
+            .iter()
+            .find(|account| account.state == state);
         account.map(|account| (account.time, account.count))
     };
     assert_eq!(of(ThreadState::Throttled), Some((Nanos(5 * 75 * MS), 5)));
@@ -72,7 +75,9 @@ fn throttling_is_among_the_delays_and_ends_with_the_timer() {
     assert_eq!(longest.length, Nanos(75 * MS));
     assert!(longest.lost_to.is_empty(), "{longest:?}");
     let waits = threads.delays.iter();
-    let waits: Vec<_> = waits.filter(|delay| delay.kind == DelayKind::Unthrottled).collect();
+    let waits: Vec<_> = waits
+        .filter(|delay| delay.kind == DelayKind::Unthrottled)
+        .collect();
     assert_eq!(waits.len(), 5);
     assert_eq!(waits[0].length, Nanos(5 * MS));
     assert_eq!(waits[0].lost_to[0].name, "other");

@@ -3,7 +3,8 @@
 use ticktax_model::machine::Throttling;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Delay, DelayKind, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage, VictimStatement,
+    Delay, DelayKind, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage,
+    VictimStatement,
 };
 use ticktax_model::{Kind, Nanos};
 
