@@ -60,12 +60,6 @@ fn whole(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }
 
-/// The time of the accounts of a class.
-fn time_of(statement: &Statement, class: Class) -> Nanos {
-    let of_class = statement.accounts.iter().filter(|a| a.class == class);
-    of_class.map(|account| account.time).sum()
-}
-
 /// The programs by name, with their processes and their time, the costliest first.
 fn programs(accounts: &[Account]) -> Vec<(&str, Vec<i32>, Nanos)> {
     let mut by_name: BTreeMap<&str, (Vec<i32>, Nanos)> = BTreeMap::new();

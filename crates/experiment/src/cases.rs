@@ -1,14 +1,8 @@
 //! The cases: what the simulator makes of a published investigation, and, for some, what real
 //! kernels do.
 //!
-//! A case is its file `cases/NAME.toml`, its module here, named like it, and its line in `CASES`.
-
-mod every_30_999_seconds;
-mod frame_rate_vs_hz;
-mod idle_cost_vs_hz;
-mod silent_rtc;
-mod slice_vs_cache;
-mod tcp_cpu_cost;
+//! A case is its file `cases/NAME.toml` and its module here, named like it, with a constant `CASE`. Nothing
+//! lists them: the build declares a module for each file of this folder (`build.rs`).
 
 use ticktax_model::case::Remark;
 use ticktax_sim::TaskSpec;
@@ -17,15 +11,8 @@ use crate::file::{CaseError, CaseFile, Values};
 use crate::judge::Modelled;
 use crate::kernels::KernelCase;
 
-/// Every case, in the order of `case list`.
-const CASES: &[&dyn Case] = &[
-    &frame_rate_vs_hz::FrameRate,
-    &idle_cost_vs_hz::IdleCost,
-    &every_30_999_seconds::Walk,
-    &slice_vs_cache::Slices,
-    &tcp_cpu_cost::Tcp,
-    &silent_rtc::Rtc,
-];
+include!(concat!(env!("OUT_DIR"), "/cases.rs"));
+list_cases!();
 
 /// A published investigation with its model.
 pub trait Case: Sync {
@@ -108,9 +95,8 @@ mod tests {
 
     use super::CASES;
 
-    /// Cargo finds a module that is declared and not listed; nothing finds one that is neither.
     #[test]
-    fn every_module_is_a_case() {
+    fn a_case_is_named_like_its_module() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases");
         let entries = std::fs::read_dir(folder).unwrap();
         let files = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

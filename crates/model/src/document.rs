@@ -1,26 +1,21 @@
 //! Documents: what a verb returns, and a report shows.
 //!
-//! A new one is a type of its own, a line in [`each_document`](crate::each_document), and a page in
-//! `report`; JSON, a schema and `ticktax schema` come with the line.
+//! A new one is a module with its type, a line in [`each_document`](crate::each_document), and a page in
+//! `report`; JSON, a schema, `ticktax schema` and its row in `docs/documents.md` come with the line.
 
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::beats::BeatStatement;
-use crate::case::{CaseFit, CaseList, CaseSheet, CaseStatement};
-use crate::kernels::{KernelBuild, KernelComparison, KernelList, KernelsStatement};
-use crate::pace::{PaceComparison, PaceStatement};
-use crate::prediction::PredictionStatement;
-use crate::statement::Statement;
-use crate::sweep::GridStatement;
 
 /// The version of every document's JSON. A field is added without a new version; a field is
 /// renamed, removed or given another meaning only with one.
 pub const DOCUMENT_VERSION: u32 = 2;
 
-/// Declares [`Document`] and [`DocumentKind`]: a variant, its name in JSON, what prints it, its type.
+/// Declares [`Document`] and [`DocumentKind`].
 macro_rules! documents {
-    ($($kind:ident $name:literal $about:literal $content:ty;)+) => {
+    ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
+        documents! { each $($($kind $name $about (crate::$module::$content);)+)+ }
+    };
+    (each $($kind:ident $name:literal $about:literal ($content:ty);)+) => {
         /// What a verb returns.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
@@ -80,31 +75,7 @@ macro_rules! documents {
     };
 }
 
-/// Calls a macro with a line for each document, as the macro `documents` here takes them: so there is
-/// one list of them, also for what has to tell them apart elsewhere.
-#[macro_export]
-macro_rules! each_document {
-    ($with:ident) => {
-        $with! {
-            Statement "statement" "`audit` and `report`" Statement;
-            Beats "beats" "`beats`" BeatStatement;
-            Pace "pace" "`pace`" PaceStatement;
-            PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
-            Prediction "prediction" "`sim`" PredictionStatement;
-            Sweep "sweep" "`sweep`" GridStatement;
-            Cases "cases" "`case list`" CaseList;
-            CaseSheet "case-sheet" "`case show`" CaseSheet;
-            Case "case" "`case run`" CaseStatement;
-            CaseFit "case-fit" "`case fit`" CaseFit;
-            CaseOnKernels "case-on-kernels" "`lab compare --case`" KernelsStatement;
-            KernelComparison "kernel-comparison" "`lab compare`" KernelComparison;
-            Kernels "kernels" "`lab list`" KernelList;
-            KernelBuild "kernel-build" "`lab build`" KernelBuild;
-        }
-    };
-}
-
-each_document!(documents);
+crate::each_document!(documents);
 
 #[cfg(test)]
 mod tests {

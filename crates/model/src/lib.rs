@@ -35,6 +35,45 @@ pub mod time;
 pub mod victim;
 pub mod workload;
 
+/// Calls a macro with all documents, by the module of their types: for each its variant, its name in JSON,
+/// what prints it, and its type. This is the one list of them, also for who has to tell them apart elsewhere:
+/// `report` has a page of text for each, in a module of the same name.
+#[macro_export]
+macro_rules! each_document {
+    ($with:ident) => {
+        $with! {
+            statement {
+                Statement "statement" "`audit`, `report`, `lab run -- audit`" Statement;
+            }
+            beats {
+                Beats "beats" "`beats`" BeatStatement;
+            }
+            pace {
+                Pace "pace" "`pace`, `report`, `lab run -- pace`" PaceStatement;
+                PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
+            }
+            prediction {
+                Prediction "prediction" "`sim`" PredictionStatement;
+            }
+            sweep {
+                Sweep "sweep" "`sweep`" GridStatement;
+            }
+            case {
+                Cases "cases" "`case list`" CaseList;
+                CaseSheet "case-sheet" "`case show`" CaseSheet;
+                Case "case" "`case run`" CaseStatement;
+                CaseFit "case-fit" "`case fit`" CaseFit;
+            }
+            kernels {
+                CaseOnKernels "case-on-kernels" "`lab compare --case`" KernelsStatement;
+                KernelComparison "kernel-comparison" "`lab compare`" KernelComparison;
+                Kernels "kernels" "`lab list`" KernelList;
+                KernelBuild "kernel-build" "`lab build`" KernelBuild;
+            }
+        }
+    };
+}
+
 pub use cpu::{Cpu, CpuList};
 pub use histogram::Histogram;
 pub use span::{Kind, Owner, Source, SourceId, SourceTable, Span, Thread};

@@ -129,19 +129,123 @@ impl Class {
         Self::Idle,
     ];
 
+    /// What the class is, for every question that is asked of classes: a new one is described here
+    /// once.
+    const fn nature(self) -> Nature {
+        use Form::{Absent, Interrupt, Loop, Surround, Thread};
+        use Holder::{Hypervisor, Kernel, Nothing, Programs, Tool, Unexplained};
+        match self {
+            Self::Nmi => Nature::of(Kernel, Interrupt).named(0),
+            Self::Irq => Nature::of(Kernel, Interrupt).named(1),
+            Self::Softirq => Nature::of(Kernel, Interrupt).named(2),
+            Self::KernelThread => Nature::of(Kernel, Thread).named(3),
+            Self::Program => Nature::of(Programs, Thread).named(4),
+            Self::Tool => Nature::of(Tool, Thread),
+            Self::EntryExit => Nature::of(Kernel, Surround),
+            Self::Outside | Self::Steal => Nature::of(Hypervisor, Absent),
+            Self::Unexplained => Nature::of(Unexplained, Absent),
+            Self::Probe => Nature::of(Nothing, Loop),
+            Self::Idle => Nature::of(Nothing, Absent),
+        }
+    }
+
+    /// Who had the CPU.
+    pub const fn holder(self) -> Holder {
+        self.nature().holder
+    }
+
     /// Whether time in this class is time that a program wanted and did not get.
     pub const fn is_taken(self) -> bool {
         matches!(
-            self,
-            Self::KernelThread
-                | Self::Irq
-                | Self::Softirq
-                | Self::Nmi
-                | Self::EntryExit
-                | Self::Outside
-                | Self::Steal
-                | Self::Unexplained
+            self.holder(),
+            Holder::Kernel | Holder::Hypervisor | Holder::Unexplained
         )
+    }
+
+    /// Whether the CPU was at work, as a column of `/proc/stat` would say: a probe's loop, which
+    /// stands for idle time, left out.
+    pub const fn is_busy(self) -> bool {
+        matches!(
+            self.holder(),
+            Holder::Programs | Holder::Kernel | Holder::Tool
+        )
+    }
+
+    /// Whether threads ran, which are the parts of their account.
+    pub const fn is_thread(self) -> bool {
+        matches!(self.nature().form, Form::Thread)
+    }
+
+    /// Whether the kernel interrupted what ran: interrupts, and getting into and out of them.
+    pub const fn is_interruption(self) -> bool {
+        matches!(self.nature().form, Form::Interrupt | Form::Surround)
+    }
+
+    /// Whether its time is work of the kernel that has a name, about which something can be done.
+    pub const fn is_kernel_work(self) -> bool {
+        let nature = self.nature();
+        matches!(nature.holder, Holder::Kernel)
+            && matches!(nature.form, Form::Thread | Form::Interrupt)
+    }
+
+    /// Its place where several are named together: what interrupts comes before what it interrupts.
+    pub const fn precedence(self) -> u8 {
+        self.nature().precedence
+    }
+}
+
+/// Who had a CPU, as a first screen divides its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The user's programs.
+    Programs,
+    /// The kernel.
+    Kernel,
+    /// The hypervisor, or the firmware.
+    Hypervisor,
+    /// Not known.
+    Unexplained,
+    /// ticktax.
+    Tool,
+    /// Nothing: the time was there to be used.
+    Nothing,
+}
+
+/// What a class's time is made of.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// Threads.
+    Thread,
+    /// A probe's loop, of which no part is named.
+    Loop,
+    /// Interrupts, with the functions in them.
+    Interrupt,
+    /// What lies around interrupts.
+    Surround,
+    /// Nothing that the kernel ran.
+    Absent,
+}
+
+/// What a [`Class`] is.
+#[derive(Clone, Copy, Debug)]
+struct Nature {
+    holder: Holder,
+    form: Form,
+    precedence: u8,
+}
+
+impl Nature {
+    const fn of(holder: Holder, form: Form) -> Self {
+        Self {
+            holder,
+            form,
+            precedence: u8::MAX,
+        }
+    }
+
+    /// It is named at this place among others.
+    const fn named(self, precedence: u8) -> Self {
+        Self { precedence, ..self }
     }
 }
 
@@ -214,11 +318,13 @@ pub struct ClassTime {
 impl CpuBooks {
     /// The time of `class`.
     pub fn of(&self, class: Class) -> Nanos {
-        self.classes
-            .iter()
-            .filter(|part| part.class == class)
-            .map(|part| part.time)
-            .sum()
+        self.of_all(|other| other == class)
+    }
+
+    /// The time of the classes that `belongs` says yes to.
+    pub fn of_all(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
+        let parts = self.classes.iter().filter(|part| belongs(part.class));
+        parts.map(|part| part.time).sum()
     }
 }
 
@@ -237,6 +343,13 @@ pub struct Balance {
 }
 
 impl Statement {
+    /// The time of all accounts whose class `belongs` says yes to.
+    pub fn time_of(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
+        let accounts = self.accounts.iter();
+        let accounts = accounts.filter(|account| belongs(account.class));
+        accounts.map(|account| account.time).sum()
+    }
+
     /// Whether every nanosecond is where it belongs: the machine's, and the victim's.
     pub fn balances(&self) -> bool {
         let victim = self.victim.as_ref();

@@ -84,3 +84,42 @@ pub fn render(document: &Document, format: Format, style: &TextStyle) -> String 
         String::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use ticktax_model::document::DocumentKind;
+
+    use super::Format;
+
+    const HEAD: &str = "| document | printed by | formats |\n|---|---|---|\n";
+
+    /// A row for each document.
+    fn table() -> String {
+        let mut table = HEAD.to_owned();
+        for &kind in DocumentKind::ALL {
+            let formats: Vec<&str> = Format::all(kind).map(Format::name).collect();
+            let (name, about) = (kind.name(), kind.about());
+            let _ = writeln!(table, "| `{name}` | {about} | {} |", formats.join(", "));
+        }
+        table
+    }
+
+    #[test]
+    fn the_documentation_has_the_row_of_every_document() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/documents.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = page.split_once(HEAD).unwrap();
+        let (rows, after) = rest.split_once("\n\n").unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, format!("{before}{}\n{after}", table())).unwrap();
+        } else {
+            assert_eq!(
+                format!("{HEAD}{rows}\n"),
+                table(),
+                "run this test with UPDATE_DOCS=1"
+            );
+        }
+    }
+}

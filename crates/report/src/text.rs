@@ -5,20 +5,14 @@
 
 mod accounting;
 mod accounts;
-mod beats;
-mod case;
 mod cpus;
 mod findings;
 mod foot;
 mod gaps;
-mod grid;
 mod head;
 mod held;
-mod kernels;
 mod numbers;
-mod pace;
 mod page;
-mod prediction;
 mod screen;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -30,8 +24,7 @@ use ticktax_model::document::{Document, DocumentKind};
 use ticktax_model::statement::{Class, Statement};
 
 use crate::format::DocumentSink;
-use crate::view::{Grouping, Section, View};
-use page::Page;
+use crate::view::{Grouping, View};
 
 pub use beats::beat_news;
 pub use pace::pace_line;
@@ -63,23 +56,20 @@ trait Paged {
     fn page(&self, style: &TextStyle) -> String;
 }
 
+/// Declares a module for the pages of each module of documents, and [`page`].
 macro_rules! pages {
-    ($($kind:ident $name:literal $about:literal $content:ty;)+) => {
+    ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
+        $(mod $module;)+
+
         fn page(document: &Document, style: &TextStyle) -> String {
             match document {
-                $(Document::$kind(it) => it.page(style),)+
+                $($(Document::$kind(it) => it.page(style),)+)+
             }
         }
     };
 }
 
 ticktax_model::each_document!(pages);
-
-impl Paged for Statement {
-    fn page(&self, style: &TextStyle) -> String {
-        statement(self, style)
-    }
-}
 
 /// How a page of text is to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,45 +98,6 @@ impl Default for TextStyle {
         }
     }
 }
-
-/// The statement as text, with a line break at the end. No line is longer than the width asked
-/// for, whatever the names in it; control characters in names are replaced.
-fn statement(statement: &Statement, style: &TextStyle) -> String {
-    if style.view == View::First {
-        return screen::first(statement, style);
-    }
-    let mut page = Page::new(*style);
-    if style.view == View::Full {
-        head::write(&mut page, statement);
-    }
-    let legends = style.view.is_legend_only();
-    let shows = |section| legends || style.view.shows(section);
-    for (section, parts) in SECTIONS {
-        if shows(*section) {
-            for write in *parts {
-                write(&mut page, statement);
-            }
-        }
-    }
-    page.finish()
-}
-
-/// Writes a part of a page.
-type Writer = fn(&mut Page, &Statement);
-
-/// The sections of a statement's page, in its order.
-const SECTIONS: &[(Section, &[Writer])] = &[
-    (
-        Section::Time,
-        &[accounts::write, cpus::write, held::write, victim::write],
-    ),
-    (Section::Noise, &[gaps::write]),
-    (Section::Repeats, &[beats::write]),
-    (Section::Tick, &[tick::write]),
-    (Section::Accounting, &[accounting::write]),
-    (Section::Findings, &[findings::write]),
-    (Section::Limits, &[foot::write]),
-];
 
 /// The groups of accounts that a page shows, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

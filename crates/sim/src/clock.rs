@@ -31,6 +31,25 @@ pub enum Device {
 }
 
 impl Device {
+    /// Every device, as it is where no more is said.
+    pub const ALL: [Self; 3] = [
+        Self::Pit,
+        Self::TscDeadline,
+        Self::Lapic {
+            bus_hz: 100_000_000,
+            divisor: 16,
+        },
+    ];
+
+    /// The word for it in scenarios and on the command line, whatever its own settings are.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pit => "pit",
+            Self::TscDeadline => "tsc-deadline",
+            Self::Lapic { .. } => "lapic",
+        }
+    }
+
     /// The input periods to a tick and the frequency they are counted at; `None` where the device
     /// cannot tick at `hz`.
     fn count(self, hz: u64) -> Option<(u64, u64)> {

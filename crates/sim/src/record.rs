@@ -14,7 +14,6 @@ use ticktax_model::{
 };
 
 use crate::report::{CpuReport, Mode, Report};
-use crate::scheduler::Policy;
 use crate::settings;
 use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport};
@@ -286,7 +285,7 @@ fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) 
 /// `cputime_adjust` later), however they were sampled.
 fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i32, ProgramTime> {
     const STEP: Nanos = Nanos::from_millis(10);
-    let is_scaled = matches!(setup.machine.policy, Policy::Fair | Policy::Eevdf { .. });
+    let is_scaled = setup.machine.policy.scales_times();
     let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
     let of = |report: &TaskReport| {
         if is_scaled {

@@ -2,7 +2,7 @@
 //!
 //! A policy is a [`RunQueue`]: it orders the runnable tasks of one queue. `Queues` gives every
 //! CPU a queue of its own, or all of them one, and moves tasks between them. A new scheduler is a
-//! file with a `RunQueue`, and a line in `Policy::build`.
+//! file with a `RunQueue`, and its lines in [`Policy`]; scenarios, `--vary` and the property tests follow.
 
 mod eevdf;
 mod fair;
@@ -46,6 +46,40 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// Every policy, as it is where no more is said.
+    pub const ALL: [Self; 6] = [
+        Self::Goodness,
+        Self::GoodnessSlices,
+        Self::GoodnessPerCpu,
+        Self::O1,
+        Self::Fair,
+        Self::Eevdf {
+            slice: eevdf::BASE_SLICE,
+            hrtick: false,
+        },
+    ];
+
+    /// The word for it in scenarios and on the command line, whatever its own settings are.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Goodness => "goodness",
+            Self::GoodnessSlices => "goodness-slices",
+            Self::GoodnessPerCpu => "goodness-per-cpu",
+            Self::O1 => "o1",
+            Self::Fair => "fair",
+            Self::Eevdf { .. } => "eevdf",
+        }
+    }
+
+    /// Whether its kernels scale what `/proc/PID/stat` says to the time that the scheduler measured
+    /// (`task_utime`, `fs/proc/array.c`), rather than count ticks.
+    pub(crate) const fn scales_times(self) -> bool {
+        match self {
+            Self::Goodness | Self::GoodnessSlices | Self::GoodnessPerCpu | Self::O1 => false,
+            Self::Fair | Self::Eevdf { .. } => true,
+        }
+    }
+
     /// A scheduler of this policy for these CPUs and tasks, at a tick rate of `hz`.
     pub(crate) fn build(self, cpus: usize, hz: i64, tasks: &[Attributes]) -> Box<dyn Scheduler> {
         let smp = cpus > 1;
@@ -182,4 +216,28 @@ pub(crate) trait Scheduler {
     fn alarm(&self, cpu: usize, task: TaskId) -> Option<Nanos>;
     /// How many tasks wait in the queue that serves `cpu`.
     fn queued(&self, cpu: usize) -> usize;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    #[test]
+    fn the_documentation_has_a_row_for_every_policy() {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let page = fs::read_to_string(format!("{root}/../../docs/model.md")).unwrap();
+        let mut files = 0;
+        for entry in fs::read_dir(format!("{root}/src/scheduler")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if fs::read_to_string(&path)
+                .unwrap()
+                .contains("impl RunQueue for ")
+            {
+                files += 1;
+                assert!(page.contains(&format!("\n| `{name}` | ")), "{name}");
+            }
+        }
+        assert!(files > 3, "{files} files of policies");
+    }
 }

@@ -22,6 +22,26 @@ pub enum TimerRule {
     HighResolution,
 }
 
+impl TimerRule {
+    /// Every rule.
+    pub const ALL: [Self; 4] = [
+        Self::NominalJiffies,
+        Self::Jiffies,
+        Self::FirstTick,
+        Self::HighResolution,
+    ];
+
+    /// The word for it in scenarios and on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NominalJiffies => "jiffies-2.4",
+            Self::Jiffies => "jiffies-2.6",
+            Self::FirstTick => "first-tick",
+            Self::HighResolution => "high-resolution",
+        }
+    }
+}
+
 /// The system call that a task sleeps in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {

@@ -2,6 +2,8 @@
 //! no test is left out, and how long a file may be. Every test lists all that it finds at once.
 
 mod code;
+mod format;
+mod lists;
 mod orphans;
 mod workspace;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ticktax_model::accounting::{AccountingStatement, Counting, CpuCheck, Left, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
 use ticktax_model::recording::{Header, Level, ProbeKind};
-use ticktax_model::statement::{Class, CpuBooks};
+use ticktax_model::statement::{Class, CpuBooks, Holder};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 
 use super::causes::causes;
@@ -123,11 +123,10 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
     let shown_busy = (columns.busy() - of_probe).max(Nanos::ZERO);
     let sum = columns.busy() + columns.idle + columns.iowait + columns.steal;
     let kernel = header.level == Level::Kernel;
-    let of = |classes: &[Class]| -> Nanos { classes.iter().map(|&class| books.of(class)).sum() };
-    let interrupts = of(&[Class::Irq, Class::Softirq, Class::Nmi, Class::EntryExit]);
-    let outside = of(&[Class::Outside, Class::Steal]);
+    let interrupts = books.of_all(Class::is_interruption);
+    let outside = books.of_all(|class| class.holder() == Holder::Hypervisor);
     let busy = if kernel {
-        Some(interrupts + of(&[Class::Program, Class::KernelThread, Class::Tool]))
+        Some(books.of_all(Class::is_busy))
     } else {
         left.map(|left| {
             // The witness may have begun a moment later than the books.

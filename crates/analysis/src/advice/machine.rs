@@ -2,9 +2,9 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
-use ticktax_model::statement::{Account, Class, Statement};
+use ticktax_model::statement::{Account, Holder, Statement};
 
-use super::{programs, time_of, whole};
+use super::{programs, whole};
 
 /// From this share of all CPUs' time on, what the hypervisor took is worth a word.
 const MUCH_STOLEN: f64 = 0.01;
@@ -48,7 +48,7 @@ fn throttled(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
 
 /// What the hypervisor took, by its own clock or by the proof that nothing else ran.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
-    let time = time_of(statement, Class::Steal) + time_of(statement, Class::Outside);
+    let time = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let share = time.share_of(whole(statement));
     let virtual_machine = statement.machine.hypervisor.is_some();
     (virtual_machine && share >= MUCH_STOLEN).then_some((time, Advice::Stolen { time, share }))
@@ -57,11 +57,7 @@ pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
 fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = whole(statement);
     let much = statement.accounts.iter().filter(move |account| {
-        let kernel = matches!(
-            account.class,
-            Class::Irq | Class::Softirq | Class::KernelThread | Class::Nmi
-        );
-        kernel && account.time.share_of(all) >= MUCH_KERNEL_WORK
+        account.class.is_kernel_work() && account.time.share_of(all) >= MUCH_KERNEL_WORK
     });
     much.map(move |account: &Account| {
         let part = account.parts.first().map(|part| part.name.clone());
@@ -78,7 +74,7 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
 /// CPUs without time to spare, and who used most of it. A probe's loop is spare time.
 fn full(statement: &Statement) -> Option<(Nanos, Advice)> {
     let all = whole(statement);
-    let spare = time_of(statement, Class::Idle) + time_of(statement, Class::Probe);
+    let spare = statement.time_of(|class| class.holder() == Holder::Nothing);
     let spare = spare.share_of(all);
     if all == Nanos::ZERO || spare >= SPARE {
         return None;

@@ -53,8 +53,7 @@ fn stem(name: &str) -> &str {
 /// An interrupt's own frame is no part: what its functions leave of the account is the
 /// interrupt's. Neither are the probes' threads, because time leaves that account for others.
 fn part_name(class: Class, source: &Source) -> Option<&str> {
-    let is_thread = matches!(class, Class::Program | Class::KernelThread | Class::Tool);
-    match (&*source.detail, is_thread) {
+    match (&*source.detail, class.is_thread()) {
         _ if class == Class::Probe => None,
         ("", true) => Some(&source.name),
         ("", false) => None,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
 use ticktax_model::recording::{Header, ProbeKind};
-use ticktax_model::statement::{Class, GapCause, GapStatement, Part, WorstGap};
+use ticktax_model::statement::{GapCause, GapStatement, Part, WorstGap};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use super::accounts::{AccountId, Registry};
@@ -40,7 +40,7 @@ impl CauseKey {
             .flatten()
             .map(|&id| registry.describe(id));
         let mut names: Vec<_> = accounts
-            .map(|(class, name)| (precedence(class), &**name))
+            .map(|(class, name)| (class.precedence(), &**name))
             .collect();
         names.sort_unstable();
         names.dedup();
@@ -51,18 +51,6 @@ impl CauseKey {
             .chain(more)
             .collect();
         names.join(" + ")
-    }
-}
-
-/// The order in which a cause names its sources: who interrupts comes before who is interrupted.
-fn precedence(class: Class) -> u8 {
-    match class {
-        Class::Nmi => 0,
-        Class::Irq => 1,
-        Class::Softirq => 2,
-        Class::KernelThread => 3,
-        Class::Program => 4,
-        _ => 5,
     }
 }
 

@@ -12,6 +12,8 @@ use crate::judge::Modelled;
 use ticktax_model::case::Remark;
 
 /// The case.
+pub(super) const CASE: Walk = Walk;
+
 pub(super) struct Walk;
 
 const L2: Cache = Cache {

@@ -17,6 +17,8 @@ use crate::statistics::{choices, line, mean};
 use ticktax_model::case::Remark;
 
 /// The case.
+pub(super) const CASE: FrameRate = FrameRate;
+
 pub(super) struct FrameRate;
 
 /// Simulated time for each row, in s: long enough for the rate of frames to ±0.01.

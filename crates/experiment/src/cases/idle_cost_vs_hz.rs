@@ -16,6 +16,8 @@ use crate::statistics::line;
 use ticktax_model::case::Remark;
 
 /// The case.
+pub(super) const CASE: IdleCost = IdleCost;
+
 pub(super) struct IdleCost;
 
 /// Simulated s for each rate.

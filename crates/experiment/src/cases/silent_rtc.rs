@@ -10,6 +10,8 @@ use crate::judge::Modelled;
 use ticktax_model::case::Remark;
 
 /// The case.
+pub(super) const CASE: Rtc = Rtc;
+
 pub(super) struct Rtc;
 
 /// Phases of the tick that are tried.

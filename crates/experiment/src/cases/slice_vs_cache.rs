@@ -15,6 +15,8 @@ use crate::statistics::{ascending_by_chance, mann_whitney, mean, ratio_interval}
 use ticktax_model::case::Remark;
 
 /// The case.
+pub(super) const CASE: Slices = Slices;
+
 pub(super) struct Slices;
 
 /// Simulated s.

@@ -11,6 +11,8 @@ use crate::judge::Modelled;
 use ticktax_model::case::Remark;
 
 /// The case.
+pub(super) const CASE: Tcp = Tcp;
+
 pub(super) struct Tcp;
 
 /// Ethernet's and IP's bytes around a segment's data: preamble and gap, header and checksum, IP,

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 use ticktax_model::case::CaseList;
 use ticktax_model::document::{DOCUMENT_VERSION, DocumentKind};
@@ -106,17 +104,4 @@ fn a_document_says_which_it_is_and_its_schema_asks_for_that() {
                 .all(|name| required.contains(&Value::from(*name)))
         );
     }
-}
-
-#[test]
-fn the_documentation_names_every_document_and_no_other() {
-    let page = include_str!("../../../../docs/documents.md");
-    let table = page.lines().skip_while(|line| !line.starts_with("|---"));
-    let rows = table.skip(1).take_while(|line| line.starts_with('|'));
-    let cells = rows.filter_map(|row| row.split('|').nth(1));
-    let documented: BTreeSet<&str> = cells
-        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-        .collect();
-    let documents: BTreeSet<&str> = DocumentKind::ALL.iter().map(|kind| kind.name()).collect();
-    assert_eq!(documented, documents);
 }

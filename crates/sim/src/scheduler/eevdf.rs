@@ -11,6 +11,9 @@ use super::{Arrival, RunQueue};
 use crate::fixed::{narrow, scale};
 use crate::task::{Attributes, TaskId};
 
+/// The slice of the newest kernels on one CPU.
+pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
+
 /// The slice that a kernel of this release (major, minor) gives a task which asks for none:
 /// `sysctl_sched_base_slice`, 0.75 ms from 6.6 on and 0.70 ms from 6.15 on (`kernel/sched/fair.c`;
 /// commit 2ae891b82695, "sched: Reduce the default slice to avoid tasks getting an extra tick"),
@@ -19,7 +22,7 @@ use crate::task::{Attributes, TaskId};
 pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     let base = match release {
         Some(release) if release < (6, 15) => 750_000,
-        _ => 700_000,
+        _ => BASE_SLICE.0,
     };
     Nanos(base * (1 + i64::from(cpus.clamp(1, 8).ilog2())))
 }

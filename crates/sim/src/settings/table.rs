@@ -61,71 +61,31 @@ impl Setting {
     }
 }
 
-/// Words and what each stands for.
-type Words<T, const N: usize> = [(&'static str, T); N];
-
-const POLICIES: Words<Policy, 6> = [
-    ("goodness", Policy::Goodness),
-    ("goodness-slices", Policy::GoodnessSlices),
-    ("goodness-per-cpu", Policy::GoodnessPerCpu),
-    ("o1", Policy::O1),
-    ("fair", Policy::Fair),
-    (
-        "eevdf",
-        Policy::Eevdf {
-            slice: Nanos::ZERO,
-            hrtick: false,
-        },
-    ),
-];
-
-const TIMERS: Words<TimerRule, 4> = [
-    ("jiffies-2.4", TimerRule::NominalJiffies),
-    ("jiffies-2.6", TimerRule::Jiffies),
-    ("first-tick", TimerRule::FirstTick),
-    ("high-resolution", TimerRule::HighResolution),
-];
-
-const DEVICES: Words<Device, 3> = [
-    ("pit", Device::Pit),
-    ("tsc-deadline", Device::TscDeadline),
-    (
-        "lapic",
-        Device::Lapic {
-            bus_hz: 100_000_000,
-            divisor: 16,
-        },
-    ),
-];
-
-const POLICY_WORDS: &[&str] = &words(&POLICIES);
-const TIMER_WORDS: &[&str] = &words(&TIMERS);
-const DEVICE_WORDS: &[&str] = &words(&DEVICES);
-
-const fn words<T: Copy, const N: usize>(table: &Words<T, N>) -> [&'static str; N] {
-    let mut words = [""; N];
-    let mut place = 0;
-    while place < N {
-        words[place] = table[place].0;
-        place += 1;
-    }
-    words
+/// The words of all variants of a type.
+macro_rules! words {
+    ($of:ty) => {{
+        const COUNT: usize = <$of>::ALL.len();
+        const WORDS: [&str; COUNT] = {
+            let mut words = [""; COUNT];
+            let mut place = 0;
+            while place < COUNT {
+                words[place] = <$of>::ALL[place].word();
+                place += 1;
+            }
+            words
+        };
+        Kind::Word(&WORDS)
+    }};
 }
 
-/// The word for `it`, whatever its own fields are.
-fn word<T: Copy>(table: &[(&'static str, T)], it: T) -> Option<Value> {
-    let found = table
-        .iter()
-        .find(|(_, other)| discriminant(other) == discriminant(&it));
-    found.map(|(word, _)| Value::Word(word))
-}
-
-/// What a word stands for.
-fn meant<T: Copy>(table: &[(&'static str, T)], value: Value) -> Result<T, String> {
-    let found = table.iter().find(|(word, _)| *word == value.word());
-    found
-        .map(|(_, it)| *it)
-        .ok_or_else(|| format!("`{value}` is not known"))
+/// The variant of a type that a word stands for.
+macro_rules! meant {
+    ($of:ty, $value:expr) => {
+        <$of>::ALL
+            .into_iter()
+            .find(|it| it.word() == $value.word())
+            .ok_or_else(|| format!("`{}` is not known", $value))
+    };
 }
 
 pub(super) static ALL: [Setting; 22] = [
@@ -162,11 +122,11 @@ pub(super) static ALL: [Setting; 22] = [
     .always_told(),
     row(
         "policy",
-        Kind::Word(POLICY_WORDS),
+        words!(Policy),
         "the scheduler: [model.md](model.md)",
-        |setup| word(&POLICIES, setup.machine.policy),
+        |setup| Some(Value::Word(setup.machine.policy.word())),
         |setup, value| {
-            let mut policy = meant(&POLICIES, value)?;
+            let mut policy = meant!(Policy, value)?;
             if let Policy::Eevdf { slice, .. } = &mut policy {
                 *slice = base_slice(None, setup.machine.cpus);
             }
@@ -206,11 +166,11 @@ pub(super) static ALL: [Setting; 22] = [
     .always_told(),
     row(
         "timers",
-        Kind::Word(TIMER_WORDS),
+        words!(TimerRule),
         "how sleeps are rounded: as in 2.4, as in 2.6, to the next tick, or not",
-        |setup| word(&TIMERS, setup.machine.timers),
+        |setup| Some(Value::Word(setup.machine.timers.word())),
         |setup, value| {
-            setup.machine.timers = meant(&TIMERS, value)?;
+            setup.machine.timers = meant!(TimerRule, value)?;
             Ok(())
         },
     )
@@ -331,11 +291,11 @@ pub(super) static ALL: [Setting; 22] = [
     ),
     row(
         "device",
-        Kind::Word(DEVICE_WORDS),
+        words!(Device),
         "the timer that ticks: its input clock decides how long a tick really is",
-        |setup| word(&DEVICES, setup.machine.device),
+        |setup| Some(Value::Word(setup.machine.device.word())),
         |setup, value| {
-            let device = meant(&DEVICES, value)?;
+            let device = meant!(Device, value)?;
             if discriminant(&device) != discriminant(&setup.machine.device) {
                 setup.machine.device = device;
             }

@@ -30,24 +30,23 @@ pub(crate) fn followed(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Fra
     Ok((followed, frames.collect()))
 }
 
-pub(crate) const POLICIES: [Policy; 7] = [
-    Policy::Goodness,
-    Policy::GoodnessSlices,
-    Policy::GoodnessPerCpu,
-    Policy::O1,
-    Policy::Fair,
-    Policy::Eevdf {
-        slice: Nanos(3_000_000),
-        hrtick: false,
-    },
-    Policy::Eevdf {
+/// `eevdf` with slices of 3 ms.
+pub(crate) const EEVDF: Policy = Policy::Eevdf {
+    slice: Nanos(3_000_000),
+    hrtick: false,
+};
+
+/// Every policy, and what one of them may be set to.
+pub(crate) fn policies() -> impl Iterator<Item = Policy> {
+    let hrtick = Policy::Eevdf {
         slice: Nanos(700_000),
         hrtick: true,
-    },
-];
+    };
+    Policy::ALL.into_iter().chain([EEVDF, hrtick])
+}
 
 pub(crate) fn policy() -> impl Strategy<Value = Policy> {
-    prop::sample::select(&POLICIES[..])
+    prop::sample::select(policies().collect::<Vec<_>>())
 }
 
 /// A time up to `most` µs, to the ns.
@@ -166,14 +165,7 @@ fn source(cpus: usize, tasks: u32) -> impl Strategy<Value = Source> {
 }
 
 fn machine() -> impl Strategy<Value = Machine> {
-    let rule = prop::sample::select(
-        &[
-            TimerRule::NominalJiffies,
-            TimerRule::Jiffies,
-            TimerRule::FirstTick,
-            TimerRule::HighResolution,
-        ][..],
-    );
+    let rule = prop::sample::select(TimerRule::ALL.to_vec());
     let tick = prop_oneof![
         Just(TickMode::Periodic),
         Just(TickMode::NohzIdle),

@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::statement::{Account, Class, Statement};
+use ticktax_model::statement::{Account, Holder, Statement};
 
 use super::groups::{Group, programs};
 use super::tables::Table;
@@ -58,10 +58,8 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-fn time_of(statement: &Statement, classes: &[Class]) -> Nanos {
-    let accounts = statement.accounts.iter();
-    let of_classes = accounts.filter(|account| classes.contains(&account.class));
-    of_classes.map(|account| account.time).sum()
+fn time_of(statement: &Statement, holder: Holder) -> Nanos {
+    statement.time_of(|class| class.holder() == holder)
 }
 
 /// How the CPUs' time was shared out, in a sentence.
@@ -82,31 +80,21 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         );
         return;
     }
-    let share = |classes: &[Class]| percent(time_of(statement, classes).share_of(whole));
-    let kernel = [
-        Class::KernelThread,
-        Class::Irq,
-        Class::Softirq,
-        Class::Nmi,
-        Class::EntryExit,
-    ];
+    let share = |holder| percent(time_of(statement, holder).share_of(whole));
     let mut parts = vec![
-        tied(format!("programs {}", share(&[Class::Program]))),
-        tied(format!("kernel {}", share(&kernel))),
+        tied(format!("programs {}", share(Holder::Programs))),
+        tied(format!("kernel {}", share(Holder::Kernel))),
     ];
     if statement.machine.hypervisor.is_some() {
-        let stolen = share(&[Class::Steal, Class::Outside]);
+        let stolen = share(Holder::Hypervisor);
         parts.push(tied(format!("hypervisor {stolen}")));
     }
-    let unexplained = time_of(statement, &[Class::Unexplained]);
+    let unexplained = time_of(statement, Holder::Unexplained);
     if unexplained > Nanos::ZERO {
         let share = percent(unexplained.share_of(whole));
         parts.push(tied(format!("UNEXPLAINED {share}")));
     }
-    parts.push(tied(format!(
-        "idle {}",
-        share(&[Class::Idle, Class::Probe])
-    )));
+    parts.push(tied(format!("idle {}", share(Holder::Nothing))));
     if let Some(share) = waited(statement) {
         let share = percent(share);
         parts.push(format!(
@@ -162,7 +150,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let Some(beats) = statement.beats.as_ref().filter(|b| !b.beats.is_empty()) else {
         return;
     };
-    let unused = time_of(statement, &[Class::Idle, Class::Probe]);
+    let unused = time_of(statement, Holder::Nothing);
     let scarce = unused.share_of(statement.balance.elapsed) < SCARCE;
     let tick = statement.tick.as_ref().and_then(|bill| bill.hz_configured);
     let costs = |beat: &&BeatLine| {
@@ -320,7 +308,7 @@ fn tick(page: &mut Page, statement: &Statement) {
 
 /// What watching cost.
 pub(super) fn observer(statement: &Statement) -> String {
-    let time = time_of(statement, &[Class::Tool]).max(statement.cost.cpu);
+    let time = time_of(statement, Holder::Tool).max(statement.cost.cpu);
     let share = percent(time.share_of(statement.balance.elapsed));
     format!(
         "ticktax used {} ({}).",

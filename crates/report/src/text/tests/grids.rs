@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
 
 use crate::TextStyle;
-use crate::text::grid::grid;
+use crate::text::sweep::grid;
 
 fn point(point: u64, hz: &str, value: f64) -> RankedPoint {
     RankedPoint {

@@ -13,7 +13,7 @@ use super::screens::held_up;
 use super::ticks::with_ticks;
 use super::victims::with_victim;
 use crate::text::page::columns;
-use crate::text::statement as write;
+use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
 /// Every name of a statement becomes one of `names`, and every number is multiplied.

@@ -16,7 +16,7 @@ use ticktax_model::statement::{
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Nanos};
 
-use crate::text::statement;
+use crate::text::statement::statement;
 use crate::{TextStyle, View};
 
 /// Everything that there is to say.

@@ -12,7 +12,7 @@ use super::pace::figures;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use super::ticks::{findings, with_ticks};
 use super::victims::with_victim;
-use crate::text::statement as text;
+use crate::text::statement::statement as text;
 use crate::{Grouping, Section, Sections, TextStyle, View};
 
 fn at(statement: &Statement, width: usize) -> String {

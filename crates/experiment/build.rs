@@ -1,0 +1,30 @@
+//! Lists the cases: every file of `src/cases` is one.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed=src/cases");
+    let mut modules = Vec::new();
+    for entry in fs::read_dir("src/cases")? {
+        let path = entry?.path();
+        let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        modules.extend(stem.filter(|_| is_rust).map(str::to_owned));
+    }
+    modules.sort();
+    // A macro, so that the modules' files are looked for where it is called.
+    let mut code = "macro_rules! list_cases {\n    () => {\n".to_owned();
+    let mut list = String::new();
+    for module in modules {
+        let _ = writeln!(code, "        mod {module};");
+        let _ = writeln!(list, "            &{module}::CASE,");
+    }
+    let _ = write!(
+        code,
+        "        /// Every case, by name.\n        const CASES: &[&dyn Case] = &[\n{list}        ];\n    }};\n}}\n"
+    );
+    let out = env::var_os("OUT_DIR").unwrap_or_default();
+    fs::write(Path::new(&out).join("cases.rs"), code)
+}

@@ -1,0 +1,55 @@
+//! The page about a machine: its first screen, or its sections, the proof behind it.
+
+use ticktax_model::statement::Statement;
+
+use super::page::Page;
+use super::{
+    Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, head, held, screen,
+    tick, victim,
+};
+use crate::view::{Section, View};
+
+impl Paged for Statement {
+    fn page(&self, style: &TextStyle) -> String {
+        statement(self, style)
+    }
+}
+
+/// The statement as text, with a line break at the end. No line is longer than the width asked
+/// for, whatever the names in it; control characters in names are replaced.
+pub(super) fn statement(statement: &Statement, style: &TextStyle) -> String {
+    if style.view == View::First {
+        return screen::first(statement, style);
+    }
+    let mut page = Page::new(*style);
+    if style.view == View::Full {
+        head::write(&mut page, statement);
+    }
+    let legends = style.view.is_legend_only();
+    let shows = |section| legends || style.view.shows(section);
+    for (section, parts) in SECTIONS {
+        if shows(*section) {
+            for write in *parts {
+                write(&mut page, statement);
+            }
+        }
+    }
+    page.finish()
+}
+
+/// Writes a part of a page.
+type Writer = fn(&mut Page, &Statement);
+
+/// The sections of a statement's page, in its order.
+const SECTIONS: &[(Section, &[Writer])] = &[
+    (
+        Section::Time,
+        &[accounts::write, cpus::write, held::write, victim::write],
+    ),
+    (Section::Noise, &[gaps::write]),
+    (Section::Repeats, &[beats::write]),
+    (Section::Tick, &[tick::write]),
+    (Section::Accounting, &[accounting::write]),
+    (Section::Findings, &[findings::write]),
+    (Section::Limits, &[foot::write]),
+];

@@ -1,0 +1,66 @@
+//! Files that `cargo fmt` does not see.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::code::code_of;
+use crate::workspace::{packages, read, root, shown, sources};
+
+/// `cargo fmt` follows `mod` lines. Modules that a macro declares, cases and pages of documents, are
+/// formatted by `rustfmt FILE`.
+#[test]
+fn modules_that_macros_declare_are_formatted() {
+    let declared: BTreeSet<PathBuf> = sources("rs")
+        .iter()
+        .flat_map(|file| modules(file))
+        .collect();
+    let roots = packages().into_iter().flat_map(|folder| {
+        let src = folder.join("src");
+        [src.join("main.rs"), src.join("lib.rs"), src.join("bin")]
+    });
+    let roots: Vec<PathBuf> = roots.collect();
+    let unseen: Vec<PathBuf> = sources("rs")
+        .into_iter()
+        .filter(|file| file.components().any(|part| part.as_os_str() == "src"))
+        .filter(|file| !declared.contains(file) && !roots.contains(file))
+        .collect();
+    assert!(!unseen.is_empty(), "cases are declared by a macro");
+    let mut wrong = Vec::new();
+    for file in unseen {
+        let status = Command::new("rustfmt")
+            .args(["--check", "--quiet", "--edition", "2024"])
+            .arg(&file)
+            .current_dir(root())
+            .output();
+        match status {
+            Ok(output) if output.status.success() => {}
+            Ok(_) => wrong.push(format!("{0}: run rustfmt --edition 2024 {0}", shown(&file))),
+            // Without rustfmt, nothing is formatted.
+            Err(_) => return,
+        }
+    }
+    crate::report(&wrong);
+}
+
+/// The files of the modules that a file declares by a line of its own.
+fn modules(file: &Path) -> Vec<PathBuf> {
+    let folder = match file.file_name().and_then(|name| name.to_str()) {
+        Some("lib.rs" | "main.rs" | "mod.rs") => file.parent().map(Path::to_owned),
+        _ => Some(file.with_extension("")),
+    };
+    let Some(folder) = folder else {
+        return Vec::new();
+    };
+    let code = code_of(&read(file));
+    let names = code.lines().filter_map(|line| {
+        let (before, name) = line.trim().strip_suffix(';')?.rsplit_once("mod ")?;
+        let declares = before.is_empty() || before.starts_with("pub");
+        (declares && !name.contains('$')).then_some(name)
+    });
+    let files = names.flat_map(|name| {
+        let inner = folder.join(name);
+        [inner.with_extension("rs"), inner.join("mod.rs")]
+    });
+    files.collect()
+}
