@@ -38,6 +38,18 @@ pub enum Section {
 }
 
 impl Section {
+    /// Every section.
+    pub const ALL: &[Self] = &[
+        Self::Time,
+        Self::Noise,
+        Self::Repeats,
+        Self::Tick,
+        Self::Accounting,
+        Self::Findings,
+        Self::Frames,
+        Self::Limits,
+        Self::Legend,
+    ];
     /// Those of a statement, in its order.
     const STATEMENT: &[Self] = &[
         Self::Time,
@@ -50,10 +62,18 @@ impl Section {
         Self::Legend,
     ];
 
+    /// Those of a page about beats.
+    const BEATS: &[Self] = &[Self::Repeats, Self::Limits, Self::Legend];
+    /// Those of a page about a paced loop.
+    const PACE: &[Self] = &[Self::Frames, Self::Accounting, Self::Limits, Self::Legend];
+
     /// The sections of such documents; none where the page has only one.
     pub fn of(kind: DocumentKind) -> &'static [Self] {
         match kind {
             DocumentKind::Statement => Self::STATEMENT,
+            DocumentKind::Beats => Self::BEATS,
+            DocumentKind::Pace => Self::PACE,
+            DocumentKind::PaceComparison => &[Self::Legend],
             _ => &[],
         }
     }
@@ -80,7 +100,7 @@ impl Section {
             Self::Noise => "What a program that never waits lost: the probe's gaps",
             Self::Repeats => "What repeats: periods and their sources",
             Self::Tick => "What the timer tick costs",
-            Self::Accounting => "What top shows, beside what was traced",
+            Self::Accounting => "What top shows, beside what was traced or measured",
             Self::Findings => "What is configured and not in effect",
             Self::Frames => "The frames of a paced loop, second by second",
             Self::Limits => "What could not be seen, what observing cost, and the books",
@@ -94,6 +114,13 @@ impl Section {
 pub struct Sections(u16);
 
 impl Sections {
+    /// The first of them that pages about such documents lack.
+    pub fn missing_in(self, kind: DocumentKind) -> Option<Section> {
+        let there = Section::of(kind);
+        let mut all = Section::ALL.iter().copied();
+        all.find(|&section| self.has(section) && !there.contains(&section))
+    }
+
     /// Whether the section is one of them.
     pub fn has(self, section: Section) -> bool {
         self.0 & (1 << section as u16) != 0
@@ -143,8 +170,13 @@ impl View {
         }
     }
 
+    /// Such legends as belong below a first screen.
+    pub(crate) fn legends() -> Self {
+        Self::Only(Sections::from_iter([Section::Legend]))
+    }
+
     /// Whether nothing but legends is asked for.
     pub(crate) fn is_legend_only(self) -> bool {
-        self == Self::Only(Sections::from_iter([Section::Legend]))
+        self == Self::legends()
     }
 }

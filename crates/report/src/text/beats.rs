@@ -1,5 +1,7 @@
 //! What repeats: periods, what beats, and because of whom.
 
+mod first;
+
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
@@ -9,6 +11,7 @@ use crate::limitation::words;
 use super::numbers::{counted, cpu_names, grouped, percent};
 use super::page::{Page, Tone, clean, elide, tied};
 use super::{Paged, TextStyle};
+use crate::view::{Section, View};
 
 impl Paged for BeatStatement {
     fn page(&self, style: &TextStyle) -> String {
@@ -61,10 +64,33 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 const GAPS: &str = "gaps: all are counted here, including those yielded to programs, which are no \
     loss.";
 
-/// Everything that was found, for the verb of that name.
+/// What the lines of a beat mean.
+const WORDS: &str = "every: the period and its 95 % interval. seen: beats that were there, of those \
+    that there was time for. takes: the median length of an event. of its CPUs' time: what all its \
+    events took. triggered by: what woke, queued or raised the next step in at least four of five, \
+    as the kernel reported it. alias: two rhythms that meet make a third. on a grid: a late beat does \
+    not delay the next; re-armed: it does. by chance: a bound on the probability that chance shows as \
+    much. gaps: of the probe; those in which a program ran are counted, too.";
+
+/// The page of the verb of that name.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
+    if style.view == View::First {
+        return first::first(beats, style);
+    }
     let mut page = Page::new(*style);
-    page.line(Tone::Strong, "What repeats");
+    let legends = style.view.is_legend_only();
+    if legends || style.view.shows(Section::Repeats) {
+        all(&mut page, beats);
+    }
+    if style.view.shows(Section::Limits) {
+        unknown(&mut page, beats);
+    }
+    page.finish()
+}
+
+/// Everything that was found.
+fn all(page: &mut Page, beats: &BeatStatement) {
+    page.section("What repeats");
     let about = format!(
         "{} searched over {}; the probability of any false line is below {}. Periods with their \
          95 % interval, costliest first.",
@@ -79,21 +105,26 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
         page.paragraph(Tone::Plain, "", "Nothing that could be seen.");
     }
     for beat in &others {
-        entry(&mut page, beat, &others, true);
+        entry(page, beat, &others, true);
     }
+    page.legend(WORDS);
     if !own.is_empty() {
         page.section("ticktax itself");
         for beat in &own {
-            entry(&mut page, beat, &own, false);
+            entry(page, beat, &own, false);
         }
     }
-    if !beats.unknown.is_empty() {
-        page.section("Unknown");
-        for limitation in &beats.unknown {
-            page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).sentence()));
-        }
+}
+
+/// What could not be searched.
+fn unknown(page: &mut Page, beats: &BeatStatement) {
+    page.section("What could not be known");
+    if beats.unknown.is_empty() {
+        page.paragraph(Tone::Good, "  ", "Nothing: every source could be searched.");
     }
-    page.finish()
+    for limitation in &beats.unknown {
+        page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).sentence()));
+    }
 }
 
 /// One beat in one line, for somebody who watches.

@@ -2,6 +2,7 @@
 
 mod comparison;
 mod cost;
+mod first;
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -17,6 +18,7 @@ use super::head;
 use super::numbers::{counted, date, grouped, percent, time_or_blank};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
+use crate::view::{Section, View};
 
 pub(super) use comparison::pace_comparison;
 
@@ -41,26 +43,44 @@ const THREADS: usize = 6;
 
 /// The statement of a paced loop as text, with a line break at the end.
 pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
+    let view = style.view;
+    if view == View::First {
+        return first::first(statement, style);
+    }
     let mut page = Page::new(*style);
-    title(&mut page, statement);
+    let legends = view.is_legend_only();
+    if view == View::Full {
+        title(&mut page, statement);
+    }
+    if legends || view.shows(Section::Frames) {
+        whose(&mut page, statement);
+        match &statement.figures {
+            Some(figures) => frames(&mut page, figures, &statement.subject),
+            None => nothing(&mut page, statement),
+        }
+    }
+    if view.shows(Section::Accounting) {
+        cost::write(&mut page, statement);
+    }
+    if view.shows(Section::Limits) {
+        if statement.limitations.is_empty() && view != View::Full {
+            page.section("What could not be seen");
+            page.paragraph(Tone::Good, "  ", "Nothing: no event was lost.");
+        }
+        limitations(&mut page, &statement.limitations);
+    }
+    page.finish()
+}
+
+/// What was asked for or found, and what ended it.
+fn whose(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
-        Subject::Loop(report) => own_loop(&mut page, report),
-        Subject::Process(report) => process(&mut page, report),
+        Subject::Loop(report) => own_loop(page, report),
+        Subject::Process(report) => process(page, report),
     }
     if let Some(why) = &statement.ended_early {
         page.paragraph(Tone::Warning, "Ended     ", why);
     }
-    match &statement.figures {
-        Some(figures) => frames(&mut page, figures, &statement.subject),
-        None => nothing(&mut page, statement),
-    }
-    cost::write(&mut page, statement);
-    limitations(&mut page, &statement.limitations);
-    if let Some(figures) = &statement.figures {
-        page.section("Legend");
-        page.paragraph(Tone::Faint, "", &legend(figures, &statement.subject));
-    }
-    page.finish()
 }
 
 /// What could not be seen, where there is anything.
@@ -217,6 +237,35 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         ),
         None => counted(figures.frames, "frame"),
     }];
+    parts.extend(lost_in_words(figures, subject));
+    page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
+    seconds(page, figures, BUCKETS);
+    page.section("The frames");
+    page.row(
+        Tone::Faint,
+        0,
+        "",
+        &cells(["n", "median", "p90", "p99", "p99.9", "longest"]),
+    );
+    distributions(page, figures);
+    page.legend(&legend(figures, subject));
+    for (name, distribution) in [
+        (
+            "Frame times, from when a frame was due to its end",
+            &figures.frame_time,
+        ),
+        ("How late wakeups were", &figures.wakeup),
+    ] {
+        if let Some(distribution) = distribution {
+            page.section(name);
+            histogram(page, &distribution.buckets);
+        }
+    }
+}
+
+/// Why slots had no frame.
+fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
+    let mut parts = Vec::new();
     match (figures.slept_through, figures.dropped) {
         (_, 0) => {}
         (0, _) => parts.push("the frame before ran into the dropped slots".to_owned()),
@@ -237,15 +286,11 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         };
         parts.push(format!("{} slipped: {why}", grouped(slipped)));
     }
-    page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
-    seconds(page, figures);
-    page.section("The frames");
-    page.row(
-        Tone::Faint,
-        0,
-        "",
-        &cells(["n", "median", "p90", "p99", "p99.9", "longest"]),
-    );
+    parts
+}
+
+/// The lines of the table of times.
+fn distributions(page: &mut Page, figures: &Figures) {
     let rows = [
         ("frame time", &figures.frame_time),
         ("wait to begin", &figures.wait),
@@ -257,18 +302,6 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     for (name, distribution) in rows {
         if let Some(distribution) = distribution {
             page.row(Tone::Plain, 2, name, &of(distribution));
-        }
-    }
-    for (name, distribution) in [
-        (
-            "Frame times, from when a frame was due to its end",
-            &figures.frame_time,
-        ),
-        ("How late wakeups were", &figures.wakeup),
-    ] {
-        if let Some(distribution) = distribution {
-            page.section(name);
-            histogram(page, &distribution.buckets);
         }
     }
 }
@@ -291,13 +324,13 @@ fn of(distribution: &Distribution) -> String {
     ])
 }
 
-/// How many seconds had how many frames, most first.
-fn seconds(page: &mut Page, figures: &Figures) {
+/// How many seconds had how many frames, most first; `most` lines and one for the others.
+fn seconds(page: &mut Page, figures: &Figures, most: usize) {
     let all: u64 = figures.fps.iter().map(|one| one.seconds).sum();
     if all == 0 {
         return;
     }
-    let (shown, others) = figures.fps.split_at(figures.fps.len().min(BUCKETS));
+    let (shown, others) = figures.fps.split_at(figures.fps.len().min(most));
     for one in shown {
         let share = one.seconds as f64 / all as f64;
         let line = format!(

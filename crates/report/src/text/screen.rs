@@ -17,7 +17,7 @@ use super::TextStyle;
 use super::page::Page;
 
 /// The lines of a page at 80 columns: a terminal of 24 lines has its prompt on the last one.
-pub(super) const LINES: usize = 23;
+const LINES: usize = 23;
 
 /// A table with more columns than this between a name and its numbers is hard to read.
 const WIDEST: usize = 120;
@@ -62,24 +62,36 @@ const ROOMS: [Room; 10] = [
 
 /// The first screen as text, with a line break at the end.
 pub(super) fn first(statement: &Statement, style: &TextStyle) -> String {
-    let mut text = String::new();
-    for room in ROOMS {
-        text = with(statement, style, room);
-        if text.lines().count() <= LINES {
-            break;
-        }
-    }
+    let mut text = fitted(&ROOMS, |room| with(statement, style, room));
     if style.explain {
         text.push_str(&legend::legend(statement, style));
     }
     text
 }
 
-fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
-    let mut page = Page::new(TextStyle {
+/// The first page of `rooms`, which go from the most to the least, that fits on one screen; else the
+/// last.
+pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> String) -> String {
+    let mut text = String::new();
+    for &room in rooms {
+        text = write(room);
+        if text.lines().count() <= LINES {
+            break;
+        }
+    }
+    text
+}
+
+/// The style of a first screen: no wider than a table can be read.
+pub(super) fn narrowed(style: &TextStyle) -> TextStyle {
+    TextStyle {
         width: style.width.min(WIDEST),
         ..*style
-    });
+    }
+}
+
+fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
+    let mut page = Page::new(narrowed(style));
     let screen = Screen {
         statement,
         style,

@@ -7,6 +7,7 @@ use super::super::head;
 use super::super::numbers::{counted, date, percent, time_or_blank};
 use super::super::page::{Page, Tone, tied};
 use super::{limitations, number};
+use crate::view::View;
 
 /// The comparison of paced loops as text, with a line break at the end.
 pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> String {
@@ -56,7 +57,6 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         let label = format!("{}/s, {}: ", number(choice.rate), choice.work);
         page.paragraph(Tone::Plain, &label, &advice(choice, &statement.rows));
     }
-    page.section("Legend");
     if statement.machine.hz_configured.is_none() {
         page.paragraph(
             Tone::Warning,
@@ -64,9 +64,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
             "The tick length of this kernel cannot be read; the longest, 10 ms, is assumed.",
         );
     }
-    page.paragraph(
-        Tone::Faint,
-        "",
+    page.legend(
         "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
          loop slept through them) or slipped (delays, and under fixed the work, put off all later \
          frames). over: frames that \
@@ -77,7 +75,16 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
          within two standard deviations, and CPU times within a tenth, count as equal.",
     );
     limitations(&mut page, &statement.limitations);
-    page.finish()
+    let mut text = page.finish();
+    if style.view == View::First && style.explain {
+        let legends = TextStyle {
+            view: View::legends(),
+            ..*style
+        };
+        text.push('\n');
+        text.push_str(&pace_comparison(statement, &legends));
+    }
+    text
 }
 
 fn cells(fps: &str, lost: &str, over: &str, wait: &str, cpu: &str) -> String {

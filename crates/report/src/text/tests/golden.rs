@@ -1,8 +1,8 @@
 //! Pages as they come out.
 
 use super::beats::{a_server, nothing_repeats};
-use super::samples::full as text;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
+use super::samples::{everything, full as text};
 use super::ticks::{a_bill, counted_only, findings, summed};
 use crate::TextStyle;
 use crate::text::beats::{beat_news, beats};
@@ -60,7 +60,27 @@ fn colours_say_what_is_wrong() {
 
 #[test]
 fn what_repeats_on_a_server() {
-    insta::assert_snapshot!(beats(&a_server(), &TextStyle::default()));
+    insta::assert_snapshot!(beats(&a_server(), &everything(&TextStyle::default())));
+    for width in [40, 80, 120, 200] {
+        let style = TextStyle {
+            width,
+            ..TextStyle::default()
+        };
+        let first = beats(&a_server(), &style);
+        assert!(width == 40 || first.lines().count() <= 24, "{first}");
+        insta::assert_snapshot!(format!("beats_{width}"), first);
+    }
+}
+
+/// A recording with more beats than lines.
+#[test]
+fn beats_keep_to_one_screen() {
+    let mut many = a_server();
+    let all = many.beats.clone();
+    many.beats.extend((0..20).flat_map(|_| all.clone()));
+    let first = beats(&many, &TextStyle::default());
+    assert!(first.lines().count() <= 24, "{first}");
+    assert!(first.contains("that take less"), "{first}");
 }
 
 #[test]
@@ -74,7 +94,13 @@ fn what_repeats_in_a_statement() {
 
 #[test]
 fn nothing_repeats_and_why_little_can_be_known() {
-    insta::assert_snapshot!(beats(&nothing_repeats(), &TextStyle::default()));
+    let first = beats(&nothing_repeats(), &TextStyle::default());
+    assert!(
+        first.contains("Nothing repeats that could be seen"),
+        "{first}"
+    );
+    let full = beats(&nothing_repeats(), &everything(&TextStyle::default()));
+    insta::assert_snapshot!(full);
 }
 
 #[test]

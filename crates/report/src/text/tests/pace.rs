@@ -12,9 +12,15 @@ use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::World;
 use ticktax_model::{Cpu, Nanos};
 
+use super::samples::everything;
 use super::samples::kernel_level;
-use crate::TextStyle;
-use crate::text::pace::{pace, pace_comparison, pace_line};
+use crate::text::pace::{pace as page, pace_comparison, pace_line};
+use crate::{Section, Sections, TextStyle, View};
+
+/// The full page.
+fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
+    page(statement, &everything(style))
+}
 
 fn machine() -> Machine {
     kernel_level().machine
@@ -297,7 +303,10 @@ fn ways_side_by_side() {
         ],
         ended_early: Some("it was interrupted in turn 23 of 25".to_owned()),
     };
-    insta::assert_snapshot!(pace_comparison(&statement, &TextStyle::default()));
+    let first = pace_comparison(&statement, &TextStyle::default());
+    assert!(!first.contains("lost: slots"), "{first}");
+    let full = pace_comparison(&statement, &everything(&TextStyle::default()));
+    insta::assert_snapshot!(full);
 }
 
 #[test]
@@ -325,5 +334,71 @@ fn no_line_is_too_long() {
             "{page}"
         );
         assert!(!page.contains('\u{1b}'));
+    }
+}
+
+fn with_rhythm() -> PaceStatement {
+    a_process(vec![RhythmReport {
+        mark: FrameMark::LongRuns,
+        period: 28_571_428.6,
+        low: 28_571_391.0,
+        high: 28_571_466.0,
+        false_alarm: 1e-30,
+        seen: 346,
+        expected: 350,
+        jitter: Nanos::from_micros(91),
+        rearmed: false,
+        restarts: 0,
+        share: 0.1,
+    }])
+}
+
+#[test]
+fn the_first_screen_of_a_loop() {
+    for width in [40, 80, 120, 200] {
+        let style = TextStyle {
+            width,
+            ..TextStyle::default()
+        };
+        insta::assert_snapshot!(format!("first_own_{width}"), page(&a_loop(), &style));
+        insta::assert_snapshot!(
+            format!("first_process_{width}"),
+            page(&with_rhythm(), &style)
+        );
+    }
+    let silent = page(&a_process(Vec::new()), &TextStyle::default());
+    assert!(silent.contains("NO FRAMES"), "{silent}");
+}
+
+#[test]
+fn the_first_screen_of_a_loop_is_one_screen() {
+    for statement in [a_loop(), with_rhythm(), a_process(Vec::new())] {
+        for width in [80, 120, 200] {
+            let style = TextStyle {
+                width,
+                ..TextStyle::default()
+            };
+            let text = page(&statement, &style);
+            assert!(text.lines().count() <= 24, "{text}");
+        }
+    }
+}
+
+#[test]
+fn sections_of_a_loop_are_parts_of_its_full_page() {
+    let statement = with_rhythm();
+    let full = pace(&statement, &TextStyle::default());
+    for section in Section::of(ticktax_model::document::DocumentKind::Pace) {
+        let style = TextStyle {
+            view: View::Only(Sections::from_iter([*section])),
+            ..TextStyle::default()
+        };
+        let part = page(&statement, &style);
+        assert!(!part.is_empty(), "{}", section.name());
+        for line in part.lines() {
+            assert!(full.contains(line), "{}: {line}", section.name());
+        }
+        let explained = part.contains("dropped: slots in which no frame began");
+        assert_eq!(explained, *section == Section::Legend, "{part}");
     }
 }

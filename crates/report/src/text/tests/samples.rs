@@ -21,13 +21,15 @@ use crate::{TextStyle, View};
 
 /// Everything that there is to say.
 pub(crate) fn full(it: &Statement, style: &TextStyle) -> String {
-    statement(
-        it,
-        &TextStyle {
-            view: View::Full,
-            ..*style
-        },
-    )
+    statement(it, &everything(style))
+}
+
+/// The style of a page with everything that there is to say.
+pub(crate) fn everything(style: &TextStyle) -> TextStyle {
+    TextStyle {
+        view: View::Full,
+        ..*style
+    }
 }
 
 /// A statement about nothing.

@@ -1,0 +1,166 @@
+//! The first screen about beats: what repeats, how often, what it takes and what triggers it.
+
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
+
+use super::{WORDS, has_company, plain, unknown, who};
+use crate::text::TextStyle;
+use crate::text::numbers::{counted, cpu_names, grouped, percent};
+use crate::text::page::{Page, TIE, Tone, tied};
+use crate::text::screen::{fitted, narrowed};
+
+/// From this width on a table says how long each event takes.
+const ROOMY: usize = 60;
+
+/// Where a cause begins: below the name.
+const CAUSE: usize = 14;
+
+/// How much is told: how many beats, and whether a second line says what causes each.
+const ROOMS: [(usize, bool); 12] = [
+    (16, true),
+    (12, true),
+    (10, true),
+    (9, true),
+    (8, true),
+    (16, false),
+    (14, false),
+    (12, false),
+    (10, false),
+    (8, false),
+    (4, false),
+    (2, false),
+];
+
+/// The first screen, with a line break at the end.
+pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> String {
+    let mut text = fitted(&ROOMS, |room| with(beats, style, room));
+    if style.explain {
+        let mut page = Page::new(*style);
+        page.blank();
+        page.paragraph(Tone::Faint, "  ", WORDS);
+        text.push_str(&page.finish());
+    }
+    text
+}
+
+fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool)) -> String {
+    let mut page = Page::new(narrowed(style));
+    let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
+        beats.beats.iter().partition(|beat| beat.own);
+    title(&mut page, beats, &others);
+    if !others.is_empty() {
+        table(&mut page, &others, rows, causes);
+    }
+    foot(&mut page, beats, &own);
+    page.finish()
+}
+
+/// How many there are, in what.
+fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
+    let sources = format!(
+        "{} over {}",
+        counted(beats.searched, "source"),
+        tied(beats.window)
+    );
+    let costliest = others.first();
+    let text = match costliest {
+        None => format!("Nothing repeats that could be seen, in {sources}."),
+        Some(beat) => format!(
+            "{} in {sources}; the costliest is {}, every {}, {} of its CPUs' time.",
+            counted(others.len() as u64, "beat"),
+            who(beat),
+            tied(plain(beat.period)),
+            tied(percent(cost(beat))),
+        ),
+    };
+    page.paragraph(Tone::Strong, "", &text);
+}
+
+fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
+    let wide = page.width() >= ROOMY;
+    let cells = |each: &str, share: &str, longest: &str| {
+        if wide {
+            format!("{each:>9} {share:>8} {longest:>9}")
+        } else {
+            format!("{share:>8}")
+        }
+    };
+    let heading = cells("each", "share", "longest");
+    page.row(Tone::Strong, 0, "WHAT REPEATS", &heading);
+    let shown = if beats.len() <= rows {
+        beats.len()
+    } else {
+        rows
+    };
+    for beat in &beats[..shown] {
+        let mut name = format!("{:>10}  {}", plain(beat.period), who(beat));
+        if wide {
+            name = format!("{name}  {}", cpu_names(beat.cpus.iter()));
+        }
+        let cells = cells(
+            &beat.median.to_string(),
+            &percent(cost(beat)),
+            &beat.max.to_string(),
+        );
+        page.row(Tone::Plain, 2, &name.replace(TIE, " "), &cells);
+        if let Some(cause) = cause(beat, beats).filter(|_| causes) {
+            let indent = if wide { CAUSE } else { CAUSE / 3 };
+            page.line(Tone::Faint, &format!("{:indent$}{cause}", ""));
+        }
+    }
+    let left = beats.len() - shown;
+    if left > 0 {
+        let text = format!("and {left} that take less (--section repeats)");
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+/// What a beat takes of its CPUs' time: gaps without a named cause were lost as well.
+fn cost(beat: &BeatLine) -> f64 {
+    match &beat.gaps {
+        Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
+        _ => beat.share,
+    }
+}
+
+/// What makes it, in a line.
+fn cause(beat: &BeatLine, all: &[&BeatLine]) -> Option<String> {
+    if let [before @ .., _] = &*beat.chain
+        && !before.is_empty()
+    {
+        return Some(format!("triggered by {}", before.join(" → ")));
+    }
+    if let Some(alias) = &beat.alias {
+        let (first, second) = (plain(alias.first_period), plain(alias.second_period));
+        let text = format!(
+            "alias of {} every {first} and {} every {second}",
+            alias.first, alias.second
+        );
+        return Some(text);
+    }
+    if !beat.held.is_empty() {
+        return Some(format!("most contain {}", beat.held.join(", ")));
+    }
+    let alone = beat.kind == BeatKind::Gaps && !has_company(beat, all);
+    alone.then(|| "no source listed has this period".to_owned())
+}
+
+fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
+    let mut parts = vec![format!(
+        "Probability that any of these is chance: below {}.",
+        tied(percent(beats.family_alarm))
+    )];
+    if !own.is_empty() {
+        let own = grouped(own.len() as u64);
+        parts.push(tied(format!("ticktax's own: {own}.")));
+    }
+    if !beats.unknown.is_empty() {
+        let unknown = grouped(beats.unknown.len() as u64);
+        parts.push(tied(format!("Not known: {unknown}.")));
+    }
+    page.paragraph(Tone::Plain, "", &parts.join(" "));
+    if beats.beats.is_empty() {
+        unknown(page, beats);
+    }
+    let more = format!("More: --full, {}", tied("--section repeats,limits,legend"));
+    page.paragraph(Tone::Plain, "", &more);
+}

@@ -1,0 +1,283 @@
+//! The first screen about a paced loop: whether it keeps its rate, what was lost and why.
+
+use ticktax_model::pace::{CpuClock, Figures, PaceRule, PaceStatement, Subject};
+
+use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
+use crate::text::TextStyle;
+use crate::text::head;
+use crate::text::numbers::{counted, grouped, percent, rate};
+use crate::text::page::{Page, Tone, tied};
+use crate::text::screen::{fitted, narrowed};
+
+/// How many lines the seconds get, and whether empty lines set the parts off.
+const ROOMS: [(usize, bool); 6] = [
+    (6, true),
+    (4, true),
+    (4, false),
+    (2, false),
+    (1, false),
+    (0, false),
+];
+/// From this width on the times have a table.
+const TABLE: usize = 70;
+
+/// The first screen, with a line break at the end.
+pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> String {
+    let mut text = fitted(&ROOMS, |room| with(statement, style, room));
+    if let Some(figures) = statement.figures.as_ref().filter(|_| style.explain) {
+        let mut page = Page::new(*style);
+        page.blank();
+        page.paragraph(Tone::Faint, "  ", &legend(figures, &statement.subject));
+        text.push_str(&page.finish());
+    }
+    text
+}
+
+fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, bool)) -> String {
+    let mut page = Page::new(narrowed(style));
+    headline(&mut page, statement);
+    subject(&mut page, statement);
+    if let Some(why) = &statement.ended_early {
+        page.paragraph(Tone::Warning, "Ended early: ", why);
+    }
+    match &statement.figures {
+        None => nothing(&mut page, statement),
+        Some(figures) => {
+            if airy {
+                page.blank();
+            }
+            times(&mut page, figures);
+            if lines > 0 && figures.fps.len() > 1 {
+                page.line(Tone::Strong, "FRAMES IN A SECOND");
+                seconds(&mut page, figures, lines);
+            }
+            if airy {
+                page.blank();
+            }
+            lost(&mut page, figures, &statement.subject);
+            cpu(&mut page, statement);
+            next(&mut page, figures, &statement.subject);
+        }
+    }
+    foot(&mut page, statement);
+    page.finish()
+}
+
+/// Whose loop, its rate, and the verdict in capitals.
+fn headline(page: &mut Page, statement: &PaceStatement) {
+    let whose = match &statement.subject {
+        Subject::Loop(report) => format!("Loop of {} Hz", number(report.rate)),
+        Subject::Process(report) => format!("{} ({})", report.name, report.pid),
+    };
+    let title = format!(
+        "{whose}{}, {} on {}",
+        head::in_world(statement.world),
+        statement.elapsed,
+        match &*statement.machine.host {
+            "" => "this machine",
+            host => host,
+        }
+    );
+    let (tone, word) = match &statement.figures {
+        None => (Tone::Warning, "NO FRAMES"),
+        Some(figures) if late(figures) > 0 => (Tone::Alarm, "LAGGING"),
+        Some(_) => (Tone::Good, "ON TIME"),
+    };
+    page.row(tone, 0, &title, &format!("  {word}"));
+}
+
+/// Slots without a frame in time.
+fn late(figures: &Figures) -> u64 {
+    figures.dropped + figures.overshot + figures.slipped.unwrap_or_default()
+}
+
+/// What was kept of the rate, and how the loop is made.
+fn subject(page: &mut Page, statement: &PaceStatement) {
+    if let Some(figures) = &statement.figures {
+        let mut parts = Vec::new();
+        parts.extend(figures.average_fps.map(|fps| tied(format!("{fps:.2} FPS"))));
+        parts.push(match figures.wanted {
+            Some(wanted) => format!(
+                "{} of {}",
+                tied(grouped(figures.frames)),
+                counted(wanted, "frame")
+            ),
+            None => counted(figures.frames, "frame"),
+        });
+        parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
+        parts.push(tied(format!(
+            "{} over {} late",
+            grouped(figures.overshot),
+            figures.overshot_from
+        )));
+        if let Some(slipped @ 1..) = figures.slipped {
+            parts.push(tied(format!("{} slipped", grouped(slipped))));
+        }
+        page.paragraph(Tone::Strong, "", &parts.join(", "));
+    }
+    match &statement.subject {
+        Subject::Loop(report) => {
+            let hz = statement.machine.hz_configured;
+            let tick = hz.map_or_else(String::new, |hz| {
+                format!(", {}", tied(format!("tick of {hz} Hz")))
+            });
+            let text = format!(
+                "{} of work, {}, {} on {}, {}{tick}",
+                tied(report.work),
+                tied(format!("sleep {}", report.sleep)),
+                tied(format!("rule {}", report.rule)),
+                tied(format!("CPU {}", report.cpu)),
+                report.policy,
+            );
+            page.paragraph(Tone::Plain, "", &text);
+        }
+        Subject::Process(report) => {
+            let chosen = report.chosen.and_then(|chosen| report.threads.get(chosen));
+            let Some(thread) = chosen else {
+                return;
+            };
+            let rhythm = thread.rhythms.first().map_or_else(String::new, |rhythm| {
+                let hz = tied(format!("{:.3} Hz", 1e9 / rhythm.period));
+                format!(", {hz}, jitter {}", tied(rhythm.jitter))
+            });
+            let text = format!("Loop in thread {} ({}){rhythm}", thread.name, thread.tid);
+            page.paragraph(Tone::Plain, "", &text);
+            let busier = report.threads.iter();
+            let mut busier = busier.filter(|it| it.rhythms.is_empty() && it.cpu > thread.cpu);
+            if let Some(other) = busier.next() {
+                let text = format!("busier, and without a rhythm: {}", without_rhythm(other));
+                page.paragraph(Tone::Warning, "Besides: ", &text);
+            }
+        }
+    }
+}
+
+/// The frames' times as a table, or where that is too wide the longest of each.
+fn times(page: &mut Page, figures: &Figures) {
+    if page.width() >= TABLE {
+        let heading = super::cells(["n", "median", "p90", "p99", "p99.9", "longest"]);
+        page.row(Tone::Strong, 0, "THE FRAMES", &heading);
+        distributions(page, figures);
+        return;
+    }
+    let cells = |median: &str, longest: &str| format!("{median:>8} {longest:>8}");
+    page.row(Tone::Strong, 0, "THE FRAMES", &cells("median", "longest"));
+    for (name, distribution) in [
+        ("frame time", &figures.frame_time),
+        ("wait to begin", &figures.wait),
+        ("late wakeup", &figures.wakeup),
+        ("begin to end", &figures.busy),
+    ] {
+        if let Some(distribution) = distribution {
+            let median = distribution.quantile(0.5);
+            let median = median.map_or_else(String::new, |median| median.to_string());
+            page.row(
+                Tone::Plain,
+                2,
+                name,
+                &cells(&median, &distribution.max.to_string()),
+            );
+        }
+    }
+}
+
+/// Why slots had no frame.
+fn lost(page: &mut Page, figures: &Figures, subject: &Subject) {
+    let parts = lost_in_words(figures, subject);
+    if !parts.is_empty() {
+        page.paragraph(Tone::Plain, "Lost: ", &format!("{}.", parts.join("; ")));
+    }
+}
+
+/// What it cost, by the truest clock and as `top` shows it.
+fn cpu(page: &mut Page, statement: &PaceStatement) {
+    let mut parts = Vec::new();
+    let mut readings = statement.cpu.readings.iter();
+    if let Some(own) = readings.next() {
+        parts.push(tied(format!(
+            "{} of a CPU",
+            percent(own.time.share_of(own.elapsed))
+        )));
+    }
+    let machine = |it: &&ticktax_model::pace::CpuReading| it.clock == CpuClock::Machine;
+    if let Some(shown) = readings.find(machine) {
+        let noun = if statement.cpu.cpus.len() == 1 {
+            "its CPU"
+        } else {
+            "its CPUs"
+        };
+        parts.push(tied(format!(
+            "top shows {} for all of {noun}",
+            percent(shown.time.share_of(shown.elapsed))
+        )));
+    }
+    if let Some(wakeups) = &statement.wakeups {
+        let rate = rate(wakeups.count, wakeups.elapsed);
+        if !rate.is_empty() {
+            parts.push(tied(format!("woken {rate} times a second")));
+        }
+    }
+    if !parts.is_empty() {
+        page.paragraph(Tone::Plain, "CPU: ", &parts.join(", "));
+    }
+}
+
+/// The command that says more of what was late, or what would be less.
+fn next(page: &mut Page, figures: &Figures, subject: &Subject) {
+    let late = late(figures) > 0;
+    match subject {
+        Subject::Process(report) if late => {
+            let text = "who made it late, and its worst delays:";
+            page.paragraph(Tone::Strong, "SO  ", text);
+            let command = format!("ticktax audit --pid {}", report.pid);
+            page.paragraph(Tone::Plain, "       $ ", &command);
+        }
+        Subject::Loop(report)
+            if figures.slipped.is_some_and(|slipped| slipped > 0)
+                && report.rule != PaceRule::Deadline =>
+        {
+            let text = "its rule adds up delays: keep to a grid.";
+            page.paragraph(Tone::Strong, "SO  ", text);
+            let rate = number(report.rate);
+            let command = format!("ticktax pace --rate {rate} --rule deadline");
+            page.paragraph(Tone::Plain, "       $ ", &command);
+        }
+        Subject::Loop(report) if late => {
+            let text = "compare ways to sleep on this kernel:";
+            page.paragraph(Tone::Strong, "SO  ", text);
+            let rate = number(report.rate);
+            let command =
+                format!("ticktax pace --rate {rate} --vary sleep=nanosleep,timerfd,hybrid");
+            page.paragraph(Tone::Plain, "       $ ", &command);
+        }
+        Subject::Process(_) | Subject::Loop(_) => {
+            page.paragraph(
+                Tone::Good,
+                "SO  ",
+                "nothing to change: no frame was lost or late.",
+            );
+        }
+    }
+}
+
+fn foot(page: &mut Page, statement: &PaceStatement) {
+    if let Subject::Loop(report) = &statement.subject
+        && report.frames_lost > 0
+    {
+        let text = format!(
+            "{} overran the buffer and are in none of the figures.",
+            counted(report.frames_lost, "frame")
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
+    let unseen = statement.limitations.len() as u64;
+    if unseen > 0 {
+        let text = format!("Not seen: {} (--section limits).", grouped(unseen));
+        page.paragraph(Tone::Warning, "", &text);
+    }
+    let more = format!(
+        "More: --full, {}",
+        tied("--section frames,accounting,limits,legend")
+    );
+    page.paragraph(Tone::Plain, "", &more);
+}
