@@ -13,6 +13,8 @@ use super::counters::user_hz;
 
 /// The most processes whose time is read.
 const MOST_PROCESSES: usize = 1 << 13;
+/// The bytes that the kernel keeps of a program's name.
+const NAME_BYTES: usize = 15;
 
 impl Proc {
     /// Whether process `pid` is there and has not ended.
@@ -26,6 +28,30 @@ impl Proc {
     /// The name of process `pid`.
     pub fn program(&self, pid: i32) -> Option<String> {
         self.text(&format!("proc/{pid}/comm"))
+    }
+
+    /// The living processes of this name, lowest number first; ticktax itself is none of them. The
+    /// kernel cuts names to 15 bytes.
+    pub fn processes_named(&self, name: &str) -> Vec<i32> {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let name = name.as_bytes();
+        let name = &name[..name.len().min(NAME_BYTES)];
+        let is_it = |comm: String| comm.as_bytes() == name;
+        let mut pids = self.pids();
+        pids.retain(|&pid| pid != own && self.program(pid).is_some_and(is_it));
+        pids.retain(|&pid| self.is_alive(pid));
+        pids
+    }
+
+    /// The number of every process, lowest first.
+    fn pids(&self) -> Vec<i32> {
+        let folder = fs::read_dir(self.root.join("proc"));
+        let names = folder.into_iter().flatten().flatten();
+        let mut pids: Vec<i32> = names
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        pids.sort_unstable();
+        pids
     }
 
     /// The file that process `pid` runs; another one once it has executed another program.
@@ -71,12 +97,7 @@ impl Proc {
     /// CPU time of every process so far. On a machine with more than [`MOST_PROCESSES`] those with
     /// the highest numbers are left out: reading one takes some 10 µs.
     pub(super) fn program_times(&self) -> BTreeMap<i32, ProgramTime> {
-        let folder = fs::read_dir(self.root.join("proc"));
-        let names = folder.into_iter().flatten().flatten();
-        let mut pids: Vec<i32> = names
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect();
-        pids.sort_unstable();
+        let mut pids = self.pids();
         pids.truncate(MOST_PROCESSES);
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let program = |pid: i32| {

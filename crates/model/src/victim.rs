@@ -118,6 +118,8 @@ pub enum Target {
     Command,
     /// A process that was there.
     Process,
+    /// Several processes that were there.
+    Processes,
     /// Everything in a cgroup, by its path.
     Cgroup(String),
 }

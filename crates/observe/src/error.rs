@@ -37,6 +37,12 @@ pub enum ObserveError {
         /// Its number, as it was named.
         pid: i32,
     },
+    /// No process has this name.
+    #[error("no process is named `{name}`: `ps -e` lists the names, of at most 15 characters")]
+    NoProcessNamed {
+        /// The name.
+        name: String,
+    },
     /// The folder is no cgroup's.
     #[error("{} is not a cgroup: name its folder below /sys/fs/cgroup", folder.display())]
     NoCgroup {

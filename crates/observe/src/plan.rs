@@ -110,6 +110,11 @@ pub enum Program {
     /// A process, by its number or that of one of its threads, and what it starts. The session
     /// ends with it.
     Process(i32),
+    /// Several processes, each by its number or that of one of its threads, and what they start. The
+    /// session ends with the last of them.
+    Processes(Vec<i32>),
+    /// The processes of this name that are there when the session starts.
+    Named(String),
     /// Everything in a cgroup and in those below it, by its folder.
     Cgroup(PathBuf),
 }
@@ -122,7 +127,42 @@ impl Program {
                 format!("`{}`", program.to_string_lossy())
             }),
             Self::Process(pid) => format!("process {pid}"),
+            Self::Processes(pids) => format!("{} processes", pids.len()),
+            Self::Named(name) => format!("`{name}`"),
             Self::Cgroup(folder) => format!("cgroup {}", folder.display()),
+        }
+    }
+
+    /// The same by the numbers of processes that are there; fails where one is not.
+    fn resolved(self, proc: &Proc) -> Result<Self, ObserveError> {
+        let process = |pid: i32| {
+            let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
+            found.ok_or(ObserveError::NoProcess { pid })
+        };
+        let of_pids = |pids: Vec<i32>| match &*pids {
+            [pid] => Self::Process(*pid),
+            _ => Self::Processes(pids),
+        };
+        match self {
+            Self::Process(pid) => process(pid).map(Self::Process),
+            Self::Processes(pids) => {
+                let mut found = Vec::new();
+                for pid in pids {
+                    let pid = process(pid)?;
+                    if !found.contains(&pid) {
+                        found.push(pid);
+                    }
+                }
+                Ok(of_pids(found))
+            }
+            Self::Named(name) => match proc.processes_named(&name) {
+                pids if pids.is_empty() => Err(ObserveError::NoProcessNamed { name }),
+                pids => Ok(of_pids(pids)),
+            },
+            Self::Cgroup(folder) if Proc::processes_in(&folder).is_none() => {
+                Err(ObserveError::NoCgroup { folder })
+            }
+            Self::Cgroup(_) | Self::Command(_) => Ok(self),
         }
     }
 }
@@ -144,17 +184,10 @@ impl Settings {
             .online()
             .filter(|cpus| !cpus.is_empty())
             .ok_or(ObserveError::OnlineUnknown)?;
-        match &mut plan.program {
-            Some(Program::Process(pid)) => {
-                let found = proc.process_of(*pid).filter(|&pid| proc.is_alive(pid));
-                *pid = found.ok_or(ObserveError::NoProcess { pid: *pid })?;
-            }
-            Some(Program::Cgroup(folder)) if Proc::processes_in(folder).is_none() => {
-                let folder = folder.clone();
-                return Err(ObserveError::NoCgroup { folder });
-            }
-            Some(Program::Cgroup(_) | Program::Command(_)) | None => {}
-        }
+        plan.program = plan
+            .program
+            .map(|program| program.resolved(proc))
+            .transpose()?;
         let (online, watched) = match &plan.cpus {
             None => {
                 let possible = proc.possible().unwrap_or_else(|| online.clone());
@@ -268,6 +301,31 @@ mod tests {
             error,
             "no process 9; `pgrep NAME` finds the PIDs of a program"
         );
+    }
+
+    #[test]
+    fn processes_are_named_by_numbers_or_by_their_name() {
+        let root = machine();
+        let plan = |program| Plan {
+            program: Some(program),
+            ..Plan::default()
+        };
+        fs::write(root.path().join("proc/7/comm"), "gamesrv\n").unwrap();
+        let of = |program| {
+            let found = settings(root.path(), plan(program))?;
+            Ok::<_, String>(found.followed().cloned())
+        };
+        // A thread and its process are one.
+        assert_eq!(
+            of(Program::Processes(vec![8, 8])),
+            Ok(Some(Program::Process(7)))
+        );
+        let error = of(Program::Processes(vec![8, 9])).unwrap_err();
+        assert!(error.contains("no process 9"), "{error}");
+        let error = of(Program::Named("gamesvr".to_owned())).unwrap_err();
+        assert!(error.contains("`gamesvr`"), "{error}");
+        let named = of(Program::Named("gamesrv".to_owned()));
+        assert_eq!(named, Ok(Some(Program::Process(7))));
     }
 
     #[test]

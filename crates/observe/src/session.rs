@@ -214,7 +214,7 @@ impl Running {
         }
         let command = match &settings.plan.program {
             Some(Program::Command(argv)) => Some(Audited::start(argv)?),
-            Some(Program::Process(_) | Program::Cgroup(_)) | None => None,
+            _ => None,
         };
         if let Some(victim) = &mut victim {
             victim.started(command.as_ref(), tracer.as_mut().ok());
@@ -261,7 +261,7 @@ impl Running {
             limitations: tracer.map_or_else(|_| Vec::new(), |tracer| tracer.limitations().to_vec()),
             process: match self.settings.plan.program {
                 Some(Program::Process(pid)) => Some(pid),
-                Some(Program::Command(_) | Program::Cgroup(_)) | None => None,
+                _ => None,
             },
             victim_begin: self.victim.as_ref().map(Watched::first_moment),
         }

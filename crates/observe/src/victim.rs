@@ -94,6 +94,14 @@ impl Watched {
                 watched.name = proc.program(*pid).unwrap_or_default();
                 watched.cgroup = proc.cpu_cgroup(*pid);
             }
+            Program::Processes(pids) => {
+                watched.name = joint_name(proc, pids);
+                let mut cgroups = pids.iter().map(|&pid| proc.cpu_cgroup(pid));
+                // The quota of one of several cgroups would be taken for that of all.
+                let first = cgroups.next().flatten();
+                watched.cgroup = first.filter(|first| cgroups.all(|it| it.as_ref() == Some(first)));
+            }
+            Program::Named(name) => watched.name.clone_from(name),
             Program::Cgroup(folder) => {
                 watched.name = folder.display().to_string();
                 watched.cgroup = Some(folder.clone());
@@ -111,6 +119,8 @@ impl Watched {
         match &self.program {
             Program::Command(_) => self.pids.clone(),
             Program::Process(pid) => vec![*pid],
+            Program::Processes(pids) => pids.clone(),
+            Program::Named(name) => self.proc.processes_named(name),
             Program::Cgroup(folder) => Proc::processes_in(folder).unwrap_or_default(),
         }
     }
@@ -207,10 +217,11 @@ impl Watched {
         if !self.followed {
             self.look();
         }
-        match self.program {
-            Program::Process(pid) => !self.proc.is_alive(pid),
+        match &self.program {
+            Program::Process(pid) => !self.proc.is_alive(*pid),
+            Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
             // The command's own end is seen by who started it.
-            Program::Command(_) | Program::Cgroup(_) => false,
+            Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
         }
     }
 
@@ -244,7 +255,7 @@ impl Watched {
     pub(crate) fn header(mut self, incomplete: Option<Limitation>) -> VictimHeader {
         self.look();
         let pid = match &self.program {
-            Program::Cgroup(_) => None,
+            Program::Cgroup(_) | Program::Processes(_) | Program::Named(_) => None,
             Program::Process(pid) => Some(*pid),
             Program::Command(_) => self.pids.first().copied(),
         };
@@ -252,6 +263,7 @@ impl Watched {
             target: match &self.program {
                 Program::Command(_) => Target::Command,
                 Program::Process(_) => Target::Process,
+                Program::Processes(_) | Program::Named(_) => Target::Processes,
                 Program::Cgroup(folder) => Target::Cgroup(folder.display().to_string()),
             },
             name: self.name,
@@ -264,6 +276,21 @@ impl Watched {
             threads: self.threads.map(Threads::usages),
         }
     }
+}
+
+/// The names of several processes, each with how many there are of it.
+fn joint_name(proc: &Proc, pids: &[i32]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for &pid in pids {
+        *counts
+            .entry(proc.program(pid).unwrap_or_default())
+            .or_default() += 1;
+    }
+    let one = |(name, count): (String, usize)| match count {
+        1 => name,
+        _ => format!("{name} x{count}"),
+    };
+    counts.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The cgroup that a command will be in.

@@ -1,5 +1,6 @@
 //! What was typed.
 
+mod complete;
 mod document;
 mod files;
 mod lab;
@@ -29,7 +30,8 @@ pub(crate) use pace::{PaceArguments, Rate, Work};
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use vary::{KernelVariants, LoopVariants};
-pub(crate) use view::ViewArguments;
+use view::sections;
+pub(crate) use view::{PageArguments, ViewArguments};
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -48,7 +50,8 @@ Examples:
   ticktax audit                           20 seconds of every CPU, as text
   sudo ticktax audit --for 1m --cpus 2-3  a minute of two CPUs, every span with its name
   ticktax audit -- make -j8               for as long as a command runs, and what happened to it
-  sudo ticktax audit --pid 4121           why process 4121 did not run when it wanted to
+  sudo ticktax audit -p 4121              why process 4121 did not run when it wanted to
+  sudo ticktax audit --comm gamesrv       the same of all processes of that name
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
   ticktax beats lag.parquet               what repeats in it, how often, and what precedes it
@@ -74,13 +77,21 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Watch this machine for a while and print where its CPU time went
-    #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+    #[command(
+        after_help = EXAMPLES,
+        after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"),
+        mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Statement]))),
+    )]
     Audit(AuditArguments),
     /// Run a paced loop as a server does, or watch one: frames a second, dropped, overshot, late
-    #[command(after_help = pace::EXAMPLES)]
+    #[command(
+        after_help = pace::EXAMPLES,
+        mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Pace]))),
+    )]
     Pace(PaceArguments),
     /// Print the statement of a saved recording
     Report(ReportArguments),
+    #[command(mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Beats]))))]
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
     Beats(BeatsArguments),
     /// Predict what a recorded machine, or a scenario, would do under other settings
@@ -112,9 +123,19 @@ pub(crate) enum Verb {
         #[arg(value_parser = documents(), default_value = "statement")]
         of: DocumentKind,
     },
-    /// Print the man page (roff), for `man -l -`
-    Man,
-    /// Print a completion script for a shell
+    /// Print the manual's page about ticktax or one of its verbs (roff), for `man -l -`
+    Man {
+        /// The verb, or two words such as `case run` [default: ticktax itself]
+        #[arg(value_name = "VERB", conflicts_with = "folder")]
+        verb: Vec<String>,
+
+        /// Write every page into this folder, as ticktax.1, ticktax-audit.1 and so on
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
+    /// Print a script for a shell that completes words, cases, sections, recordings and scenarios
+    ///
+    /// For bash: `source <(ticktax completions bash)`
     Completions {
         /// The shell
         shell: Shell,
@@ -132,6 +153,7 @@ pub(crate) enum CaseQuestion {
     /// Print what was published, where, and which of it calibrates the model
     Show {
         /// The case
+        #[arg(add = complete::cases())]
         name: String,
 
         /// How to print it
@@ -141,6 +163,7 @@ pub(crate) enum CaseQuestion {
     /// Run the model and print what was published beside what it gives, row by row
     Run {
         /// The case
+        #[arg(add = complete::cases())]
         name: String,
 
         /// How to print the comparison
@@ -150,6 +173,7 @@ pub(crate) enum CaseQuestion {
     /// Find the model's constants from the rows that calibrate, and how well it predicts the others
     Fit {
         /// The case
+        #[arg(add = complete::cases())]
         name: String,
 
         /// How to print the constants
@@ -172,8 +196,8 @@ impl CaseQuestion {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// How long to watch at most, such as 20s, 500ms, 3m or 1h30m [default: 20s, or until COMMAND
-    /// ends]
+    /// How long to watch at most, such as 20s, 500ms, 3m or 1h30m; 20 is 20s [default: 20s, or until
+    /// COMMAND ends]
     #[arg(
         long = "for",
         visible_alias = "duration",
@@ -230,17 +254,24 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Say what happened to this process, its threads and its children; ends when it does
+    /// Say what happened to this process, its threads and its children; several, separated by
+    /// commas, are one program. Ends when they do
     #[arg(
+        short,
         long,
         value_name = "N",
+        value_delimiter = ',',
         allow_hyphen_values = true,
         conflicts_with = "command"
     )]
-    pub(crate) pid: Option<ProcessId>,
+    pub(crate) pid: Vec<ProcessId>,
+
+    /// Say what happened to the processes of this name that are there now, and to their children
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "pid"])]
+    pub(crate) comm: Option<String>,
 
     /// Say what happened to everything in this cgroup, such as /sys/fs/cgroup/system.slice
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid", "comm"])]
     pub(crate) cgroup: Option<PathBuf>,
 
     /// Watch for as long as this command runs, say what happened to it, and pass its exit code on
@@ -251,9 +282,18 @@ pub(crate) struct AuditArguments {
     pub(crate) command: Vec<OsString>,
 }
 
+impl AuditArguments {
+    /// Whether a program's time is asked for, rather than a machine's.
+    pub(crate) fn watches_a_program(&self) -> bool {
+        let named = self.comm.is_some() || self.cgroup.is_some();
+        named || !self.pid.is_empty() || !self.command.is_empty()
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
     /// A recording that `audit`, `pace`, `sim` or `lab run` made with `--save`
+    #[arg(add = complete::recordings())]
     pub(crate) file: PathBuf,
 
     /// Print where all time went, also where the recording was made for a loop's frames
@@ -280,11 +320,15 @@ pub(crate) struct ReportArguments {
 #[derive(Debug, Args)]
 pub(crate) struct BeatsArguments {
     /// A recording that `audit --save` made
+    #[arg(add = complete::recordings())]
     pub(crate) file: PathBuf,
 
     /// How to print what repeats
     #[arg(long, value_parser = formats(DocumentKind::Beats), default_value = "text")]
     pub(crate) format: Format,
+
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -341,7 +385,15 @@ impl FromStr for Length {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let total: Nanos = text
+        // A number alone is of seconds, as `sleep` and `timeout` have it.
+        let is_number = |it: char| it.is_ascii_digit() || it == '.';
+        let seconds = text.chars().any(|it| it.is_ascii_digit()) && text.chars().all(is_number);
+        let with_unit = if seconds {
+            format!("{text}s")
+        } else {
+            text.to_owned()
+        };
+        let total: Nanos = with_unit
             .parse()
             .map_err(|error: DurationError| error.to_string())?;
         if !(Self::LEAST..=Self::MOST).contains(&total) {
@@ -462,12 +514,16 @@ mod tests {
             ("1h30m", 5_400_000_000_000),
             ("1.5s", 1_500_000_000),
             ("2min", 120_000_000_000),
+            ("20", 20_000_000_000),
+            ("0.5", 500_000_000),
         ] {
             assert_eq!(text.parse(), Ok(Length(Nanos(ns))), "{text}");
         }
         for text in [
             "",
-            "20",
+            ".",
+            "1.2.3",
+            "0",
             "s",
             "-5s",
             "1.2.3s",

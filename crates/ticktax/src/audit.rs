@@ -30,7 +30,7 @@ const NEWS: Nanos = Nanos::from_secs(10);
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
-    let terminal = &terminal.viewing(&typed.view);
+    let terminal = &terminal.grouping(&typed.view);
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(plan)?;
@@ -58,13 +58,7 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
 
 /// What the arguments mean.
 fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
-    let program = match (typed.pid, &typed.cgroup) {
-        (Some(ProcessId(pid)), _) => Some(Program::Process(pid)),
-        (None, Some(folder)) => Some(Program::Cgroup(folder.clone())),
-        (None, None) => Some(&typed.command)
-            .filter(|command| !command.is_empty())
-            .map(|command| Program::Command(command.clone())),
-    };
+    let program = program(typed);
     let length = match typed.length {
         Some(length) => Some(length.0),
         None if typed.command.is_empty() => Some(LENGTH),
@@ -101,6 +95,18 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         program,
         ..Plan::default()
     })
+}
+
+/// Whose time is asked for.
+fn program(typed: &AuditArguments) -> Option<Program> {
+    match (&*typed.pid, &typed.comm, &typed.cgroup, &*typed.command) {
+        ([ProcessId(pid)], ..) => Some(Program::Process(*pid)),
+        ([], None, None, []) => None,
+        ([], None, None, command) => Some(Program::Command(command.to_vec())),
+        ([], None, Some(folder), _) => Some(Program::Cgroup(folder.clone())),
+        ([], Some(name), ..) => Some(Program::Named(name.clone())),
+        (pids, ..) => Some(Program::Processes(pids.iter().map(|pid| pid.0).collect())),
+    }
 }
 
 /// Takes the session's rows; says what cannot be seen, now that there is time to do something about it.

@@ -14,6 +14,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     let mut finder = BeatFinder::new().with_halves();
     recording.replay(&mut |sources, row| finder.row(sources, row))?;
     let beats = finder.finish(recording.header(), threads());
+    let terminal = terminal.viewing(&typed.page);
     terminal.put(&beats.into(), typed.format, None)?;
     Ok(ExitCode::SUCCESS)
 }

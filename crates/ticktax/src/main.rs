@@ -22,13 +22,15 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 fn main() -> ExitCode {
+    // A shell that completes words asks through the environment.
+    clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = Arguments::parse();
     let terminal = Terminal::detect();
     let result = match arguments.verb {
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
         Verb::Schema { of } => terminal
             .print(&manual::schema(of))
             .map(|()| ExitCode::SUCCESS),
-        Verb::Man => terminal.print(&manual::page()).map(|()| ExitCode::SUCCESS),
+        Verb::Man { verb, folder } => manual::put(&verb, folder.as_deref(), &terminal),
         Verb::Completions { shell } => terminal
             .print(&manual::completions(shell))
             .map(|()| ExitCode::SUCCESS),

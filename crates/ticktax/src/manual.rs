@@ -1,34 +1,93 @@
-//! What the command says about itself: man page, completions, schema.
+//! What the command says about itself: manual pages, completions, schema.
 
-use clap::CommandFactory;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 use ticktax_model::document::DocumentKind;
 
 use crate::arguments::Arguments;
+use crate::failure::Failure;
+use crate::terminal::{Terminal, cannot_write};
 
-/// The man page, in roff, with every verb's options.
-pub(crate) fn page() -> String {
-    let mut roff = Vec::new();
-    let command = Arguments::command();
-    // Writing into memory does not fail.
-    drop(clap_mangen::Man::new(command.clone()).render(&mut roff));
-    for verb in command.get_subcommands() {
-        let named = verb
-            .clone()
-            .display_name(format!("ticktax {}", verb.get_name()));
-        let page = clap_mangen::Man::new(named);
-        drop(page.render_name_section(&mut roff));
-        drop(page.render_synopsis_section(&mut roff));
-        drop(page.render_description_section(&mut roff));
-        drop(page.render_options_section(&mut roff));
+/// The variable by which a shell asks for completions.
+const COMPLETE: &str = "COMPLETE";
+
+/// Prints the page about a verb, or writes every page into `folder`.
+pub(crate) fn put(
+    verb: &[String],
+    folder: Option<&Path>,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
+    match folder {
+        None => terminal.print(&page(verb)?)?,
+        Some(folder) => write_all(folder)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page about the verb of these words, in roff; about the command where there are none.
+fn page(verb: &[String]) -> Result<String, Failure> {
+    let mut command = named();
+    for word in verb {
+        let found = command.find_subcommand(word).cloned();
+        command = found.ok_or_else(|| {
+            let verbs: Vec<&str> = shown(&command).map(Command::get_name).collect();
+            let verbs = match &*verbs {
+                [] => "it has no verbs of its own".to_owned(),
+                verbs => format!("choose from {}", verbs.join(", ")),
+            };
+            Failure::Arguments(format!(
+                "no page about `{word}` in {}: {verbs}",
+                command.get_name()
+            ))
+        })?;
+    }
+    Ok(roff(command))
+}
+
+/// The command with every verb's page named as `man` wants it: `ticktax-audit`.
+fn named() -> Command {
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    command.build();
+    command
+}
+
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    let verbs = command.get_subcommands();
+    verbs.filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+}
+
+fn roff(command: Command) -> String {
+    let mut roff = Vec::new();
+    // Writing into memory does not fail.
+    drop(clap_mangen::Man::new(command).render(&mut roff));
     String::from_utf8_lossy(&roff).into_owned()
 }
 
-/// The completion script for `shell`.
+fn write_all(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    let mut left = vec![named()];
+    while let Some(command) = left.pop() {
+        left.extend(shown(&command).cloned());
+        let name = command.get_display_name().unwrap_or(command.get_name());
+        let file = folder.join(format!("{name}.1"));
+        fs::write(&file, roff(command)).map_err(|error| cannot_write(&file, &error))?;
+    }
+    Ok(())
+}
+
+/// The script by which `shell` asks ticktax itself what may come next.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "ticktax", &mut script);
+    let shells = Shells::builtins();
+    if let Some(completer) = shells.completer(&shell.to_string()) {
+        // Writing into memory does not fail.
+        drop(completer.write_registration(COMPLETE, "ticktax", "ticktax", "ticktax", &mut script));
+    }
     String::from_utf8_lossy(&script).into_owned()
 }
 

@@ -22,6 +22,7 @@ const LIVE: Nanos = Nanos::from_secs(1);
 /// Runs the verb.
 pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let variants = typed.variants()?;
+    let terminal = &terminal.viewing(&typed.page);
     let files = output::begin(&typed.files, typed.output.as_deref())?;
     match (typed.pid, variants.is_empty()) {
         (Some(ProcessId(pid)), _) => process::watch_process(pid, typed, files, terminal)?,

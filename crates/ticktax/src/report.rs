@@ -22,7 +22,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         output: None,
         files: &typed.files,
     };
-    show(&typed.file, &showing, &terminal.viewing(&typed.view))
+    show(&typed.file, &showing, &terminal.grouping(&typed.view))
 }
 
 /// How to show what is in a recording.

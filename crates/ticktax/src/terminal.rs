@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ticktax_model::Nanos;
-use ticktax_model::document::Document;
-use ticktax_report::{Format, TextStyle, View, render};
+use ticktax_model::document::{Document, DocumentKind};
+use ticktax_report::{Format, Section, TextStyle, View, render};
 
-use crate::arguments::ViewArguments;
+use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 
 /// Where output goes.
@@ -49,16 +49,22 @@ impl Terminal {
     }
 
     /// The same, for pages that show what was asked for.
-    pub(crate) fn viewing(&self, typed: &ViewArguments) -> Self {
+    pub(crate) fn viewing(&self, typed: &PageArguments) -> Self {
         Self {
             style: TextStyle {
                 view: typed.view(),
-                grouping: typed.grouping(),
                 explain: typed.explain(),
                 ..self.style
             },
             ..*self
         }
+    }
+
+    /// The same, for pages of statements.
+    pub(crate) fn grouping(&self, typed: &ViewArguments) -> Self {
+        let mut this = self.viewing(&typed.page);
+        this.style.grouping = typed.grouping();
+        this
     }
 
     /// Prints a document, or writes it to `file`.
@@ -72,6 +78,11 @@ impl Terminal {
             colour: self.style.colour && file.is_none(),
             ..self.style
         };
+        if let View::Only(sections) = style.view
+            && let Some(section) = sections.missing_in(document.kind())
+        {
+            return Err(no_section(section, document.kind()));
+        }
         let mut text = render(document, format, &style);
         let Some(file) = file else {
             let paged = self.output_is_tty && style.view == View::Full;
@@ -215,6 +226,20 @@ fn page(text: &str) -> bool {
     }
     // What a shell answers that has not found the pager.
     child.wait().is_ok_and(|status| status.code() != Some(127))
+}
+
+/// A page about such documents lacks the section.
+fn no_section(section: Section, kind: DocumentKind) -> Failure {
+    let there: Vec<&str> = Section::of(kind).iter().map(|it| it.name()).collect();
+    let there = match &*there {
+        [] => "it has none".to_owned(),
+        there => format!("choose from {}", there.join(", ")),
+    };
+    Failure::Arguments(format!(
+        "--section {}: a page of {} has no such section; {there}",
+        section.name(),
+        kind.about().replace('`', ""),
+    ))
 }
 
 /// Fails, saying why, unless `file` can be written.

@@ -30,6 +30,9 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["report", "x", "--section", "time,noises"], "noise"),
         (&["audit", "--section", "time", "--full"], "--full"),
         (&["audit", "--by", "user"], "process"),
+        (&["audit", "-p", "1", "--comm", "x"], "--comm"),
+        (&["beats", "x", "--section", "time"], "repeats"),
+        (&["pace", "--section", "time"], "frames"),
         (&["audti"], "audit"),
         (&["report"], "<FILE>"),
     ] {
@@ -208,16 +211,79 @@ fn the_page_explains_itself() {
         assert!(help.contains(word), "{word} in {help}");
     }
     let man = text(&ticktax(&["man"]).stdout);
-    assert!(man.contains(".TH") && man.contains("\\-\\-probe"), "{man}");
+    assert!(man.contains(".TH ticktax 1"), "{man}");
+    let man = text(&ticktax(&["man", "audit"]).stdout);
+    assert!(
+        man.contains(".TH ticktax-audit 1") && man.contains("\\-\\-probe"),
+        "{man}"
+    );
+    let nested = text(&ticktax(&["man", "case", "run"]).stdout);
+    assert!(nested.contains(".TH ticktax-case-run 1"), "{nested}");
+    let unknown = ticktax(&["man", "audti"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(complaint(&unknown).contains("choose from audit"));
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().to_string_lossy().into_owned();
+    assert!(ticktax(&["man", "--folder", &name]).status.success());
+    let pages = listed(folder.path());
+    for page in ["ticktax.1", "ticktax-audit.1", "ticktax-case-run.1"] {
+        assert!(pages.iter().any(|it| it == page), "{page} in {pages:?}");
+    }
     for shell in ["bash", "zsh", "fish"] {
         assert!(
-            text(&ticktax(&["completions", shell]).stdout).contains("audit"),
+            text(&ticktax(&["completions", shell]).stdout).contains("COMPLETE"),
             "{shell}"
         );
     }
     let schema: serde_json::Value =
         serde_json::from_slice(&ticktax(&["schema"]).stdout).expect("a schema in JSON");
     assert_eq!(schema["title"], "Statement");
+}
+
+/// What a shell is offered after these words, of which the last is being typed.
+fn offered(words: &[&str], folder: &Path) -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .env("COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .env("_CLAP_IFS", "\n")
+        .args(["--", "ticktax"])
+        .args(words)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_shell_completes_cases_sections_and_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["lag.parquet", "game.toml", "notes.txt"] {
+        fs::write(folder.path().join(file), "").unwrap();
+    }
+    let at = folder.path();
+    let cases = offered(&["case", "run", "frame"], at);
+    assert!(cases.contains(&"frame-rate-vs-hz".to_owned()), "{cases:?}");
+    let sections = offered(&["audit", "--section", "time,re"], at);
+    assert_eq!(sections, ["time,repeats"]);
+    let of_pace = offered(&["pace", "--section", "f"], at);
+    assert_eq!(of_pace, ["frames"]);
+    assert_eq!(offered(&["report", ""], at)[0], "lag.parquet");
+    assert_eq!(offered(&["sweep", ""], at)[0], "game.toml");
+}
+
+#[test]
+fn several_processes_are_asked_about_as_one() {
+    for arguments in [
+        &["audit", "-p", "1,999999999", "--for", "0.01"][..],
+        &["audit", "-p", "1", "-p", "999999999", "--for", "0.01"],
+    ] {
+        let output = ticktax(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(complaint(&output).contains("999999999"));
+    }
+    let output = ticktax(&["audit", "--comm", "no-such-name", "--for", "0.01"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("`no-such-name`"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::pace::PERIODS;
 use ticktax_report::Format;
 
-use super::{FileArguments, Length, LoopVariants, Policy, ProcessId, formats};
+use super::{FileArguments, Length, LoopVariants, PageArguments, Policy, ProcessId, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -72,7 +72,7 @@ pub(crate) struct PaceArguments {
     pub(crate) length: Option<Length>,
 
     /// Run nothing; watch this process, and find the rhythm of its frames in its wakeups. As root
-    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,
 
     /// Compare variants of the loop in turns: of sleep, rule, rate or work; again for several
@@ -92,6 +92,9 @@ pub(crate) struct PaceArguments {
     /// How to print the result
     #[arg(long, value_parser = formats(DocumentKind::Pace), default_value = "text")]
     pub(crate) format: Format,
+
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 
     /// Write the result to a file in place of standard output
     #[arg(long, value_name = "FILE")]

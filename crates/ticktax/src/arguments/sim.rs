@@ -25,7 +25,7 @@ Lists multiply: each value of one with each value of the others.";
 #[derive(Debug, Args)]
 pub(crate) struct SimArguments {
     /// The work: a recording that `audit --save` made as root, or a scenario (.toml)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", add = super::complete::loads())]
     pub(crate) load: PathBuf,
 
     /// The program of the recording, or the task of the scenario, that is asked about [default: the

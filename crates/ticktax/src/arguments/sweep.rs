@@ -31,6 +31,7 @@ A sweep that is interrupted, or killed, goes on when the same command is given a
 #[derive(Debug, Args)]
 pub(crate) struct SweepArguments {
     /// The scenario
+    #[arg(add = super::complete::scenarios())]
     pub(crate) scenario: PathBuf,
 
     /// What to vary, such as hz=100,250,1000 or task.game.work=1ms..5ms/500us; again for several

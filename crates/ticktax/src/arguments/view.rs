@@ -5,12 +5,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ticktax_model::document::DocumentKind;
 use ticktax_report::{Grouping, Section, View};
 
-/// Which part of a text page is printed, and how it is put together.
+/// Which part of a text page is printed.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "The page")]
-pub(crate) struct ViewArguments {
-    /// Print these sections in place of the first screen, such as time,repeats
-    #[arg(long = "section", value_name = "LIST", value_delimiter = ',', value_parser = sections())]
+pub(crate) struct PageArguments {
+    /// Print these sections in place of the first screen; several are separated by commas
+    #[arg(long = "section", value_name = "LIST", value_delimiter = ',', value_parser = sections(DocumentKind::ALL))]
     sections: Vec<Section>,
 
     /// Print everything, legends included; on a terminal through $PAGER
@@ -20,13 +20,21 @@ pub(crate) struct ViewArguments {
     /// Say below the first screen what its words mean
     #[arg(long)]
     explain: bool,
+}
+
+/// Which part of a statement's page is printed, and how it is put together.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "The page")]
+pub(crate) struct ViewArguments {
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 
     /// What the first screen counts as one
     #[arg(long = "by", value_name = "WHAT", value_parser = groupings(), default_value = "name")]
     grouping: Grouping,
 }
 
-impl ViewArguments {
+impl PageArguments {
     /// What is shown.
     pub(crate) fn view(&self) -> View {
         match (self.full, &*self.sections) {
@@ -39,22 +47,26 @@ impl ViewArguments {
         }
     }
 
-    /// What the first screen counts as one.
-    pub(crate) fn grouping(&self) -> Grouping {
-        self.grouping
-    }
-
     /// Whether the first screen explains its words.
     pub(crate) fn explain(&self) -> bool {
         self.explain
     }
 }
 
-fn sections() -> impl TypedValueParser<Value = Section> {
-    let all = Section::of(DocumentKind::Statement);
+impl ViewArguments {
+    /// What the first screen counts as one.
+    pub(crate) fn grouping(&self) -> Grouping {
+        self.grouping
+    }
+}
+
+/// Reads a section of a page about such documents.
+pub(super) fn sections(kinds: &[DocumentKind]) -> impl TypedValueParser<Value = Section> + use<> {
+    let of_one = |section: &&Section| kinds.iter().any(|&it| Section::of(it).contains(section));
     let word = |section: &Section| PossibleValue::new(section.name()).help(section.about());
-    PossibleValuesParser::new(all.iter().map(word)).map(|name| {
-        let mut all = Section::of(DocumentKind::Statement).iter().copied();
+    let words = Section::ALL.iter().filter(of_one).map(word);
+    PossibleValuesParser::new(words).map(|name| {
+        let mut all = Section::ALL.iter().copied();
         all.find(|section| section.name() == name)
             .unwrap_or(Section::Time)
     })

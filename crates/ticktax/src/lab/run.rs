@@ -19,7 +19,7 @@ use ticktax_report::Format;
 
 use super::cache;
 use crate::arguments::{
-    Arguments, FileArguments, GuestArguments, RunArguments, Verb, ViewArguments,
+    Arguments, FileArguments, GuestArguments, PageArguments, RunArguments, Verb, ViewArguments,
 };
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
@@ -72,16 +72,13 @@ impl GuestVerb {
             {
                 wrong(outside)
             }
-            Verb::Audit(audit)
-                if audit.pid.is_some() || audit.cgroup.is_some() || !audit.command.is_empty() =>
-            {
-                wrong(alone)
-            }
+            Verb::Audit(audit) if audit.watches_a_program() => wrong(alone),
             Verb::Audit(_) => Ok(Self::Audit),
             Verb::Pace(pace)
                 if !pace.files.is_empty()
                     || pace.output.is_some()
-                    || pace.format != Format::default() =>
+                    || pace.format != Format::default()
+                    || pace.page != PageArguments::default() =>
             {
                 wrong(outside)
             }
@@ -271,7 +268,7 @@ fn show_recording(
         output: typed.output.as_deref(),
         files: &FileArguments::default(),
     };
-    let terminal = terminal.viewing(&typed.view);
+    let terminal = terminal.grouping(&typed.view);
     with_file(bytes, |file| report::show(file, &showing, &terminal))
 }
 

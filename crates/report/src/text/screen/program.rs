@@ -111,6 +111,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
 pub(super) fn who(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
+        (Target::Processes, _) => format!("processes {}", victim.name),
         (_, Some(pid)) => format!("{} ({pid})", victim.name),
         (_, None) => victim.name.clone(),
     }
