@@ -136,10 +136,14 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
     }
     let printed = text(&output.stdout);
     assert!(
-        printed.contains("FPS ") && printed.contains("[dropped "),
+        printed.contains(" FPS, ") && printed.contains(" dropped, "),
         "{printed}"
     );
-    assert!(printed.contains("\nLegend\n"), "{printed}");
+    assert!(printed.lines().count() <= 24, "{printed}");
+    let full = text(&pace(&["--for", "200ms", "--work", "0ms", "--full"]).stdout);
+    for word in ["\nThe frames\n", "\ndropped: slots in which", "[dropped "] {
+        assert!(full.contains(word), "{full}");
+    }
     assert!(
         printed.lines().all(|line| line.chars().count() <= 80),
         "{printed}"

@@ -46,6 +46,8 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     let mut page = Page::new(narrowed(style));
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
         beats.beats.iter().partition(|beat| beat.own);
+    let mut others = others;
+    others.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
     title(&mut page, beats, &others);
     if !others.is_empty() {
         table(&mut page, &others, rows, causes);

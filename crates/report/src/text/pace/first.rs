@@ -1,6 +1,7 @@
 //! The first screen about a paced loop: whether it keeps its rate, what was lost and why.
 
-use ticktax_model::pace::{CpuClock, Figures, PaceRule, PaceStatement, Subject};
+use ticktax_model::Nanos;
+use ticktax_model::pace::{CpuClock, CpuStatement, Figures, PaceRule, PaceStatement, Subject};
 
 use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
 use crate::text::TextStyle;
@@ -56,7 +57,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
             }
             lost(&mut page, figures, &statement.subject);
             cpu(&mut page, statement);
-            next(&mut page, figures, &statement.subject);
+            next(&mut page, figures, statement);
         }
     }
     foot(&mut page, statement);
@@ -121,9 +122,12 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             let tick = hz.map_or_else(String::new, |hz| {
                 format!(", {}", tied(format!("tick of {hz} Hz")))
             });
+            let work = match report.work {
+                Nanos::ZERO => "no work".to_owned(),
+                work => tied(format!("{work} of work")),
+            };
             let text = format!(
-                "{} of work, {}, {} on {}, {}{tick}",
-                tied(report.work),
+                "{work}, {}, {} on {}, {}{tick}",
                 tied(format!("sleep {}", report.sleep)),
                 tied(format!("rule {}", report.rule)),
                 tied(format!("CPU {}", report.cpu)),
@@ -222,10 +226,29 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
+/// Whether other work had more than half of its CPU.
+fn crowded(cpu: &CpuStatement) -> bool {
+    let share = |clock| {
+        let mut readings = cpu.readings.iter();
+        let it = readings.find(|it| it.clock == clock)?;
+        Some(it.time.share_of(it.elapsed))
+    };
+    let all = share(CpuClock::Machine);
+    let own = share(CpuClock::Thread);
+    all.zip(own).is_some_and(|(all, own)| all - own > 0.5)
+}
+
 /// The command that says more of what was late, or what would be less.
-fn next(page: &mut Page, figures: &Figures, subject: &Subject) {
+fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
+    let PaceStatement { subject, cpu, .. } = statement;
     let late = late(figures) > 0;
     match subject {
+        Subject::Loop(report) if late && crowded(cpu) => {
+            let text = "its CPU is busy with other work: see whose, or take another CPU.";
+            page.paragraph(Tone::Strong, "SO  ", text);
+            let command = format!("ticktax audit --cpus {}", report.cpu);
+            page.paragraph(Tone::Plain, "       $ ", &command);
+        }
         Subject::Process(report) if late => {
             let text = "who made it late, and its worst delays:";
             page.paragraph(Tone::Strong, "SO  ", text);
