@@ -21,6 +21,9 @@
 //! | nothing, otherwise | unexplained |
 //! | what can no longer be told | unexplained |
 //!
+//! A row whose thread is not known, because the kernel did not report the switch to it, is unexplained
+//! wherever it is.
+//!
 //! Moving keeps the sum. Two things stay in the probe's account: gaps shorter than its threshold,
 //! and gaps that it had to drop (`Loss::gaps`; the statement's coverage says how many).
 //!
@@ -185,6 +188,8 @@ impl Ledger {
             };
             cpu.queue
                 .look_into(&gap, history, tolerance, &mut self.contents);
+            self.contents
+                .find_unknown(|source| roles.class(source) == Some(Class::Unexplained));
             cpu.gaps.note(&gap, &self.contents, &self.registry);
             self.gap_causes.note(&gap, &self.contents, &self.registry);
             if gap.moves_time() && !self.contents.blind {

@@ -4,6 +4,14 @@
 /// The name of the local timer's interrupt.
 pub const LOCAL_TIMER: &str = "local_timer";
 
+/// The name of an interrupt that has no tracepoint, in which high-resolution timers ran: a
+/// hypervisor's timer, in most cases the tick's.
+pub const UNTRACED_TIMER: &str = "untraced_timer";
+
+/// The name of the rows of [`Kind::Task`](crate::Kind::Task) whose thread is not known, because the
+/// kernel did not report the context switch to it.
+pub const UNREPORTED: &str = "unreported thread";
+
 /// The name of the softirq that runs timers of low resolution.
 pub const TIMER_SOFTIRQ: &str = "TIMER";
 

@@ -114,6 +114,11 @@ pub enum Limitation {
     },
     /// Context switches without their `sched_switch` event.
     SwitchesMissed {
+        /// How many times a thread was found that no switch had put there.
+        count: u64,
+    },
+    /// Interrupts or softirqs that were in progress when their thread was switched away from.
+    FramesCut {
         /// How many.
         count: u64,
     },

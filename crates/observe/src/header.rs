@@ -243,6 +243,10 @@ fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
             },
         ),
         (
+            closing.cut,
+            Limitation::FramesCut { count: closing.cut },
+        ),
+        (
             closing.mismatched,
             Limitation::BordersMissed {
                 count: closing.mismatched,

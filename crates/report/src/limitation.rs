@@ -133,9 +133,14 @@ fn events(limitation: &Limitation) -> Words {
             "no tracepoint shows them: their time is with what they interrupted, or outside",
         ),
         Limitation::SwitchesMissed { count } => say(
-            format!("{count} context switches"),
-            "their sched_switch events are missing: the thread that left next has the time of the \
-             one before it too",
+            format!("which thread ran in {count} stretches of time"),
+            "the kernel did not report the context switch (no sched_switch event): their time is \
+             unexplained",
+        ),
+        Limitation::FramesCut { count } => say(
+            format!("the rest of {count} interrupts or softirqs"),
+            "their thread was switched away from in the middle: what followed counts as the \
+             thread's",
         ),
         Limitation::BordersMissed { count } => say(
             format!("{count} entries or exits of interrupts or functions"),
@@ -274,6 +279,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::ThreadsNotFollowed { .. }
         | Limitation::InterruptsNotTraced { .. }
         | Limitation::SwitchesMissed { .. }
+        | Limitation::FramesCut { .. }
         | Limitation::BordersMissed { .. }
         | Limitation::SourcesFolded { .. }
         | Limitation::FollowingCutShort { .. }

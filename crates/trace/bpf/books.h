@@ -117,6 +117,25 @@ static __always_inline __u32 bucket(__u64 value)
 	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
 }
 
+/* The function that a worker thread is in the middle of. */
+static __always_inline __u64 work_in_progress(struct task_struct *task)
+{
+	struct worker *worker = 0;
+	struct kthread *kthread;
+	void *function = 0;
+
+	if (likely(!(task->flags & PF_WQ_WORKER)))
+		return DETAIL_NONE;
+	if (!bpf_core_field_exists(task->worker_private))
+		return DETAIL_NONE;
+	kthread = task->worker_private;
+	bpf_probe_read_kernel(&worker, sizeof(worker),
+			      __builtin_preserve_access_index(&kthread->data));
+	bpf_probe_read_kernel(&function, sizeof(function),
+			      __builtin_preserve_access_index(&worker->current_func));
+	return (__u64)function;
+}
+
 static __always_inline int names_thread(__u8 kind)
 {
 	return kind == KIND_TASK || kind == KIND_WAIT;
@@ -129,10 +148,32 @@ static __always_inline void copy_name(char *to, const struct task_struct *task)
 	((__u64 *)to)[1] = *(const __u64 *)&task->comm[8];
 }
 
+/* Whose time it was: `task`'s or, where that is 0, the thread's that lost_sight() names. */
+static __always_inline void name_thread(__u32 *tgid, char *comm, const struct here *here,
+					const struct task_struct *task)
+{
+	const struct cpu_state *state = here->state;
+	__u64 first, second;
+
+	if (likely(task)) {
+		*tgid = task->tgid;
+		copy_name(comm, task);
+		return;
+	}
+	*tgid = state->seen_tgid;
+	first = *(const __u64 *)&state->seen_comm[0];
+	second = *(const __u64 *)&state->seen_comm[8];
+	/* The verifier takes no instruction that reads a thread and, on another path, a map. */
+	barrier_var(first);
+	barrier_var(second);
+	((__u64 *)comm)[0] = first;
+	((__u64 *)comm)[1] = second;
+}
+
 /* Never 0: the lowest bit says that the entry is taken. */
 static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
 {
-	return ((__u64)frame->id << 32) | ((__u64)(cpu & 0xffff) << 16) | ((__u64)frame->kind << 8) |
+	return ((__u64)frame->id << 32) | ((__u64)(cpu & 0xffff) << 16) | ((__u64)frame->kind << 10) |
 	       ((__u64)frame->flags << 1) | 1;
 }
 
@@ -183,10 +224,8 @@ static __noinline void add_to_sum(struct here *here, const struct frame *frame, 
 		sum->kind = frame->kind;
 		sum->flags = flags;
 		sum->cpu = here->cpu;
-		if (names_thread(frame->kind)) {
-			sum->tgid = task->tgid;
-			copy_name(sum->comm, task);
-		}
+		if (names_thread(frame->kind))
+			name_thread(&sum->tgid, sum->comm, here, task);
 	}
 	/* The reader takes entries whose count is not 0: all that names the entry stands before. */
 	barrier();
@@ -231,15 +270,16 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	span->flags = frame->flags;
 	span->cpu = here->cpu;
 	span->tid = frame->id;
-	if (names_thread(frame->kind)) {
-		span->tgid = task->tgid;
-		copy_name(span->comm, task);
-	}
+	if (names_thread(frame->kind))
+		name_thread(&span->tgid, span->comm, here, task);
 	/* Full order, so that the reader on another CPU sees the record whole. */
 	__sync_lock_test_and_set(&span->seq, (__u32)number + 1);
 }
 
-/* `task` is whose time it was, where it was a thread's, and any other thread where it was not. */
+/*
+ * `task` is whose time it was, where it was a thread's, and any other thread where it was not; 0 is
+ * the thread that lost_sight() names.
+ */
 static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
 				    struct task_struct *task)
 {
@@ -250,6 +290,97 @@ static __always_inline void account(struct here *here, const struct frame *frame
 		add_to_sum(here, frame, dur, self, task);
 	else
 		hand_out(here, frame, dur, self, task);
+}
+
+/* Who is at the bottom of the stack from now on. */
+static __always_inline void set_current(struct here *here, struct task_struct *task)
+{
+	struct frame *base = &here->state->stack[0];
+
+	here->state->thread = (__u64)task;
+	base->id = task->pid;
+	base->kind = task->pid ? KIND_TASK : KIND_IDLE;
+	base->flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+}
+
+/* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since. */
+static void lose_thread(__u32 tid, __u64 seen);
+/* follow.h: the thread is here now, and came at `seen` or later. */
+static void find_thread(struct here *here, struct task_struct *task, __u64 seen);
+
+/* Whether the thread that the last switch named still has its number; keeps its name then. */
+static __always_inline int name_known(struct cpu_state *state)
+{
+	struct task_struct *known = (void *)state->thread;
+	__u32 pid = ~0U;
+
+	bpf_probe_read_kernel(&pid, sizeof(pid), __builtin_preserve_access_index(&known->pid));
+	bpf_probe_read_kernel(&state->seen_tgid, sizeof(state->seen_tgid),
+			      __builtin_preserve_access_index(&known->tgid));
+	bpf_probe_read_kernel(&state->seen_comm, sizeof(state->seen_comm),
+			      __builtin_preserve_access_index(&known->comm));
+	return pid == state->stack[0].id;
+}
+
+/*
+ * The thread on this CPU is not the one that the last switch named: the kernel left a switch out
+ * (6.18 in a virtual machine does, some times a second). The thread that was known has the time
+ * until it was last seen. Whose the time since then was, nobody can say.
+ *
+ * It is claimed in one step, because a program that this one interrupts may be about to do the same.
+ */
+static __noinline void lost_sight(struct here *here, struct task_struct *task)
+{
+	struct cpu_state *state = here->state;
+	struct frame *base = &state->stack[0];
+	__u64 start = base->start, seen = state->seen, seen_child = state->seen_child, child;
+	struct frame ended = {};
+
+	if (here->now < start)
+		return;
+	if (seen <= start || seen > here->now || !name_known(state)) {
+		seen = start;
+		seen_child = 0;
+	}
+	if (__sync_val_compare_and_swap(&base->start, start, here->now) != start)
+		return;
+	child = __sync_lock_test_and_set(&base->child, 0);
+	ended.start = start;
+	ended.child = seen_child;
+	ended.detail = base->detail;
+	ended.id = base->id;
+	ended.kind = base->kind;
+	ended.flags = base->flags;
+	if (here->running & RUN_FOLLOW)
+		lose_thread(base->id, seen);
+	base->detail = work_in_progress(task);
+	state->last = here->now;
+	state->missed++;
+	set_current(here, task);
+	if (seen > start)
+		account(here, &ended, seen, 0);
+	ended.start = seen;
+	ended.child = child - seen_child;
+	ended.detail = DETAIL_NONE;
+	ended.id = 0;
+	ended.kind = KIND_TASK;
+	ended.flags = FLAG_UNREPORTED;
+	account(here, &ended, here->now, task);
+	if (here->running & RUN_FOLLOW)
+		find_thread(here, task, seen);
+}
+
+/* Nothing stands on the bottom of the stack now: is the thread there the one that is known? */
+static __always_inline void look(struct here *here, struct task_struct *task)
+{
+	struct cpu_state *state = here->state;
+
+	if (unlikely(state->thread != (__u64)task)) {
+		lost_sight(here, task);
+		return;
+	}
+	state->seen = here->now;
+	state->seen_child = state->stack[0].child;
 }
 
 /*
@@ -289,6 +420,7 @@ static __noinline void pop_top(struct here *here)
 	struct cpu_state *state = here->state;
 	__u64 depth = state->depth;
 	struct frame *frame, *below;
+	struct task_struct *task;
 	struct frame ended;
 
 	if (depth == 0 || depth >= MAX_DEPTH)
@@ -305,7 +437,10 @@ static __noinline void pop_top(struct here *here)
 	state->depth = depth - 1;
 	__sync_fetch_and_add(&below->child, here->now - ended.start);
 	state->last = here->now;
-	account(here, &ended, here->now, bpf_get_current_task_btf());
+	task = bpf_get_current_task_btf();
+	account(here, &ended, here->now, task);
+	if (depth == 1)
+		look(here, task);
 }
 
 /*
@@ -341,27 +476,21 @@ found:
 	}
 }
 
-/* Ends the stretch of the running thread at the bottom of the stack and begins its next one. */
+/*
+ * At a switch: ends the stretch of the thread at the bottom of the stack, and begins the next one's.
+ * Nothing but an NMI can come between.
+ */
 static __noinline void end_stretch(struct here *here, struct task_struct *task, __u64 detail)
 {
 	struct frame *base = &here->state->stack[0];
 	struct frame ended;
 
-	/*
-	 * The programs on functions can be preempted: the switch away from this thread, and the one
-	 * back, may have come since the time was read.
-	 */
-	if (unlikely(here->now < base->start)) {
-		here->now = bpf_ktime_get_ns();
-		if (here->now < base->start)
-			here->now = base->start;
-	}
 	ended.start = base->start;
 	ended.detail = base->detail;
 	ended.id = task->pid;
 	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
 	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
-	/* See pop() for an interrupt just here. */
+	/* See pop_top() for an NMI just here. */
 	ended.child = __sync_lock_test_and_set(&base->child, 0);
 	base->start = here->now;
 	base->detail = detail;
@@ -369,14 +498,45 @@ static __noinline void end_stretch(struct here *here, struct task_struct *task, 
 	account(here, &ended, here->now, task);
 }
 
-/* Who is at the bottom of the stack from now on: for the reader that finds the frame open. */
-static __always_inline void set_current(struct here *here, struct task_struct *task)
-{
-	struct frame *base = &here->state->stack[0];
+/* How often a turn-over that was interrupted by another is tried. */
+#define SPLIT_TRIES 4
 
-	base->id = task->pid;
-	base->kind = task->pid ? KIND_TASK : KIND_IDLE;
-	base->flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+/*
+ * Within a thread's time on its CPU: ends its stretch and begins its next one, which does `detail`.
+ *
+ * The programs that do this can be interrupted and, on kernels that preempt, switched away from
+ * between any two instructions. So the stretch is claimed in one step: nobody else hands it out, and
+ * nobody hands out what another took. Where a switch comes between that step and the next, the time
+ * of interrupts before it is taken off the stretch after it; the sum stays right.
+ */
+static __noinline void split_stretch(struct here *here, struct task_struct *task, __u64 detail)
+{
+	struct cpu_state *state = here->state;
+	struct frame *base = &state->stack[0];
+	struct frame ended;
+
+	if (unlikely(state->thread != (__u64)task))
+		lost_sight(here, task);
+	for (int i = 0; i < SPLIT_TRIES; i++) {
+		ended.start = base->start;
+		ended.detail = base->detail;
+		/* The switch away from this thread, and the one back, may have come meanwhile. */
+		if (unlikely(here->now < ended.start))
+			here->now = bpf_ktime_get_ns();
+		if (here->now < ended.start)
+			return;
+		if (__sync_val_compare_and_swap(&base->start, ended.start, here->now) == ended.start)
+			goto claimed;
+	}
+	return;
+claimed:
+	ended.id = task->pid;
+	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
+	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+	ended.child = __sync_lock_test_and_set(&base->child, 0);
+	base->detail = detail;
+	state->last = here->now;
+	account(here, &ended, here->now, task);
 }
 
 /*
@@ -387,16 +547,20 @@ static __noinline void edge(struct here *here, __u8 flag, __u64 effect)
 {
 	struct cpu_state *state = here->state;
 	const struct frame *top = &state->stack[state->depth & (MAX_DEPTH - 1)];
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct frame cause = {};
 
 	if (unlikely(!state->opened))
 		return;
+	/* So that no thread is named that is not here any more. */
+	if (state->depth == 0)
+		look(here, task);
 	cause.start = here->now;
 	cause.detail = top->detail;
 	cause.id = top->id;
 	cause.kind = top->kind;
 	cause.flags = top->flags | flag;
-	hand_out(here, &cause, effect, 0, bpf_get_current_task_btf());
+	hand_out(here, &cause, effect, 0, task);
 }
 
 static __noinline void begin_wait(struct here *here, struct task_struct *task)

@@ -100,10 +100,7 @@ static __noinline void sched_out(struct here *here, struct task_struct *task, in
 		bpf_map_delete_elem(&threads, &tid);
 		return;
 	}
-	/*
-	 * It was not seen to come: the books of this CPU open just now, or the kernel did not tell.
-	 * The time from the last switch that was seen is in its span.
-	 */
+	/* It was not seen to come: it was here before it was followed, or before the books opened. */
 	if (unlikely(thread->detail != DETAIL_NONE))
 		end_absence(here, thread, task,
 			    here->began > thread->since ? here->began : thread->since);
@@ -122,6 +119,34 @@ static __noinline void sched_in(struct here *here, struct task_struct *task)
 	/* While it runs already, it was not seen to leave. */
 	end_absence(here, thread, task, here->now);
 	thread->detail = DETAIL_NONE;
+	thread->since = here->now;
+}
+
+/* From then on it is not known what it did, until it is seen again. */
+static __noinline void lose_thread(__u32 tid, __u64 seen)
+{
+	struct followed_thread *thread = followed(tid);
+
+	/* It may run on another CPU by now, and have begun to after that. */
+	if (thread && thread->detail == DETAIL_NONE && thread->since < seen)
+		thread->since = seen;
+}
+
+/* When it came here is not known: from `seen` on it is missed. */
+static __noinline void find_thread(struct here *here, struct task_struct *task, __u64 seen)
+{
+	struct followed_thread *thread = followed(task->pid);
+
+	if (!thread)
+		return;
+	if (thread->detail != DETAIL_NONE) {
+		if (seen < thread->since)
+			seen = thread->since;
+		end_absence(here, thread, task, seen);
+		thread->detail = DETAIL_NONE;
+		thread->since = seen;
+	}
+	end_absence(here, thread, task, here->now);
 	thread->since = here->now;
 }
 

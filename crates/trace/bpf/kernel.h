@@ -18,6 +18,7 @@ typedef long long __s64;
 #define __always_inline inline __attribute__((always_inline))
 #define __noinline __attribute__((noinline))
 #define barrier() asm volatile("" ::: "memory")
+#define barrier_var(var) asm volatile("" : "+r"(var))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -94,6 +95,7 @@ struct timer_list {
 
 struct hrtimer {
 	void *function;
+	__u8 is_soft;
 };
 
 #pragma clang attribute pop

@@ -30,6 +30,7 @@ enum vector {
 	VECTOR_APIC_ERROR,
 	VECTOR_SPURIOUS,
 	VECTOR_PLATFORM_IPI,
+	VECTOR_UNTRACED_TIMER, /* an interrupt without a tracepoint, in which high-resolution timers ran */
 };
 
 /*
@@ -61,6 +62,7 @@ enum flag {
 	FLAG_WOKE = 16,		/* no span: at `start` the source woke the thread whose number is in `dur` */
 	FLAG_QUEUED = 32,	/* likewise: it queued the work item whose function's address is in `dur` */
 	FLAG_RAISED = 64,	/* likewise: it raised the softirq whose number is in `dur` */
+	FLAG_UNREPORTED = 128,	/* no thread: whose time it was the kernel did not report */
 };
 
 enum limit {
@@ -135,15 +137,23 @@ struct cpu_state {
 	__u64 last;        /* latest time seen, ns */
 	__u64 head;        /* records written */
 	__u64 events;      /* tracepoint hits; one may interrupt the count of another */
+	__u64 thread;      /* address of the thread at the bottom of the stack, by the last switch */
+	__u64 seen;        /* when that thread was last seen there, ns */
+	__u64 seen_child;  /* `child` of the bottom of the stack then */
 	__u64 lost;        /* spans that found the buffer full */
 	__s64 lost_self;   /* their own time, ns */
 	__u64 mismatched;  /* exits without their entry, entries too deep */
 	__u64 folded;      /* spans that found the table of sums full */
 	__u64 unfollowed;  /* children that found the table of followed threads full */
-	__u64 missed;      /* switches that the kernel did not tell of */
+	__u64 missed;      /* times that a thread was found which no switch had put there */
 	__u64 ticks_stopped; /* times that the kernel stopped the tick */
 	__u64 raised;      /* softirqs that are raised and did not begin, a bit each */
-	__u64 reserved[3]; /* nothing */
+	__u64 switches;    /* context switches that were reported */
+	__u64 cut;         /* frames above the bottom that were open at a switch */
+	__u32 seen_tgid;   /* process of the thread that was last known here, where it is lost */
+	__u32 reserved;    /* nothing */
+	char seen_comm[COMM_LEN]; /* its name */
+	__u64 reserved_too[3]; /* nothing */
 };
 
 enum run {

@@ -51,6 +51,45 @@ static __always_inline int enter_function(__u64 function)
 	return 0;
 }
 
+/* One byte or one bit, by the kernel. */
+static __always_inline int is_soft(struct hrtimer *timer)
+{
+	__u64 word = 0;
+
+	if (!bpf_core_field_exists(timer->is_soft))
+		return 1;
+	bpf_probe_read_kernel(&word, sizeof(word),
+			      (void *)timer + __builtin_preserve_field_info(
+						      timer->is_soft, BPF_FIELD_BYTE_OFFSET));
+	word <<= __builtin_preserve_field_info(timer->is_soft, BPF_FIELD_LSHIFT_U64);
+	return word >> __builtin_preserve_field_info(timer->is_soft, BPF_FIELD_RSHIFT_U64) != 0;
+}
+
+/*
+ * The same for the function of a high-resolution timer. In no interrupt that is known, it came by one
+ * that has no tracepoint (a hypervisor's timer has its own vector), of which this is all that is
+ * seen: a frame of its own. Timers that run in softirqs are let be, because a softirq that was
+ * preempted (PREEMPT_RT) is no longer known.
+ */
+static __always_inline int enter_timer(struct hrtimer *timer)
+{
+	struct here here;
+	struct frame *top;
+
+	if (!arrive(&here))
+		return 0;
+	if (unlikely(here.state->depth == 0)) {
+		if (is_soft(timer))
+			return 0;
+		push(&here, KIND_IRQ, VECTOR_UNTRACED_TIMER, DETAIL_NONE, 0);
+		if (here.state->depth == 0)
+			return 0;
+	}
+	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
+	push(&here, top->kind, top->id, (__u64)timer->function, FLAG_FUNCTION);
+	return 0;
+}
+
 static __always_inline int leave_function(void)
 {
 	struct here here;
@@ -64,23 +103,21 @@ static __always_inline int leave_function(void)
 	return 0;
 }
 
-/* The function that a worker thread is in the middle of. */
-static __always_inline __u64 work_in_progress(struct task_struct *task)
+static __always_inline int leave_timer(void)
 {
-	struct worker *worker = 0;
-	struct kthread *kthread;
-	void *function = 0;
+	struct here here;
+	struct frame *top;
 
-	if (likely(!(task->flags & PF_WQ_WORKER)))
-		return DETAIL_NONE;
-	if (!bpf_core_field_exists(task->worker_private))
-		return DETAIL_NONE;
-	kthread = task->worker_private;
-	bpf_probe_read_kernel(&worker, sizeof(worker),
-			      __builtin_preserve_access_index(&kthread->data));
-	bpf_probe_read_kernel(&function, sizeof(function),
-			      __builtin_preserve_access_index(&worker->current_func));
-	return (__u64)function;
+	if (!arrive(&here) || here.state->depth == 0)
+		return 0;
+	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
+	if (top->flags & FLAG_FUNCTION)
+		pop(&here, top->kind, top->id, FLAG_FUNCTION);
+	top = &here.state->stack[1];
+	if (unlikely(here.state->depth == 1 && top->id == VECTOR_UNTRACED_TIMER &&
+		     top->kind == KIND_IRQ))
+		pop(&here, KIND_IRQ, VECTOR_UNTRACED_TIMER, 0);
+	return 0;
 }
 
 /*
@@ -120,6 +157,7 @@ int sched_switch(__u64 *ctx)
 		state->stack[0].start = here.now;
 		state->stack[0].child = 0;
 		state->stack[0].detail = work_in_progress(next);
+		state->switches++;
 		set_current(&here, next);
 		if (unlikely(here.running & RUN_FOLLOW)) {
 			here.began = here.now;
@@ -132,16 +170,18 @@ int sched_switch(__u64 *ctx)
 	 * No frame is open at a switch, unless an exit was missed, or softirqs run in threads
 	 * that can be preempted (PREEMPT_RT): what is left of those counts as the thread's.
 	 */
-	for (int i = 0; i < MAX_DEPTH && unlikely(state->depth); i++)
+	for (int i = 0; i < MAX_DEPTH && unlikely(state->depth); i++) {
 		pop_top(&here);
-	/*
-	 * Where the kernel left a switch out (6.18 in a virtual machine does, some times a second),
-	 * the thread that leaves is not the one that came, and gets the time of both.
-	 */
-	if (unlikely(state->stack[0].id != prev->pid))
-		state->missed++;
+		state->cut++;
+	}
+	state->switches++;
 	here.began = state->stack[0].start;
-	end_stretch(&here, prev, work_in_progress(next));
+	if (likely(state->thread == (__u64)prev)) {
+		end_stretch(&here, prev, work_in_progress(next));
+	} else {
+		lost_sight(&here, prev);
+		state->stack[0].detail = work_in_progress(next);
+	}
 	set_current(&here, next);
 	if (unlikely(throttled_now > 0) && next->pid)
 		end_wait(&here, next);
@@ -217,7 +257,7 @@ int workqueue_execute_start(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		end_stretch(&here, bpf_get_current_task_btf(), (__u64)work->func);
+		split_stretch(&here, bpf_get_current_task_btf(), (__u64)work->func);
 	return 0;
 }
 
@@ -227,7 +267,7 @@ int workqueue_execute_end(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		end_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
+		split_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
 	return 0;
 }
 
@@ -241,7 +281,7 @@ int page_fault_entry(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		end_stretch(&here, bpf_get_current_task_btf(), DETAIL_PAGE_FAULT);
+		split_stretch(&here, bpf_get_current_task_btf(), DETAIL_PAGE_FAULT);
 	return 0;
 }
 
@@ -251,7 +291,7 @@ int page_fault_exit(__u64 *ctx)
 	struct here here;
 
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		end_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
+		split_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
 	return 0;
 }
 
@@ -267,7 +307,7 @@ static __always_inline int turn_reclaim(__u64 detail)
 	if (task->flags & PF_KTHREAD)
 		return 0;
 	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		end_stretch(&here, task, detail);
+		split_stretch(&here, task, detail);
 	return 0;
 }
 
@@ -354,15 +394,13 @@ VECTOR_PROGRAMS(x86_platform_ipi, VECTOR_PLATFORM_IPI)
 SEC("tp_btf/hrtimer_expire_entry")
 int hrtimer_expire_entry(__u64 *ctx)
 {
-	struct hrtimer *timer = (void *)ctx[0];
-
-	return enter_function((__u64)timer->function);
+	return enter_timer((void *)ctx[0]);
 }
 
 SEC("tp_btf/hrtimer_expire_exit")
 int hrtimer_expire_exit(__u64 *ctx)
 {
-	return leave_function();
+	return leave_timer();
 }
 
 SEC("tp_btf/timer_expire_entry")

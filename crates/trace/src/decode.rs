@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::{Edge, Effect, Row, Sum};
 use ticktax_model::victim::MOVED;
 use ticktax_model::{
@@ -76,6 +77,9 @@ impl Decoder {
     fn name(&mut self, identity: &Identity) -> Source {
         if identity.flags & flag::REST != 0 {
             return others(identity);
+        }
+        if identity.flags & flag::UNREPORTED != 0 {
+            return Source::kernel(Kind::Task, UNREPORTED, "");
         }
         let detail = self.names.detail(identity.detail);
         let (kind, name) = match identity.kind {
@@ -239,8 +243,8 @@ impl Identity {
         detail: u64,
         comm: [u8; 16],
     ) -> Self {
-        if flags & flag::REST != 0 {
-            // The entry is named by whoever came first.
+        if flags & (flag::REST | flag::UNREPORTED) != 0 {
+            // The entry is named by whoever came first, or by whoever was found.
             let (comm, detail) = ([0; 16], detail::NONE);
             return Self {
                 kind,
@@ -324,6 +328,7 @@ fn comm(bytes: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use ticktax_model::kernel_words::UNREPORTED;
     use ticktax_model::recording::{Effect, Row};
     use ticktax_model::{Kind, Owner, SourceTable};
 
@@ -380,6 +385,24 @@ mod tests {
             ..stale
         };
         assert_eq!(Identity::from(&stale), Identity::from(&clean));
+    }
+
+    #[test]
+    fn time_that_no_switch_explains_is_nobodys() {
+        let found = SpanRecord {
+            kind: kind::TASK,
+            tid: 9,
+            tgid: 9,
+            comm: *b"who was found\0\0\0",
+            flags: flag::UNREPORTED,
+            ..SpanRecord::default()
+        };
+        let (mut decoder, mut sources) = (decoder(), SourceTable::default());
+        let row = decoder.row(&mut sources, &found);
+        let other = decoder.row(&mut sources, &SpanRecord { tgid: 8, ..found });
+        assert_eq!(row.source(), other.source());
+        let source = sources.get(row.source());
+        assert_eq!((&*source.name, &source.thread), (UNREPORTED, &None));
     }
 
     #[test]

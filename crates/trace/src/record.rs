@@ -147,6 +147,12 @@ pub struct CpuState {
     pub head: u64,
     /// Tracepoint hits; one may interrupt the count of another.
     pub events: u64,
+    /// Address of the thread at the bottom of the stack, by the last switch.
+    pub thread: u64,
+    /// When that thread was last seen there, ns.
+    pub seen: u64,
+    /// `child` of the bottom of the stack then.
+    pub seen_child: u64,
     /// Spans that found the buffer full.
     pub lost: u64,
     /// Their own time, ns.
@@ -157,33 +163,51 @@ pub struct CpuState {
     pub folded: u64,
     /// Children that found the table of followed threads full.
     pub unfollowed: u64,
-    /// Switches that the kernel did not tell of.
+    /// Times that a thread was found which no switch had put there.
     pub missed: u64,
     /// Times that the kernel stopped the tick.
     pub ticks_stopped: u64,
     /// Softirqs that are raised and did not begin, a bit each.
     pub raised: u64,
+    /// Context switches that were reported.
+    pub switches: u64,
+    /// Frames above the bottom that were open at a switch.
+    pub cut: u64,
+    /// Process of the thread that was last known here, where it is lost.
+    pub seen_tgid: u32,
     /// Nothing.
-    pub reserved: [u64; 3],
+    pub reserved: u32,
+    /// Its name.
+    pub seen_comm: [u8; 16],
+    /// Nothing.
+    pub reserved_too: [u64; 3],
 }
 
 const _: () = {
-    assert!(size_of::<CpuState>() == 384);
+    assert!(size_of::<CpuState>() == 448);
     assert!(offset_of!(CpuState, stack) == 0);
     assert!(offset_of!(CpuState, depth) == 256);
     assert!(offset_of!(CpuState, opened) == 264);
     assert!(offset_of!(CpuState, last) == 272);
     assert!(offset_of!(CpuState, head) == 280);
     assert!(offset_of!(CpuState, events) == 288);
-    assert!(offset_of!(CpuState, lost) == 296);
-    assert!(offset_of!(CpuState, lost_self) == 304);
-    assert!(offset_of!(CpuState, mismatched) == 312);
-    assert!(offset_of!(CpuState, folded) == 320);
-    assert!(offset_of!(CpuState, unfollowed) == 328);
-    assert!(offset_of!(CpuState, missed) == 336);
-    assert!(offset_of!(CpuState, ticks_stopped) == 344);
-    assert!(offset_of!(CpuState, raised) == 352);
-    assert!(offset_of!(CpuState, reserved) == 360);
+    assert!(offset_of!(CpuState, thread) == 296);
+    assert!(offset_of!(CpuState, seen) == 304);
+    assert!(offset_of!(CpuState, seen_child) == 312);
+    assert!(offset_of!(CpuState, lost) == 320);
+    assert!(offset_of!(CpuState, lost_self) == 328);
+    assert!(offset_of!(CpuState, mismatched) == 336);
+    assert!(offset_of!(CpuState, folded) == 344);
+    assert!(offset_of!(CpuState, unfollowed) == 352);
+    assert!(offset_of!(CpuState, missed) == 360);
+    assert!(offset_of!(CpuState, ticks_stopped) == 368);
+    assert!(offset_of!(CpuState, raised) == 376);
+    assert!(offset_of!(CpuState, switches) == 384);
+    assert!(offset_of!(CpuState, cut) == 392);
+    assert!(offset_of!(CpuState, seen_tgid) == 400);
+    assert!(offset_of!(CpuState, reserved) == 404);
+    assert!(offset_of!(CpuState, seen_comm) == 408);
+    assert!(offset_of!(CpuState, reserved_too) == 424);
 };
 
 /// `struct cpu_control`.
@@ -289,6 +313,8 @@ pub mod flag {
     pub const QUEUED: u8 = 32;
     /// Likewise: it raised the softirq whose number is in `dur`.
     pub const RAISED: u8 = 64;
+    /// No thread: whose time it was the kernel did not report.
+    pub const UNREPORTED: u8 = 128;
 }
 
 /// What a detail is that is no kernel function's address.
@@ -336,7 +362,7 @@ pub mod vector {
     /// The first vector's number; IRQ lines lie below.
     pub const FIRST: u32 = 0x10000;
     /// Names by number from [`FIRST`], as the kernel's tracepoints call them.
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 12] = [
         "local_timer",
         "reschedule",
         "call_function",
@@ -348,6 +374,7 @@ pub mod vector {
         "apic_error",
         "spurious",
         "platform_ipi",
+        "untraced_timer",
     ];
 }
 

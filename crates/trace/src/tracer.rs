@@ -78,8 +78,11 @@ pub struct Closing {
     pub folded: u64,
     /// Threads that would have been followed, had there been room for them.
     pub unfollowed: u64,
-    /// Context switches that the kernel did not tell of.
+    /// Times that a thread was found which no reported switch had put there.
     pub missed: u64,
+    /// Interrupts and softirqs that were in progress at a switch: 0 unless softirqs are
+    /// preemptible.
+    pub cut: u64,
     /// How often the kernel stopped the tick, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
     /// CPU time inside the programs, where the kernel keeps statistics of them.
@@ -163,6 +166,21 @@ impl Tracer {
             self.controls.set_running(cpu.index(), run::RECORD | follow);
         }
         nudge(online)
+    }
+
+    /// For tests: has the programs miss everything on `cpu` until [`Tracer::resume`], as a kernel
+    /// does that does not report its switches.
+    #[doc(hidden)]
+    pub fn pause(&mut self, cpu: Cpu) {
+        self.controls.set_running(cpu.index(), 0);
+    }
+
+    /// For tests: goes on after [`Tracer::pause`].
+    #[doc(hidden)]
+    pub fn resume(&mut self, cpu: Cpu) {
+        let follow = u64::from(self.sizes.following) * run::FOLLOW;
+        self.controls
+            .set_running(cpu.index(), run::RECORD | follow);
     }
 
     /// Has the calling thread, which drains, served before ordinary ones: where they are many, it
@@ -330,6 +348,7 @@ impl Tracer {
             closing.folded += state.folded;
             closing.unfollowed += state.unfollowed;
             closing.missed += state.missed;
+            closing.cut += state.cut;
             closing.ticks_stopped.insert(cpu.0, state.ticks_stopped);
         }
         if let Some((end, cpu)) = closed {

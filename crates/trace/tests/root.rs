@@ -1,13 +1,20 @@
 //! The tracer on this machine's kernel, with something missing or too small.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_model::hook::Hook;
+use ticktax_model::kernel_words::{TICK_FUNCTIONS, UNREPORTED, UNTRACED_TIMER};
 use ticktax_model::limitation::{HookMissing, Limitation};
 use ticktax_model::recording::Row;
-use ticktax_model::{CpuList, Nanos, SourceTable};
+use ticktax_model::{CpuList, Nanos, Source, SourceTable};
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
 /// How long a thread sleeps that is there to be one more.
@@ -27,6 +34,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "a_missing_hook_loses_its_account_and_not_the_run",
         a_missing_hook_loses_its_account,
+    ),
+    (
+        "switches_that_are_not_reported_are_nobodys_time",
+        unreported_switches_are_nobodys_time,
     ),
     (
         "a_kernel_without_type_description_is_named",
@@ -51,7 +62,16 @@ fn load(settings: &TraceSettings) -> Result<Tracer, TraceError> {
 
 /// Runs a tracer for `turns` busy ms; nothing is drained meanwhile. Returns the sum of own times
 /// by CPU number.
-fn run(mut tracer: Tracer, turns: u64) -> (Closing, Vec<i64>) {
+fn run(tracer: Tracer, turns: u64) -> (Closing, Vec<i64>) {
+    run_and(tracer, turns, &mut |_| {})
+}
+
+/// The same, and shows the source of each row to `each`.
+fn run_and(
+    mut tracer: Tracer,
+    turns: u64,
+    each: &mut dyn FnMut(&Source),
+) -> (Closing, Vec<i64>) {
     let online = Proc::default().online().unwrap_or_default();
     tracer.start(&online, &online, Nanos(1));
     for _ in 0..turns {
@@ -59,9 +79,11 @@ fn run(mut tracer: Tracer, turns: u64) -> (Closing, Vec<i64>) {
     }
     let mut times = vec![0; CpuList::MAX_CPU as usize];
     let mut sink = |sources: &SourceTable, row: &Row| {
-        if sources.get(row.source()).kind != ticktax_model::Kind::Wait {
+        let source = sources.get(row.source());
+        if source.kind != ticktax_model::Kind::Wait {
             times[row.cpu().index()] += row.span().self_time.0;
         }
+        each(source);
     };
     let closing = tracer.close(&online, Nanos(2), &mut SourceTable::default(), &mut sink);
     (closing, times)
@@ -131,8 +153,82 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());
     }
-    let (closing, times) = run(tracer, 100);
+    // The ticks come all the same: in an interrupt that nobody sees.
+    let mut names = BTreeSet::new();
+    let (closing, times) = run_and(tracer, 100, &mut |source| {
+        if &*source.name == UNTRACED_TIMER {
+            names.insert(source.detail.to_string());
+        }
+    });
+    if !TICK_FUNCTIONS.iter().any(|tick| names.contains(*tick)) {
+        return Err(format!("no tick among {names:?}").into());
+    }
     balances(&closing, &times)
+}
+
+/// A thread on one CPU that spins for 2 ms and sleeps for 2 ms until `stop`. Its CPU time.
+fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
+    let mut set = CpuSet::new();
+    set.set(cpu).unwrap_or_default();
+    sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
+    while !stop.load(Ordering::Relaxed) {
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < MOMENT / 250 {}
+        std::thread::sleep(MOMENT / 250);
+    }
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
+        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    })
+}
+
+/// Recording is switched off on one CPU, ten times for 10 ms, while a thread comes and goes there.
+fn unreported_switches_are_nobodys_time() -> Result<(), Failed> {
+    const PAUSES: u32 = 10;
+    const NAME: &str = "comes-and-goes";
+    let mut tracer = load(&TraceSettings::default())?;
+    let online = Proc::default().online().unwrap_or_default();
+    let cpu = online.iter().last().ok_or("no CPU is online")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    let thread = std::thread::Builder::new()
+        .name(NAME.to_owned())
+        .spawn(move || spin_and_sleep(cpu.index(), &told))?;
+    tracer.start(&online, &online, Nanos(1));
+    for _ in 0..PAUSES {
+        std::thread::sleep(MOMENT / 20);
+        tracer.pause(cpu);
+        std::thread::sleep(MOMENT / 50);
+        tracer.resume(cpu);
+    }
+    let (mut times, mut lost, mut own) = (vec![0; CpuList::MAX_CPU as usize], 0, 0);
+    let mut sink = |sources: &SourceTable, row: &Row| {
+        let (source, time) = (sources.get(row.source()), row.span().self_time.0);
+        if source.kind != ticktax_model::Kind::Wait {
+            times[row.cpu().index()] += time;
+        }
+        match &*source.name {
+            UNREPORTED => lost += time,
+            NAME => own += time,
+            _ => {}
+        }
+    };
+    let closing = tracer.close(&online, Nanos(2), &mut SourceTable::default(), &mut sink);
+    stop.store(true, Ordering::Relaxed);
+    let used = thread.join().map_err(|_| "the thread failed")?;
+    balances(&closing, &times)?;
+    if closing.missed == 0 || lost == 0 {
+        return Err(format!("{} missed, {lost} ns", closing.missed).into());
+    }
+    // It ran on after the end. What it did in the pauses may be its own where nobody else was found.
+    if own > used.0 {
+        return Err(format!("{own} ns of a thread that used {} ns", used.0).into());
+    }
+    // At most the pauses, and from the interrupt before each to the one after: two ticks of 10 ms.
+    let most = i64::from(PAUSES) * 30_000_000;
+    if lost > most {
+        return Err(format!("{lost} ns unexplained, of {most} ns at most").into());
+    }
+    Ok(())
 }
 
 fn a_kernel_without_btf_is_named() -> Result<(), Failed> {

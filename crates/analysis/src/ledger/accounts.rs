@@ -37,6 +37,7 @@ impl Key {
             (Class::Probe, _) => ("probe".into(), None),
             (Class::Idle, _) => ("idle".into(), None),
             (Class::Steal, _) => ("steal".into(), None),
+            (Class::Unexplained, _) => ("unexplained".into(), None),
             _ => (source.name.clone(), None),
         };
         Self { class, name, pid }
@@ -171,6 +172,19 @@ impl Registry {
         (key.class, &key.name)
     }
 
+    /// The rows whose thread is not known. They are part of what is unexplained, which has other
+    /// parts, too, so that they are no account among [`accounts`](Self::accounts).
+    pub(super) fn unreported(&self) -> Lengths {
+        let entries = self.entries.iter();
+        let mut unreported = Lengths::default();
+        for entry in entries.filter(|entry| entry.class == Some(Class::Unexplained)) {
+            let group = &self.groups[entry.account.index()];
+            unreported.histogram.clone_from(&group.lengths.histogram);
+            unreported.tally.merge(&entry.tally);
+        }
+        unreported
+    }
+
     /// The accounts that had rows, in no order.
     pub(super) fn accounts(&self, sources: &SourceTable) -> Vec<Account> {
         let mut times = vec![Tally::default(); self.groups.len()];
@@ -192,7 +206,9 @@ impl Registry {
         }
         let groups = self.groups.iter().zip(times).zip(parts);
         groups
-            .filter(|((_, tally), _)| !tally.is_empty())
+            .filter(|((group, tally), _)| {
+                !tally.is_empty() && group.key.class != Class::Unexplained
+            })
             .map(|((group, tally), parts)| group.to_account(tally.time, parts))
             .collect()
     }

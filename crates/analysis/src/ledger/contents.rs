@@ -25,6 +25,8 @@ pub(super) struct Contents {
     pub(super) held: Vec<Held>,
     /// The sum of their own times: from 0 to the gap's length.
     pub(super) named: Nanos,
+    /// The part of it in rows whose thread is not known, which are booked as unexplained already.
+    pub(super) unknown: Nanos,
     /// Whether rows may be missing that were in it.
     pub(super) blind: bool,
     pieces: Vec<Piece>,
@@ -46,7 +48,19 @@ impl Contents {
         self.pieces.clear();
         self.open.clear();
         self.named = Nanos::ZERO;
+        self.unknown = Nanos::ZERO;
         self.blind = false;
+    }
+
+    /// Notes which of the rows that are in have no known thread.
+    pub(super) fn find_unknown(&mut self, is_unknown: impl Fn(SourceId) -> bool) {
+        let held = self.held.iter().filter(|held| is_unknown(held.source));
+        self.unknown = held.map(|held| held.own).sum();
+    }
+
+    /// The part of the gap that has a name.
+    pub(super) fn explained(&self) -> Nanos {
+        self.named - self.unknown
     }
 
     /// Adds a row that overlaps the gap. Rows come in the order in which they ended.

@@ -157,7 +157,7 @@ impl GapCauses {
             }
             let cause = view.causes.entry(key).or_default();
             cause.gaps.add(gap.span.dur, gap.span.dur);
-            cause.named += contents.named;
+            cause.named += contents.explained();
         }
         view.note_worst(gap, contents);
     }

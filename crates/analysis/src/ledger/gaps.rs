@@ -86,7 +86,8 @@ impl GapBook {
             &mut self.short
         };
         side.gaps.add(length, length);
-        side.named += contents.named;
+        side.named += contents.explained();
+        side.unmatched += contents.unknown;
         match contents.held.first() {
             first if contents.blind => {
                 side.unmatched += residual;

@@ -2,6 +2,7 @@
 //! account once its gaps are understood.
 
 use ticktax_model::Nanos;
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::{Loss, ProbeKind};
 use ticktax_model::statement::{Account, Class, Part};
 
@@ -113,7 +114,7 @@ impl Transfers {
         let outside = self.outside.tally.time - self.steal;
         accounts.push(self.outside.to_account(Class::Outside, "outside", outside));
         accounts.push(self.entry_exit_account(registry));
-        accounts.push(self.unexplained_account());
+        accounts.push(self.unexplained_account(&registry.unreported()));
         accounts.retain(|account| account.time != Nanos::ZERO || account.count > 0);
     }
 
@@ -131,14 +132,16 @@ impl Transfers {
         account
     }
 
-    fn unexplained_account(&self) -> Account {
+    fn unexplained_account(&self, unreported: &Lengths) -> Account {
         let mut lengths = self.unproven.clone();
+        lengths.merge(unreported);
         lengths.merge(&self.unmatched);
         let time = lengths.tally.time + self.lost.time;
         lengths.tally.count += self.lost.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
         account.max = lengths.tally.max().filter(|&longest| longest > Nanos::ZERO);
         let parts = [
+            (UNREPORTED, &unreported.tally),
             ("lost events", &self.lost),
             ("gaps without a span", &self.unproven.tally),
             ("gaps that could not be matched", &self.unmatched.tally),

@@ -1,7 +1,8 @@
 //! What a source's rows mean: resolved once for each source, for everybody who reads rows.
 
 use ticktax_model::kernel_words::{
-    LOCAL_TIMER, QUOTA_FUNCTIONS, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail,
+    LOCAL_TIMER, QUOTA_FUNCTIONS, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail, UNREPORTED,
+    UNTRACED_TIMER,
 };
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Class;
@@ -86,7 +87,7 @@ pub(crate) struct Interrupt {
 /// Which interrupt, as far as anybody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The local timer's interrupt.
+    /// The local timer's interrupt, or what does its work where it has no tracepoint.
     LocalTimer,
     /// The softirq that runs timers of low resolution.
     TimerSoftirq,
@@ -108,7 +109,7 @@ pub(crate) enum Part {
 impl Interrupt {
     fn of(source: &Source) -> Self {
         let line = match (source.kind, &*source.name) {
-            (Kind::Irq, LOCAL_TIMER) => Line::LocalTimer,
+            (Kind::Irq, LOCAL_TIMER | UNTRACED_TIMER) => Line::LocalTimer,
             (Kind::Softirq, TIMER_SOFTIRQ) => Line::TimerSoftirq,
             _ => Line::Other,
         };
@@ -192,6 +193,9 @@ fn class_of(source: &Source) -> Option<Class> {
         (Kind::Irq, _) => Class::Irq,
         (Kind::Softirq, _) => Class::Softirq,
         (Kind::Nmi, _) => Class::Nmi,
+        (Kind::Task, _) if source.thread.is_none() && &*source.name == UNREPORTED => {
+            Class::Unexplained
+        }
         (Kind::Task, Owner::Program) => Class::Program,
         (Kind::Task, Owner::Kernel) => Class::KernelThread,
     })
@@ -239,6 +243,7 @@ impl Roles {
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::kernel_words::{UNREPORTED, UNTRACED_TIMER};
     use ticktax_model::recording::ProbeKind;
     use ticktax_model::statement::Class;
     use ticktax_model::{Kind, Owner, Source};
@@ -258,6 +263,8 @@ mod tests {
         assert_eq!(of(Kind::Task, Owner::Probe), Some(Class::Probe));
         assert_eq!(of(Kind::Task, Owner::Kernel), Some(Class::KernelThread));
         assert_eq!(of(Kind::Gap, Owner::Probe), None);
+        let unreported = Source::kernel(Kind::Task, UNREPORTED, "");
+        assert_eq!(class_of(&unreported), Some(Class::Unexplained));
     }
 
     #[test]
@@ -276,6 +283,10 @@ mod tests {
         let tick = "tick_sched_timer";
         assert_eq!(
             of(Kind::Irq, "local_timer", tick),
+            (Line::LocalTimer, Part::Tick)
+        );
+        assert_eq!(
+            of(Kind::Irq, UNTRACED_TIMER, tick),
             (Line::LocalTimer, Part::Tick)
         );
         assert_eq!(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use ticktax_fixture::{books, row, watched_header};
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::{Header, Row};
 use ticktax_model::statement::Class;
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable, Thread};
@@ -82,6 +83,9 @@ pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
 /// An account as a test writes it.
 pub(crate) type Key = (Class, &'static str, Option<i32>);
 
+/// The account of what nobody is known to have had.
+pub(crate) const UNEXPLAINED: Key = (Class::Unexplained, "unexplained", None);
+
 /// Recorded rows, and the truth about it.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
@@ -98,8 +102,15 @@ pub(crate) struct Truth {
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
     /// Of gaps of at least 1 µs, of shorter ones, and of those that the probe lent to programs:
-    /// how many, named, entry and exit, empty.
-    pub(crate) gaps: [(u64, i64, i64, i64); 3],
+    /// how many, named, entry and exit, empty, of nobody known.
+    pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
+}
+
+impl Truth {
+    /// The time of rows whose thread is not known.
+    pub(crate) fn unreported(&self) -> i64 {
+        self.accounts.get(&UNEXPLAINED).copied().unwrap_or(0)
+    }
 }
 
 /// The sources, and the account that a person would put each into.
@@ -154,6 +165,7 @@ impl Cast {
                 thread(Tool, "collector", "", None),
                 (Class::Tool, "ticktax", None),
             ),
+            add(thread(Kernel, UNREPORTED, "", None), UNEXPLAINED),
         ];
         let nested = vec![
             add(of(Kind::Irq, "local_timer", ""), timer),
@@ -236,6 +248,7 @@ impl Machinery<'_> {
     fn loss(&mut self, loss: &Loss, delay: i64) {
         let start = self.now;
         let (mut around, mut empty, mut yielded) = (0, 0, false);
+        let before_it = self.truth.unreported();
         match loss {
             Loss::Outside(length) => {
                 empty = *length;
@@ -269,9 +282,11 @@ impl Machinery<'_> {
         } else {
             usize::from(length < 1_000)
         };
+        let unknown = self.truth.unreported() - before_it;
         let side = &mut self.truth.gaps[side];
         side.0 += 1;
-        side.1 += length - around - empty;
+        side.1 += length - around - empty - unknown;
+        side.4 += unknown;
         side.2 += around;
         side.3 += empty;
         let row = self.row(start, length, self.cast.gap);

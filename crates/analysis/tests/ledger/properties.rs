@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::{Loss, Row, Sum};
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::{Histogram, Kind, Nanos, Owner, SourceTable};
 
-use crate::fixture::{Fixture, scripts};
+use crate::fixture::{Fixture, UNEXPLAINED, scripts};
 use crate::{statement, time_of};
 
 const MADE_BY_THE_LEDGER: [Class; 5] = [
@@ -70,13 +71,31 @@ proptest! {
 
         let truth = &fixture.truth;
         let known = truth.accounts.iter().map(|(&key, &time)| (key, time));
+        let known = known.filter(|&(key, _)| key != UNEXPLAINED);
         let known: BTreeMap<_, _> = known.filter(|&(_, time)| time != 0).collect();
         prop_assert_eq!(by_key(&statement), known);
         prop_assert_eq!(time_of(&statement, Class::Probe).0, truth.probe);
-        let of_gaps = |part: fn(&(u64, i64, i64, i64)) -> i64| truth.gaps.iter().map(part).sum::<i64>();
+        let of_gaps = |part: fn(&(u64, i64, i64, i64, i64)) -> i64| truth.gaps.iter().map(part).sum::<i64>();
         prop_assert_eq!(time_of(&statement, Class::EntryExit).0, of_gaps(|side| side.2));
         prop_assert_eq!(time_of(&statement, Class::Outside).0, of_gaps(|side| side.3));
-        prop_assert_eq!(time_of(&statement, Class::Unexplained), Nanos::ZERO);
+        prop_assert_eq!(time_of(&statement, Class::Unexplained).0, truth.unreported());
+    }
+
+    #[test]
+    fn a_thread_that_no_switch_reported_is_in_no_account_but_one(scripts in scripts()) {
+        let fixture = Fixture::run(&scripts);
+        let statement = book(&fixture);
+        let unexplained: Vec<&Account> =
+            statement.accounts.iter().filter(|a| a.class == Class::Unexplained).collect();
+        prop_assert!(unexplained.len() <= 1);
+        let parts = unexplained.iter().flat_map(|account| &account.parts);
+        let part: i64 = parts.filter(|p| p.name == UNREPORTED).map(|p| p.time.0).sum();
+        prop_assert_eq!(part, fixture.truth.unreported());
+        let everywhere = statement.accounts.iter().flat_map(|account| {
+            let parts = account.parts.iter().map(|part| &*part.name);
+            parts.chain([&*account.name]).filter(|name| *name == UNREPORTED).map(|_| account.class)
+        });
+        prop_assert!(everywhere.into_iter().all(|class| class == Class::Unexplained));
     }
 
     #[test]
@@ -93,14 +112,14 @@ proptest! {
         let fixture = Fixture::run(&scripts);
         let statement = book(&fixture);
         let Some(gaps) = statement.gaps else {
-            prop_assert_eq!(fixture.truth.gaps, [(0, 0, 0, 0); 3]);
+            prop_assert_eq!(fixture.truth.gaps, [(0, 0, 0, 0, 0); 3]);
             return Ok(());
         };
         for (parts, truth) in [gaps.long, gaps.short, gaps.yielded].iter().zip(fixture.truth.gaps) {
-            let told = (parts.count, parts.named.0, parts.entry_exit.0, parts.outside.0);
-            prop_assert_eq!(told, truth);
-            prop_assert_eq!(parts.unexplained, Nanos::ZERO);
-            prop_assert_eq!(parts.time, parts.named + parts.entry_exit + parts.outside);
+            let told = [parts.named, parts.entry_exit, parts.outside, parts.unexplained];
+            prop_assert_eq!(parts.time, told.iter().sum());
+            let [named, around, empty, unknown] = told.map(|time| time.0);
+            prop_assert_eq!((parts.count, named, around, empty, unknown), truth);
         }
         let count: u64 = gaps.causes.iter().map(|cause| cause.count).sum();
         let named: Nanos = gaps.causes.iter().map(|cause| cause.named).sum();
@@ -120,7 +139,8 @@ proptest! {
         prop_assert!(statement.balance.balances());
         prop_assert_eq!(time_of(&statement, Class::Outside), Nanos::ZERO);
         let empty: i64 = fixture.truth.gaps.iter().map(|side| side.3).sum();
-        prop_assert_eq!(time_of(&statement, Class::Unexplained).0, empty);
+        let unreported = fixture.truth.unreported();
+        prop_assert_eq!(time_of(&statement, Class::Unexplained).0, empty + unreported);
         prop_assert_eq!(time_of(&statement, Class::Probe).0, fixture.truth.probe);
     }
 
@@ -191,7 +211,7 @@ proptest! {
             prop_assert!(told.accounts.iter().all(|account| account.time >= Nanos::ZERO));
             if let Some(gaps) = &told.gaps {
                 let time = gaps.long.time + gaps.short.time;
-                let truth = fixture.truth.gaps.iter().map(|side| side.1 + side.2 + side.3);
+                let truth = fixture.truth.gaps.iter().map(|side| side.1 + side.2 + side.3 + side.4);
                 prop_assert_eq!(time.0, truth.sum::<i64>());
                 prop_assert!(gaps.long.unexplained + gaps.short.unexplained <= time);
             }

@@ -87,6 +87,7 @@ fn of_recordings() -> Vec<Limitation> {
             count: 30,
         },
         Limitation::SwitchesMissed { count: 4 },
+        Limitation::FramesCut { count: 3 },
         Limitation::BordersMissed { count: 5 },
         Limitation::SourcesFolded { intervals: 60 },
         Limitation::FollowingCutShort {
