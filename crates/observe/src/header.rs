@@ -242,10 +242,7 @@ fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
                 count: closing.missed,
             },
         ),
-        (
-            closing.cut,
-            Limitation::FramesCut { count: closing.cut },
-        ),
+        (closing.cut, Limitation::FramesCut { count: closing.cut }),
         (
             closing.mismatched,
             Limitation::BordersMissed {

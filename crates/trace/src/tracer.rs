@@ -179,8 +179,7 @@ impl Tracer {
     #[doc(hidden)]
     pub fn resume(&mut self, cpu: Cpu) {
         let follow = u64::from(self.sizes.following) * run::FOLLOW;
-        self.controls
-            .set_running(cpu.index(), run::RECORD | follow);
+        self.controls.set_running(cpu.index(), run::RECORD | follow);
     }
 
     /// Has the calling thread, which drains, served before ordinary ones: where they are many, it

@@ -67,11 +67,7 @@ fn run(tracer: Tracer, turns: u64) -> (Closing, Vec<i64>) {
 }
 
 /// The same, and shows the source of each row to `each`.
-fn run_and(
-    mut tracer: Tracer,
-    turns: u64,
-    each: &mut dyn FnMut(&Source),
-) -> (Closing, Vec<i64>) {
+fn run_and(mut tracer: Tracer, turns: u64, each: &mut dyn FnMut(&Source)) -> (Closing, Vec<i64>) {
     let online = Proc::default().online().unwrap_or_default();
     tracer.start(&online, &online, Nanos(1));
     for _ in 0..turns {
