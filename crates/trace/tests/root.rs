@@ -168,10 +168,15 @@ fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
     set.set(cpu).unwrap_or_default();
     sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
     while !stop.load(Ordering::Relaxed) {
-        let begin = std::time::Instant::now();
-        while begin.elapsed() < MOMENT / 250 {}
+        let begin = own_cpu_time();
+        while own_cpu_time() - begin < Nanos::from_millis(2) {}
         std::thread::sleep(MOMENT / 250);
     }
+    own_cpu_time()
+}
+
+/// CPU time of the calling thread so far.
+fn own_cpu_time() -> Nanos {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
