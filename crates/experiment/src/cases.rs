@@ -16,15 +16,20 @@ list_cases!();
 
 /// A published investigation with its model.
 pub trait Case: Sync {
-    /// The text of its file, `cases/NAME.toml`: the only copy of what was published.
-    fn text(&self) -> &'static str;
+    /// The text of its file: the only copy of what was published.
+    fn text(&self) -> &str;
 
     /// Its name.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// What the model gives with these constants, for the rows of the file that it has something
     /// for.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
+
+    /// The same from a shorter run, where that is near enough for fits and sweeps.
+    fn sample(&self, file: &CaseFile, values: &Values) -> Modelled {
+        self.model(file, values)
+    }
 
     /// The programs of its machine, where real threads can perform them too.
     fn programs(&self, _values: &Values) -> Vec<TaskSpec> {
@@ -64,7 +69,7 @@ pub fn find(name: &str) -> Option<&'static dyn Case> {
 
 /// Ticks that wake a program up, a second, where programs wake up `wakeups` times a second together.
 pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
-    idle_cost_vs_hz::counts(hz, wakeups).1
+    idle_cost_vs_hz::counts(hz, wakeups).woken
 }
 
 /// A remark.

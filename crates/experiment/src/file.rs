@@ -1,15 +1,24 @@
-//! The file of a case: what was published, and what is to be made of it.
+//! The file of a case: what was published, what follows from it, and what is to be made of it.
+//! `docs/casebook.md` says how to write one.
+
+mod check;
+mod design;
+mod formula;
+mod sheet;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use ticktax_model::case::{
-    Basis, CaseHead, CaseNotes, CaseSheet, Constant, PublishedRow, PublishedSeries, Remark,
-};
+use ticktax_model::case::{Ends, Remark};
+
+pub use design::Design;
+pub use formula::Derived;
 
 /// A published investigation, as its file tells it.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CaseFile {
     /// Its name: the file's, without `.toml`.
     pub name: String,
@@ -19,21 +28,36 @@ pub struct CaseFile {
     pub source: String,
     /// How it comes about, as far as the model says.
     pub mechanism: String,
+    /// The scenario that is its model, for a case without a module.
+    pub model: Option<ScenarioModel>,
     /// The model's constants.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
     /// What was published.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// What the model does not give, and why.
+    /// Switches that were, or could have been, tried one by one.
+    pub design: Option<Design>,
+    /// What the model does not reproduce, and why.
     #[serde(default)]
-    pub underivable: Vec<Remark>,
-    /// What is odd about the published figures.
+    pub not_reproduced: Vec<Remark>,
+    /// What is odd about the source.
     #[serde(default)]
-    pub artefacts: Vec<Remark>,
+    pub oddities: Vec<Remark>,
 }
 
-/// A constant of a model.
+/// A model that is a scenario of the simulator.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioModel {
+    /// The scenario's file, from the case's folder.
+    pub scenario: String,
+    /// What of it the place of a row sets, a name of `sweep --vary`; every row is the same machine
+    /// without it.
+    pub row: Option<String>,
+}
+
+/// A constant of a model: published, fitted, or assumed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
@@ -42,7 +66,9 @@ pub struct Parameter {
     /// Its unit.
     #[serde(default)]
     pub unit: String,
-    /// Where it is from: a source's own words, an assumption. A fitted one needs none.
+    /// Where it is published, in the source's words.
+    pub quote: Option<String>,
+    /// Why it is what it is, where we chose it.
     #[serde(default)]
     pub from: String,
     /// Where it is to be found, from and to, where it is fitted.
@@ -50,6 +76,17 @@ pub struct Parameter {
     /// How many values of the range are tried before the search closes in; 2 to 1000.
     #[serde(default = "default_steps")]
     pub steps: u16,
+    /// Whether it is a whole number.
+    #[serde(default)]
+    pub whole: bool,
+    /// Other values to try, to see what depends on it.
+    #[serde(default)]
+    pub sweep: Vec<f64>,
+    /// The parameters that are fitted anew at each of these.
+    #[serde(default)]
+    pub refit: Vec<String>,
+    /// What of the scenario it sets, a name of `sweep --vary`.
+    pub sets: Option<String>,
 }
 
 fn default_steps() -> u16 {
@@ -58,39 +95,55 @@ fn default_steps() -> u16 {
 
 /// Rows of one quantity.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Series {
     /// What it is.
     pub name: String,
     /// Its unit.
     pub unit: String,
-    /// Where its figures are from.
-    #[serde(default)]
-    pub basis: Basis,
     /// How near the model must come: this much either way.
     #[serde(default)]
     pub tolerance: f64,
     /// Or this share of what was published.
     #[serde(default)]
     pub relative: f64,
+    /// Which column of a sweep is compared, where the model is a scenario.
+    pub measure: Option<String>,
+    /// What that is multiplied by.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// Whether it is a count that is divided by the simulated time in s.
+    #[serde(default)]
+    pub per_second: bool,
     /// The rows.
     pub rows: Vec<Published>,
 }
 
-/// One published figure.
+fn one() -> f64 {
+    1.0
+}
+
+/// One row: what was published, what follows from it, or neither, where only the model says
+/// something.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// What it is for: a tick rate, a host. The model reads it.
     pub at: String,
-    /// The figure.
+    /// What was published, in the source's words.
+    pub quote: Option<String>,
+    /// The number that was published.
     pub value: Option<f64>,
-    /// Or the range that was published: within it counts as met.
+    /// Or the range: within it counts as met.
     pub range: Option<[f64; 2]>,
+    /// What follows from published numbers, which is then what the model is compared with.
+    pub derived: Option<Derived>,
+    /// How near the model must come in this row.
+    pub tolerance: Option<f64>,
     /// Whether it calibrates.
     #[serde(default)]
     pub fit: bool,
-    /// Where the model is known to fail, why.
+    /// Where the model is known to miss it, why.
     pub fails: Option<String>,
 }
 
@@ -114,76 +167,46 @@ impl CaseFile {
             line: line_of(text, error.span().map_or(0, |span| span.start)),
             why: error.message().replace('\n', " "),
         })?;
-        case.check().map_err(|(place, why)| CaseError {
+        case.check().map_err(|fault| CaseError {
             file: file.to_owned(),
-            line: line_of(text, text.find(&place).unwrap_or(0)),
-            why,
+            line: line_of(text, fault.byte(text)),
+            why: fault.why,
         })?;
         Ok(case)
     }
 
-    /// What serde cannot see. An error comes with the text that it is near to.
-    fn check(&self) -> Result<(), (String, String)> {
-        for (name, parameter) in &self.parameters {
-            let place = format!("[parameters.{name}]");
-            if let Some([low, high]) = parameter.fit
-                && (low >= high || !(2..=1000).contains(&parameter.steps))
-            {
-                let why = format!("{name} cannot be fitted from {low} to {high}");
-                return Err((place, why));
-            }
-            if parameter.fit.is_none() && parameter.from.is_empty() {
-                return Err((place, format!("{name} is neither fitted nor from anywhere")));
-            }
+    /// The same case with nothing but these rows.
+    #[must_use]
+    pub fn with_rows(&self, wanted: impl Fn(&Published) -> bool) -> Self {
+        let mut file = self.clone();
+        for series in &mut file.series {
+            series.rows.retain(&wanted);
         }
-        for series in &self.series {
-            let place = format!("name = \"{}\"", series.name);
-            if series.tolerance < 0.0 || series.relative < 0.0 {
-                return Err((place, format!("{}: a tolerance below 0", series.name)));
-            }
-            for row in &series.rows {
-                let place = format!("at = \"{}\"", row.at);
-                let told = usize::from(row.value.is_some()) + usize::from(row.range.is_some());
-                if told != 1 || row.range.is_some_and(|[low, high]| low > high) {
-                    let why = format!("{} {}: a value or a range", series.name, row.at);
-                    return Err((place, why));
-                }
-                if row.fit && row.fails.is_some() {
-                    let why = format!("{} {}: a row that fails calibrates", series.name, row.at);
-                    return Err((place, why));
-                }
-            }
-        }
-        let fits = self
-            .series
-            .iter()
-            .flat_map(|series| &series.rows)
-            .any(|row| row.fit);
-        if !fits
-            && self
-                .parameters
-                .values()
-                .any(|parameter| parameter.fit.is_some())
-        {
-            let why = "parameters are to be fitted, and no row calibrates".to_owned();
-            return Err(("[parameters".to_owned(), why));
-        }
-        Ok(())
+        file
     }
 
     /// The same case with nothing but the rows that calibrate.
     #[must_use]
     pub fn calibrating(&self) -> Self {
-        let mut file = self.clone();
-        for series in &mut file.series {
-            series.rows.retain(|row| row.fit);
-        }
-        file
+        self.with_rows(|row| row.fit)
     }
 
     /// A series by name.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
+    }
+
+    /// A row by series and place.
+    pub fn row(&self, series: &str, at: &str) -> Option<&Published> {
+        let rows = &self.series(series)?.rows;
+        rows.iter().find(|row| row.at == at)
+    }
+
+    /// All rows with their series.
+    pub fn rows(&self) -> impl Iterator<Item = (&Series, &Published)> {
+        self.series
+            .iter()
+            .flat_map(|series| series.rows.iter().map(move |row| (series, row)))
     }
 
     /// The values of all parameters.
@@ -196,89 +219,65 @@ impl CaseFile {
     }
 }
 
-/// As pages have it.
-impl CaseFile {
-    /// Which case it is.
-    pub fn head(&self) -> CaseHead {
-        CaseHead {
-            name: self.name.clone(),
-            title: self.title.clone(),
-            source: self.source.clone(),
-            mechanism: self.mechanism.clone(),
-        }
-    }
-
-    /// What there is to say beside its figures.
-    pub fn notes(&self) -> CaseNotes {
-        CaseNotes {
-            underivable: self.underivable.clone(),
-            artefacts: self.artefacts.clone(),
-        }
-    }
-
-    /// The constants of its model.
-    pub fn constants(&self) -> Vec<Constant> {
-        let constants = self.parameters.iter().map(|(name, it)| Constant {
-            name: name.clone(),
-            value: it.value,
-            unit: it.unit.clone(),
-            from: it.from.clone(),
-            fit: it.fit,
-        });
-        constants.collect()
-    }
-
-    /// All that it says.
-    pub fn sheet(&self) -> CaseSheet {
-        let row = |row: &Published| PublishedRow {
-            at: row.at.clone(),
-            middle: row.middle(),
-            range: row.range,
-            fit: row.fit,
-        };
-        let series = self.series.iter().map(|series| PublishedSeries {
-            name: series.name.clone(),
-            unit: series.unit.clone(),
-            rows: series.rows.iter().map(row).collect(),
-        });
-        CaseSheet {
-            head: self.head(),
-            constants: self.constants(),
-            series: series.collect(),
-            notes: self.notes(),
-        }
-    }
-}
-
 /// The line that a byte is in, from 1.
 fn line_of(text: &str, byte: usize) -> usize {
-    text[..byte.min(text.len())].matches('\n').count() + 1
+    text.as_bytes()[..byte.min(text.len())]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
+}
+
+/// A range without the ends that are infinitely far.
+fn ends(range: [f64; 2]) -> Ends {
+    range.map(|end| Some(end).filter(|end| end.is_finite()))
 }
 
 impl Published {
-    /// The figure, or the middle of the range.
-    pub fn middle(&self) -> f64 {
-        match (self.value, self.range) {
-            (Some(value), _) => value,
-            (_, Some([low, high])) => f64::midpoint(low, high),
-            _ => f64::NAN,
-        }
+    /// The number that was published, from and to.
+    pub fn published(&self) -> Option<[f64; 2]> {
+        self.range.or_else(|| self.value.map(|value| [value; 2]))
     }
 
-    /// By how much a modelled figure is off: nothing within a published range.
-    pub fn residual(&self, modelled: f64) -> f64 {
-        match (self.value, self.range) {
-            (Some(value), _) => modelled - value,
-            (_, Some([low, high])) => modelled - modelled.clamp(low, high),
-            _ => f64::NAN,
-        }
+    /// The same as pages have it.
+    pub fn published_ends(&self) -> Option<Ends> {
+        self.published().map(ends)
+    }
+
+    /// What is derived, as pages have it.
+    pub fn derived_ends(&self) -> Option<Ends> {
+        self.derived.as_ref().map(|it| ends(it.range()))
+    }
+
+    /// What the model is compared with, from and to: what is derived, or else what was published.
+    pub fn target(&self) -> Option<[f64; 2]> {
+        self.derived
+            .as_ref()
+            .map(Derived::range)
+            .or_else(|| self.published())
+    }
+
+    /// The middle of that.
+    pub fn middle(&self) -> Option<f64> {
+        self.target().map(|[low, high]| f64::midpoint(low, high))
+    }
+
+    /// By how much a modelled figure is off: nothing within a range.
+    pub fn residual(&self, modelled: f64) -> Option<f64> {
+        self.target()
+            .map(|[low, high]| modelled - modelled.max(low).min(high))
     }
 }
 
 impl Series {
     /// How far a modelled figure may be off this row.
     pub fn allowed(&self, row: &Published) -> f64 {
-        self.tolerance.max(self.relative * row.middle().abs())
+        let of_series = || {
+            let middle = row.middle().filter(|middle| middle.is_finite());
+            self.tolerance
+                .max(self.relative * middle.unwrap_or_default().abs())
+        };
+        row.tolerance.unwrap_or_else(of_series)
     }
 }
 
@@ -304,35 +303,5 @@ impl Values {
         let mut values = self.clone();
         values.0.insert(name.to_owned(), value);
         values
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::CaseFile;
-
-    fn error(text: &str) -> (usize, String) {
-        let error = CaseFile::parse("x.toml", text).unwrap_err();
-        (error.line, error.why)
-    }
-
-    const HEAD: &str = "name = \"x\"\ntitle = \"\"\nsource = \"\"\nmechanism = \"\"\n";
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_line() {
-        let (line, why) = error(&format!("{HEAD}colour = 1\n"));
-        assert_eq!(line, 5);
-        assert!(why.contains("colour"), "{why}");
-        let parameter = "[parameters.a]\nvalue = 1\nfit = [2, 1]\n";
-        let (line, why) = error(&format!("{HEAD}{parameter}"));
-        assert_eq!(line, 5);
-        assert!(why.contains("from 2 to 1"), "{why}");
-        let rows =
-            "[[series]]\nname = \"s\"\nunit = \"\"\nrows = [\n  { at = \"1\", fit = true },\n]";
-        let (line, why) = error(&format!("{HEAD}{rows}"));
-        assert_eq!(line, 9);
-        assert!(why.contains("a value or a range"), "{why}");
-        let (_, why) = error(&format!("{HEAD}[parameters.a]\nvalue = 1\nfit = [1, 2]\n"));
-        assert!(why.contains("no row calibrates"), "{why}");
     }
 }

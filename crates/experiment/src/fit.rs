@@ -3,7 +3,7 @@
 use ticktax_model::case::FitOutcome;
 
 use crate::cases::Case;
-use crate::file::{CaseFile, Values};
+use crate::file::{CaseFile, Parameter, Values};
 use crate::judge::misfit;
 
 /// What a fit came to.
@@ -44,10 +44,10 @@ const PATIENCE: u32 = 4;
 /// value of a grid over the ranges is tried, then finer grids around the best. `None` where the
 /// file wants nothing fitted.
 pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
-    let wanted: Vec<(&String, [f64; 2], u16)> = file
+    let wanted: Vec<Wanted<'_>> = file
         .parameters
         .iter()
-        .filter_map(|(name, it)| Some((name, it.fit?, it.steps)))
+        .filter_map(|(name, it)| Wanted::of(name, it))
         .collect();
     if wanted.is_empty() {
         return None;
@@ -56,18 +56,18 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     let mut best = (f64::INFINITY, file.values());
     let mut runs = 0;
     let mut idle_rounds = 0;
-    let mut centre: Vec<[f64; 2]> = wanted.iter().map(|&(_, range, _)| range).collect();
+    let mut ranges: Vec<[f64; 2]> = wanted.iter().map(|it| it.range).collect();
     for round in 0..ROUNDS {
         let axes: Vec<Vec<f64>> = wanted
             .iter()
-            .zip(&centre)
-            .map(|(&(_, _, steps), range)| axis(*range, if round == 0 { steps } else { 5 }))
+            .zip(&ranges)
+            .map(|(it, range)| it.axis(*range, if round == 0 { it.steps } else { 5 }))
             .collect();
         let before = best.0;
         for point in grid(&axes) {
             let mut values = file.values();
-            for (&(name, ..), value) in wanted.iter().zip(point) {
-                values = values.with(name, value);
+            for (it, value) in wanted.iter().zip(point) {
+                values = values.with(it.name, value);
             }
             runs += 1;
             let misfit = misfit(case, &rows, &values);
@@ -75,13 +75,13 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
                 best = (misfit, values);
             }
         }
-        for (&(name, range, steps), range_now) in wanted.iter().zip(&mut centre) {
-            let width =
-                (range_now[1] - range_now[0]) / if round == 0 { f64::from(steps) } else { 4.0 };
-            let middle = best.1.get(name);
-            *range_now = [
-                (middle - width).max(range[0]),
-                (middle + width).min(range[1]),
+        for (it, range) in wanted.iter().zip(&mut ranges) {
+            let parts = if round == 0 { f64::from(it.steps) } else { 4.0 };
+            let width = (range[1] - range[0]) / parts;
+            let middle = best.1.get(it.name);
+            *range = [
+                (middle - width).max(it.range[0]),
+                (middle + width).min(it.range[1]),
             ];
         }
         // A model that counts whole ticks is flat around its best: nothing more to find.
@@ -98,12 +98,42 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
-/// `steps` values from one end of a range to the other.
-fn axis([low, high]: [f64; 2], steps: u16) -> Vec<f64> {
-    let last = f64::from(steps - 1);
-    (0..steps)
-        .map(|n| low + (high - low) * f64::from(n) / last)
-        .collect()
+/// A parameter that is to be found.
+struct Wanted<'a> {
+    name: &'a str,
+    range: [f64; 2],
+    steps: u16,
+    whole: bool,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(name: &'a str, it: &Parameter) -> Option<Self> {
+        Some(Self {
+            name,
+            range: it.fit?,
+            steps: it.steps,
+            whole: it.whole,
+        })
+    }
+
+    /// `steps` values from one end of a range to the other; of whole numbers, those in it, or the one
+    /// that is nearest.
+    fn axis(&self, [low, high]: [f64; 2], steps: u16) -> Vec<f64> {
+        if self.whole {
+            let first = low.ceil();
+            let whole = (0..steps.max(2)).map(|n| first + f64::from(n));
+            let whole: Vec<f64> = whole.take_while(|&value| value <= high).collect();
+            return if whole.is_empty() {
+                vec![f64::midpoint(low, high).round()]
+            } else {
+                whole
+            };
+        }
+        let last = f64::from(steps - 1);
+        (0..steps)
+            .map(|n| low + (high - low) * f64::from(n) / last)
+            .collect()
+    }
 }
 
 /// Every combination of the values on the axes.

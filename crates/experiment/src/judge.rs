@@ -1,11 +1,12 @@
-//! Published beside modelled, row by row.
+//! Published and derived beside modelled, row by row.
 
 use std::collections::BTreeMap;
 
-use ticktax_model::case::{CaseStatement, Line, Remark};
+use ticktax_model::case::{CaseStatement, Line, Remark, RowKind};
 
 use crate::cases::Case;
-use crate::file::{CaseFile, Values};
+use crate::file::{CaseFile, Published, Series, Values};
+use crate::sensitivity;
 
 /// What a model gives, by series and row.
 pub type Modelled = BTreeMap<(String, String), f64>;
@@ -20,23 +21,6 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Whether every row is near enough, apart from those that are known to fail; and those do.
-    pub fn holds(&self) -> bool {
-        self.lines
-            .iter()
-            .all(|line| line.met() != line.fails.is_some())
-    }
-
-    /// The comparison as pages have it.
-    pub fn statement(self, file: &CaseFile) -> CaseStatement {
-        CaseStatement {
-            head: file.head(),
-            lines: self.lines,
-            remarks: self.remarks,
-            notes: file.notes(),
-        }
-    }
-
     /// A row by series and place.
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
@@ -49,42 +33,75 @@ impl Judgement {
 pub fn judge(case: &dyn Case, file: &CaseFile) -> Judgement {
     let values = file.values();
     let modelled = case.model(file, &values);
+    let mut remarks = case.remarks(file, &values, &modelled);
+    if let Some(design) = &file.design {
+        remarks.push(sensitivity::design_remark(design));
+    }
     Judgement {
         lines: lines(file, &modelled),
-        remarks: case.remarks(file, &values, &modelled),
+        remarks,
     }
 }
 
-/// The rows of a file beside what a model gives. Rows that the model has nothing for are left out.
+/// All that there is to say of a case: the comparison, what it predicts when other rows calibrate it,
+/// and what other constants would give.
+pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
+    let Judgement { mut lines, remarks } = judge(case, file);
+    let sensitivity = sensitivity::sensitivity(case, file);
+    for it in &sensitivity {
+        sensitivity::mark(it, &mut lines);
+    }
+    CaseStatement {
+        head: file.head(),
+        constants: file.constants(),
+        lines,
+        hold_out: case.hold_out(file),
+        sensitivity,
+        remarks,
+        notes: file.notes(),
+    }
+}
+
+/// The rows of a file beside what a model gives.
 pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
-    let rows = file
-        .series
-        .iter()
-        .flat_map(|series| series.rows.iter().map(move |row| (series, row)));
-    let lines = rows.filter_map(|(series, row)| {
-        let &value = modelled.get(&(series.name.clone(), row.at.clone()))?;
-        let published = row.range.unwrap_or([row.middle(); 2]);
-        Some(Line {
-            series: series.name.clone(),
+    let line = |(series, row): (&Series, &Published)| {
+        let key = (series.name.clone(), row.at.clone());
+        let value = modelled.get(&key).copied();
+        let residual = value.and_then(|value| row.residual(value));
+        let kind = match (residual, row.fit) {
+            (None, _) => RowKind::NotComparable,
+            (Some(_), true) => RowKind::Fit,
+            (Some(_), false) => RowKind::Predicted,
+        };
+        Line {
+            series: key.0,
             unit: series.unit.clone(),
-            at: row.at.clone(),
-            published: (published[0], published[1]),
+            at: key.1,
+            quote: row.quote.clone(),
+            published: row.published_ends(),
+            derived: row.derived_ends(),
             modelled: value,
-            fit: row.fit,
-            basis: series.basis,
-            residual: row.residual(value),
+            kind,
+            residual,
             allowed: series.allowed(row),
             fails: row.fails.clone(),
-        })
-    });
-    lines.collect()
+            only_with: Vec::new(),
+        }
+    };
+    file.rows().map(line).collect()
 }
 
 /// How badly a model misses the rows that calibrate: the sum of the squares of its residuals, each
-/// in units of what is allowed.
+/// in units of what is allowed. A row that the model has nothing for is missed without end.
 pub fn misfit(case: &dyn Case, file: &CaseFile, values: &Values) -> f64 {
-    let lines = lines(file, &case.model(file, values));
-    let fits = lines.iter().filter(|line| line.fit);
-    fits.map(|line| (line.residual / line.allowed.max(1e-9)).powi(2))
-        .sum()
+    let modelled = case.sample(file, values);
+    let miss = |(series, row): (&Series, &Published)| {
+        let value = modelled.get(&(series.name.clone(), row.at.clone()));
+        let residual = value.and_then(|&value| row.residual(value));
+        let residual = residual.filter(|it| it.is_finite());
+        residual.map_or(f64::INFINITY, |it| {
+            (it / series.allowed(row).max(1e-9)).powi(2)
+        })
+    };
+    file.rows().filter(|(_, row)| row.fit).map(miss).sum()
 }

@@ -110,7 +110,7 @@ pub(crate) fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
 }
 
-/// What was published of a rate, and what the case's own model gives.
+/// What was published of a rate, or follows from that, and what the case's own model gives.
 pub(crate) fn published(
     file: &CaseFile,
     modelled: &Modelled,
@@ -118,13 +118,12 @@ pub(crate) fn published(
     hz: u32,
 ) -> (Option<(f64, f64)>, Option<f64>) {
     let at = hz.to_string();
-    let rows = file.series(series).map_or(&[][..], |series| &series.rows);
-    let row = rows.iter().find(|row| row.at == at);
-    let range = row.map(|row| {
-        let [low, high] = row.range.unwrap_or([row.middle(); 2]);
-        (low, high)
-    });
-    (range, modelled.get(&(series.to_owned(), at)).copied())
+    let row = file.row(series, &at);
+    let range = row.and_then(crate::file::Published::target);
+    (
+        range.map(|[low, high]| (low, high)),
+        modelled.get(&(series.to_owned(), at)).copied(),
+    )
 }
 
 /// A case's own model, by series and row.

@@ -86,11 +86,7 @@ fn published(cells: &[KernelCell]) -> Vec<PublishedLoop> {
     let mut rates: Vec<u32> = cells.iter().filter_map(|cell| cell.hz).collect();
     rates.sort_unstable();
     rates.dedup();
-    let of = |series: &str, hz: u32| {
-        let rows = &file.series(series)?.rows;
-        let row = rows.iter().find(|row| row.at.parse() == Ok(hz))?;
-        Some(row.middle())
-    };
+    let of = |series: &str, hz: u32| file.row(series, &hz.to_string())?.middle();
     let of_rate = |&hz: &u32| {
         Some(PublishedLoop {
             hz,

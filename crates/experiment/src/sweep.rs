@@ -5,7 +5,7 @@
 //! the same, byte for byte, however many threads there were and however often it was interrupted.
 
 mod journal;
-mod outcome;
+pub(crate) mod outcome;
 mod plan;
 mod results;
 mod run;

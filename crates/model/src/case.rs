@@ -1,7 +1,21 @@
-//! Published investigations: what was published, what a model makes of it, and how near that comes.
+//! Published investigations: what was published, what follows from it, and what a model gives.
+//!
+//! Three kinds of number stand beside each other and are never mixed:
+//! - *published*: in the source, in its words and its precision;
+//! - *derived*: arithmetic on published numbers, by a formula that is shown;
+//! - *model*: what ticktax's own model gives, with constants that were fitted or assumed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+mod fit;
+mod sheet;
+
+pub use fit::{CaseFit, FitOutcome, Sensitivity, SensitivityPoint};
+pub use sheet::{CaseSheet, Constant, PublishedRow, PublishedSeries};
+
+/// A number from and to: both are the same where it is one, and `None` where it is open.
+pub type Ends = [Option<f64>; 2];
 
 /// Which case it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,17 +56,27 @@ pub struct Remark {
     pub why: String,
 }
 
-/// Where the figures of a series are from, which says what it means to come near them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What a row of the model is beside what was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Basis {
-    /// Measured and published: a row that does not calibrate is predicted.
-    #[default]
-    Measured,
-    /// Arithmetic on what was published, or a constant of the kernel: it is computed again.
-    Arithmetic,
-    /// Another model's: two models that agree may both be wrong.
-    OtherModel,
+pub enum RowKind {
+    /// The model was fitted to it, and so predicts nothing there.
+    Fit,
+    /// The model was not fitted to it, and there is a number to compare with.
+    Predicted,
+    /// Nothing to compare: no number was published, or the model gives none.
+    NotComparable,
+}
+
+impl RowKind {
+    /// The words for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fit => "fit",
+            Self::Predicted => "predicted",
+            Self::NotComparable => "not comparable",
+        }
+    }
 }
 
 /// A row of the comparison.
@@ -64,52 +88,49 @@ pub struct Line {
     pub unit: String,
     /// The row.
     pub at: String,
-    /// What was published, or the range of it.
-    pub published: (f64, f64),
+    /// What was published, in the source's words.
+    pub quote: Option<String>,
+    /// The number that was published.
+    pub published: Option<Ends>,
+    /// What follows from published numbers.
+    pub derived: Option<Ends>,
     /// What the model gives.
-    pub modelled: f64,
-    /// Whether the row calibrated the model, which then predicts nothing there.
-    pub fit: bool,
-    /// Where the figure is from.
-    pub basis: Basis,
-    /// How far off the model is.
-    pub residual: f64,
-    /// How far it may be.
+    pub modelled: Option<f64>,
+    /// What the model's number is beside the others.
+    pub kind: RowKind,
+    /// How far the model is off the derived number, or the published one where nothing is derived: 0
+    /// within a range.
+    pub residual: Option<f64>,
+    /// How far it may be off.
     pub allowed: f64,
-    /// Why it is known to fail there, where it is.
+    /// Why the row is known to be missed, where it is.
     pub fails: Option<String>,
+    /// Values of free parameters without which the row is missed, such as `steps = 31`.
+    pub only_with: Vec<String>,
 }
 
 impl Line {
-    /// Whether the model says what was measured without having been told.
-    pub fn is_prediction(&self) -> bool {
-        !self.fit && self.basis == Basis::Measured
-    }
-
-    /// What the row is to the model, in a word.
-    pub fn role(&self) -> &'static str {
-        match (self.fit, self.basis) {
-            (true, _) => "fit",
-            (false, Basis::Measured) => "predicted",
-            (false, Basis::Arithmetic) => "computed",
-            (false, Basis::OtherModel) => "compared",
-        }
-    }
-
-    /// Whether the model comes near enough.
-    pub fn met(&self) -> bool {
+    /// Whether the model comes near enough; `None` where there is nothing to compare.
+    pub fn met(&self) -> Option<bool> {
+        let value = self.modelled.unwrap_or_default();
         // Half a unit of the 12th digit is the arithmetic's, and not the model's.
-        self.residual.abs() <= self.allowed + 1e-12 * self.modelled.abs()
+        let limit = self.allowed + 1e-12 * value.abs();
+        Some(self.residual?.abs() <= limit)
+    }
+
+    /// Whether it comes out as its file says: near enough, or missed and known to be.
+    pub fn as_expected(&self) -> bool {
+        self.met().is_none_or(|met| met != self.fails.is_some())
     }
 }
 
 /// What there is to say beside the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseNotes {
-    /// What the model does not give, and why.
-    pub underivable: Vec<Remark>,
-    /// What is odd about the published figures.
-    pub artefacts: Vec<Remark>,
+    /// What the model does not reproduce, and why.
+    pub not_reproduced: Vec<Remark>,
+    /// What is odd about the source, and resolved by nothing that it says.
+    pub oddities: Vec<Remark>,
 }
 
 /// What was published beside what the model gives.
@@ -117,84 +138,45 @@ pub struct CaseNotes {
 pub struct CaseStatement {
     /// The case.
     pub head: CaseHead,
+    /// The constants of the model: fitted, published or assumed.
+    pub constants: Vec<Constant>,
     /// All rows, those of a series together.
     pub lines: Vec<Line>,
+    /// How well the model does on rows that it was not fitted to, when others calibrate it.
+    pub hold_out: Vec<Remark>,
+    /// What other values of the free parameters would give.
+    pub sensitivity: Vec<Sensitivity>,
     /// What else the model says.
     pub remarks: Vec<Remark>,
     /// What there is to say beside.
     pub notes: CaseNotes,
 }
 
-/// A constant of a model.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Constant {
-    /// Its name.
-    pub name: String,
-    /// Its value in the case's file.
-    pub value: f64,
-    /// Its unit.
-    pub unit: String,
-    /// Where it is from; nothing for one that is fitted.
-    pub from: String,
-    /// Where it is to be found, from and to, where it is fitted.
-    pub fit: Option<[f64; 2]>,
-}
+#[cfg(test)]
+mod tests {
+    use super::{Line, RowKind};
 
-/// A series of published figures.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct PublishedSeries {
-    /// What it is.
-    pub name: String,
-    /// Its unit.
-    pub unit: String,
-    /// Its rows.
-    pub rows: Vec<PublishedRow>,
-}
-
-/// One published figure.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct PublishedRow {
-    /// What it is for.
-    pub at: String,
-    /// The figure, or the middle of the range.
-    pub middle: f64,
-    /// The range, where one was published.
-    pub range: Option<[f64; 2]>,
-    /// Whether it calibrates.
-    pub fit: bool,
-}
-
-/// What a case's file says.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct CaseSheet {
-    /// The case.
-    pub head: CaseHead,
-    /// The constants of its model.
-    pub constants: Vec<Constant>,
-    /// What was published.
-    pub series: Vec<PublishedSeries>,
-    /// What there is to say beside.
-    pub notes: CaseNotes,
-}
-
-/// What a fit came to, beside what the file has.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct CaseFit {
-    /// The case.
-    pub head: CaseHead,
-    /// The outcome; `None` where nothing is fitted.
-    pub outcome: Option<FitOutcome>,
-}
-
-/// The constants that rows gave.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct FitOutcome {
-    /// Each with what it came to.
-    pub constants: Vec<(Constant, f64)>,
-    /// What is left: the sum of the squares of the residuals, in units of what is allowed.
-    pub misfit: f64,
-    /// How many times the model was run.
-    pub runs: u64,
-    /// How well the model does on rows that it was not fitted to.
-    pub hold_out: Vec<Remark>,
+    #[test]
+    fn a_row_without_a_number_is_neither_met_nor_missed() {
+        let line = |residual, fails: Option<&str>| Line {
+            series: "s".to_owned(),
+            unit: String::new(),
+            at: "1".to_owned(),
+            quote: None,
+            published: None,
+            derived: None,
+            modelled: Some(1.0),
+            kind: RowKind::Predicted,
+            residual,
+            allowed: 0.5,
+            fails: fails.map(str::to_owned),
+            only_with: Vec::new(),
+        };
+        assert_eq!(line(None, None).met(), None);
+        assert!(line(None, None).as_expected());
+        assert_eq!(line(Some(-0.5), None).met(), Some(true));
+        assert!(!line(Some(0.6), None).as_expected());
+        assert!(line(Some(0.6), Some("known")).as_expected());
+        assert!(!line(Some(0.1), Some("known")).as_expected(), "it came out");
+    }
 }

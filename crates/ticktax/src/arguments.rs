@@ -142,6 +142,12 @@ pub(crate) enum Verb {
     },
 }
 
+/// What `case run` ends with.
+const CASE_CODES: &str = "\
+Exit codes:
+  0    every row comes out as its file says: near enough, or missed and known to be
+  1    one does not, or there is no such case; one line says why";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaseQuestion {
     /// List all cases
@@ -152,18 +158,19 @@ pub(crate) enum CaseQuestion {
     },
     /// Print what was published, where, and which of it calibrates the model
     Show {
-        /// The case
-        #[arg(add = complete::cases())]
+        /// The case, or the file of one of your own (docs/casebook.md)
+        #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
         /// How to print it
         #[arg(long, value_parser = formats(DocumentKind::CaseSheet), default_value = "text")]
         format: Format,
     },
-    /// Run the model and print what was published beside what it gives, row by row
+    /// Run the model and print what was published and derived beside what it gives, row by row
+    #[command(after_help = CASE_CODES)]
     Run {
-        /// The case
-        #[arg(add = complete::cases())]
+        /// The case, or the file of one of your own (docs/casebook.md)
+        #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
         /// How to print the comparison
@@ -172,8 +179,8 @@ pub(crate) enum CaseQuestion {
     },
     /// Find the model's constants from the rows that calibrate, and how well it predicts the others
     Fit {
-        /// The case
-        #[arg(add = complete::cases())]
+        /// The case, or the file of one of your own (docs/casebook.md)
+        #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
         /// How to print the constants

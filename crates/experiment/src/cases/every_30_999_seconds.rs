@@ -16,55 +16,99 @@ pub(super) const CASE: Walk = Walk;
 
 pub(super) struct Walk;
 
-const L2: Cache = Cache {
-    size: 1 << 20,
-    line: 64,
-    ways: 16,
-};
-
-/// What the walk touches: of a vnode its list, lock, flags, inode, type and dirty list, of an inode
-/// its flags.
-fn layout() -> Layout {
-    Layout {
-        objects: vec![
-            (256, vec![0x90, 0x1c, 0x24, 0xa8, 0xa0, 0x48]),
-            (256, vec![0x18]),
-        ],
+/// An L2 of this many KB.
+fn l2(kilobytes: u64) -> Cache {
+    Cache {
+        size: kilobytes << 10,
+        line: LINE,
+        ways: 16,
     }
 }
 
-/// The same, all in one line.
+const LINE: u64 = 64;
+
+/// What the walk touches, as published: of a vnode and its inode, which object and which offset, in
+/// this order.
+const TOUCHES: [(usize, u64); 8] = [
+    (0, 0x90),
+    (0, 0x1c),
+    (0, 0x24),
+    (0, 0xa8),
+    (0, 0xa0),
+    (1, 0x18),
+    (0, 0x48),
+    (0, 0x1c),
+];
+
+/// The same, each object from its begin to its end before the next.
+fn sequential() -> Vec<(usize, u64)> {
+    let mut touches = TOUCHES.to_vec();
+    touches.sort_unstable();
+    touches
+}
+
+/// Where that lies: both objects begin on a line, every 256 bytes.
+fn layout() -> Layout {
+    let of = |object| TOUCHES.iter().filter(move |it| it.0 == object);
+    let offsets = |object| (256, of(object).map(|it| it.1).collect());
+    Layout {
+        objects: vec![offsets(0), offsets(1)],
+    }
+}
+
+/// All of it in one line.
 fn packed() -> Layout {
     Layout {
-        objects: vec![(64, vec![0])],
+        objects: vec![(LINE, vec![0])],
     }
+}
+
+/// Lines that are touched for the first time in an item and do not follow the line that was touched
+/// before them: full misses where a line brings the next one with it.
+fn apart(touches: &[(usize, u64)]) -> usize {
+    let lines: Vec<(usize, u64)> = touches.iter().map(|it| (it.0, it.1 / LINE)).collect();
+    let is_miss = |place: usize| {
+        let line = lines[place];
+        let is_first = !lines[..place].contains(&line);
+        let follows = place > 0 && lines[place - 1] == (line.0, line.1.wrapping_sub(1));
+        is_first && !follows
+    };
+    (0..lines.len()).filter(|&place| is_miss(place)).count()
 }
 
 impl Case for Walk {
-    fn text(&self) -> &'static str {
+    fn text(&self) -> &str {
         include_str!("../../../../cases/every-30.999-seconds.toml")
     }
 
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "every-30.999-seconds"
     }
 
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled {
         let mut modelled = Modelled::new();
-        let stall = values.get("items") * item(values, "main_besplex") / 1e6;
-        for series in &file.series {
-            for row in &series.rows {
-                let value = match (series.name.as_str(), row.at.as_str()) {
-                    ("lines", "as it is") => layout().lines(64) as f64,
-                    ("lines", "packed") => packed().lines(64) as f64,
-                    ("items that fit", "as it is") => layout().capacity(&L2) as f64,
-                    ("items that fit", "packed") => packed().capacity(&L2) as f64,
-                    ("item", _) => item(values, "main_besplex"),
-                    ("stall", _) => stall,
-                    ("slots", _) => f64::from(slots(30)),
-                    ("lost", at) => lost(at),
-                    _ => continue,
-                };
+        let misses = values.get("misses");
+        let item = misses * values.get("besplex-main");
+        for (series, row) in file.rows() {
+            let value = match (series.name.as_str(), row.at.as_str()) {
+                ("period", _) => Some(f64::from(slots(30))),
+                ("item", _) => Some(item),
+                ("item by k = 1 … 4 full misses", at) => by_misses(at, values),
+                ("item by levels", at) => by_levels(at, values),
+                ("full misses by access order", "interleaved") => Some(apart(&TOUCHES) as f64),
+                ("full misses by access order", _) => Some(apart(&sequential()) as f64),
+                ("stall", "64000 items of 125 ns" | "as published") => {
+                    Some(values.get("items") * item / 1e6)
+                }
+                ("lines", "as it is") => Some(layout().lines(LINE) as f64),
+                ("lines", _) => Some(packed().lines(LINE) as f64),
+                ("items that fit", "1M") => Some(layout().capacity(&l2(1024)) as f64),
+                ("items that fit", "512K") => Some(layout().capacity(&l2(512)) as f64),
+                ("items that fit", _) => Some(packed().capacity(&l2(1024)) as f64),
+                ("lost", at) => Some(lost(at, values)),
+                _ => None,
+            };
+            if let Some(value) = value {
                 modelled.insert((series.name.clone(), row.at.clone()), value);
             }
         }
@@ -72,9 +116,9 @@ impl Case for Walk {
     }
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
-        let on = |host: &str| values.get("items") * item(values, host) / 1e6;
         // A laptop of 2.2 GHz at 150 MHz: nobody knows how much of the walk is memory.
-        let (none, all) = (Nanos::ZERO, millis(on("main_besplex")));
+        let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
+        let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
         let ms = |duty, compute, memory| {
             let speed = Speed {
                 frequency: 68,
@@ -83,24 +127,18 @@ impl Case for Walk {
             speed.wall(compute, memory).as_secs_f64() * 1e3
         };
         let scattered = (1..=64)
-            .find(|n| layout().misses(n * 64, &L2) > 0)
+            .find(|n| layout().misses(n * 64, &l2(1024)) > 0)
             .unwrap_or(0)
             * 64;
         vec![
             remark(
-                "the same walk on the other hosts, ms",
+                "what the model uses",
                 format!(
-                    "sledge {:.1}, freefall {:.1}",
-                    on("main_sledge"),
-                    on("main_freefall")
-                ),
-            ),
-            remark(
-                "17 ms",
-                format!(
-                    "is {:.0} ns an item, {:.0} ns a miss",
-                    17e6 / values.get("items"),
-                    17e6 / values.get("items") / values.get("misses").round()
+                    "k = {} full misses an item at the latency of memory, and nothing else; k is fitted \
+                     to 125 ns on besplex. By levels: the four first touches of an item from the L2 \
+                     where all items fit it, else from memory, and {} touches from the L1",
+                    values.get("misses"),
+                    TOUCHES.len() as u64 - layout().lines(LINE)
                 ),
             ),
             remark(
@@ -123,9 +161,26 @@ impl Case for Walk {
     }
 }
 
-/// ns an item.
-fn item(values: &Values, host: &str) -> f64 {
-    values.get("misses").round() * values.get(host)
+/// ns an item, at `host, k`.
+fn by_misses(at: &str, values: &Values) -> Option<f64> {
+    let (host, misses) = at.split_once(", ")?;
+    Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
+}
+
+/// ns an item, at `host, N items, SIZE`: each touch from the level where its line is.
+fn by_levels(at: &str, values: &Values) -> Option<f64> {
+    let mut parts = at.split(", ");
+    let host = parts.next()?;
+    let items: u64 = parts.next()?.strip_suffix(" items")?.parse().ok()?;
+    let kilobytes = match parts.next()? {
+        "512K" => 512,
+        _ => 1024,
+    };
+    let latency = |level: &str| values.get(&format!("{host}-{level}"));
+    let lines = layout().lines(LINE) as f64;
+    let fits = items <= layout().capacity(&l2(kilobytes));
+    let first = latency(if fits { "l2" } else { "main" });
+    Some(lines * first + (TOUCHES.len() as f64 - lines) * latency("l1"))
 }
 
 /// Seconds from one turn of the syncer over a mount to the next: it moves on to the next slot, then
@@ -144,8 +199,14 @@ fn slots(delay: u32) -> u32 {
     seen[seen.len() - 1] - seen[seen.len() - 2]
 }
 
-/// Packets lost in one stall, at `kpps, ms`, by a receiver with room for 256.
-fn lost(at: &str) -> f64 {
+/// Packets lost in one stall, at `kpps, ms`, by a receiver with this much room.
+fn lost(at: &str, values: &Values) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "some hundred packets"
+    )]
+    let socket = values.get("buffer").max(0.0) as u64;
     let kpps = i64::try_from(rate(at).unwrap_or(1)).unwrap_or(1);
     let stall: i64 = at
         .rsplit(',')
@@ -173,7 +234,7 @@ fn lost(at: &str) -> f64 {
     setup.links.push(Link {
         ring: 4096,
         protocol: 4096,
-        socket: 256,
+        socket,
         cost: Nanos::ZERO,
     });
     setup.sources.push(Source {

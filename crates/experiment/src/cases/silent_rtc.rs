@@ -18,34 +18,45 @@ pub(super) struct Rtc;
 const PHASES: i64 = 4_000;
 
 impl Case for Rtc {
-    fn text(&self) -> &'static str {
+    fn text(&self) -> &str {
         include_str!("../../../../cases/silent-rtc.toml")
     }
 
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "silent-rtc"
     }
 
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled {
         let mut modelled = Modelled::new();
-        let day = 86_400.0;
         let read = values.get("read");
-        let set = deviation(&errors(100));
+        let sets = errors(100);
+        let set = worst(&sets);
         // The phase of a read is as good as random.
-        let read_deviation = read / 3_f64.sqrt();
-        let by_set = set.hypot(read_deviation) / day * 1e6;
-        let by_reads = (read_deviation * 2_f64.sqrt()) / day * 1e6;
-        for series in &file.series {
-            for row in &series.rows {
-                let value = match (series.name.as_str(), row.at.as_str()) {
-                    ("interval", at) => interval(at),
-                    ("error", at) => worst(&errors(rate(at).unwrap_or(100))) * 1e3,
-                    ("drift over a day", "a set and a read") => by_set,
-                    ("drift over a day", "two reads") => by_reads,
-                    ("ratio", "a set and a read to two reads") => by_set / by_reads,
-                    ("ratio", "a set to a read") => set / read_deviation,
-                    _ => continue,
-                };
+        let deviation_of_read = read / 3_f64.sqrt();
+        let deviation_of_both = deviation(&sets).hypot(deviation_of_read);
+        let day = 86_400.0;
+        for (series, row) in file.rows() {
+            let days = || row.at.split(' ').next()?.parse::<f64>().ok();
+            let ppm = |error: f64| days().map(|days| error / (days * day) * 1e6);
+            let hours = |seconds: f64| seconds / values.get("drift") * 24.0;
+            let value = match (series.name.as_str(), row.at.as_str()) {
+                ("interval", at) => Some(interval(at)),
+                ("error of a set", at) => Some(worst(&errors(rate(at).unwrap_or(100))) * 1e3),
+                ("drift by a set and a read", _) => ppm(set + read),
+                ("drift by two reads", _) => ppm(2.0 * read),
+                ("a set and a read to two reads", "bounds") => Some((set + read) / (2.0 * read)),
+                ("a set and a read to two reads", _) => {
+                    Some(deviation_of_both / (2_f64.sqrt() * deviation_of_read))
+                }
+                ("time off until ntpd is at a loss", "steps (128 ms)") => {
+                    Some(hours(values.get("step-threshold")))
+                }
+                ("time off until ntpd is at a loss", _) => {
+                    Some(hours(values.get("panic-threshold")))
+                }
+                _ => None,
+            };
+            if let Some(value) = value {
                 modelled.insert((series.name.clone(), row.at.clone()), value);
             }
         }

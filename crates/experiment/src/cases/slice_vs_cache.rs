@@ -23,13 +23,15 @@ pub(super) struct Slices;
 const LENGTH: i64 = 60;
 /// Simulated s where the fit asks again and again.
 const GAIN_LENGTH: i64 = 20;
+/// CPUs of the machine that the build ran on.
+const BUILD_CPUS: usize = 8;
 
 impl Case for Slices {
-    fn text(&self) -> &'static str {
+    fn text(&self) -> &str {
         include_str!("../../../../cases/slice-vs-cache.toml")
     }
 
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "slice-vs-cache"
     }
 
@@ -37,7 +39,7 @@ impl Case for Slices {
         let mut modelled = Modelled::new();
         for series in &file.series {
             for row in &series.rows {
-                if let Some(value) = figure(&series.name, &row.at, file, values) {
+                if let Some(value) = figure(&series.name, &row.at, values) {
                     modelled.insert((series.name.clone(), row.at.clone()), value);
                 }
             }
@@ -72,33 +74,25 @@ impl Case for Slices {
                 ),
             ));
         }
-        for policy in [Policy::Goodness, Policy::GoodnessSlices] {
+        for (name, policy) in &POLICIES[..2] {
             remarks.push(remark(
-                &format!("who ran, {policy:?} at 100 Hz ('|' is a tick)"),
-                pattern(policy, values),
+                &format!("who ran at 100 Hz, {name} ('|' is a tick)"),
+                pattern(*policy, values),
+            ));
+            remarks.push(remark(
+                &format!("which hog ran through each tick, {name}"),
+                slices(*policy, values),
             ));
         }
-        let switches: Vec<String> = POLICIES
-            .iter()
-            .map(|&(name, policy)| {
-                let report = machine(policy, 100, 1000.0, values);
-                format!("{name} {:.0}", hog_switches(&report))
-            })
-            .collect();
-        remarks.push(remark(
-            "changes of hog a second by policy, 100 Hz, 1000 wake-ups/s",
-            switches.join(", "),
-        ));
         remarks
     }
 }
 
-const POLICIES: [(&str, Policy); 6] = [
+const POLICIES: [(&str, Policy); 5] = [
     ("2.4", Policy::Goodness),
     ("2.4 with timer_ticks", Policy::GoodnessSlices),
-    ("queues per CPU", Policy::GoodnessPerCpu),
+    ("2.4 with a queue per CPU", Policy::GoodnessPerCpu),
     ("O(1)", Policy::O1),
-    ("CFS", Policy::Fair),
     (
         "EEVDF",
         Policy::Eevdf {
@@ -108,49 +102,102 @@ const POLICIES: [(&str, Policy); 6] = [
     ),
 ];
 
-fn figure(series: &str, at: &str, file: &CaseFile, values: &Values) -> Option<f64> {
+/// The policy of `stock` or `patched`.
+fn policy(which: &str) -> Policy {
+    if which.ends_with("stock") {
+        Policy::Goodness
+    } else {
+        Policy::GoodnessSlices
+    }
+}
+
+fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     let hz = rate(at);
     let last = at.rsplit(',').next()?.trim();
     match series {
         "slice" => Some(nice_to_ticks(0, i64::try_from(hz?).ok()?) as f64),
+        "slice, as time" => {
+            let hz = i64::try_from(hz?).ok()?;
+            Some(nice_to_ticks(0, hz) as f64 * 1e3 / hz as f64)
+        }
         "switches, stock" | "switches, patched" => {
-            let policy = if series.ends_with("stock") {
-                Policy::Goodness
-            } else {
-                Policy::GoodnessSlices
+            let machine = setup(policy(series), hz?, last.parse().ok()?, values);
+            Some(hog_switches(&simulate(&machine)))
+        }
+        "switches by policy" => {
+            let (name, cpus) = at.rsplit_once(", ")?;
+            let found = POLICIES.iter().find(|(known, _)| *known == name)?;
+            let machine = setup(found.1, 100, 1000.0, values);
+            let cpus = cpus.split(' ').next()?.parse().ok()?;
+            Some(hog_switches(&simulate(&wider(&machine, cpus))))
+        }
+        "gain" if at.ends_with("without an interactive task") => {
+            let build = |policy| {
+                let mut setup = wider(&setup(policy, hz.unwrap_or(100), 1.0, values), BUILD_CPUS);
+                setup.sources.clear();
+                setup
             };
-            let report = machine(policy, hz?, last.parse().ok()?, values);
-            Some(hog_switches(&report))
+            Some(gain(build))
         }
         "gain" => {
-            let refilling = |policy| {
-                let mut setup = setup(policy, hz?, values.get("wakeups"), values);
-                setup.length = Nanos::from_secs(GAIN_LENGTH);
-                let report = simulate(&setup);
-                let refills: Nanos = report.tasks.iter().map(|task| task.refill_time).sum();
-                Some(refills.as_secs_f64() / GAIN_LENGTH as f64)
-            };
-            Some((refilling(Policy::Goodness)? - refilling(Policy::GoodnessSlices)?) * 100.0)
+            let hz = hz?;
+            Some(gain(|policy| {
+                setup(policy, hz, values.get("wakeups"), values)
+            }))
         }
-        "build times" => {
-            let (stock, patched) = (times(file, "stock"), times(file, "patched"));
-            match at {
-                "mean, stock" => Some(mean(&stock)),
-                "mean, patched" => Some(mean(&patched)),
-                "change, %" => Some((mean(&patched) / mean(&stock) - 1.0) * 100.0),
-                "p" => Some(mann_whitney(&stock, &patched)),
-                _ => None,
-            }
+        "refill of the cache" => Some(values.get("refill")),
+        "hog's share of the CPU" => {
+            let report = interactive(at, values);
+            let ran: Nanos = report.tasks[..2].iter().map(|task| task.ran).sum();
+            Some(ran.share_of(report.elapsed) * 50.0)
+        }
+        "latency of X" => {
+            let x = interactive(at, values).tasks[2];
+            Some(x.latency.as_secs_f64() * 1e3 / x.bursts.max(1) as f64)
         }
         _ => None,
     }
+}
+
+/// Two hogs at 100 Hz, and a task between them that does not take the whole machine.
+fn interactive(which: &str, values: &Values) -> Report {
+    simulate(&setup(policy(which), 100, 200.0, values))
+}
+
+/// The share of its CPUs' time that a machine loses to refills with 2.4 and not with `timer_ticks`,
+/// in %.
+fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
+    let refilling = |policy| {
+        let mut setup = machine(policy);
+        setup.length = Nanos::from_secs(GAIN_LENGTH);
+        let cpus = setup.machine.cpus as f64;
+        let report = simulate(&setup);
+        let refills: Nanos = report.tasks.iter().map(|task| task.refill_time).sum();
+        refills.as_secs_f64() / GAIN_LENGTH as f64 / cpus
+    };
+    (refilling(Policy::Goodness) - refilling(Policy::GoodnessSlices)) * 100.0
+}
+
+/// The same on more CPUs, with as many hogs each. The task between them stays one.
+fn wider(setup: &Setup, cpus: usize) -> Setup {
+    let mut wider = setup.clone();
+    wider.machine.cpus = cpus;
+    for more in 1..cpus {
+        for hog in &setup.tasks[..2] {
+            let mut hog = hog.clone();
+            let process = wider.tasks.len() + more;
+            hog.attributes.process = u32::try_from(process).unwrap_or(u32::MAX);
+            wider.tasks.push(hog);
+        }
+    }
+    wider
 }
 
 /// The published build times of a kernel.
 fn times(file: &CaseFile, which: &str) -> Vec<f64> {
     let series = file.series(&format!("runs, {which}"));
     let rows = series.map_or(&[][..], |series| &series.rows);
-    rows.iter().map(Published::middle).collect()
+    rows.iter().filter_map(Published::middle).collect()
 }
 
 /// Two hogs and a task that an interrupt wakes up.
@@ -187,10 +234,6 @@ fn setup(policy: Policy, hz: u64, wakeups: f64, values: &Values) -> Setup {
     setup
 }
 
-fn machine(policy: Policy, hz: u64, wakeups: f64, values: &Values) -> Report {
-    simulate(&setup(policy, hz, wakeups, values))
-}
-
 fn simulate(setup: &Setup) -> Report {
     run(setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
@@ -224,21 +267,32 @@ impl RowSink for Pattern {
     }
 }
 
-/// The first runs of a machine whose task wakes up three times a tick.
-fn pattern(policy: Policy, values: &Values) -> String {
+/// Two slices of each hog, and a bit: the task between them wakes up three times a tick.
+fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     let mut setup = setup(policy, 100, 300.0, values);
     setup.sources[0].interval = Law::Fixed(millis(10.0 / 3.0));
     setup.sources[0].start = millis(1.0);
-    setup.length = Nanos::from_millis(160);
+    setup.length = Nanos::from_millis(520);
     let mut pattern = Pattern::default();
     if let Err(error) = record(&setup, &mut pattern) {
         panic!("the case's own machine: {error}");
     }
     pattern.spans.sort();
-    let names: Vec<&str> = pattern
-        .spans
-        .iter()
-        .map(|(_, name)| name.as_str())
-        .collect();
-    names.join(" ")
+    pattern.spans.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Who ran in the first 160 ms.
+fn pattern(policy: Policy, values: &Values) -> String {
+    let runs = first_runs(policy, values);
+    let ticks = runs.split_inclusive(|name| name == "|").take(16);
+    let shown: Vec<&str> = ticks.flatten().map(String::as_str).collect();
+    shown.join(" ").trim_end_matches(" |").to_owned()
+}
+
+/// The hog that each tick interrupted, in the order of the ticks.
+fn slices(policy: Policy, values: &Values) -> String {
+    let runs = first_runs(policy, values);
+    let ticks = runs.split(|name| name == "|");
+    let hogs = ticks.filter_map(|runs| runs.iter().rfind(|name| *name == "A" || *name == "B"));
+    hogs.map(String::as_str).collect()
 }

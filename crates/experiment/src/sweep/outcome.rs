@@ -42,7 +42,7 @@ const TASK: [(&str, Values); 16] = [
 ];
 
 /// The columns of what comes of this scenario, at any point of a grid over it.
-pub(super) fn columns(setup: &Setup) -> Vec<Column> {
+pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     let column = |name: String, values: Values| Column { name, values };
     let machine = MACHINE.map(|(name, values)| column(name.to_owned(), values));
     let tasks = names(setup)
@@ -66,7 +66,7 @@ fn names(setup: &Setup) -> Vec<&str> {
 }
 
 /// What came of it, by [`columns`].
-pub(super) fn cells(setup: &Setup, report: &Report) -> Vec<Cell> {
+pub(crate) fn cells(setup: &Setup, report: &Report) -> Vec<Cell> {
     let mut cells = machine(setup, report);
     for name in names(setup) {
         cells.extend(task(name, setup, report));

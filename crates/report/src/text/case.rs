@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use ticktax_model::case::{
-    CaseFit, CaseHead, CaseList, CaseSheet, CaseStatement, CaseTitle, Line, Remark,
+    CaseFit, CaseHead, CaseList, CaseNotes, CaseSheet, CaseStatement, CaseTitle, Constant, Ends,
+    Line, Remark, RowKind, Sensitivity,
 };
 
 use super::{Paged, TextStyle};
@@ -32,9 +33,6 @@ impl Paged for CaseFit {
     }
 }
 
-/// The width of a plot in characters.
-const PLOT: usize = 40;
-
 /// The names of all cases with their titles.
 pub(super) fn cases(list: &CaseList) -> String {
     let mut page = String::new();
@@ -47,77 +45,233 @@ pub(super) fn cases(list: &CaseList) -> String {
 /// What a case's file says.
 pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
     let mut page = head(&sheet.head);
-    section(&mut page, "Constants of the model");
-    for it in &sheet.constants {
-        let from = match it.fit {
-            Some([low, high]) => format!("fitted between {low} and {high}"),
-            None => it.from.clone(),
-        };
-        line(
-            &mut page,
-            &format!("  {:<14}{:>10} {}: {from}", it.name, it.value, it.unit),
-        );
-    }
-    section(&mut page, "Published");
+    constants(&mut page, &sheet.constants);
+    section(&mut page, "Published, and derived from that");
     for series in &sheet.series {
         line(&mut page, &format!("  {} ({})", series.name, series.unit));
         for row in &series.rows {
-            let value = match row.range {
-                Some([low, high]) => format!("{low} to {high}"),
-                None => format!("{}", row.middle),
-            };
+            let words = words(row.quote.as_deref(), row.published);
             let role = if row.fit { "calibrates" } else { "" };
-            line(&mut page, &format!("    {:<34}{value:>14}  {role}", row.at));
+            line(&mut page, &format!("    {:<36}{words:<42}{role}", row.at));
+            if let Some(derived) = row.derived {
+                let formula = row.formula.join(" to ");
+                wrapped(
+                    &mut page,
+                    &format!("derived: {} = {formula}", ends(derived)),
+                    8,
+                );
+            }
         }
     }
-    remarks(&mut page, "Not derivable", &sheet.notes.underivable);
-    remarks(&mut page, "Odd about the figures", &sheet.notes.artefacts);
+    notes(&mut page, &sheet.notes);
     page
 }
 
-/// What was published beside what the model gives.
+fn constants(page: &mut String, constants: &[Constant]) {
+    if constants.is_empty() {
+        return;
+    }
+    section(page, "Constants of the model");
+    for it in constants {
+        let from = match (&it.quote, it.fit) {
+            (Some(quote), _) => format!("published: {quote}"),
+            (None, Some([low, high])) => format!("fitted, from {low} to {high}"),
+            (None, None) => it.from.clone(),
+        };
+        let text = format!("{:<14}{:>9} {}: {from}", it.name, number(it.value), it.unit);
+        wrapped(page, &text, 2);
+    }
+}
+
+/// What was published and derived beside what the model gives.
 pub(super) fn case(statement: &CaseStatement) -> String {
     let mut page = head(&statement.head);
+    constants(&mut page, &statement.constants);
     let mut series = "";
     for row in &statement.lines {
         if row.series != series {
             series = &row.series;
             section(&mut page, &format!("{series} ({})", row.unit));
-            line(
-                &mut page,
-                "  at                                 published   modelled            residual",
-            );
+            line(&mut page, HEADINGS);
         }
-        line(&mut page, &comparison(row, statement));
+        comparison(&mut page, row);
     }
-    let met = statement.lines.iter().filter(|line| line.met()).count();
-    let predicted = statement.lines.iter().filter(|line| line.is_prediction());
-    let (right, all) = (
-        predicted.clone().filter(|line| line.met()).count(),
-        predicted.count(),
-    );
-    section(
-        &mut page,
-        &format!(
-            "{met} of {} rows are as near as they should be; of {all} that are predicted, {right}",
-            statement.lines.len()
-        ),
-    );
-    for row in statement.lines.iter().filter(|line| !line.met()) {
-        let why = row.fails.as_deref().unwrap_or("not known to fail");
-        line(
-            &mut page,
-            &format!("  not met: {} at {}: {why}", row.series, row.at),
-        );
-    }
-    remarks(&mut page, "The model also says", &statement.remarks);
-    remarks(&mut page, "Not derivable", &statement.notes.underivable);
+    verdict(&mut page, statement);
     remarks(
         &mut page,
-        "Odd about the figures",
-        &statement.notes.artefacts,
+        "When other rows calibrate it",
+        &statement.hold_out,
     );
+    for it in &statement.sensitivity {
+        sensitivity(&mut page, it);
+    }
+    remarks(&mut page, "The model also says", &statement.remarks);
+    notes(&mut page, &statement.notes);
     page
+}
+
+const HEADINGS: &str = "  at                              published                 derived      \
+                        model                      off";
+
+fn comparison(page: &mut String, row: &Line) {
+    let derived = row.derived.map_or_else(String::new, ends);
+    let model = row.modelled.map_or_else(String::new, number);
+    let off = row.residual.map_or_else(String::new, |it| {
+        let off = number(it);
+        if it > 0.0 { format!("+{off}") } else { off }
+    });
+    let mark = if row.met() == Some(false) {
+        "  missed"
+    } else {
+        ""
+    };
+    let published = words(row.quote.as_deref(), row.published);
+    let mut published = textwrap(&published, 25).into_iter();
+    let mut at = textwrap(&row.at, 31).into_iter();
+    let next = |lines: &mut std::vec::IntoIter<String>| lines.next().unwrap_or_default();
+    line(
+        page,
+        &format!(
+            "  {:<32}{:<26}{derived:<12}{model:>7}  {:<14}{off:>8}{mark}",
+            next(&mut at),
+            next(&mut published),
+            row.kind.name()
+        ),
+    );
+    while at.len() + published.len() > 0 {
+        let more = format!("    {:<30}{}", next(&mut at), next(&mut published));
+        line(page, &more);
+    }
+}
+
+/// How many rows come out, and which do not, and what they hang on.
+fn verdict(page: &mut String, statement: &CaseStatement) {
+    let of = |kind: RowKind| {
+        let rows = statement.lines.iter().filter(move |line| line.kind == kind);
+        let met = rows.clone().filter(|line| line.met() == Some(true)).count();
+        (met, rows.count())
+    };
+    let ((fit, fits), (right, all)) = (of(RowKind::Fit), of(RowKind::Predicted));
+    let (_, beside) = of(RowKind::NotComparable);
+    section(
+        page,
+        &format!(
+            "{right} of {all} predicted rows are met, {fit} of {fits} fitted ones; {beside} are not \
+             comparable"
+        ),
+    );
+    for row in &statement.lines {
+        if row.met() == Some(false) {
+            let why = row.fails.as_deref().unwrap_or("not known to be");
+            let text = format!("missed: {} at {}: {why}.", row.series, row.at);
+            wrapped(page, &text, 2);
+        }
+        if !row.only_with.is_empty() {
+            let with = row.only_with.join(", ");
+            let text = format!(
+                "met only with {with}, of the values that were tried: {} at {}.",
+                row.series, row.at
+            );
+            wrapped(page, &text, 2);
+        }
+    }
+}
+
+/// What other values of a parameter would give: a column a value.
+fn sensitivity(page: &mut String, it: &Sensitivity) {
+    let anew = if it.refitted.is_empty() {
+        String::new()
+    } else {
+        format!("; {} fitted anew at each value", it.refitted.join(", "))
+    };
+    section(
+        page,
+        &format!(
+            "With other values of {} ({}){anew}: ! is missed",
+            it.parameter, it.unit
+        ),
+    );
+    let columns = |of: &dyn Fn(usize) -> String| {
+        let cells = (0..it.points.len()).map(|point| format!("{:>9}", of(point)));
+        cells.collect::<String>()
+    };
+    let values = columns(&|point| {
+        let point = &it.points[point];
+        let mark = if point.used { "*" } else { "" };
+        format!("{}{mark}", number(point.value))
+    });
+    line(page, &format!("  {:<34}{values}", "(* is in the file)"));
+    let met = columns(&|point| format!("{}/{}", it.points[point].met, it.points[point].of));
+    line(page, &format!("  {:<34}{met}", "rows met"));
+    for (place, (series, at)) in it.rows.iter().enumerate() {
+        let outcomes = columns(&|point| {
+            let (value, met) = it.points[point].outcomes[place];
+            let mark = if met { "" } else { "!" };
+            format!("{mark}{}", number(value))
+        });
+        let name: String = format!("{series} at {at}").chars().take(34).collect();
+        line(page, &format!("  {name:<34}{outcomes}"));
+    }
+}
+
+/// The source's words, or its number.
+fn words(quote: Option<&str>, published: Option<Ends>) -> String {
+    match (quote, published) {
+        (Some(quote), _) => quote.to_owned(),
+        (None, Some(published)) => ends(published),
+        (None, None) => String::new(),
+    }
+}
+
+fn ends([low, high]: Ends) -> String {
+    match (low, high) {
+        (Some(low), Some(high)) if (high - low).abs() > 0.0 => {
+            format!("{} to {}", number(low), number(high))
+        }
+        (Some(low), Some(_)) => number(low),
+        (Some(low), None) => format!("{} or more", number(low)),
+        (None, Some(high)) => format!("{} or less", number(high)),
+        (None, None) => String::new(),
+    }
+}
+
+/// With four digits, and more only where it is larger.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    let text = match size {
+        ..1e-12 => return "0".to_owned(),
+        ..0.001 => return format!("{value:.1e}"),
+        ..1.0 => format!("{value:.4}"),
+        ..10.0 => format!("{value:.3}"),
+        ..100.0 => format!("{value:.2}"),
+        ..1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    };
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn notes(page: &mut String, notes: &CaseNotes) {
+    remarks(page, "Not reproduced", &notes.not_reproduced);
+    remarks(page, "Oddities of the source", &notes.oddities);
+}
+
+/// Lines of at most so many characters, broken between words.
+fn textwrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// What a fit came to, beside what the file has.
@@ -127,7 +281,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
         line(&mut page, "\nNothing in this case is fitted.");
         return page;
     };
-    section(&mut page, "Constants, by the rows that calibrate");
+    section(&mut page, "Constants, fitted to the rows that calibrate");
     for (it, value) in &outcome.constants {
         line(
             &mut page,
@@ -144,7 +298,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
             outcome.misfit, outcome.runs
         ),
     );
-    remarks(&mut page, "How well it predicts", &outcome.hold_out);
+    remarks(&mut page, "When other rows calibrate it", &outcome.hold_out);
     page
 }
 
@@ -155,59 +309,6 @@ pub(super) fn head(file: &CaseHead) -> String {
     wrapped(&mut page, &format!("Source: {}.", file.source), 2);
     wrapped(&mut page, &file.mechanism, 2);
     page
-}
-
-fn comparison(row: &Line, statement: &CaseStatement) -> String {
-    let (low, high) = row.published;
-    let published = if (high - low).abs() > 0.0 {
-        format!("{low} to {high}")
-    } else {
-        format!("{low}")
-    };
-    let role = row.role();
-    let mark = if row.met() { "" } else { "  not met" };
-    format!(
-        "  {:<32}{published:>12} {:>10.4}  {role:<9}{:>+9.4}  {}{mark}",
-        row.at,
-        row.modelled,
-        row.residual,
-        plot(row, statement)
-    )
-}
-
-/// Published (`o`) and modelled (`x`) on the scale of their series; `8` where both are.
-fn plot(row: &Line, statement: &CaseStatement) -> String {
-    let series = statement
-        .lines
-        .iter()
-        .filter(|line| line.series == row.series);
-    let max = series.fold(0.0_f64, |max, line| {
-        max.max(line.published.1).max(line.modelled)
-    });
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a plot's width is a place in it"
-    )]
-    let place = |value: f64| {
-        let share = if max > 0.0 {
-            (value / max).clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
-        (share * (PLOT - 1) as f64).round() as usize
-    };
-    let (o, x) = (
-        place(f64::midpoint(row.published.0, row.published.1)),
-        place(row.modelled),
-    );
-    let character = |at| match (at == o, at == x) {
-        (true, true) => '8',
-        (true, false) => 'o',
-        (false, true) => 'x',
-        (false, false) => '.',
-    };
-    (0..PLOT).map(character).collect()
 }
 
 /// A heading, after an empty line.

@@ -45,7 +45,7 @@ impl KernelCase for Idle {
     }
 
     fn rates(&self, file: &CaseFile) -> Vec<u32> {
-        rates(file, "host")
+        rates(file, "host, batching")
     }
 
     fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement {
@@ -72,7 +72,7 @@ impl KernelCase for Idle {
             .clone_into(&mut with_programs.expectation);
         with_programs.allowed = Some(Allowance::Share(0.01));
         for row in &mut with_programs.rows {
-            (row.published, row.modelled) = published(file, &modelled, "host", row.hz);
+            (row.published, row.modelled) = published(file, &modelled, "host, batching", row.hz);
             let (wakes, idle) = (wakes.as_ref(), of(&idle, row.hz));
             row.expected = wakes
                 .zip(idle)

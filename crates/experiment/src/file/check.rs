@@ -1,0 +1,136 @@
+//! What is wrong with a case's file that its syntax cannot show.
+
+use std::collections::BTreeSet;
+
+use super::{CaseFile, Parameter, Published, Series};
+
+/// What is wrong, and near which text: each is looked for after the one before.
+pub(super) struct Fault {
+    places: Vec<String>,
+    pub(super) why: String,
+}
+
+impl Fault {
+    fn new<const N: usize>(places: [String; N], why: String) -> Self {
+        Self {
+            places: places.into(),
+            why,
+        }
+    }
+
+    /// Where in the text it is; as far as it is found.
+    pub(super) fn byte(&self, text: &str) -> usize {
+        self.places.iter().fold(0, |from, place| {
+            text[from..].find(place).map_or(from, |byte| from + byte)
+        })
+    }
+}
+
+impl CaseFile {
+    /// What serde cannot see.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        for (name, parameter) in &self.parameters {
+            self.check_parameter(name, parameter).map_err(|why| {
+                Fault::new([format!("[parameters.{name}]")], format!("{name}: {why}"))
+            })?;
+        }
+        let mut names = BTreeSet::new();
+        for series in &self.series {
+            let place = format!("name = \"{}\"", series.name);
+            self.check_series(series).map_err(|why| {
+                Fault::new([place.clone()], format!("series {}: {why}", series.name))
+            })?;
+            if !names.insert(&series.name) {
+                let why = format!("series {}: there are two of this name", series.name);
+                return Err(Fault::new([place], why));
+            }
+            let mut rows = BTreeSet::new();
+            for row in &series.rows {
+                let of_row = |why: String| {
+                    let places = [place.clone(), format!("at = \"{}\"", row.at)];
+                    Fault::new(places, format!("{} at {}: {why}", series.name, row.at))
+                };
+                check_row(row).map_err(of_row)?;
+                if !rows.insert(&row.at) {
+                    return Err(of_row("there are two such rows".to_owned()));
+                }
+            }
+        }
+        let fits = self.rows().any(|(_, row)| row.fit);
+        if !fits && self.parameters.values().any(|it| it.fit.is_some()) {
+            let why = "parameters are to be fitted, and no row has `fit = true`".to_owned();
+            return Err(Fault::new(["[parameters".to_owned()], why));
+        }
+        if let Some(design) = &self.design {
+            design
+                .check()
+                .map_err(|why| Fault::new(["[design".to_owned()], why))?;
+        }
+        Ok(())
+    }
+
+    fn check_parameter(&self, name: &str, it: &Parameter) -> Result<(), String> {
+        if !it.value.is_finite() {
+            return Err("its value is not a finite number".to_owned());
+        }
+        if let Some([low, high]) = it.fit {
+            if low >= high || !(2..=1000).contains(&it.steps) {
+                return Err(format!(
+                    "it cannot be fitted from {low} to {high} in {} steps: a range that goes up, and \
+                     2 to 1000 steps",
+                    it.steps
+                ));
+            }
+            if !(low..=high).contains(&it.value) {
+                return Err(format!("its value is not from {low} to {high}"));
+            }
+            if it.quote.is_some() {
+                return Err("it is published, so it is not fitted".to_owned());
+            }
+        } else if it.from.is_empty() && it.quote.is_none() {
+            return Err(
+                "say where it is from: `quote` if published, `fit` if fitted, `from` if assumed"
+                    .to_owned(),
+            );
+        }
+        let unknown = it.refit.iter().find(|other| {
+            let known = self.parameters.get(*other);
+            *other == name || known.is_none_or(|known| known.fit.is_none())
+        });
+        match unknown {
+            Some(other) => Err(format!("refit: `{other}` is not another fitted parameter")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_series(&self, series: &Series) -> Result<(), String> {
+        if series.tolerance < 0.0 || series.relative < 0.0 {
+            return Err("a tolerance below 0".to_owned());
+        }
+        if series.rows.is_empty() {
+            return Err("no rows".to_owned());
+        }
+        if series.measure.is_some() && self.model.is_none() {
+            return Err("`measure` needs a [model] with a scenario".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn check_row(row: &Published) -> Result<(), String> {
+    if row.value.is_some() && row.range.is_some() {
+        return Err("a value or a range, not both".to_owned());
+    }
+    if let Some([low, high]) = row.published()
+        && !(low <= high)
+    {
+        return Err(format!("the range goes from {low} to {high}"));
+    }
+    if row.fit && row.target().is_none() {
+        return Err("it calibrates, and has no number".to_owned());
+    }
+    if row.tolerance.is_some_and(|tolerance| !(tolerance >= 0.0)) {
+        return Err("a tolerance below 0".to_owned());
+    }
+    Ok(())
+}

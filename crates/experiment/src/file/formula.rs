@@ -1,0 +1,63 @@
+//! Arithmetic on published numbers, as a case's file writes it.
+
+use serde::Deserialize;
+
+/// A formula with its value, or two for a range.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Text")]
+pub struct Derived {
+    formula: Vec<String>,
+    range: [f64; 2],
+}
+
+/// As it is written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Text {
+    One(String),
+    Two([String; 2]),
+}
+
+impl Derived {
+    /// The formula, or those of both ends.
+    pub fn formula(&self) -> &[String] {
+        &self.formula
+    }
+
+    /// What it gives, from and to; both are the same of one formula.
+    pub fn range(&self) -> [f64; 2] {
+        self.range
+    }
+}
+
+impl TryFrom<Text> for Derived {
+    type Error = String;
+
+    fn try_from(text: Text) -> Result<Self, String> {
+        let formula = match text {
+            Text::One(formula) => vec![formula],
+            Text::Two(formulas) => formulas.to_vec(),
+        };
+        let values: Vec<f64> = formula
+            .iter()
+            .map(|it| value(it))
+            .collect::<Result<_, _>>()?;
+        let range = [values[0], values[values.len() - 1]];
+        if range[0] > range[1] {
+            let [low, high] = range;
+            return Err(format!("derived: the range goes from {low} down to {high}"));
+        }
+        Ok(Self { formula, range })
+    }
+}
+
+/// Numbers, `+ - * / ^`, parentheses, and functions such as `sqrt`.
+fn value(formula: &str) -> Result<f64, String> {
+    let value = exmex::eval_str::<f64>(formula)
+        .map_err(|error| format!("derived: `{formula}` is no formula: {}", error.msg()))?;
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err(format!("derived: `{formula}` is not a finite number"))
+    }
+}

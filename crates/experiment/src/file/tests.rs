@@ -1,0 +1,98 @@
+use super::CaseFile;
+
+fn error(text: &str) -> (usize, String) {
+    let error = CaseFile::parse("x.toml", text).unwrap_err();
+    (error.line, error.why)
+}
+
+const HEAD: &str = "name = \"x\"\ntitle = \"\"\nsource = \"\"\nmechanism = \"\"\n";
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    let rows = |rows: &str| format!("[[series]]\nname = \"s\"\nunit = \"\"\nrows = [\n{rows}]\n");
+    for (rest, line, what) in [
+        ("colour = 1\n".to_owned(), 5, "colour"),
+        (
+            "[parameters.a]\nvalue = 1\nfit = [2, 1]\n".to_owned(),
+            5,
+            "from 2 to 1",
+        ),
+        (
+            "[parameters.a]\nvalue = 3\nfit = [1, 2]\n".to_owned(),
+            5,
+            "is not from 1 to 2",
+        ),
+        (
+            "[parameters.a]\nvalue = 1\n".to_owned(),
+            5,
+            "say where it is from",
+        ),
+        (
+            "[parameters.a]\nvalue = 1\nfit = [1, 2]\n".to_owned(),
+            5,
+            "no row has `fit",
+        ),
+        (rows("{ at = \"1\", fit = true },\n"), 9, "has no number"),
+        (
+            rows("{ at = \"1\", value = 1, range = [1, 2] },\n"),
+            9,
+            "not both",
+        ),
+        (rows("{ at = \"1\", range = [2, 1] },\n"), 9, "from 2 to 1"),
+        (
+            rows("{ at = \"1\", derived = \"3 +\" },\n"),
+            9,
+            "`3 +` is no formula",
+        ),
+        (
+            rows("{ at = \"1\", derived = \"1 / 0\" },\n"),
+            9,
+            "not a finite number",
+        ),
+        (
+            rows("{ at = \"1\" },\n{ at = \"1\" },\n"),
+            9,
+            "two such rows",
+        ),
+        (rows(""), 6, "no rows"),
+        (
+            "[design]\nswitches = [\"a\"]\neffects = { e = [\"b\"] }\n".to_owned(),
+            5,
+            "unknown switch `b`",
+        ),
+    ] {
+        let (at, why) = error(&format!("{HEAD}{rest}"));
+        assert!(why.contains(what), "{rest}: {why}");
+        assert_eq!(at, line, "{rest}: {why}");
+    }
+}
+
+#[test]
+fn formulas_are_computed() {
+    let text = format!(
+        "{HEAD}[[series]]\nname = \"s\"\nunit = \"\"\nrows = [\n\
+         {{ at = \"a\", value = 34, derived = \"0.8 * 34 + 0.2 * 33\" }},\n\
+         {{ at = \"b\", derived = [\"32\", \"sqrt(9) * 11\"] }},\n]\n"
+    );
+    let file = CaseFile::parse("x.toml", &text).unwrap();
+    let row = file.row("s", "a").unwrap();
+    assert!((row.middle().unwrap() - 33.8).abs() < 1e-12);
+    assert_eq!(row.published(), Some([34.0, 34.0]));
+    let row = file.row("s", "b").unwrap();
+    assert_eq!(row.target(), Some([32.0, 33.0]));
+    assert_eq!(row.residual(32.5), Some(0.0));
+    assert_eq!(row.residual(34.0), Some(1.0));
+}
+
+#[test]
+fn a_design_shows_which_settings_are_the_same() {
+    let text = format!(
+        "{HEAD}[design]\nswitches = [\"a\", \"b\", \"c\"]\n\
+         effects = {{ ab = [\"a\", \"b\"], ac = [\"a\", \"c\"] }}\n"
+    );
+    let design = CaseFile::parse("x.toml", &text).unwrap().design.unwrap();
+    let cells = design.cells();
+    assert_eq!(cells.len(), 4);
+    assert_eq!(cells.iter().map(|cell| cell.1.len()).sum::<usize>(), 8);
+    assert_eq!(design.alone_without_effect(), ["a", "b", "c"]);
+}

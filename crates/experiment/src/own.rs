@@ -1,0 +1,286 @@
+//! A case of a user's own: its model is a scenario of the simulator, named in its file.
+//!
+//! A row's place and the case's parameters set what `sweep --vary` can set, and a series is compared
+//! with a column of a sweep's results. `docs/casebook.md` has an example.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ticktax_model::Nanos;
+use ticktax_model::table::Cell;
+use ticktax_sim::settings::Kind;
+use ticktax_sim::{Setup, run, scenario};
+
+use crate::axes::{Axis, Grid};
+use crate::cases::Case;
+use crate::file::{CaseFile, Parameter, Values};
+use crate::judge::Modelled;
+use crate::sweep::outcome::{cells, columns};
+
+/// A case whose model is a scenario.
+#[derive(Debug)]
+pub struct OwnCase {
+    text: String,
+    file: CaseFile,
+    setup: Setup,
+}
+
+/// Why a file cannot be run as a case, in a line that names the file and the place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OwnCaseError(String);
+
+impl OwnCase {
+    /// Reads the case at `path` and the scenario that it names, and checks that every row can be run
+    /// with the constants of the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no case or no scenario, or asks for what the scenario has not.
+    pub fn open(path: &Path) -> Result<Self, OwnCaseError> {
+        let shown = path.display().to_string();
+        let text = read(path, "case")?;
+        let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
+        let Some(model) = &file.model else {
+            return Err(OwnCaseError(format!(
+                "{shown}: no [model]: name the scenario that is its model, as in docs/casebook.md"
+            )));
+        };
+        let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
+        let setup = scenario::parse(&place.display().to_string(), &read(&place, "scenario")?);
+        let setup = setup.map_err(|why| OwnCaseError(why.to_string()))?;
+        let case = Self { text, file, setup };
+        case.check()
+            .map_err(|why| OwnCaseError(format!("{shown}: {why}")))?;
+        Ok(case)
+    }
+
+    /// What the file asks for that the scenario has not.
+    fn check(&self) -> Result<(), String> {
+        let columns = columns(&self.setup);
+        for series in &self.file.series {
+            let known = |name: &String| columns.iter().any(|column| column.name == *name);
+            if let Some(unknown) = series.measure.as_ref().filter(|name| !known(name)) {
+                return Err(format!(
+                    "series {}: the scenario has no column `{unknown}`; docs/sweep.md lists them",
+                    series.name
+                ));
+            }
+        }
+        if self.file.series.iter().all(|it| it.measure.is_none()) {
+            return Err("no series has a `measure`, so nothing is compared".to_owned());
+        }
+        let unused = |it: &Parameter| it.fit.is_some() && it.sets.is_none();
+        if let Some((name, _)) = self.file.parameters.iter().find(|it| unused(it.1)) {
+            return Err(format!("{name}: it is to be fitted, and `sets` nothing"));
+        }
+        let values = self.file.values();
+        for (series, row) in self.file.rows() {
+            if series.measure.is_some() {
+                self.point(&row.at, &values)
+                    .map_err(|why| format!("{} at {}: {why}", series.name, row.at))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The scenario's setup for a row.
+    fn point(&self, at: &str, values: &Values) -> Result<Setup, String> {
+        let row = self.file.model.as_ref().and_then(|it| it.row.as_ref());
+        let row = row.map(|name| Axis::parse(&format!("{name}={at}"), &self.setup));
+        let sets = self.file.parameters.iter().filter_map(|(name, it)| {
+            let value = values.get(name);
+            let axis = it.sets.as_ref()?;
+            Some(self.axis(axis, value, &it.unit))
+        });
+        let row = row.map(|axis| axis.map_err(|why| why.to_string()));
+        let axes: Vec<Axis> = row.into_iter().chain(sets).collect::<Result<_, _>>()?;
+        let grid = Grid::new(self.setup.clone(), axes).map_err(|why| why.to_string())?;
+        grid.setup(0).map_err(|why| why.to_string())
+    }
+
+    /// What sets this to a value, which has a unit where it is a time.
+    fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, String> {
+        let parse = |text: &str| {
+            let axis = Axis::parse(&format!("{name}={text}"), &self.setup);
+            axis.map_err(|why| why.to_string())
+        };
+        // Any value tells the kind; 1 of something is a value of every kind but words.
+        let is_time = parse("1ns").is_ok_and(|axis| axis.kind() == Kind::Duration);
+        if !is_time {
+            return parse(&value.to_string());
+        }
+        let scale = match unit.split(' ').next() {
+            Some("ns") => 1.0,
+            Some("us" | "µs") => 1e3,
+            Some("ms") => 1e6,
+            Some("s") => 1e9,
+            _ => {
+                return Err(format!(
+                    "{name} is a time: its parameter's unit begins with ns, us, ms or s"
+                ));
+            }
+        };
+        parse(&format!("{}ns", (value * scale).round()))
+    }
+
+    /// A row's simulation, by the names of a sweep's columns.
+    fn simulate(&self, at: &str, values: &Values) -> Option<BTreeMap<String, f64>> {
+        let setup = self.point(at, values).ok()?;
+        let report = run(&setup).ok()?;
+        let names = columns(&setup).into_iter().map(|column| column.name);
+        let numbers = names.zip(cells(&setup, &report));
+        let numbers = numbers.filter_map(|(name, cell)| match cell {
+            Cell::Integer(number) => Some((name, number as f64)),
+            Cell::Real(number) => Some((name, number)),
+            Cell::Nothing | Cell::Text(_) => None,
+        });
+        Some(numbers.collect())
+    }
+}
+
+fn read(path: &Path, what: &str) -> Result<String, OwnCaseError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "no such file".to_owned(),
+            std::io::ErrorKind::InvalidData => "it is not text".to_owned(),
+            std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+            _ => error.to_string(),
+        };
+        OwnCaseError(format!("cannot read the {what} {}: {why}", path.display()))
+    })
+}
+
+impl Case for OwnCase {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    fn model(&self, file: &CaseFile, values: &Values) -> Modelled {
+        let mut ran: BTreeMap<&str, Option<BTreeMap<String, f64>>> = BTreeMap::new();
+        let mut modelled = Modelled::new();
+        for (series, row) in file.rows() {
+            let Some(measure) = &series.measure else {
+                continue;
+            };
+            let numbers = ran
+                .entry(&row.at)
+                .or_insert_with(|| self.simulate(&row.at, values));
+            let found = numbers.as_ref().and_then(|numbers| {
+                let seconds = Nanos::from_secs(1).0 as f64;
+                let elapsed = numbers.get("elapsed_ns").map_or(1.0, |it| it / seconds);
+                let per = if series.per_second { elapsed } else { 1.0 };
+                Some(numbers.get(measure)? * series.scale / per)
+            });
+            if let Some(value) = found {
+                modelled.insert((series.name.clone(), row.at.clone()), value);
+            }
+        }
+        modelled
+    }
+
+    fn file(&self) -> Result<CaseFile, crate::file::CaseError> {
+        Ok(self.file.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::OwnCase;
+    use crate::cases::Case;
+    use crate::fit::fit;
+    use crate::judge::statement;
+
+    const SCENARIO: &str = "length = \"20s\"\n[machine]\nhz = 100\npolicy = \"o1\"\n\
+        timers = \"first-tick\"\n[[task]]\nname = \"game\"\n\
+        program = [\"frame\", { work = \"3ms\" }, { sleep = \"20ms\" }]\n";
+
+    const CASE: &str = "name = \"mine\"\ntitle = \"t\"\nsource = \"s\"\nmechanism = \"m\"\n\
+        [model]\nscenario = \"loop.toml\"\nrow = \"hz\"\n\
+        [parameters.work]\nvalue = 4\nunit = \"ms\"\nfit = [1, 8]\nsteps = 15\n\
+        sets = \"task.game.work\"\nsweep = [2, 4, 6]\n\
+        [[series]]\nname = \"cpu\"\nunit = \"%\"\ntolerance = 0.3\n\
+        measure = \"task.game.cpu_share\"\nscale = 100\n\
+        rows = [{ at = \"100\", value = 16.67, fit = true }, { at = \"1000\", value = 19.8 }]\n\
+        [[series]]\nname = \"frames\"\nunit = \"1/s\"\ntolerance = 0.1\n\
+        measure = \"task.game.frames\"\nper-second = true\n\
+        rows = [{ at = \"100\", quote = \"33.3 a second\", value = 33.3 }, { at = \"500\" }]\n";
+
+    fn open(case: &str, scenario: &str) -> Result<OwnCase, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mine.toml"), case).unwrap();
+        std::fs::write(folder.path().join("loop.toml"), scenario).unwrap();
+        let opened = OwnCase::open(&folder.path().join("mine.toml"));
+        opened.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_case_of_ones_own_is_fitted_and_compared_like_any_other() {
+        let case = open(CASE, SCENARIO).unwrap();
+        let file = case.file().unwrap();
+        let fitted = fit(&case, &file).unwrap();
+        // 5 ms in each sleep of 20 ms that ends at a tick of 10 ms: every 30 ms.
+        assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
+        let told = statement(&case, &file);
+        let frames = told.lines.iter().find(|line| line.series == "frames");
+        assert_eq!(frames.unwrap().met(), Some(true), "{told:#?}");
+        // With 4 ms the share is 13.3 %, which is not what was published.
+        assert_eq!(told.lines[0].met(), Some(false));
+        assert_eq!(told.sensitivity[0].points.len(), 3);
+    }
+
+    #[test]
+    fn what_the_scenario_has_not_is_said_in_a_line() {
+        let cases = [
+            (
+                CASE.replace("task.game.frames", "task.game.fames"),
+                "no column `task.game.fames`",
+            ),
+            (CASE.replace("row = \"hz\"", "row = \"herz\""), "herz"),
+            (
+                CASE.replace("at = \"500\"", "at = \"fast\""),
+                "frames at fast",
+            ),
+            (
+                CASE.replace("task.game.work", "task.gane.work"),
+                "task.gane.work",
+            ),
+            (
+                CASE.replace("unit = \"ms\"", "unit = \"beats\""),
+                "unit begins with ns",
+            ),
+            (CASE.replace("loop.toml", "loops.toml"), "no such file"),
+            (CASE.replace("measure", "#"), "no series has a `measure`"),
+            (
+                CASE.replace("sets = \"task.game.work\"\n", ""),
+                "`sets` nothing",
+            ),
+            (
+                CASE.replace("[model]\nscenario = \"loop.toml\"\nrow = \"hz\"\n", ""),
+                "needs a [model]",
+            ),
+            (
+                CASE.replace("value = 16.67", "value = \"16.67\""),
+                "mine.toml:19",
+            ),
+        ];
+        for (text, what) in cases {
+            let error = open(&text, SCENARIO).unwrap_err();
+            assert!(error.contains(what), "{error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        let error = open(CASE, "length = \"soon\"").unwrap_err();
+        assert!(error.contains("loop.toml:1"), "{error}");
+        let error = OwnCase::open(Path::new("/nonexistent/x.toml")).unwrap_err();
+        assert!(
+            error.to_string().ends_with("x.toml: no such file"),
+            "{error}"
+        );
+    }
+}

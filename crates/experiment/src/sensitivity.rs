@@ -1,0 +1,128 @@
+//! What a case's rows would be with other values of its free parameters.
+
+use ticktax_model::case::{Line, Remark, Sensitivity, SensitivityPoint};
+
+use crate::cases::{Case, remark};
+use crate::file::{CaseFile, Design, Parameter};
+use crate::fit::fit;
+use crate::judge::lines;
+
+/// Fewer values than this show no dependence.
+const MIN_POINTS: usize = 3;
+
+/// Every parameter that the file gives other values for, one at a time.
+pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
+    // What is not compared depends on nothing that can be said.
+    let rows = file.with_rows(|row| row.target().is_some());
+    let swept = file
+        .parameters
+        .iter()
+        .filter(|(_, it)| !it.sweep.is_empty());
+    swept.map(|(name, it)| of(case, &rows, name, it)).collect()
+}
+
+fn of(case: &dyn Case, file: &CaseFile, name: &str, it: &Parameter) -> Sensitivity {
+    let mut values = it.sweep.clone();
+    if !values.contains(&it.value) {
+        values.push(it.value);
+    }
+    values.sort_by(f64::total_cmp);
+    let at = |&value: &f64| {
+        let mut file = file.clone();
+        for (other, parameter) in &mut file.parameters {
+            if other == name {
+                parameter.value = value;
+            }
+            let used = (value - it.value).abs() <= f64::EPSILON * value.abs();
+            if used || !it.refit.contains(other) {
+                parameter.fit = None;
+            }
+        }
+        let values = fit(case, &file).map_or_else(|| file.values(), |fitted| fitted.values);
+        let lines = lines(&file, &case.sample(&file, &values));
+        let compared = lines.into_iter().filter(|line| line.met().is_some());
+        (value, compared.collect::<Vec<Line>>())
+    };
+    let points: Vec<(f64, Vec<Line>)> = values.iter().map(at).collect();
+    let places = points.iter().map(|(_, lines)| lines.len()).min();
+    let differs = |&place: &usize| {
+        let met = |(_, lines): &(f64, Vec<Line>)| lines[place].met();
+        points.iter().any(|point| met(point) != met(&points[0]))
+    };
+    let places: Vec<usize> = (0..places.unwrap_or(0)).filter(differs).collect();
+    let row = |&place: &usize| {
+        let line = &points[0].1[place];
+        (line.series.clone(), line.at.clone())
+    };
+    let point = |(value, lines): &(f64, Vec<Line>)| SensitivityPoint {
+        value: *value,
+        used: (value - it.value).abs() <= f64::EPSILON * value.abs(),
+        met: lines.iter().filter(|line| line.met() == Some(true)).count(),
+        of: lines.len(),
+        outcomes: places
+            .iter()
+            .map(|&place| {
+                let line = &lines[place];
+                (line.modelled.unwrap_or(f64::NAN), line.met() == Some(true))
+            })
+            .collect(),
+    };
+    Sensitivity {
+        parameter: name.to_owned(),
+        unit: it.unit.clone(),
+        refitted: it.refit.clone(),
+        rows: places.iter().map(row).collect(),
+        points: points.iter().map(point).collect(),
+    }
+}
+
+/// Notes in the rows that a single value meets that it is the only one.
+pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
+    if sensitivity.points.len() < MIN_POINTS {
+        return;
+    }
+    for (place, (series, at)) in sensitivity.rows.iter().enumerate() {
+        let met = sensitivity.points.iter().filter(|it| it.outcomes[place].1);
+        let met: Vec<f64> = met.map(|it| it.value).collect();
+        let [value] = met[..] else { continue };
+        for line in lines.iter_mut() {
+            if line.series == *series && line.at == *at {
+                let name = &sensitivity.parameter;
+                line.only_with.push(format!("{name} = {value}"));
+            }
+        }
+    }
+}
+
+/// What a design can tell apart.
+pub(crate) fn design_remark(design: &Design) -> Remark {
+    let cells = design.cells();
+    let name = |effects: &[&str]| {
+        if effects.is_empty() {
+            "none".to_owned()
+        } else {
+            effects.join(" + ")
+        }
+    };
+    let each: Vec<String> = cells
+        .iter()
+        .map(|(effects, settings)| format!("{} ({} settings)", name(effects), settings.len()))
+        .collect();
+    let alone = design.alone_without_effect();
+    let alone = if alone.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; each of {} alone changes nothing, so trying one switch at a time cannot tell them apart",
+            alone.join(", ")
+        )
+    };
+    let settings = 1_u64 << design.switches.len();
+    remark(
+        &format!(
+            "design check of {} switches, {settings} settings",
+            design.switches.len()
+        ),
+        format!("{} cells differ: {}{alone}", cells.len(), each.join(", ")),
+    )
+}
