@@ -221,11 +221,7 @@ impl CaseFile {
 
 /// The line that a byte is in, from 1.
 fn line_of(text: &str, byte: usize) -> usize {
-    text.as_bytes()[..byte.min(text.len())]
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
+    text.get(..byte).unwrap_or(text).matches('\n').count() + 1
 }
 
 /// A range without the ends that are infinitely far.

@@ -77,11 +77,11 @@ fn apart(touches: &[(usize, u64)]) -> usize {
 }
 
 impl Case for Walk {
-    fn text(&self) -> &str {
+    fn text(&self) -> &'static str {
         include_str!("../../../../cases/every-30.999-seconds.toml")
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "every-30.999-seconds"
     }
 

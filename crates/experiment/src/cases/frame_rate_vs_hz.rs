@@ -31,11 +31,11 @@ const LOADED: f64 = 0.6;
 const KERNEL_24: &str = "100, kernel 2.4";
 
 impl Case for FrameRate {
-    fn text(&self) -> &str {
+    fn text(&self) -> &'static str {
         include_str!("../../../../cases/frame-rate-vs-hz.toml")
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "frame-rate-vs-hz"
     }
 

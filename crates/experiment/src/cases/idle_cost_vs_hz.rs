@@ -41,11 +41,11 @@ pub(super) struct Counts {
 static COUNTS: Mutex<BTreeMap<(u64, u64), Counts>> = Mutex::new(BTreeMap::new());
 
 impl Case for IdleCost {
-    fn text(&self) -> &str {
+    fn text(&self) -> &'static str {
         include_str!("../../../../cases/idle-cost-vs-hz.toml")
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "idle-cost-vs-hz"
     }
 

@@ -18,11 +18,11 @@ pub(super) struct Rtc;
 const PHASES: i64 = 4_000;
 
 impl Case for Rtc {
-    fn text(&self) -> &str {
+    fn text(&self) -> &'static str {
         include_str!("../../../../cases/silent-rtc.toml")
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "silent-rtc"
     }
 

@@ -27,11 +27,11 @@ const GAIN_LENGTH: i64 = 20;
 const BUILD_CPUS: usize = 8;
 
 impl Case for Slices {
-    fn text(&self) -> &str {
+    fn text(&self) -> &'static str {
         include_str!("../../../../cases/slice-vs-cache.toml")
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "slice-vs-cache"
     }
 

@@ -32,11 +32,11 @@ const MASKED: u8 = 1;
 const UNMASKED: u8 = 3;
 
 impl Case for Tcp {
-    fn text(&self) -> &str {
+    fn text(&self) -> &'static str {
         include_str!("../../../../cases/tcp-cpu-cost.toml")
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "tcp-cpu-cost"
     }
 

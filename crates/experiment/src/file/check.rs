@@ -122,14 +122,14 @@ fn check_row(row: &Published) -> Result<(), String> {
         return Err("a value or a range, not both".to_owned());
     }
     if let Some([low, high]) = row.published()
-        && !(low <= high)
+        && (low > high || low.is_nan() || high.is_nan())
     {
         return Err(format!("the range goes from {low} to {high}"));
     }
     if row.fit && row.target().is_none() {
         return Err("it calibrates, and has no number".to_owned());
     }
-    if row.tolerance.is_some_and(|tolerance| !(tolerance >= 0.0)) {
+    if row.tolerance.is_some_and(|it| it < 0.0 || it.is_nan()) {
         return Err("a tolerance below 0".to_owned());
     }
     Ok(())
