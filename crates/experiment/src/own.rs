@@ -267,7 +267,7 @@ mod tests {
             ),
             (
                 CASE.replace("value = 16.67", "value = \"16.67\""),
-                "mine.toml:19",
+                "mine.toml:21",
             ),
         ];
         for (text, what) in cases {
