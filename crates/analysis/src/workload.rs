@@ -3,9 +3,9 @@
 //!
 //! # What a row tells
 //! Of a followed program every wait is a row, so it is known when it was woken. Of any other thread
-//! only its times on CPUs are known: it is taken to have slept between two of them where its CPU
-//! idled meanwhile, which it would not have with something to run, and to have been preempted
-//! otherwise. What ended a sleep is a timer where one went off just before; else it came from
+//! only its times on CPUs and its wake-ups are known: it is taken to have slept between two of them
+//! until something woke it, and to have been preempted where nothing did. In recordings without
+//! wake-ups it slept where its CPU idled meanwhile, which it would not have with something to run. What ended a sleep is a timer where one went off just before; else it came from
 //! outside.
 //!
 //! # Memory
@@ -18,7 +18,7 @@ mod threads;
 use std::collections::BTreeMap;
 
 use ticktax_model::pace::Figures;
-use ticktax_model::recording::{Header, Level, Row, RowSink};
+use ticktax_model::recording::{Effect, Header, Level, Row, RowSink};
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::workload::Workload;
 use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
@@ -111,6 +111,8 @@ struct Rows {
     cpus: Vec<CpuRows>,
     kept: usize,
     summed: bool,
+    /// Whether wake-ups were recorded.
+    edges: bool,
 }
 
 /// The rows of one CPU.
@@ -187,8 +189,16 @@ impl Rows {
         let timers: Vec<&[(Nanos, Nanos)]> =
             self.cpus.iter().map(|cpu| cpu.interrupts.wakes()).collect();
         let idle: Vec<&[(Nanos, Nanos)]> = self.cpus.iter().map(|cpu| &cpu.idle[..]).collect();
+        let policies = header.policies.iter();
+        for thread in policies {
+            if let Some(rows) = self.threads.get_mut(&thread.tid) {
+                rows.policy = Some(thread.policy.clone());
+            }
+        }
+        // Of ticktax's own threads there are wake-ups alone.
+        self.threads.retain(|_, rows| !rows.name.is_empty());
         for thread in self.threads.values_mut() {
-            thread.settle(begin, end, &idle);
+            thread.settle((begin, end), self.edges, &idle);
         }
         let mut assumed = Vec::new();
         let found = paced::find(&self.threads, (begin, end), asked)?;
@@ -271,11 +281,16 @@ impl Rows {
                 }
                 kept
             }
-            EventKind::Steal
-            | EventKind::Gap(_)
-            | EventKind::Frame
-            | EventKind::Edge(_)
-            | EventKind::Sum(..) => false,
+            EventKind::Edge(edge) => match edge.effect {
+                Effect::Woke(tid) => {
+                    self.edges = true;
+                    let rows = self.threads.entry(tid).or_default();
+                    rows.woken.push(edge.span.start);
+                    true
+                }
+                _ => false,
+            },
+            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => false,
         };
         self.kept += usize::from(kept);
     }

@@ -15,7 +15,9 @@ mod words;
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{PaceRule, SleepMethod};
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{
+    Control, Figure, Measure, Origin, PredictionRow, PredictionStatement,
+};
 use ticktax_sim::{Setup, SetupError, Step, TaskId};
 
 use crate::axes::{Axis, AxisError, Grid, PointError};
@@ -103,6 +105,8 @@ pub struct Plan {
     pub seed: u64,
     /// How long a run is; `None`: as long as the recording, or as the scenario says.
     pub length: Option<Nanos>,
+    /// Whether other settings are predicted even where the [control](Control) failed.
+    pub force: bool,
 }
 
 /// What came of a plan.
@@ -118,8 +122,8 @@ pub struct Prediction {
 type Place = (Pacing, Option<usize>);
 
 impl Plan {
-    /// Predicts each setting: first that of the file itself, then all others. `progress` is told
-    /// how many runs of how many are done.
+    /// Predicts each setting: first that of the file itself, then all others, unless the first failed
+    /// as a [control](Control). `progress` is told how many runs of how many are done.
     ///
     /// # Errors
     /// Where an axis, a combination of settings or the work makes no sense, before anything is run
@@ -151,7 +155,8 @@ impl Plan {
         let places = self.places(&grid)?;
         let all = places.len() as u64 * u64::from(self.runs.max(1));
         let mut done = 0;
-        let mut predicted = Vec::with_capacity(places.len());
+        let mut predicted: Vec<PredictionRow> = Vec::with_capacity(places.len());
+        let mut control = None;
         let mut last = None;
         for place in &places {
             let mut runs: Vec<Vec<Figure>> = Vec::new();
@@ -173,11 +178,17 @@ impl Plan {
                 settings: settings(place, &grid),
                 figures: figures(&runs),
             });
+            if let ([as_it_was], Some(measured)) = (&*predicted, &loaded.row) {
+                control = Control::of(measured, as_it_was);
+                if control.is_some_and(|control| control.failed) && !self.force {
+                    break;
+                }
+            }
         }
         let length = work.length;
         let last = last.unwrap_or_else(|| work.base(0, &Pacing::default()));
         Ok(Prediction {
-            statement: self.statement(loaded, length, predicted),
+            statement: self.statement(loaded, length, control, predicted),
             last,
         })
     }
@@ -210,6 +221,7 @@ impl Plan {
         &self,
         loaded: Loaded,
         length: Nanos,
+        control: Option<Control>,
         predicted: Vec<PredictionRow>,
     ) -> PredictionStatement {
         PredictionStatement {
@@ -222,6 +234,7 @@ impl Plan {
             runs: self.runs,
             coverage: coverage(self.runs),
             seed: self.seed,
+            control,
             rows: loaded.row.into_iter().chain(predicted).collect(),
             taken: loaded.taken,
             assumed: loaded.assumed,

@@ -29,6 +29,10 @@ pub struct PredictionStatement {
     pub coverage: f64,
     /// The first seed.
     pub seed: u64,
+    /// Whether the model gives what was measured where nothing is changed; `None` where nothing was
+    /// measured that it could be held against.
+    #[serde(default)]
+    pub control: Option<Control>,
     /// A row a setting; what was measured comes first.
     pub rows: Vec<PredictionRow>,
     /// What was taken from the file.
@@ -37,6 +41,44 @@ pub struct PredictionStatement {
     pub assumed: Vec<String>,
     /// What the model leaves out.
     pub left_out: Vec<String>,
+}
+
+/// What the model gives for the machine as it was, beside what was measured there.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Control {
+    /// Frames a second that were measured.
+    #[serde(rename = "measured_fps")]
+    pub measured: f64,
+    /// What the model gives, the median of its runs.
+    #[serde(rename = "predicted_fps")]
+    pub predicted: f64,
+    /// Whether the two differ by more than [`Control::LIMIT`]: then the model leaves out something that
+    /// matters here, and what it says of other settings is worth little.
+    pub failed: bool,
+}
+
+impl Control {
+    /// By how much the model may be off, as a share of what was measured.
+    pub const LIMIT: f64 = 0.03;
+
+    /// The control of a model that gives the row `predicted` where `measured` was measured; `None`
+    /// where either has no frames.
+    pub fn of(measured: &PredictionRow, predicted: &PredictionRow) -> Option<Self> {
+        let value = |row: &PredictionRow| row.figure(Measure::Fps).map(|figure| figure.value);
+        let (measured, predicted) = (value(measured)?, value(predicted)?);
+        let mut control = Self {
+            measured,
+            predicted,
+            failed: false,
+        };
+        control.failed = control.off().abs() > Self::LIMIT;
+        Some(control)
+    }
+
+    /// By how much the model is off, as a share of what was measured.
+    pub fn off(&self) -> f64 {
+        self.predicted / self.measured.max(f64::MIN_POSITIVE) - 1.0
+    }
 }
 
 /// One setting.

@@ -47,6 +47,8 @@ pub struct PacedLoad {
     pub pid: i32,
     /// The CPU that it ran on, if it was a single one.
     pub cpu: Option<Cpu>,
+    /// How it was scheduled, where that was not by the ordinary rules.
+    pub policy: Option<String>,
     /// From one frame to the next.
     pub period: Nanos,
     /// By what rule frames are due, as its wakeups tell.
@@ -74,6 +76,9 @@ pub struct ThreadLoad {
     pub kernel: bool,
     /// The CPU that it ran on, if it was a single one.
     pub cpu: Option<Cpu>,
+    /// How it was scheduled, as [`ThreadPolicy`](crate::victim::ThreadPolicy) writes it, where that was
+    /// not by the ordinary rules.
+    pub policy: Option<String>,
     /// What it did, in order.
     pub bursts: Vec<Burst>,
 }

@@ -41,6 +41,7 @@ Exit codes:
   2    the arguments make no sense
   3    the books do not balance: the statement says by how much, and on which CPU
   4    some points of a sweep could not be run; the results say which, and why
+  5    a model does not give what was measured (sim): nothing further is predicted without --force
   126  COMMAND may not be run          127  COMMAND was not found
   128+N  COMMAND, or the audit of a COMMAND that goes on, was ended by signal N
   130  ended by a second Ctrl-C";

@@ -17,6 +17,9 @@ pub(crate) const UNBALANCED: u8 = 3;
 /// Some points of a sweep could not be run.
 pub(crate) const FAILED_POINTS: u8 = 4;
 
+/// A model does not give what was measured.
+pub(crate) const FAILED_CONTROL: u8 = 5;
+
 /// The arguments make no sense, as the parser of arguments ends for its part.
 const SENSELESS: u8 = 2;
 

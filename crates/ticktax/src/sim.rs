@@ -9,7 +9,7 @@ use ticktax_model::Nanos;
 use ticktax_model::recording::RecordingWriter;
 
 use crate::arguments::{Rate, SimArguments};
-use crate::failure::Failure;
+use crate::failure::{FAILED_CONTROL, Failure};
 use crate::terminal::{self, Terminal};
 
 /// Runs the verb.
@@ -38,11 +38,16 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     });
     progress.done();
     let Prediction { statement, last } = predicted.map_err(|error| refused(&error))?;
+    let failed = statement.control.is_some_and(|control| control.failed);
     terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
     if let (Some(file), Some(path)) = (file, &typed.save) {
         save(last, file, path, terminal)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if failed {
+        ExitCode::from(FAILED_CONTROL)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// What was typed, as a plan.
@@ -55,6 +60,7 @@ fn plan(typed: &SimArguments) -> Result<Plan, Failure> {
         runs: typed.resample,
         seed: typed.seed,
         length: typed.length.map(|length| length.0),
+        force: typed.force,
     })
 }
 

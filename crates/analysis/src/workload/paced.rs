@@ -131,6 +131,7 @@ impl Rhythmic {
                 thread: rows.name.clone(),
                 pid: rows.pid,
                 cpu: rows.cpu(),
+                policy: rows.policy.clone(),
                 period: match rule {
                     PaceRule::Deadline => asked.period.unwrap_or(period),
                     _ => period,

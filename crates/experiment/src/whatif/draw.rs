@@ -7,7 +7,7 @@
 use ticktax_model::pace::SleepMethod;
 use ticktax_model::workload::{Burst, InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_model::{Cpu, Nanos};
-use ticktax_sim::{Call, Law, Machine, Setup, Source, Step, Stream, TaskId, TaskSpec, Then};
+use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId, TaskSpec, Then};
 
 use super::Pacing;
 
@@ -39,16 +39,35 @@ pub fn replicate(
     if let Some(paced) = work.paced.as_ref().filter(|paced| !paced.frames.is_empty()) {
         let mut spec = self::paced(paced, pacing, length, &mut stream());
         spec.attributes.cpu = place(paced.cpu);
+        schedule(&mut spec, paced.policy.as_deref());
         setup.tasks.push(spec);
         task = Some(TaskId(0));
     }
     for thread in work.threads.iter().filter(|it| !it.bursts.is_empty()) {
         let mut spec = self::thread(thread, length, &mut stream());
         spec.attributes.cpu = place(thread.cpu);
+        schedule(&mut spec, thread.policy.as_deref());
         setup.tasks.push(spec);
     }
     setup.sources = sources(work);
     (setup, task)
+}
+
+/// Schedules a task as the recorded thread was.
+fn schedule(spec: &mut TaskSpec, policy: Option<&str>) {
+    let (name, number) = policy.and_then(|it| it.split_once(' ')).unwrap_or_default();
+    match name {
+        "FIFO" => {
+            spec.attributes.class = number.parse().map_or(spec.attributes.class, Class::Fifo);
+        }
+        "RR" => {
+            spec.attributes.class = number
+                .parse()
+                .map_or(spec.attributes.class, Class::RoundRobin);
+        }
+        "nice" => spec.attributes.nice = number.parse().unwrap_or(0),
+        _ => {}
+    }
 }
 
 /// The places of `n` things drawn in blocks until `enough` says so.

@@ -96,8 +96,8 @@ fn interrupts(work: &Workload) -> String {
 pub(super) fn standing(work: &Workload) -> Vec<String> {
     let mut assumed = vec![
         "everybody would have the same work to do, and wait as long for what is outside".to_owned(),
-        "of a thread that was not followed: it slept where its CPU idled between two of its runs, \
-         and was ready to run otherwise"
+        "of a thread that was not followed: it slept until it was woken (in a recording without \
+         wake-ups: where its CPU idled between two of its runs), and was ready to run otherwise"
             .to_owned(),
         "a wait that a timer ended was asked for as long as it took; every other is as long, \
          whatever the kernel"

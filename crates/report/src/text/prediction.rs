@@ -1,7 +1,7 @@
 //! The page of a prediction: what was measured, and below it what the model gives.
 
 use ticktax_model::Nanos;
-use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{Control, Measure, Origin, PredictionRow, PredictionStatement};
 
 use super::head;
 use super::numbers::{counted, percent};
@@ -48,6 +48,9 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         Tone::Strong,
         &format!("ticktax: prediction, from {}", statement.load),
     );
+    if let Some(told) = &statement.control {
+        control(&mut page, told, statement);
+    }
     if let Some(machine) = &statement.machine {
         page.paragraph(Tone::Plain, "Machine   ", &head::machine(machine));
         page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(machine));
@@ -95,6 +98,30 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
          softirqs behind them, a second; share: of all CPUs' time.",
     );
     page.finish()
+}
+
+/// Whether the model gives what was measured, before anything else is said.
+fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) {
+    let compared = format!(
+        "measured {}, and as it was the model gives {}: {}, at most {} is allowed",
+        tied(format!("{:.1} FPS", control.measured)),
+        tied(format!("{:.1} FPS", control.predicted)),
+        tied(format!("{:+.1} %", 100.0 * control.off())),
+        tied(format!("±{:.0} %", 100.0 * Control::LIMIT)),
+    );
+    if !control.failed {
+        page.paragraph(Tone::Good, "Control   ", &compared);
+        return;
+    }
+    let predicted = statement.rows.iter();
+    let others = predicted.filter(|row| row.origin == Origin::Predicted).count() > 1;
+    let then = if others {
+        "The model leaves out something that matters here: trust none of what follows."
+    } else {
+        "The model leaves out something that matters here, so nothing further is predicted (--force \
+         predicts it all the same)."
+    };
+    page.paragraph(Tone::Alarm, "CONTROL FAILED: ", &format!("{compared}. {then}"));
 }
 
 fn list(page: &mut Page, title: &str, lines: &[String]) {
@@ -193,7 +220,9 @@ fn time(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
+    use ticktax_model::prediction::{
+        Control, Figure, Measure, Origin, PredictionRow, PredictionStatement,
+    };
 
     use super::prediction;
     use crate::TextStyle;
@@ -212,6 +241,7 @@ mod tests {
         };
         let long = ["hz=1000", "tick=periodic", "highres=off"];
         let statement = PredictionStatement {
+            control: None,
             tool_version: "0".to_owned(),
             load: "a.parquet".to_owned(),
             recorded: true,
@@ -244,5 +274,43 @@ mod tests {
             lines.iter().all(|line| line.chars().count() <= 80),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_control_that_failed_comes_first() {
+        let row = |origin, value| PredictionRow {
+            origin,
+            settings: Vec::new(),
+            figures: vec![Figure {
+                measure: Measure::Fps,
+                value,
+                interval: None,
+            }],
+        };
+        let page = |predicted| {
+            let rows = vec![row(Origin::Measured, 32.9), row(Origin::Predicted, predicted)];
+            let statement = PredictionStatement {
+                control: Control::of(&rows[0], &rows[1]),
+                tool_version: "0".to_owned(),
+                load: "a.parquet".to_owned(),
+                recorded: true,
+                machine: None,
+                program: Some("game".to_owned()),
+                length: Nanos::from_secs(10),
+                runs: 39,
+                coverage: 0.95,
+                seed: 1,
+                rows,
+                taken: Vec::new(),
+                assumed: Vec::new(),
+                left_out: Vec::new(),
+            };
+            prediction(&statement, &TextStyle::default())
+        };
+        let failed = page(44.0);
+        let second = failed.lines().nth(1).unwrap();
+        assert!(second.starts_with("CONTROL FAILED: measured 32.9 FPS"), "{failed}");
+        assert!(failed.contains("+33.7 %") && failed.contains("--force"), "{failed}");
+        assert!(!page(33.5).contains("FAILED"));
     }
 }

@@ -55,6 +55,12 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "N", default_value_t = ticktax_experiment::whatif::RUNS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) resample: u32,
 
+    /// Predict other settings even where the model does not give what was measured
+    ///
+    /// Without it, a control that fails is all that is predicted, and the exit code is 5.
+    #[arg(long)]
+    pub(crate) force: bool,
+
     /// The seed of the first run; the same seed gives the same prediction
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
