@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use ticktax_model::Nanos;
 use ticktax_model::machine::ProgramTime;
-use ticktax_model::victim::{FollowedThread, RunState, Usage};
+use ticktax_model::victim::{FollowedThread, RunState, ThreadPolicy, Usage};
+use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::Proc;
 use super::counters::user_hz;
@@ -86,6 +86,46 @@ impl Proc {
         self.tasks(pid).into_iter().filter_map(thread).collect()
     }
 
+    /// The programs' threads that are not scheduled by the ordinary rules: at a real-time policy, or
+    /// with a nice value; `SCHED_IDLE` counts as nice 19. Threads of the kernel are left out. On a machine with more than
+    /// [`MOST_PROCESSES`] those with the highest numbers are, too.
+    pub fn special_policies(&self) -> Vec<ThreadPolicy> {
+        let thread = |pid: i32, tid: i32| {
+            let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
+            let policy = (!is_kernel_thread(&stat))
+                .then(|| policy(&stat))
+                .flatten()?;
+            Some(ThreadPolicy { pid, tid, policy })
+        };
+        let pids = self.processes().into_iter();
+        pids.flat_map(|pid| {
+            self.tasks(pid)
+                .into_iter()
+                .filter_map(move |tid| thread(pid, tid))
+        })
+        .collect()
+    }
+
+    /// The CPUs that the threads of process `pid` last ran on, of the first `most` of them.
+    pub fn last_cpus(&self, pid: i32, most: usize) -> CpuList {
+        let last = |tid: i32| {
+            let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
+            words(&stat)?.nth(36)?.parse().ok().map(Cpu)
+        };
+        self.tasks(pid)
+            .into_iter()
+            .take(most)
+            .filter_map(last)
+            .collect()
+    }
+
+    /// The numbers of all processes, the lowest of [`MOST_PROCESSES`].
+    fn processes(&self) -> Vec<i32> {
+        let mut pids = self.pids();
+        pids.truncate(MOST_PROCESSES);
+        pids
+    }
+
     fn tasks(&self, pid: i32) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join(format!("proc/{pid}/task")));
         let names = folder.into_iter().flatten().flatten();
@@ -97,8 +137,6 @@ impl Proc {
     /// CPU time of every process so far. On a machine with more than [`MOST_PROCESSES`] those with
     /// the highest numbers are left out: reading one takes some 10 µs.
     pub(super) fn program_times(&self) -> BTreeMap<i32, ProgramTime> {
-        let mut pids = self.pids();
-        pids.truncate(MOST_PROCESSES);
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let program = |pid: i32| {
             let stat = self.text(&format!("proc/{pid}/stat"))?;
@@ -112,7 +150,7 @@ impl Proc {
             };
             Some((pid, time))
         };
-        pids.into_iter().filter_map(program).collect()
+        self.processes().into_iter().filter_map(program).collect()
     }
 
     /// What these processes used so far; `None` when none of them is there.
@@ -196,6 +234,20 @@ fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
 
+/// How a thread is scheduled, where that is not by the ordinary rules: from the 19th, the 40th and the
+/// 41st word of the whole line.
+fn policy(stat: &str) -> Option<String> {
+    let words: Vec<&str> = words(stat)?.collect();
+    let (nice, priority) = (words.get(16)?, words.get(37)?);
+    match *words.get(38)? {
+        "1" => Some(format!("FIFO {priority}")),
+        "2" => Some(format!("RR {priority}")),
+        "5" => Some("nice 19".to_owned()),
+        "6" => Some("DEADLINE".to_owned()),
+        _ => (*nice != "0").then(|| format!("nice {nice}")),
+    }
+}
+
 /// Time in the program and in the kernel: the 14th and the 15th word of the whole line.
 fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
     times_from(stat, 11, hz)
@@ -228,7 +280,7 @@ mod tests {
 
     use ticktax_model::Nanos;
 
-    use super::{Proc, children_time, cpu_time, is_kernel_thread, name, nice, state};
+    use super::{Proc, children_time, cpu_time, is_kernel_thread, name, nice, policy, state};
 
     #[test]
     fn a_name_that_is_no_utf8_is_a_name() {
@@ -255,6 +307,22 @@ mod tests {
             Some((Nanos::from_millis(120), Nanos::from_millis(340)))
         );
         assert_eq!(state("7 (a"), None);
+    }
+
+    #[test]
+    fn what_is_scheduled_by_other_rules_is_told() {
+        let stat = |nice, rt, policy| {
+            format!(
+                "7 (x) S 1 7 7 0 -1 4194560 1 0 0 0 12 34 50 6 20 {nice} 1 0 5 0 0 0 0 0 0 0 0 0 0 \
+                 0 0 0 0 0 17 1 {rt} {policy} 0"
+            )
+        };
+        assert_eq!(policy(&stat(0, 0, 0)), None);
+        assert_eq!(policy(&stat(10, 0, 0)).as_deref(), Some("nice 10"));
+        assert_eq!(policy(&stat(0, 10, 1)).as_deref(), Some("FIFO 10"));
+        assert_eq!(policy(&stat(0, 1, 2)).as_deref(), Some("RR 1"));
+        assert_eq!(policy(&stat(-5, 0, 0)).as_deref(), Some("nice -5"));
+        assert_eq!(policy("7 (x) S 1"), None);
     }
 
     #[test]

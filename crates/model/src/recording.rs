@@ -9,7 +9,7 @@ use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
 use crate::pace::{Frame, LoopRun, SleepMethod};
 use crate::policy::PolicyGrant;
-use crate::victim::VictimHeader;
+use crate::victim::{ThreadPolicy, VictimHeader};
 use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
 
 mod edge;
@@ -141,6 +141,9 @@ pub struct Header {
     /// The program whose time was asked for, where there was one.
     #[serde(default)]
     pub victim: Option<VictimHeader>,
+    /// Programs' threads that were not scheduled by the ordinary rules, at the begin or at the end.
+    #[serde(default)]
+    pub policies: Vec<ThreadPolicy>,
     /// The soakers that ran, one a CPU.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
@@ -199,6 +202,7 @@ impl Header {
             cost: ToolCost::default(),
             command: None,
             victim: None,
+            policies: Vec::new(),
             soakers: Vec::new(),
             ended_early: None,
             paced: None,
@@ -459,6 +463,12 @@ pub struct ToolCost {
     /// CPU time inside the tracer's programs, where the kernel kept statistics of them.
     #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
+    /// The nice value at which the tool emptied its buffers, -20 to 19, at the end.
+    #[serde(default)]
+    pub nice: i32,
+    /// Whether it did so on other CPUs than the watched program ran on.
+    #[serde(default)]
+    pub apart: bool,
 }
 
 /// The audited command.

@@ -16,6 +16,7 @@ use ticktax_probes::clock::now;
 use ticktax_probes::pace::{PaceProbe, PaceReport, PaceSettings};
 use ticktax_probes::{ProbeError, SchedulingPolicy};
 
+use crate::collector::Collector;
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress};
 use crate::session::unix_time;
@@ -103,6 +104,8 @@ pub struct PacedLoop {
     machine: Machine,
     /// `None` once it has ended.
     probe: Option<PaceProbe>,
+    /// This thread, kept off the loop's CPU where there is another.
+    collector: Collector,
     tid: i32,
     began_unix: i64,
     before: Snapshot,
@@ -130,12 +133,17 @@ impl PacedLoop {
         let proc = Proc::default();
         let machine = proc.machine();
         let began_unix = unix_time();
-        let probe = PaceProbe::start(&settings)?;
-        while !probe.has_begun() && probe.is_running() {
+        let mut probe = PaceProbe::prepare(&settings)?;
+        while !probe.is_ready() && probe.is_running() {
             thread::sleep(SETTLING);
         }
+        let mut collector = Collector::new();
+        collector.keep_off(&[settings.cpu].into_iter().collect());
         let tid = probe.tid().unwrap_or_default();
+        // Reading what the kernel counts takes milliseconds, which on the loop's own CPU would make its
+        // first frames late.
         let before = Snapshot::take(&proc, settings.cpu, tid);
+        probe.begin();
         let mut sources = SourceTable::default();
         let source = sources.intern(Source {
             kind: Kind::Frame,
@@ -150,6 +158,7 @@ impl PacedLoop {
             proc,
             machine,
             probe: Some(probe),
+            collector,
             tid,
             began_unix,
             before,
@@ -174,7 +183,7 @@ impl PacedLoop {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {
             let left = Duration::from_nanos(u64::try_from(left().0).unwrap_or(0));
-            thread::sleep(left.min(INTERVAL));
+            self.collector.sleep(left.min(INTERVAL));
         }
         self.looked = true;
         self.rows.clear();
@@ -195,8 +204,10 @@ impl PacedLoop {
         Ok(())
     }
 
-    fn end(&mut self, probe: PaceProbe) -> Result<(), ObserveError> {
-        // The thread's own files are gone once it has ended.
+    fn end(&mut self, mut probe: PaceProbe) -> Result<(), ObserveError> {
+        // Its frames are over, so that reading does not delay one, and it has not ended: its own files
+        // would be gone.
+        probe.halt();
         let after = Snapshot::take(&self.proc, self.cpu, self.tid);
         let row = row(self.cpu, self.source);
         let report = probe.stop(|frame| self.rows.push(row(frame)))?;
@@ -329,8 +340,8 @@ impl Snapshot {
         let exits = self.idle_exits.zip(before.idle_exits);
         Some(Wakeups {
             elapsed: self.counters.at - before.counters.at,
-            // It is woken as often as it gives its CPU away, give or take one.
-            count: used.voluntary,
+            // It is woken as often as it gives its CPU away; the last time was after its last frame.
+            count: used.voluntary.saturating_sub(1),
             ended_idle: exits.map(|(after, before)| EndedIdle {
                 count: after.saturating_sub(before),
                 own: false,

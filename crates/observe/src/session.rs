@@ -1,6 +1,5 @@
 //! The session: tracer and probes side by side, their rows handed out in batches.
 
-use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -8,11 +7,13 @@ use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Counters, Machine, RunQueue};
 use ticktax_model::recording::{Books, EndedEarly, Header, Level, Row, ToolCost, World};
+use ticktax_model::victim::ThreadPolicy;
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
 use ticktax_trace::{TraceError, TraceSettings, Tracer};
 
+use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress, Started};
@@ -31,9 +32,9 @@ const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 /// A live observation of this machine. Dropping it takes the tracer out of the kernel and stops
 /// the probes; a command that it started is left running.
 ///
-/// A session belongs to the thread that starts it: what that thread uses is the session's cost, and
-/// its priority is raised for as long as it lives, so that buffers are emptied in time on a busy
-/// machine.
+/// A session belongs to the thread that starts it: what that thread uses is the session's cost. As long
+/// as it lasts, that thread keeps off the CPUs of the watched program where it can, and it has itself
+/// served sooner where it does not empty the buffers in time.
 pub struct Session {
     started: Started,
     told: bool,
@@ -172,6 +173,8 @@ struct Running {
     before: Counters,
     late: CpuList,
     unprobed: CpuList,
+    collector: Collector,
+    policies: Vec<ThreadPolicy>,
     run_queue: RunQueue,
     /// When the watching began.
     begin: Nanos,
@@ -195,10 +198,7 @@ impl Running {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
         // Its threads calibrate: before the books are open, so that an audit is as long as asked.
         let (mut probe, unprobed) = prepare_probe(&settings)?;
-        let starts_nobody = !matches!(settings.plan.program, Some(Program::Command(_)));
-        if tracer.is_ok() && starts_nobody {
-            Tracer::raise_own_priority();
-        }
+        let policies = proc.special_policies();
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
@@ -219,9 +219,10 @@ impl Running {
         if let Some(victim) = &mut victim {
             victim.started(command.as_ref(), tracer.as_mut().ok());
         }
-        if tracer.is_ok() && !starts_nobody {
-            // After the command has been started, which would inherit it.
-            Tracer::raise_own_priority();
+        // After the command has been started, which would inherit where it may run.
+        let mut collector = Collector::new();
+        if let Some(victim) = &victim {
+            collector.keep_off(&victim.cpus());
         }
         Ok(Self {
             proc,
@@ -237,6 +238,8 @@ impl Running {
             before,
             late,
             unprobed,
+            collector,
+            policies,
             run_queue: RunQueue::default(),
             begin,
             looked: false,
@@ -272,7 +275,11 @@ impl Running {
     fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
-            thread::sleep(left.map_or(INTERVAL, Duration::from_nanos).min(INTERVAL));
+            let time = left.map_or(INTERVAL, Duration::from_nanos).min(INTERVAL);
+            self.collector.sleep(time);
+            if let (Some(victim), true) = (&self.victim, self.collector.is_due()) {
+                self.collector.keep_off(&victim.cpus());
+            }
         }
         self.looked = true;
         let time = now();
@@ -292,6 +299,7 @@ impl Running {
         if let Ok(tracer) = &mut self.tracer {
             tracer.drain(time, sources, &mut |_, row| rows.push(row.clone()));
         }
+        self.collector.drained(rows.len());
         self.probe.drain(sources, rows);
         over
     }
@@ -358,6 +366,8 @@ impl Running {
         };
         let cost = ToolCost {
             load: self.load,
+            nice: self.collector.nice(),
+            apart: self.collector.is_apart(),
             ..ToolCost::default()
         };
         let mut header = match self.tracer {
@@ -366,6 +376,16 @@ impl Running {
         };
         header.began_unix = self.began_unix;
         header.command = command;
+        header.policies = self.policies;
+        let known = header.policies.len();
+        for thread in Proc::default().special_policies() {
+            if !header.policies[..known]
+                .iter()
+                .any(|other| other.tid == thread.tid)
+            {
+                header.policies.push(thread);
+            }
+        }
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             header

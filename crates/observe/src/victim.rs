@@ -5,16 +5,20 @@ use std::path::PathBuf;
 
 use nix::unistd::gettid;
 use ticktax_host::{Proc, throttling};
-use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Throttling;
 use ticktax_model::victim::{
     FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
+use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_trace::Tracer;
 
+use crate::collector;
 use crate::command::Audited;
 use crate::plan::{Program, Settings};
+
+/// Processes of it, and threads of each, that are asked where they run: reading one takes some 10 µs.
+const LOOKED_AT: usize = 4;
 
 /// A victim that is watched.
 #[derive(Debug)]
@@ -123,6 +127,27 @@ impl Watched {
             Program::Named(name) => self.proc.processes_named(name),
             Program::Cgroup(folder) => Proc::processes_in(folder).unwrap_or_default(),
         }
+    }
+
+    /// The CPUs that it runs on, as far as its first threads tell: those that it is tied to, or, where it
+    /// may run on any, those that it last ran on.
+    pub(crate) fn cpus(&self) -> CpuList {
+        let pids = self.processes();
+        let tied: CpuList = pids
+            .iter()
+            .take(LOOKED_AT)
+            .flat_map(|&pid| {
+                let cpus: Vec<Cpu> = collector::allowed(pid).iter().collect();
+                cpus
+            })
+            .collect();
+        let online = self.proc.online().unwrap_or_default();
+        if online.iter().any(|cpu| !tied.contains(cpu)) && !tied.is_empty() {
+            return tied;
+        }
+        let last =
+            |&pid: &i32| -> Vec<Cpu> { self.proc.last_cpus(pid, LOOKED_AT).iter().collect() };
+        pids.iter().take(LOOKED_AT).flat_map(last).collect()
     }
 
     fn threads(&self) -> Vec<FollowedThread> {

@@ -17,7 +17,9 @@ mod work;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use nix::sys::prctl::get_timerslack;
 use rtrb::Producer;
@@ -92,17 +94,41 @@ pub struct PaceReport {
 pub struct PaceProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Frame>>,
-    begun: Arc<AtomicBool>,
+    phase: Arc<AtomicU8>,
+    /// Lets the loop begin, and its thread end.
+    go: Option<Sender<()>>,
 }
 
+/// How far the loop's thread has come.
+mod phase {
+    /// It waits to be let begin.
+    pub(super) const READY: u8 = 1;
+    /// It begins no more frames, and waits to be let end.
+    pub(super) const DONE: u8 = 2;
+}
+
+/// For how long a loop that is told to stop may be asleep: the longest period, and a while.
+const HALT_LIMIT: Nanos = Nanos::from_secs(2);
+
 impl PaceProbe {
-    /// Starts the loop; returns once its thread is told to begin.
+    /// Starts the loop, and has it begin.
+    ///
+    /// # Errors
+    /// As [`PaceProbe::prepare`].
+    pub fn start(settings: &PaceSettings) -> Result<Self, ProbeError> {
+        let mut probe = Self::prepare(settings)?;
+        probe.begin();
+        Ok(probe)
+    }
+
+    /// Starts the loop's thread, which gets [ready](PaceProbe::is_ready) and waits to be let
+    /// [begin](PaceProbe::begin).
     ///
     /// # Errors
     /// A CPU that is not online or not allowed, a priority, period, work or ring that is out of
     /// range, a way of sleeping that the kernel refuses, or a thread that did not start. A policy
     /// that is refused is no error; the report says so.
-    pub fn start(settings: &PaceSettings) -> Result<Self, ProbeError> {
+    pub fn prepare(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let chosen: CpuList = [settings.cpu].into_iter().collect();
         let online = cpus::online_cpus()?;
         cpus::require_online(&chosen, &online)?;
@@ -117,18 +143,40 @@ impl PaceProbe {
             why: errno.desc(),
         })?;
         let (producer, outlet) = ring(settings.cpu, settings.ring_capacity)?;
-        let begun = Arc::new(AtomicBool::new(false));
+        let phase = Arc::new(AtomicU8::new(0));
+        let (go, may_go) = channel();
         let worker = Pace {
             settings: *settings,
             sleeper,
             producer,
-            begun: Arc::clone(&begun),
+            phase: Arc::clone(&phase),
+            may_go,
         };
         Ok(Self {
             group: ThreadGroup::start("ttx-pace", settings.policy, vec![(settings.cpu, worker)])?,
             outlets: vec![outlet],
-            begun,
+            phase,
+            go: Some(go),
         })
+    }
+
+    /// Lets the loop begin, as soon as it is ready.
+    pub fn begin(&mut self) {
+        if let Some(go) = &self.go {
+            // A thread that is gone is found by `stop`.
+            let _ = go.send(());
+        }
+    }
+
+    /// Has the loop begin no more frames, and waits until it is over or its CPU has not let it run for
+    /// 2 s. Its thread is still there then, for whoever reads what it used, until
+    /// [`PaceProbe::stop`].
+    pub fn halt(&mut self) {
+        self.group.request_stop();
+        let limit = now() + HALT_LIMIT;
+        while self.is_running() && now() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Passes all frames that are waiting to `sink`, in order.
@@ -143,15 +191,15 @@ impl PaceProbe {
         self.group.slots().next().map(|slot| slot.tid)
     }
 
-    /// Whether the loop has begun to wait for its first frame. A hybrid measures its sleeps first,
-    /// and what that takes is not the loop's.
-    pub fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Acquire)
+    /// Whether the loop is ready to begin. A hybrid measures its sleeps first, and what that takes is not
+    /// the loop's.
+    pub fn is_ready(&self) -> bool {
+        self.phase.load(Ordering::Acquire) >= phase::READY
     }
 
     /// Whether the loop still goes on; one that met a failure has ended.
     pub fn is_running(&self) -> bool {
-        self.group.is_running()
+        self.group.is_running() && self.phase.load(Ordering::Acquire) != phase::DONE
     }
 
     /// Stops the loop, hands its last frames to `sink`, and reports.
@@ -163,6 +211,8 @@ impl PaceProbe {
     /// [`ProbeError::NoCpu`] cannot happen for a loop that was started.
     pub fn stop(mut self, mut sink: impl FnMut(Frame)) -> Result<PaceReport, ProbeError> {
         let locked = self.group.memory_locked();
+        self.group.request_stop();
+        drop(self.go.take());
         let results = self.group.stop();
         drain(&mut self.outlets, |_, frame| sink(frame));
         let mut reports = results
@@ -196,7 +246,8 @@ struct Pace {
     settings: PaceSettings,
     sleeper: Sleeper,
     producer: Producer<Frame>,
-    begun: Arc<AtomicBool>,
+    phase: Arc<AtomicU8>,
+    may_go: Receiver<()>,
 }
 
 /// What the thread brings back.
@@ -251,7 +302,9 @@ impl Worker for Pace {
         } = self.settings;
         // Here rather than before: under its own policy its sleeps are what they will be.
         let margin = self.sleeper.calibrate(period);
-        self.begun.store(true, Ordering::Release);
+        self.phase.store(phase::READY, Ordering::Release);
+        // Where nobody is left to let it begin, it is told to stop, too.
+        let _ = self.may_go.recv();
         let (begin, cpu_before) = (now(), thread_cpu_time());
         let first = begin + period;
         let mut outcome = Outcome {
@@ -283,6 +336,9 @@ impl Worker for Pace {
         outcome.cpu_time = thread_cpu_time() - cpu_before;
         outcome.ended = now();
         outcome.elapsed = outcome.ended - begin;
+        self.phase.store(phase::DONE, Ordering::Release);
+        // Until whoever reads what this thread used has done so, and drops the sender.
+        let _ = self.may_go.recv();
         outcome.error = match verdict {
             Verdict::Stopped => None,
             Verdict::Refused => moved_to.map(|to| ProbeError::Moved { cpu, to }),

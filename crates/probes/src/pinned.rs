@@ -112,6 +112,11 @@ impl<R: Send + 'static> ThreadGroup<R> {
         }
     }
 
+    /// Asks all threads to stop, without waiting for it.
+    pub(crate) fn request_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Whether the process' memory is held in RAM, so that no page fault falls into a measurement.
     pub(crate) fn memory_locked(&self) -> bool {
         self.memory_locked

@@ -24,7 +24,7 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
         .name("ticktax-nudge".to_owned())
         .spawn(move || {
             // Where ordinary threads are many, the books would open, and close, late.
-            sys::raise_priority();
+            sys::set_own_nice(-20);
             for cpu in visits {
                 let mut only = CpuSet::new();
                 let moved = only

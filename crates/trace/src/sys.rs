@@ -10,12 +10,16 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::record::{CpuControl, CpuState, FollowedThread, SpanRecord, SumRecord, run};
 
-/// Asks for the calling thread to be served before ordinary ones, if that is allowed.
-pub(crate) fn raise_priority() {
+/// The nice value of the calling thread.
+pub(crate) fn own_nice() -> i32 {
+    // SAFETY: the call takes and returns numbers; 0 is the calling thread, which exists.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// Asks for a nice value of the calling thread, if that is allowed.
+pub(crate) fn set_own_nice(nice: i32) -> bool {
     // SAFETY: the call takes and returns numbers; 0 is the calling thread.
-    let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-    // Refused, it is a thread like any other, and what it misses is counted.
-    let _ = refused;
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
 /// Types that may be copied out of memory which the kernel writes at any time.

@@ -182,11 +182,16 @@ impl Tracer {
         self.controls.set_running(cpu.index(), run::RECORD | follow);
     }
 
-    /// Has the calling thread, which drains, served before ordinary ones: where they are many, it
-    /// would come round too late, and events would be lost. Threads and processes that it starts
-    /// from now on inherit that.
-    pub fn raise_own_priority() {
-        sys::raise_priority();
+    /// The nice value of the calling thread, -20 to 19.
+    pub fn own_nice() -> i32 {
+        sys::own_nice()
+    }
+
+    /// Gives the calling thread this nice value, -20 to 19: where programs are many, whoever drains would
+    /// come round too late, and events would be lost. Threads and processes that it starts from now on
+    /// inherit that. Returns whether it is allowed.
+    pub fn set_own_nice(nice: i32) -> bool {
+        sys::set_own_nice(nice)
     }
 
     /// Hands every record that is ready to `sink`, in the order in which each CPU's ended. When

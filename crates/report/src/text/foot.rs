@@ -240,6 +240,12 @@ fn cost(cost: &ToolCost, elapsed: Nanos) -> String {
         )),
         None => {}
     }
+    if cost.apart {
+        parts.push("collected on other CPUs than the program ran on".to_owned());
+    }
+    if cost.nice < 0 {
+        parts.push(tied(format!("collected at nice {}", cost.nice)));
+    }
     if cost.load > Nanos::ZERO {
         parts.push(format!("{} to attach beforehand", tied(cost.load)));
     }

@@ -410,6 +410,8 @@ pub(crate) fn kernel_level() -> Statement {
         }),
         probes: vec![probe(ProbeKind::Spin, 0), probe(ProbeKind::Spin, 1)],
         cost: ToolCost {
+            nice: 0,
+            apart: false,
             load: Nanos::from_millis(812),
             cpu: Nanos::from_millis(22),
             memory_bytes: 47_300_000,
