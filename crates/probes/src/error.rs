@@ -63,9 +63,7 @@ pub enum ProbeError {
         max: Nanos,
     },
     /// More work than there is time for.
-    #[error(
-        "{} ns of work do not fit into a frame of {} ns: choose less work or a lower rate", work.0, period.0
-    )]
+    #[error("{work} of work do not fit into a frame of {period}: choose less work or a lower rate")]
     Work {
         /// The work that was asked for.
         work: Nanos,

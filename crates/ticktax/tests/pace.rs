@@ -34,7 +34,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["--pid", "1", "--rate", "35"], "--pid"),
         (
             &["--rate", "400", "--work", "3ms"],
-            "3000000 ns of work do not fit into a frame of 2500000 ns",
+            "3.00 ms of work do not fit into a frame of 2.50 ms",
         ),
         (&["--vary", "rate=35,400", "--work", "3ms"], "do not fit"),
         (&["--work", "-3ms"], "invalid duration `-3ms`"),

@@ -60,7 +60,7 @@ fn what_cannot_be_kept_to_is_refused_in_words() {
     let error = PaceProbe::start(&long).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "3000000 ns of work do not fit into a frame of 2000000 ns: choose less work or a lower rate"
+        "3.00 ms of work do not fit into a frame of 2.00 ms: choose less work or a lower rate"
     );
     for period in [Nanos(0), Nanos(-5), Nanos(19_999), Nanos::from_secs(2)] {
         let error = PaceProbe::start(&PaceSettings { period, ..good }).unwrap_err();

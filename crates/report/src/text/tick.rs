@@ -146,7 +146,14 @@ fn of(cpus: &[&CpuTicks]) -> String {
                 .flat_map(|cpu| cpu.busy.into_iter().chain(cpu.probed)),
         )),
     };
-    let idle = rate(Ticks::sum(cpus.iter().filter_map(|cpu| cpu.idle)));
+    let idle = Ticks::sum(cpus.iter().filter_map(|cpu| cpu.idle));
+    let tick = cpus.iter().filter_map(|cpu| cpu.frequency);
+    let tick = tick.map(|frequency| frequency.hz).reduce(f64::max);
+    // A CPU that idles around its ticks alone has more of them a second of idling than there are.
+    let idle = match (idle.rate(), tick) {
+        (Some(idle), Some(tick)) if idle > tick => Some("every tick".to_owned()),
+        _ => rate(idle),
+    };
     let stopped: Option<u64> = cpus.iter().map(|cpu| cpu.stopped).sum();
     let saved: u64 = cpus.iter().map(|cpu| cpu.saved).sum();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());

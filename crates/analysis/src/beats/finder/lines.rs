@@ -121,6 +121,14 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     unknown
 }
 
+/// The first beat that is not before 0, of a grid with a beat at `first`, which a fit may put there.
+fn not_before(first: Nanos, period: f64) -> Nanos {
+    let behind = (-first.0).max(0) as f64;
+    #[expect(clippy::cast_possible_truncation, reason = "a time of a recording")]
+    let whole = ((behind / period).ceil() * period).round() as i64;
+    first + Nanos(whole)
+}
+
 /// What led to a beat, the nearest cause first.
 fn causes(finder: &Finder, found: &Found) -> Vec<What> {
     let own = &finder.streams[found.stream as usize].key.what;
@@ -367,7 +375,7 @@ impl<'a> Lines<'a> {
             low: beat.period.low,
             high: beat.period.high,
             false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
-            first: beat.first - self.origin,
+            first: not_before(beat.first - self.origin, beat.period.value),
             during: found
                 .during
                 .map(|(from, to)| (from - self.origin, to - self.origin)),
