@@ -3,19 +3,22 @@
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::machine::Machine;
+use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::VictimStatement;
+use ticktax_model::victim::{ProgramFrames, VictimStatement};
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
 use crate::beats::Finder;
 use crate::ledger::Ledger;
+use crate::pace::Watched;
+use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
 use crate::statement::{Parts, assemble};
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
-use crate::victim::Victim;
+use crate::victim::{Loss, Victim, named};
 
 /// Takes a recording's rows, live or from a file, and makes its statement.
 ///
@@ -66,13 +69,26 @@ impl Auditor {
     /// From when on there is a program whose time is asked for, unless that was said before. Rows
     /// that ended at `begin` or before are not looked at for it.
     pub fn victim_since(&mut self, begin: Nanos) {
-        self.victim.get_or_insert_with(|| Victim::new(begin));
+        let victim = self.victim.get_or_insert_with(|| Victim::new(begin));
+        if let Some(process) = &self.frames {
+            victim.keep_losses(process.pid());
+        }
     }
 
     /// Looks for the frames of the process `pid`, the program whose time is asked for, in its
     /// wake-ups. That takes memory for every one of them, up to 40 MiB.
     pub fn frames_of(&mut self, pid: i32) {
         self.frames.get_or_insert_with(|| Process::new(pid));
+        if let Some(victim) = &mut self.victim {
+            victim.keep_losses(pid);
+        }
+    }
+
+    /// What the rows so far say of these frames, watched from `begin` to `end`; a frame is late that
+    /// begins more than `late_from` after it was due. `None` where no frames were asked for.
+    pub fn frames_so_far(&self, begin: Nanos, end: Nanos, late_from: Nanos) -> Option<Watched> {
+        let frames = self.frames.as_ref()?;
+        Some(frames.judge(begin, end, late_from))
     }
 
     /// Has the accounting check list the program `pid` however little it ran, because its
@@ -91,6 +107,30 @@ impl Auditor {
     /// The statement of all rows; beats are searched on `threads` threads. `sources` is the table
     /// that the rows point into.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Statement {
+        self.conclude(header, sources, threads).0
+    }
+
+    /// What became of the frames of a process ([`Auditor::frames_of`]), by all rows, and what held up
+    /// those that were late. The arguments are those of [`Auditor::finish`].
+    pub fn finish_pace(
+        self,
+        header: &Header,
+        sources: &SourceTable,
+        threads: usize,
+    ) -> PaceStatement {
+        let (statement, process) = self.conclude(header, sources, threads);
+        let pid = header.victim.as_ref().and_then(|victim| victim.pid);
+        let process = process.unwrap_or_else(|| Process::new(pid.unwrap_or_default()));
+        let frames = statement.victim.and_then(|victim| victim.frames);
+        process.statement(header, frames.and_then(|frames| frames.late))
+    }
+
+    fn conclude(
+        self,
+        header: &Header,
+        sources: &SourceTable,
+        threads: usize,
+    ) -> (Statement, Option<Process>) {
         let Self {
             mut timeline,
             ledger,
@@ -104,23 +144,59 @@ impl Auditor {
             tick.gap(roles, residual, held);
         });
         let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
-        let victim = victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
+        let mut victim = victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
+        victim.settle(&mut timeline);
+        let beats = beats.map(|finder| finder.finish(header, threads));
+        let own_frames = frames
+            .as_ref()
+            .and_then(|process| program_frames(process, header, &victim, sources))
+            .map(|mut frames| {
+                if let Some(late) = &mut frames.late {
+                    let lines = beats.iter().flat_map(|beats| &beats.beats);
+                    let lines: Vec<&BeatLine> = lines.collect();
+                    lateness::link(late, &lines, &header.policies);
+                }
+                Box::new(frames)
+            });
         let parts = Parts {
             tick: tick.finish(header, sources),
             accounting,
-            beats: beats.map(|finder| finder.finish(header, threads)),
+            beats,
             victim: victim
-                .finish(header, sources, &mut timeline)
+                .finish(header, sources)
                 .map(|victim| VictimStatement {
-                    frames: frames
-                        .and_then(|process| process.frames(header))
-                        .map(Box::new),
+                    frames: own_frames,
                     ..victim
                 }),
             books,
         };
-        assemble(header, parts)
+        (assemble(header, parts), frames)
     }
+}
+
+/// The frames of the process that a recording with this header is about, if there are any, and what
+/// held up the late ones.
+fn program_frames(
+    process: &Process,
+    header: &Header,
+    victim: &Victim,
+    sources: &SourceTable,
+) -> Option<ProgramFrames> {
+    let watched = process.watched(header)?;
+    let thread = watched.threads.get(watched.chosen?)?;
+    let figures = watched.figures?;
+    let late = victim.losses_of(thread.tid).map(|losses| {
+        let terms = (figures.period, figures.overshot_from);
+        let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
+        let begin = victim.since();
+        late_frames(&watched.frames, terms, begin, &losses, &name)
+    });
+    Some(ProgramFrames {
+        thread: thread.name.clone(),
+        tid: thread.tid,
+        figures,
+        late: late.filter(|late| late.frames > 0),
+    })
 }
 
 impl RowSink for Auditor {

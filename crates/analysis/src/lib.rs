@@ -20,7 +20,7 @@
 //! 1. `timeline` resolves what each source means, once, and emits an event a row. It keeps each
 //!    CPU's recent past, for questions such as what ran during an interval.
 //! 2. The consumers read events. [`Auditor`] holds those that make a statement, which keep sums and
-//!    no rows; [`BeatFinder`], [`PaceWatch`](pace::PaceWatch) and [`WorkloadReader`] are consumers
+//!    no rows; [`BeatFinder`], and [`WorkloadReader`] are consumers
 //!    with a timeline of their own, for verbs that want nothing else. [`RecordingAnalysis`] takes whichever
 //!    of them a recording is for.
 //! 3. `statement` puts together what they made, findings included: nothing else makes a

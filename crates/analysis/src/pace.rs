@@ -2,14 +2,16 @@
 //! a choice.
 //!
 //! - [`FrameStats`] takes frames, whoever ran them, and says what became of them.
-//! - [`PaceWatch`] takes the rows of a recording in which a process was followed, and finds the
-//!   frames in its threads' wakeups; with the recording's header it makes the statement.
+//! - [`Auditor::frames_of`](crate::Auditor::frames_of) has an audit find the frames of a process in its
+//!   threads' wakeups; [`Auditor::finish_pace`](crate::Auditor::finish_pace) makes the statement of
+//!   them, with what held up those that were late.
 //! - [`choices`] compares loops of several settings.
 
 mod alias;
 mod book;
 mod choice;
 pub(crate) mod frames;
+pub(crate) mod lateness;
 mod paced;
 mod process;
 pub(crate) mod rhythm;
@@ -23,4 +25,4 @@ pub use choice::{choices, common_quantile};
 pub use paced::loop_statement;
 pub use tick::{sampled_at_tick, tick};
 pub use times::tellable;
-pub use watch::{PaceWatch, Watched};
+pub use watch::Watched;

@@ -6,7 +6,7 @@ use ticktax_model::recording::{Header, Paced, Row, RowSink};
 use ticktax_model::victim::Target;
 
 use crate::Auditor;
-use crate::pace::{FrameStats, PaceWatch, loop_statement};
+use crate::pace::{FrameStats, loop_statement};
 
 /// Takes the rows of a recording, and makes the document that whoever recorded them was shown: the
 /// statement of an audit, or what became of a loop's frames.
@@ -17,21 +17,13 @@ pub struct RecordingAnalysis(Kind);
 enum Kind {
     Audit(Box<Auditor>),
     Loop(Box<FrameStats>),
-    Process(Box<PaceWatch>),
+    Process(Box<Auditor>),
 }
 
 impl RecordingAnalysis {
     /// The statement of an audit, whatever the recording with this header was made for.
     pub fn audit(header: &Header) -> Self {
-        let mut auditor = Auditor::new(&header.machine);
-        if let Some(victim) = &header.victim {
-            auditor.victim_since(victim.begin);
-            let pid = victim.pid.filter(|_| victim.target == Target::Process);
-            if let Some(pid) = pid {
-                auditor.frames_of(pid);
-            }
-        }
-        Self(Kind::Audit(Box::new(auditor)))
+        Self(Kind::Audit(Box::new(auditor(header))))
     }
 
     /// For a recording with this header, of which no row has come.
@@ -42,10 +34,7 @@ impl RecordingAnalysis {
                 let stats = FrameStats::of_loop(run.report.period, &header.machine);
                 Kind::Loop(Box::new(stats))
             }
-            Some(Paced::Program) => {
-                let pid = header.victim.as_ref().and_then(|victim| victim.pid);
-                Kind::Process(Box::new(PaceWatch::new(pid.unwrap_or_default())))
-            }
+            Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
         })
     }
 
@@ -59,17 +48,29 @@ impl RecordingAnalysis {
                 let run = run.expect("it was made with the header of a loop");
                 loop_statement(header, run, &stats.close()).into()
             }
-            Kind::Process(watch) => watch.finish(header).into(),
+            Kind::Process(auditor) => auditor.finish_pace(header, sources, threads).into(),
         }
     }
+}
+
+/// An auditor of the recording with this header.
+fn auditor(header: &Header) -> Auditor {
+    let mut auditor = Auditor::new(&header.machine);
+    if let Some(victim) = &header.victim {
+        auditor.victim_since(victim.begin);
+        let pid = victim.pid.filter(|_| victim.target == Target::Process);
+        if let Some(pid) = pid {
+            auditor.frames_of(pid);
+        }
+    }
+    auditor
 }
 
 impl RowSink for RecordingAnalysis {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         match &mut self.0 {
-            Kind::Audit(auditor) => auditor.row(sources, row),
+            Kind::Audit(auditor) | Kind::Process(auditor) => auditor.row(sources, row),
             Kind::Loop(stats) => stats.row(sources, row),
-            Kind::Process(watch) => watch.row(sources, row),
         }
     }
 }

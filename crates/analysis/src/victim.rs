@@ -19,6 +19,7 @@
 
 mod interruptions;
 mod life;
+mod losses;
 mod quota;
 mod statement;
 mod wakers;
@@ -32,7 +33,10 @@ use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
 use self::life::Life;
+pub(crate) use self::losses::Loss;
+use self::losses::Losses;
 use self::quota::{Quota, Throttled};
+pub(crate) use self::statement::named;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::tally::{Lengths, Tally};
@@ -53,6 +57,8 @@ pub(crate) struct Victim {
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
+    /// Where they are asked for.
+    losses: Option<Losses>,
 }
 
 impl Victim {
@@ -75,21 +81,36 @@ impl Victim {
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
+            losses: None,
         }
     }
 
-    /// What happened; `None` where the recording has no victim.
-    pub(crate) fn finish(
-        mut self,
-        header: &Header,
-        sources: &SourceTable,
-        timeline: &mut Timeline,
-    ) -> Option<VictimStatement> {
-        let victim = header.victim.as_ref()?;
+    /// Keeps what kept the threads of process `pid` from running, piece by piece.
+    pub(crate) fn keep_losses(&mut self, pid: i32) {
+        self.losses.get_or_insert_with(|| Losses::new(pid));
+    }
+
+    /// What kept thread `tid` from running, by begin; `None` where that was not kept.
+    pub(crate) fn losses_of(&self, tid: i32) -> Option<Vec<Loss>> {
+        self.losses.as_ref().map(|losses| losses.of(tid))
+    }
+
+    /// From when on it is looked at.
+    pub(crate) fn since(&self) -> Nanos {
+        self.since
+    }
+
+    /// No more rows come: what waited for some is settled.
+    pub(crate) fn settle(&mut self, timeline: &mut Timeline) {
         for (slot, wait) in self.quota.rest() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.throttled(&wait, history);
         }
+    }
+
+    /// What happened, once it is settled; `None` where the recording has no victim.
+    pub(crate) fn finish(self, header: &Header, sources: &SourceTable) -> Option<VictimStatement> {
+        let victim = header.victim.as_ref()?;
         Some(statement::make(self, victim, header, sources))
     }
 
@@ -148,6 +169,9 @@ impl Victim {
             let life = self.threads.entry(thread.tid);
             let life = life.or_insert_with(|| Life::new(thread.pid));
             life.on_cpu(span, on.state, interruptions.by_source());
+            if let Some(losses) = &mut self.losses {
+                losses.on_cpu((thread.pid, thread.tid), span, on.state, &interruptions);
+            }
             let stretches = interruptions.stretches().iter();
             let stretches = stretches.map(|stretch| Candidate::interrupted(stretch, span));
             life.interrupted(stretches.collect(), &mut self.worst);
@@ -189,7 +213,7 @@ impl Victim {
         if reason == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }
-        self.behind(span, history);
+        self.behind(thread, span, Some(history));
         if self.worst.wants(span.dur) {
             let pieces = history.on_cpu_during(span);
             let mut delay = Candidate::waiting(kind, span, pieces);
@@ -203,11 +227,20 @@ impl Victim {
     }
 
     /// Adds up who had the CPU meanwhile.
-    fn behind(&mut self, span: &Span, history: &History) {
-        for piece in history.on_cpu_during(span) {
+    fn behind(&mut self, thread: ThreadId, span: &Span, history: Option<&History>) {
+        let pieces = history.into_iter().flat_map(|it| it.on_cpu_during(span));
+        let mut seen = false;
+        for piece in pieces {
             let length = piece.end - piece.start;
             let behind = self.behind.entry(piece.source).or_default();
             behind.add(length, length);
+            if let Some(losses) = &mut self.losses {
+                losses.waited(thread, piece.start, piece.end, Some(piece.source));
+            }
+            seen = true;
+        }
+        if let (false, Some(losses)) = (seen, &mut self.losses) {
+            losses.waited(thread, span.start, span.end(), None);
         }
     }
 
@@ -219,14 +252,17 @@ impl Victim {
         let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
         let delay = Candidate::throttled(&throttled);
         life.throttled(ThreadState::Throttled, delay, &mut self.worst);
+        if let Some(losses) = &mut self.losses {
+            losses.throttled(wait.thread, &throttled);
+        }
         if let Some(waited) = waited {
             let pieces = history
                 .into_iter()
                 .flat_map(|history| history.on_cpu_during(&waited));
             let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, pieces);
             life.throttled(ThreadState::Waiting, delay, &mut self.worst);
-            if let (true, Some(history)) = (life.followed, history) {
-                self.behind(&waited, history);
+            if life.followed {
+                self.behind(wait.thread, &waited, history);
             }
         }
     }

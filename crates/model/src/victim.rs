@@ -5,6 +5,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod late;
+
+pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
+
 use crate::limitation::Limitation;
 use crate::machine::Throttling;
 use crate::pace::Figures;
@@ -328,6 +332,9 @@ pub struct ProgramFrames {
     pub tid: i32,
     /// The frames.
     pub figures: Figures,
+    /// What held up those that were late; `None` where none was, or that was not asked for.
+    #[serde(default)]
+    pub late: Option<LateFrames>,
 }
 
 /// The lives of a victim's threads, within the books.

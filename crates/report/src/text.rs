@@ -11,6 +11,7 @@ mod foot;
 mod gaps;
 mod head;
 mod held;
+mod late;
 mod numbers;
 mod page;
 mod screen;

@@ -49,6 +49,7 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
         began_unix: header.began_unix,
         elapsed: run.elapsed,
         figures,
+        late: None,
         cpu: CpuStatement {
             readings: run.readings.clone(),
             cpus: [run.report.cpu].into_iter().collect(),

@@ -6,13 +6,15 @@ use ticktax_model::pace::{
     CpuClock, CpuReading, CpuStatement, PaceStatement, ProcessReport, Subject,
 };
 use ticktax_model::recording::{EndedEarly, Header};
+use ticktax_model::victim::LateFrames;
 
 use super::tick::{sampled_at_tick, tick};
-use super::watch::{PaceWatch, Watched};
+use super::watch::{Process, Watched};
 
-impl PaceWatch {
-    /// What became of the process' frames, by all rows and the recording's header.
-    pub fn finish(&self, header: &Header) -> PaceStatement {
+impl Process {
+    /// What became of the process' frames, by all rows and the recording's header, and what held up
+    /// those that were `late`.
+    pub(crate) fn statement(&self, header: &Header, late: Option<LateFrames>) -> PaceStatement {
         let pid = self.pid();
         let victim = header.victim.as_ref();
         let begin = victim.map_or(header.before.at, |victim| victim.begin);
@@ -38,6 +40,7 @@ impl PaceWatch {
                 alias: None,
             },
             figures: watched.figures,
+            late,
             wakeups: watched.wakeups,
             limitations: limitations.chain(unseen(header)).collect(),
             ended_early: header.ended_early.map(|why| match why {
@@ -129,12 +132,12 @@ fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReadin
 mod tests {
     use ticktax_model::limitation::Limitation;
     use ticktax_model::machine::{Counters, CpuTimes, Machine};
-    use ticktax_model::pace::{CpuClock, Subject};
+    use ticktax_model::pace::{CpuClock, PaceStatement, Subject};
     use ticktax_model::recording::{EndedEarly, Header, Level, Loss, Row, RowSink, World};
     use ticktax_model::victim::{Target, ThreadUsage, ThreadUsages, Usage, VictimHeader};
     use ticktax_model::{Cpu, Kind, Nanos, Source, SourceTable, Span, Thread};
 
-    use super::PaceWatch;
+    use crate::Auditor;
 
     const PERIOD: Nanos = Nanos::from_millis(10);
     const WORK: Nanos = Nanos::from_millis(2);
@@ -142,7 +145,7 @@ mod tests {
     const BEGIN: Nanos = Nanos::from_secs(1);
 
     /// A process of one thread that works 2 ms of every 10.
-    fn watch() -> PaceWatch {
+    fn watch() -> (Auditor, SourceTable) {
         let thread = |kind, detail: &str| Source {
             thread: Some(Thread {
                 pid: 7,
@@ -154,7 +157,8 @@ mod tests {
         let mut sources = SourceTable::default();
         let on = sources.intern(thread(Kind::Task, ""));
         let off = sources.intern(thread(Kind::Wait, "sleeping"));
-        let mut watch = PaceWatch::new(7);
+        let mut watch = Auditor::books();
+        watch.frames_of(7);
         for frame in 0..FRAMES {
             let start = BEGIN + Nanos(PERIOD.0 * frame);
             for (source, start, dur) in [(on, start, WORK), (off, start + WORK, PERIOD - WORK)] {
@@ -168,7 +172,12 @@ mod tests {
                 watch.row(&sources, &Row::Span(span));
             }
         }
-        watch
+        (watch, sources)
+    }
+
+    fn statement(header: &Header) -> PaceStatement {
+        let (watch, sources) = watch();
+        watch.finish_pace(header, &sources, 1)
     }
 
     fn header() -> Header {
@@ -221,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_followed_process_is_judged_by_the_recording_alone() {
-        let statement = watch().finish(&header());
+        let statement = statement(&header());
         assert_eq!(statement.elapsed, Nanos::from_secs(2));
         assert_eq!(statement.tool_version, "1.2.3");
         let figures = statement.figures.unwrap();
@@ -266,7 +275,7 @@ mod tests {
         }];
         let victim = header.victim.as_mut().unwrap();
         victim.incomplete = Some(Limitation::SwitchesMissed { count: 3 });
-        let statement = watch().finish(&header);
+        let statement = statement(&header);
         assert_eq!(
             statement.limitations,
             [
@@ -284,7 +293,7 @@ mod tests {
     fn a_thread_that_was_not_read_has_no_reading_of_its_own() {
         let mut header = header();
         header.victim = None;
-        let statement = watch().finish(&header);
+        let statement = statement(&header);
         let clocks: Vec<CpuClock> = statement
             .cpu
             .readings

@@ -10,25 +10,17 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::pace::{Figures, ThreadReport, Wakeups};
-use ticktax_model::recording::{Header, Row, RowSink};
-use ticktax_model::victim::ProgramFrames;
-use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
+use ticktax_model::pace::{Figures, Frame, ThreadReport, Wakeups};
+use ticktax_model::recording::Header;
+use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::book::{FrameStats, Terms};
 use super::frames;
 use super::rhythm::{self, Found};
-use crate::timeline::{Event, EventKind, Keep, Occupant, ThreadId, Timeline};
+use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 
 /// The most rows that are kept: 40 MiB.
 const MOST: usize = 1 << 20;
-
-/// Takes the rows of a recording in which a process was followed, and finds its frames.
-#[derive(Debug)]
-pub struct PaceWatch {
-    timeline: Timeline,
-    process: Process,
-}
 
 /// What is kept of the process.
 #[derive(Debug)]
@@ -86,6 +78,8 @@ pub struct Watched {
     pub chosen: Option<usize>,
     /// What became of the frames.
     pub figures: Option<Figures>,
+    /// The frames, in order.
+    pub frames: Vec<Frame>,
     /// Frames in the last full second.
     pub last_second: Option<u64>,
     /// How often the chosen thread was woken.
@@ -94,34 +88,6 @@ pub struct Watched {
     pub cpus: CpuList,
     /// From when on nothing was kept, because there was too much.
     pub full_at: Option<Nanos>,
-}
-
-impl PaceWatch {
-    /// Nothing yet of process `pid`.
-    pub fn new(pid: i32) -> Self {
-        Self {
-            timeline: Timeline::new(Keep::NOTHING),
-            process: Process::new(pid),
-        }
-    }
-
-    /// The process.
-    pub fn pid(&self) -> i32 {
-        self.process.pid
-    }
-
-    /// What the rows so far say, watched from `begin` to `end`. A frame that begins more than
-    /// `overshot_from` after it was due is overshot.
-    pub fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
-        self.process.judge(begin, end, overshot_from)
-    }
-}
-
-impl RowSink for PaceWatch {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let (event, _) = self.timeline.event(sources, row);
-        self.process.event(&event);
-    }
 }
 
 impl Process {
@@ -135,20 +101,22 @@ impl Process {
         }
     }
 
-    /// The frames of the process that a recording with this header is about, if there are any.
-    pub(crate) fn frames(&self, header: &Header) -> Option<ProgramFrames> {
-        let begin = header.victim.as_ref()?.begin;
-        let (tick, _) = super::tick(&header.machine);
-        let watched = self.judge(begin, header.after.at, tick);
-        let thread = watched.threads.get(watched.chosen?)?;
-        Some(ProgramFrames {
-            thread: thread.name.clone(),
-            tid: thread.tid,
-            figures: watched.figures?,
-        })
+    /// The process.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
     }
 
-    fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
+    /// What was found in the process that a recording with this header is about; `None` where it is
+    /// about none.
+    pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
+        let begin = header.victim.as_ref()?.begin;
+        let (tick, _) = super::tick(&header.machine);
+        Some(self.judge(begin, header.after.at, tick))
+    }
+
+    /// What the rows so far say, watched from `begin` to `end`. A frame that begins more than
+    /// `overshot_from` after it was due is overshot.
+    pub(crate) fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
         let end = self.full_at.map_or(end, |full| full.min(end));
         let mut found: Vec<(i32, Vec<Run>, Found)> = self
             .threads
@@ -176,6 +144,7 @@ impl Process {
             threads,
             chosen: None,
             figures: None,
+            frames: Vec::new(),
             last_second: None,
             wakeups: None,
             cpus: CpuList::default(),
@@ -194,9 +163,10 @@ impl Process {
             overshot_from,
             asked_for: false,
         });
-        for frame in frames {
+        for &frame in &frames {
             book.frame(frame);
         }
+        watched.frames = frames;
         watched.chosen = Some(0);
         watched.last_second = book.last_second();
         watched.figures = book.close().figures();

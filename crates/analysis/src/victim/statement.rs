@@ -144,6 +144,13 @@ fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     }
 }
 
+/// The name by which it is counted, each program as one, what it is, and its process.
+pub(crate) fn named(id: SourceId, sources: &SourceTable) -> (String, Kind, Option<i32>) {
+    let (name, pid) = name(id, sources);
+    let name = program(id, sources).unwrap_or(name);
+    (name, sources.get(id).kind, pid)
+}
+
 /// The program whose thread it is.
 fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
     let source = sources.get(id);
@@ -213,7 +220,8 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         thread: source.name.to_string(),
         tid: source.thread.as_ref().map_or(0, |thread| thread.tid),
         cpu: delay.span.cpu,
-        at: start - begin,
+        // One that was under way when it was first followed counts from there.
+        at: (start - begin).max(Nanos::ZERO),
         length: delay.span.dur,
         timeline: delay.timeline.iter().map(episode).collect(),
         more: delay.more,
@@ -222,7 +230,6 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
     }
 }
 
-/// Who had a delay's time, each program as one.
 /// What woke a thread: a program by its name, everything of the kernel with its function.
 fn waker(id: SourceId, sources: &SourceTable) -> String {
     let source = sources.get(id);
@@ -232,13 +239,11 @@ fn waker(id: SourceId, sources: &SourceTable) -> String {
     }
 }
 
+/// Who had a delay's time, each program as one.
 fn lost_to(sums: &[Episodes], sources: &SourceTable) -> Vec<LostTo> {
     let mut by_name: BTreeMap<(String, Kind), LostTo> = BTreeMap::new();
     for sum in sums {
-        let id = sum.first.source;
-        let kind = sources.get(id).kind;
-        let (name, pid) = name(id, sources);
-        let name = program(id, sources).unwrap_or(name);
+        let (name, kind, pid) = named(sum.first.source, sources);
         let new = || LostTo {
             name: name.clone(),
             kind,

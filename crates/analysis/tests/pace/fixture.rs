@@ -1,6 +1,7 @@
 //! Threads of one process, each alone on a CPU, told as the tracer tells them.
 
-use ticktax_analysis::pace::{PaceWatch, Watched};
+use ticktax_analysis::Auditor;
+use ticktax_analysis::pace::Watched;
 use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
@@ -15,11 +16,15 @@ pub(crate) const BEGIN: i64 = 7_000_000;
 /// Watches for `seconds`; each thread is (name, what it does). The first has the number of its
 /// process.
 pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
-    let mut watch = PaceWatch::new(PID);
+    let mut watch = Auditor::books();
+    watch.frames_of(PID);
     tell_all(&mut watch, seconds, threads);
     let micros = Nanos::from_micros;
     let end = BEGIN + seconds * 1_000_000;
-    watch.judge(micros(BEGIN), micros(end), Nanos::from_millis(4))
+    let late_from = Nanos::from_millis(4);
+    watch
+        .frames_so_far(micros(BEGIN), micros(end), late_from)
+        .unwrap()
 }
 
 /// Tells what the threads do, and gives the table that the rows point into.

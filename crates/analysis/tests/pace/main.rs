@@ -9,7 +9,7 @@ use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FpsSeconds, FrameMark};
 use ticktax_model::recording::{Header, Level, World};
-use ticktax_model::victim::{Target, VictimHeader};
+use ticktax_model::victim::{HoldUp, Target, VictimHeader};
 
 use fixture::{BEGIN, Doing, PID, grid, tell_all, watch};
 
@@ -78,6 +78,18 @@ fn an_audit_finds_the_same_frames() {
     let frames = audit(PID).unwrap();
     assert_eq!((frames.tid, &*frames.thread), (PID, "frames"));
     assert_eq!(Some(frames.figures), watched.figures);
+    // Nobody else ran, so it was the loop's own sleep; `pace --pid` says the same.
+    let late = frames.late.unwrap();
+    assert_eq!((late.frames, late.lost, late.causes.len()), (7, 0, 1));
+    assert_eq!(
+        (late.causes[0].kind, late.causes[0].frames),
+        (HoldUp::OwnSleep, 7)
+    );
+    let mut auditor = Auditor::books();
+    auditor.frames_of(PID);
+    auditor.victim_since(begin);
+    let sources = tell_all(&mut auditor, 10, &threads);
+    assert_eq!(auditor.finish_pace(&header, &sources, 1).late, Some(late));
     assert_eq!(audit(PID + 100), None);
 }
 

@@ -8,6 +8,7 @@ use crate::limitation::Limitation;
 use crate::machine::Machine;
 use crate::policy::PolicyGrant;
 use crate::recording::World;
+use crate::victim::LateFrames;
 use crate::{Cpu, Nanos};
 
 /// What happened to a paced loop.
@@ -30,6 +31,9 @@ pub struct PaceStatement {
     pub subject: Subject,
     /// What became of the frames; `None` where nothing repeats, or nothing was seen.
     pub figures: Option<Figures>,
+    /// What held up the frames that were late, where that could be seen.
+    #[serde(default)]
+    pub late: Option<LateFrames>,
     /// CPU time, by every clock that tells it.
     pub cpu: CpuStatement,
     /// How often it was woken.

@@ -15,6 +15,7 @@ use crate::limitation::words;
 
 use super::beats::with_interval;
 use super::head;
+use super::late;
 use super::numbers::{counted, date, grouped, percent, time_or_blank};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
@@ -57,6 +58,11 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
         match &statement.figures {
             Some(figures) => frames(&mut page, figures, &statement.subject),
             None => nothing(&mut page, statement),
+        }
+        if let Some(late) = &statement.late {
+            page.section("Who made frames late");
+            late::write(&mut page, late);
+            late::not_the_cause(&mut page, late);
         }
     }
     if view.shows(Section::Accounting) {

@@ -1,6 +1,7 @@
 //! Somebody else's loop: following a process, and finding its frames.
 
-use ticktax_analysis::pace::{PaceWatch, tick};
+use ticktax_analysis::Auditor;
+use ticktax_analysis::pace::tick;
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Header, Level, Paced};
 use ticktax_observe::{Plan, Program, Progress, Session};
@@ -36,12 +37,14 @@ pub(super) fn watch_process(
     })?;
     let started = session.started();
     // It may have been named by one of its threads.
-    let mut frames = PaceWatch::new(started.process.unwrap_or(pid));
+    let mut auditor = Auditor::new(&started.machine);
+    auditor.victim_since(started.victim_begin.unwrap_or_default());
+    auditor.frames_of(started.process.unwrap_or(pid));
     let (tick, _) = tick(&started.machine);
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Some(length), line, false);
     let mut shown = Nanos::ZERO;
-    let mut show = |frames: &mut PaceWatch, progress: Progress| {
+    let mut show = |auditor: &mut Auditor, progress: Progress| {
         let elapsed = progress.elapsed;
         let often = if elapsed < LIVE_UNTIL {
             LIVE
@@ -49,13 +52,13 @@ pub(super) fn watch_process(
             LIVE_LATER
         };
         if terminal.is_watched() && elapsed - shown >= often {
-            show_figures(frames, progress, tick, &bar);
+            show_figures(auditor, progress, tick, &bar);
             shown = elapsed;
         }
     };
     let header = watch(
         &mut session,
-        (&mut frames, &mut files),
+        (&mut auditor, &mut files),
         &interrupt,
         &mut show,
     )?;
@@ -64,16 +67,21 @@ pub(super) fn watch_process(
         paced: Some(Paced::Program),
         ..*header
     };
+    let threads = crate::beats::threads();
+    let statement = auditor.finish_pace(&header, session.sources(), threads);
     let ended = RowsEnded {
         header: &header,
         sources: session.sources(),
-        document: &frames.finish(&header).into(),
+        document: &statement.into(),
     };
     output::finish(&ended, files, typed.output(), terminal)
 }
 
-fn show_figures(frames: &PaceWatch, progress: Progress, tick: Nanos, bar: &Bar) {
-    let so_far = frames.judge(progress.begin, progress.begin + progress.elapsed, tick);
+fn show_figures(auditor: &Auditor, progress: Progress, tick: Nanos, bar: &Bar) {
+    let end = progress.begin + progress.elapsed;
+    let Some(so_far) = auditor.frames_so_far(progress.begin, end, tick) else {
+        return;
+    };
     let figures = so_far.figures.as_ref();
     let (dropped, overshot) = figures.map_or((0, 0), |f| (f.dropped, f.overshot));
     bar.tell(ticktax_report::pace_line(

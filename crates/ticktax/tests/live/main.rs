@@ -132,6 +132,10 @@ const ROOT: &[(&str, Test)] = &[
         paces::finds_the_rate_of_a_loop_by_its_wakeups,
     ),
     (
+        "pace::names_who_made_frames_late",
+        paces::names_who_made_frames_late,
+    ),
+    (
         "pace::says_that_a_program_has_no_rhythm",
         paces::says_that_a_program_has_no_rhythm,
     ),

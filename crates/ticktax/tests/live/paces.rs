@@ -5,7 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use ticktax_inject::{Disturbance, Plan, Schedule};
+use ticktax_model::Nanos;
 use ticktax_model::pace::{PaceStatement, Subject};
+use ticktax_model::victim::LateCause;
 
 use super::fixture::{check, ticktax};
 
@@ -76,6 +79,45 @@ pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
     let median = work.quantile(0.5).ok_or("no median")?;
     check((median.0 - 2_000_000).abs() < 200_000, || {
         format!("{work:#?}")
+    })
+}
+
+/// A FIFO thread takes the loop's CPU for 30 ms of every 300: most late frames are its doing, and it is
+/// said in which period it runs, and how it is scheduled.
+pub(crate) fn names_who_made_frames_late() -> Result<(), Failed> {
+    let cpu = ticktax_inject::default_cpu()?;
+    let number = cpu.to_string();
+    let arguments = [
+        "pace", "--rate", "50", "--work", "2ms", "--for", "1h", "--cpu", &number,
+    ];
+    let program = Program::start(&mut ticktax(&arguments))?;
+    let period = Nanos::from_millis(300);
+    let schedule = Schedule::every(period, Nanos::from_millis(30));
+    let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+        .schedule(schedule)
+        .duration(Nanos::from_secs(3600));
+    let running = ticktax_inject::spawn(&plan)?;
+    let told = program.watch("6s")?;
+    let truth = running.stop()?;
+    let late = told.late.ok_or("no frame was late")?;
+    let named = |cause: &&LateCause| {
+        cause
+            .by
+            .as_ref()
+            .is_some_and(|by| by.name.starts_with(&truth.comm))
+    };
+    let cause = late.causes.iter().find(named);
+    let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
+    // It comes 20 times, and ten in eleven of its runs last into a slot for longer than a tick.
+    check(cause.frames >= 12, || format!("{late:#?}"))?;
+    check(cause.policy.as_deref() == Some("FIFO 50"), || {
+        format!("{cause:#?}")
+    })?;
+    let found = cause
+        .period
+        .ok_or_else(|| format!("no period: {cause:#?}"))?;
+    check((found / period.0 as f64 - 1.0).abs() < 1e-3, || {
+        format!("{found} ns")
     })
 }
 

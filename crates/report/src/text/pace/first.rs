@@ -6,6 +6,7 @@ use ticktax_model::pace::{CpuClock, CpuStatement, Figures, PaceRule, PaceStateme
 use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
 use crate::text::TextStyle;
 use crate::text::head;
+use crate::text::late;
 use crate::text::numbers::{counted, grouped, percent, rate};
 use crate::text::page::{Page, Tone, tied};
 use crate::text::screen::{fitted, narrowed};
@@ -56,6 +57,10 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
                 page.blank();
             }
             lost(&mut page, figures, &statement.subject);
+            if let Some(late) = &statement.late {
+                late::write(&mut page, late);
+                late::not_the_cause(&mut page, late);
+            }
             cpu(&mut page, statement);
             next(&mut page, figures, statement);
         }
@@ -81,14 +86,14 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
     );
     let (tone, word) = match &statement.figures {
         None => (Tone::Warning, "NO FRAMES"),
-        Some(figures) if late(figures) > 0 => (Tone::Alarm, "LAGGING"),
+        Some(figures) if late_slots(figures) > 0 => (Tone::Alarm, "LAGGING"),
         Some(_) => (Tone::Good, "ON TIME"),
     };
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
 /// Slots without a frame in time.
-fn late(figures: &Figures) -> u64 {
+fn late_slots(figures: &Figures) -> u64 {
     figures.dropped + figures.overshot + figures.slipped.unwrap_or_default()
 }
 
@@ -241,7 +246,7 @@ fn crowded(cpu: &CpuStatement) -> bool {
 /// The command that says more of what was late, or what would be less.
 fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     let PaceStatement { subject, cpu, .. } = statement;
-    let late = late(figures) > 0;
+    let late = late_slots(figures) > 0;
     match subject {
         Subject::Loop(report) if late && crowded(cpu) => {
             let text = "its CPU is busy with other work: see whose, or take another CPU.";

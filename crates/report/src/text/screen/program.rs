@@ -13,6 +13,7 @@ use super::groups::{Group, called, interferers};
 use super::tables::Table;
 use super::{Screen, advice};
 use crate::text::beats::short_period;
+use crate::text::late;
 use crate::text::numbers::{grouped, percent};
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
@@ -33,6 +34,9 @@ pub(super) fn write(
     headline(page, screen, victim);
     if let Some(frames) = &victim.frames {
         page.paragraph(Tone::Strong, "", &frames_in_words(frames));
+        if let Some(late) = &frames.late {
+            late::write(page, late);
+        }
     }
     let wanted = wanted(threads);
     verdict(page, threads, wanted);

@@ -104,6 +104,7 @@ fn readings(first: CpuClock) -> CpuStatement {
 
 fn a_loop() -> PaceStatement {
     PaceStatement {
+        late: None,
         world: World::Live,
         tool_version: "0.1.0".to_owned(),
         machine: machine(),
@@ -157,6 +158,7 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
         ..figures()
     };
     PaceStatement {
+        late: None,
         subject: Subject::Process(ProcessReport {
             pid: 4_121,
             name: "game".to_owned(),

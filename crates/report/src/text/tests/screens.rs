@@ -67,6 +67,7 @@ pub(super) fn held_up() -> Statement {
     let waiting = threads.accounts.iter_mut().find(of(ThreadState::Waiting));
     waiting.unwrap().time = Nanos::from_micros(1_092_007);
     statement.victim.as_mut().unwrap().frames = Some(Box::new(ProgramFrames {
+        late: None,
         thread: "render".to_owned(),
         tid: 4_122,
         figures: figures(),

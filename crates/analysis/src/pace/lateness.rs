@@ -1,0 +1,353 @@
+//! Which of a loop's frames were late, and who cost it.
+//!
+//! A frame is late that begins more than a tick after it was due. What its delay is made of lies
+//! between two moments: where the frame before was done in time, from when this one was due; where
+//! it was not, from when that one was due. Everything that kept the thread from running in between
+//! counts, and what is left is the loop's own: work that took longer than the median frame's, or
+//! sleep. The frame counts for whatever took most.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ticktax_model::beats::BeatLine;
+use ticktax_model::pace::Frame;
+use ticktax_model::victim::{
+    HoldUp, LateCause, LateFrame, LateFrames, LateTime, LostTo, ThreadPolicy,
+};
+use ticktax_model::{Kind, Nanos};
+
+use crate::victim::Loss;
+
+/// Frames that are told one by one.
+const LATEST: usize = 10;
+
+/// Who or what: the kind of delay, and whose.
+type Key = (HoldUp, Option<(String, Kind)>);
+
+/// What is known of a source: the name by which it is counted, what it is, and its process.
+pub(crate) type Named = (String, Kind, Option<i32>);
+
+/// What went into one late frame.
+struct Delayed {
+    frame: Frame,
+    lost: u64,
+    main: Key,
+    by: BTreeMap<Key, LostTo>,
+}
+
+/// What held up those of `frames`, which are in order, that began more than `late_from` after they were
+/// due. `losses` are their thread's, by begin; `name` says what a source is called.
+pub(crate) fn late_frames(
+    frames: &[Frame],
+    terms: (Nanos, Nanos),
+    begin: Nanos,
+    losses: &[Loss],
+    name: &dyn Fn(&Loss) -> Option<Named>,
+) -> LateFrames {
+    let (period, late_from) = terms;
+    let mut work: Vec<Nanos> = frames.iter().map(|frame| frame.cpu).collect();
+    work.sort_unstable();
+    let usual = work.get(work.len() / 2).copied().unwrap_or_default();
+    let pairs = std::iter::once(None).chain(frames.iter().map(Some));
+    let delayed: Vec<Delayed> = frames
+        .iter()
+        .zip(pairs)
+        .filter(|(frame, _)| frame.began - frame.due > late_from)
+        .map(|(frame, before)| delayed(frame, before, period, usual, losses, name))
+        .collect();
+    told(&delayed, begin)
+}
+
+fn delayed(
+    frame: &Frame,
+    before: Option<&Frame>,
+    period: Nanos,
+    usual: Nanos,
+    losses: &[Loss],
+    name: &dyn Fn(&Loss) -> Option<Named>,
+) -> Delayed {
+    let overrun = before.filter(|before| before.ended > frame.due);
+    let from = overrun.map_or(frame.due, |before| before.due.min(frame.due));
+    let to = frame.began;
+    let mut by: BTreeMap<Key, LostTo> = BTreeMap::new();
+    let mut taken = Nanos::ZERO;
+    // None is longer than it is, so the first that may reach in lies a while before.
+    let first = losses.partition_point(|loss| loss.start < from);
+    let before_it = losses[..first].iter().rev().take(8).rev();
+    for loss in before_it.chain(losses[first..].iter().take_while(|loss| loss.start < to)) {
+        let time = loss.end.min(to) - loss.start.max(from);
+        if time <= Nanos::ZERO {
+            continue;
+        }
+        taken += time;
+        let named = name(loss);
+        let (key, kind, pid) = match named {
+            Some((name, kind, pid)) => (Some((name, kind)), kind, pid),
+            None => (None, Kind::Wait, None),
+        };
+        let entry = by
+            .entry((loss.kind, key.clone()))
+            .or_insert_with(|| LostTo {
+                name: key.map_or_else(String::new, |(name, _)| name),
+                kind,
+                pids: Vec::new(),
+                time: Nanos::ZERO,
+                count: 0,
+            });
+        let pid = pid.filter(|pid| !entry.pids.contains(pid));
+        entry.pids.extend(pid);
+        entry.time += time;
+        entry.count += 1;
+    }
+    let (own, time) = match overrun {
+        Some(before) => (HoldUp::OwnWork, before.cpu - usual),
+        None => (HoldUp::OwnSleep, to - from - taken),
+    };
+    if time > Nanos::ZERO {
+        let own_time = LostTo {
+            name: String::new(),
+            kind: Kind::Task,
+            pids: Vec::new(),
+            time,
+            count: 1,
+        };
+        by.insert((own, None), own_time);
+    }
+    let most = by.iter().max_by_key(|(_, lost)| lost.time);
+    let main = most.map_or((own, None), |(key, _)| key.clone());
+    Delayed {
+        frame: *frame,
+        lost: frame.dropped(period).unsigned_abs(),
+        main,
+        by,
+    }
+}
+
+fn told(delayed: &[Delayed], begin: Nanos) -> LateFrames {
+    let mut causes: BTreeMap<&Key, LateCause> = BTreeMap::new();
+    let mut kinds: BTreeMap<HoldUp, LateTime> = BTreeMap::new();
+    for kind in HoldUp::ALL {
+        let none = LateTime {
+            kind,
+            time: Nanos::ZERO,
+            frames: 0,
+        };
+        kinds.insert(kind, none);
+    }
+    for one in delayed {
+        for ((kind, _), lost) in &one.by {
+            if let Some(time) = kinds.get_mut(kind) {
+                time.time += lost.time;
+            }
+        }
+        if let Some(time) = kinds.get_mut(&one.main.0) {
+            time.frames += 1;
+        }
+        let cause = causes.entry(&one.main).or_insert_with(|| LateCause {
+            kind: one.main.0,
+            by: None,
+            frames: 0,
+            lost: 0,
+            max: Nanos::ZERO,
+            period: None,
+            timer: None,
+            policy: None,
+        });
+        cause.frames += 1;
+        cause.lost += one.lost;
+        cause.max = cause.max.max(one.frame.began - one.frame.due);
+        if let (Some(lost), Some(_)) = (one.by.get(&one.main), &one.main.1) {
+            add(&mut cause.by, lost);
+        }
+    }
+    let mut causes: Vec<LateCause> = causes.into_values().collect();
+    causes.sort_by_key(|cause| (Reverse(cause.frames), Reverse(cause.max)));
+    let mut order: Vec<&Delayed> = delayed.iter().collect();
+    order.sort_by_key(|one| Reverse(one.frame.began - one.frame.due));
+    LateFrames {
+        frames: delayed.len() as u64,
+        lost: delayed.iter().map(|one| one.lost).sum(),
+        causes,
+        by_kind: kinds.into_values().collect(),
+        latest: order
+            .into_iter()
+            .take(LATEST)
+            .map(|one| latest(one, begin))
+            .collect(),
+    }
+}
+
+fn add(sum: &mut Option<LostTo>, lost: &LostTo) {
+    let Some(sum) = sum else {
+        *sum = Some(lost.clone());
+        return;
+    };
+    sum.time += lost.time;
+    sum.count += lost.count;
+    for pid in &lost.pids {
+        if !sum.pids.contains(pid) {
+            sum.pids.push(*pid);
+        }
+    }
+}
+
+fn latest(one: &Delayed, begin: Nanos) -> LateFrame {
+    let others = one.by.iter().filter(|((_, whose), _)| whose.is_some());
+    let mut lost_to: Vec<LostTo> = others.map(|(_, lost)| lost.clone()).collect();
+    lost_to.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    LateFrame {
+        at: (one.frame.due - begin).max(Nanos::ZERO),
+        late: one.frame.began - one.frame.due,
+        lost: one.lost,
+        kind: one.main.0,
+        lost_to,
+    }
+}
+
+/// Says of each cause that is one process in which period it runs, by which timer, and how it is
+/// scheduled.
+pub(crate) fn link(late: &mut LateFrames, beats: &[&BeatLine], policies: &[ThreadPolicy]) {
+    for cause in &mut late.causes {
+        let Some([pid]) = cause.by.as_ref().map(|by| &*by.pids) else {
+            continue;
+        };
+        let its = beats.iter().filter(|beat| beat.pid == Some(*pid));
+        if let Some(beat) = its.max_by(|a, b| a.share.total_cmp(&b.share)) {
+            cause.period = Some(beat.period);
+            // The last of a chain is the beat's own.
+            let before = beat
+                .chain
+                .split_last()
+                .and_then(|(_, before)| before.first());
+            cause.timer = before.cloned();
+        }
+        let policy = policies.iter().find(|thread| thread.pid == *pid);
+        cause.policy = policy.map(|thread| thread.policy.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::pace::Frame;
+    use ticktax_model::victim::{HoldUp, LateFrames, ThreadPolicy};
+    use ticktax_model::{Kind, Nanos, SourceId};
+
+    use super::{late_frames, link};
+    use crate::victim::Loss;
+
+    const MS: i64 = 1_000_000;
+    const NAMES: [&str; 2] = ["backupd", "cc1"];
+
+    /// Frames every 20 ms of 3 ms of work, but for those that are given as (number, began, ended, CPU
+    /// time), in ms since the number's slot.
+    fn late(
+        others: &[(i64, i64, i64, i64)],
+        losses: &[(i64, i64, HoldUp, Option<u32>)],
+    ) -> LateFrames {
+        let frames: Vec<Frame> = (0..20)
+            .filter(|k| {
+                !others
+                    .iter()
+                    .any(|&(n, began, ..)| n + began / 20 >= *k && n < *k)
+            })
+            .map(|k| {
+                let other = others.iter().find(|&&(number, ..)| number == k);
+                let (began, ended, cpu) = other.map_or((0, 3, 3), |&(_, b, e, c)| (b, e, c));
+                let due = Nanos(k * 20 * MS);
+                Frame {
+                    due,
+                    began: due + Nanos(began * MS),
+                    ended: due + Nanos(ended * MS),
+                    cpu: Nanos(cpu * MS),
+                }
+            })
+            .collect();
+        let losses: Vec<Loss> = losses
+            .iter()
+            .map(|&(start, end, kind, by)| Loss {
+                start: Nanos(start * MS),
+                end: Nanos(end * MS),
+                kind,
+                by: by.map(SourceId),
+            })
+            .collect();
+        let name = |loss: &Loss| {
+            let by = loss.by?.0 as usize;
+            Some((NAMES[by].to_owned(), Kind::Task, i32::try_from(by).ok()))
+        };
+        let terms = (Nanos(20 * MS), Nanos(4 * MS));
+        late_frames(&frames, terms, Nanos::ZERO, &losses, &name)
+    }
+
+    /// Frame 3 wakes 30 ms late, of which `backupd` had 22 ms and `cc1` 7; frame 9 sleeps 8 ms too long.
+    #[test]
+    fn a_late_frame_counts_for_whoever_took_most_of_its_delay() {
+        use HoldUp::{OwnSleep, Waiting};
+        let told = late(
+            &[(3, 30, 33, 3), (9, 8, 11, 3)],
+            &[(60, 67, Waiting, Some(1)), (67, 89, Waiting, Some(0))],
+        );
+        assert_eq!((told.frames, told.lost), (2, 1));
+        let [first, second] = &*told.causes else {
+            panic!("{told:#?}");
+        };
+        let by = first.by.as_ref().unwrap();
+        assert_eq!(
+            (&*by.name, by.time, &*by.pids),
+            ("backupd", Nanos(22 * MS), &[0][..])
+        );
+        assert_eq!(
+            (first.frames, first.lost, first.max),
+            (1, 1, Nanos(30 * MS))
+        );
+        assert_eq!(
+            (second.kind, second.frames, second.by.is_none()),
+            (OwnSleep, 1, true)
+        );
+        let names: Vec<&str> = told.latest[0]
+            .lost_to
+            .iter()
+            .map(|lost| &*lost.name)
+            .collect();
+        assert_eq!(names, NAMES);
+        let interrupts = told
+            .by_kind
+            .iter()
+            .find(|one| one.kind == HoldUp::Interrupts)
+            .unwrap();
+        assert_eq!((interrupts.time, interrupts.frames), (Nanos::ZERO, 0));
+    }
+
+    /// Frame 5 takes 26 ms, of which 23 are its own work in one case, and page faults in the other: the
+    /// next one is late because of that.
+    #[test]
+    fn a_frame_that_overran_makes_the_next_one_late() {
+        let next = (6, 6, 9, 3);
+        let own = late(&[(5, 0, 26, 26), next], &[]);
+        assert_eq!((own.frames, own.causes[0].kind), (1, HoldUp::OwnWork));
+        let faults = late(
+            &[(5, 0, 26, 3), next],
+            &[(102, 125, HoldUp::PageFaults, None)],
+        );
+        assert_eq!(
+            (faults.frames, faults.causes[0].kind),
+            (1, HoldUp::PageFaults)
+        );
+        let quota = late(&[(5, 0, 26, 3), next], &[(90, 125, HoldUp::Quota, None)]);
+        assert_eq!(quota.causes[0].kind, HoldUp::Quota);
+    }
+
+    #[test]
+    fn a_single_process_is_linked_with_how_it_is_scheduled() {
+        let losses = [(60, 69, HoldUp::Waiting, Some(0))];
+        let mut told = late(&[(3, 9, 12, 3)], &losses);
+        let policies = [ThreadPolicy {
+            pid: 0,
+            tid: 0,
+            policy: "FIFO 10".to_owned(),
+        }];
+        link(&mut told, &[], &policies);
+        assert_eq!(told.causes[0].policy.as_deref(), Some("FIFO 10"));
+        assert_eq!(told.causes[0].period, None);
+    }
+}

@@ -1,0 +1,127 @@
+//! Why frames of a program were late or lost.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::LostTo;
+use crate::Nanos;
+
+/// What held up a program's frames: those that began more than a tick after they were due.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LateFrames {
+    /// How many frames were late.
+    pub frames: u64,
+    /// Slots that got no frame because of them.
+    pub lost: u64,
+    /// Who or what held most of them up, the one with the most frames first. Each late frame counts
+    /// once, for the cause that took most of its delay.
+    pub causes: Vec<LateCause>,
+    /// What each kind of delay took of the late frames, every kind that could be seen; what took
+    /// nothing is not the cause.
+    pub by_kind: Vec<LateTime>,
+    /// The latest frames, the latest first.
+    pub latest: Vec<LateFrame>,
+}
+
+/// What kind of thing holds a frame up.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldUp {
+    /// Another program, a thread of the kernel or an idle CPU while the thread waited for a CPU.
+    Waiting,
+    /// Interrupts and softirqs on the thread's CPU.
+    Interrupts,
+    /// The CPU quota of its cgroup.
+    Quota,
+    /// Page faults of its own.
+    PageFaults,
+    /// Memory that it had to reclaim.
+    Reclaim,
+    /// Its own work, which took longer than it usually does.
+    OwnWork,
+    /// Something that it slept for: its timer was late, or it waited for something else.
+    OwnSleep,
+}
+
+impl HoldUp {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Interrupts,
+        Self::Quota,
+        Self::PageFaults,
+        Self::Reclaim,
+        Self::OwnWork,
+        Self::OwnSleep,
+    ];
+
+    /// Whether nobody else did it.
+    pub const fn is_own(self) -> bool {
+        matches!(self, Self::OwnWork | Self::OwnSleep)
+    }
+}
+
+/// What one kind of delay took of all late frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LateTime {
+    /// Which.
+    pub kind: HoldUp,
+    /// For how long, of all late frames' delays.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// How many frames lost most of their delay to it.
+    pub frames: u64,
+}
+
+/// Who or what held up frames.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LateCause {
+    /// What kind of delay.
+    pub kind: HoldUp,
+    /// The program, the thread of the kernel or the interrupt; empty where the kind says it all.
+    pub by: Option<LostTo>,
+    /// Frames that lost most of their delay to it.
+    pub frames: u64,
+    /// Slots that these left without a frame.
+    pub lost: u64,
+    /// The latest of them.
+    #[serde(rename = "max_late_ns")]
+    pub max: Nanos,
+    /// The period in which it runs, ns, where it is a single process with one.
+    #[serde(rename = "period_ns")]
+    pub period: Option<f64>,
+    /// What makes it run, where it has a period and the kernel reported it: a timer's function.
+    pub timer: Option<String>,
+    /// How it is scheduled, as the kernel names it, where that is not by the ordinary rules.
+    pub policy: Option<String>,
+}
+
+/// A late frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LateFrame {
+    /// When it was due, since the victim was first followed.
+    #[serde(rename = "at_ns")]
+    pub at: Nanos,
+    /// How much later it began.
+    #[serde(rename = "late_ns")]
+    pub late: Nanos,
+    /// Slots that got no frame because of it.
+    pub lost: u64,
+    /// What took most of its delay.
+    pub kind: HoldUp,
+    /// Who had its time, the costliest first; its own work and sleep left out.
+    pub lost_to: Vec<LostTo>,
+}
+
+/// A thread that is not scheduled as programs are by default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadPolicy {
+    /// Its process.
+    pub pid: i32,
+    /// Its number.
+    pub tid: i32,
+    /// How it is scheduled: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
+    pub policy: String,
+}

@@ -1,0 +1,83 @@
+//! What held up the frames of a loop, in a few lines.
+
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
+use ticktax_model::{Kind, Nanos};
+
+use super::beats::short_period;
+use super::numbers::{counted, grouped};
+use super::page::{Page, TIE, Tone, tied};
+
+/// Causes that are named.
+const CAUSES: usize = 3;
+
+/// Writes who held up the late frames, and what did not.
+pub(super) fn write(page: &mut Page, late: &LateFrames) {
+    let (shown, others) = late.causes.split_at(late.causes.len().min(CAUSES));
+    let mut parts: Vec<String> = shown.iter().map(cause).collect();
+    let rest: u64 = others.iter().map(|cause| cause.frames).sum();
+    parts.extend((rest > 0).then(|| format!("others {}", tied(grouped(rest)))));
+    let head = format!("{}: ", counted(late.frames, "late frame"));
+    page.paragraph(Tone::Strong, &head.replace(TIE, " "), &parts.join("; "));
+}
+
+/// What took nothing of the late frames' delays, or next to nothing.
+pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
+    let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
+    let small = late
+        .by_kind
+        .iter()
+        .filter(|one| !one.kind.is_own() && one.frames == 0 && one.time.share_of(all) < 0.01);
+    let names: Vec<String> = small
+        .map(|one| match one.time {
+            Nanos::ZERO => kind(one.kind).to_owned(),
+            time => tied(format!("{} {time}", kind(one.kind))),
+        })
+        .collect();
+    if !names.is_empty() {
+        page.paragraph(Tone::Plain, "Not the cause: ", &names.join(", "));
+    }
+}
+
+/// A cause with its frames and, where it has one, its rhythm.
+fn cause(cause: &LateCause) -> String {
+    let name = match &cause.by {
+        Some(by) if by.kind == Kind::Idle => "waking or moving to an idle CPU".to_owned(),
+        Some(by) => match *by.pids {
+            [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
+            [] => by.name.clone(),
+            _ => format!("{} {}", by.name, tied(format!("x{}", by.pids.len()))),
+        },
+        None => kind(cause.kind).to_owned(),
+    };
+    let mut text = format!("{name} {}", tied(grouped(cause.frames)));
+    let mut about = Vec::new();
+    about.extend(
+        cause
+            .period
+            .map(|ns| tied(format!("every {}", short_period(ns)))),
+    );
+    about.extend(cause.policy.as_deref().map(tied));
+    about.extend(
+        cause
+            .timer
+            .as_deref()
+            .map(|timer| tied(format!("by {timer}"))),
+    );
+    if !about.is_empty() {
+        text = format!("{text} ({})", about.join(", "));
+    }
+    text
+}
+
+/// The words for a kind of delay.
+fn kind(kind: HoldUp) -> &'static str {
+    match kind {
+        HoldUp::Waiting => "waiting for a CPU",
+        HoldUp::Interrupts => "interrupts",
+        HoldUp::Quota => "its CPU quota",
+        HoldUp::PageFaults => "page faults",
+        HoldUp::Reclaim => "reclaiming memory",
+        HoldUp::OwnWork => "its own work",
+        HoldUp::OwnSleep => "its own sleep",
+    }
+}
