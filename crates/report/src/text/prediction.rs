@@ -114,14 +114,21 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
         return;
     }
     let predicted = statement.rows.iter();
-    let others = predicted.filter(|row| row.origin == Origin::Predicted).count() > 1;
+    let others = predicted
+        .filter(|row| row.origin == Origin::Predicted)
+        .count()
+        > 1;
     let then = if others {
         "The model leaves out something that matters here: trust none of what follows."
     } else {
         "The model leaves out something that matters here, so nothing further is predicted (--force \
          predicts it all the same)."
     };
-    page.paragraph(Tone::Alarm, "CONTROL FAILED: ", &format!("{compared}. {then}"));
+    page.paragraph(
+        Tone::Alarm,
+        "CONTROL FAILED: ",
+        &format!("{compared}. {then}"),
+    );
 }
 
 fn list(page: &mut Page, title: &str, lines: &[String]) {
@@ -288,7 +295,10 @@ mod tests {
             }],
         };
         let page = |predicted| {
-            let rows = vec![row(Origin::Measured, 32.9), row(Origin::Predicted, predicted)];
+            let rows = vec![
+                row(Origin::Measured, 32.9),
+                row(Origin::Predicted, predicted),
+            ];
             let statement = PredictionStatement {
                 control: Control::of(&rows[0], &rows[1]),
                 tool_version: "0".to_owned(),
@@ -309,8 +319,14 @@ mod tests {
         };
         let failed = page(44.0);
         let second = failed.lines().nth(1).unwrap();
-        assert!(second.starts_with("CONTROL FAILED: measured 32.9 FPS"), "{failed}");
-        assert!(failed.contains("+33.7 %") && failed.contains("--force"), "{failed}");
+        assert!(
+            second.starts_with("CONTROL FAILED: measured 32.9 FPS"),
+            "{failed}"
+        );
+        assert!(
+            failed.contains("+33.7 %") && failed.contains("--force"),
+            "{failed}"
+        );
         assert!(!page(33.5).contains("FAILED"));
     }
 }
