@@ -13,44 +13,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ticktax_analysis::beats::{Beat, Events, detect};
-use ticktax_fixture::SplitMix64;
+use ticktax_fixture::Draws;
 use ticktax_model::Nanos;
-
-/// Numbers of the distributions that the truths are drawn from.
-struct Random(SplitMix64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(SplitMix64::new(seed))
-    }
-    /// Evenly between 0 and 1, neither of them included.
-    fn uniform(&mut self) -> f64 {
-        self.0.unit().max(f64::MIN_POSITIVE)
-    }
-    fn between(&mut self, a: f64, b: f64) -> f64 {
-        a + (b - a) * self.uniform()
-    }
-    fn log_between(&mut self, a: f64, b: f64) -> f64 {
-        self.between(a.ln(), b.ln()).exp()
-    }
-    fn exponential(&mut self) -> f64 {
-        -self.uniform().ln()
-    }
-    fn normal(&mut self) -> f64 {
-        (2.0 * self.exponential()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-    fn gamma(&mut self, shape: f64) -> f64 {
-        // Marsaglia and Tsang 2000, for shapes of 1 and more.
-        let d = shape - 1.0 / 3.0;
-        loop {
-            let x = self.normal();
-            let v = (1.0 + x / (9.0 * d).sqrt()).powi(3);
-            if v > 0.0 && self.uniform().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
-                return d * v;
-            }
-        }
-    }
-}
 
 /// One true beat.
 #[derive(Clone, Debug)]
@@ -104,7 +68,7 @@ impl Truth {
     }
 }
 
-fn beat_times(r: &mut Random, truth: &Truth, window: f64, out: &mut Vec<f64>) {
+fn beat_times(r: &mut Draws, truth: &Truth, window: f64, out: &mut Vec<f64>) {
     let p = truth.period;
     let drift = r.between(-1e-4, 1e-4);
     let spacing = r.between(0.005, 0.03) * p;
@@ -141,7 +105,7 @@ fn beat_times(r: &mut Random, truth: &Truth, window: f64, out: &mut Vec<f64>) {
     }
 }
 
-fn poisson(r: &mut Random, rate: f64, window: f64, out: &mut Vec<f64>) {
+fn poisson(r: &mut Draws, rate: f64, window: f64, out: &mut Vec<f64>) {
     let mut t = r.exponential() / rate;
     while t < window {
         out.push(t);
@@ -157,8 +121,8 @@ fn events(mut times: Vec<f64>, window: f64) -> Events {
     Events::new(Nanos(0), Nanos(window as i64), starts, durations)
 }
 
-fn truth(r: &mut Random) -> Truth {
-    let pick = |r: &mut Random, p: f64| r.uniform() < p;
+fn truth(r: &mut Draws) -> Truth {
+    let pick = |r: &mut Draws, p: f64| r.uniform() < p;
     let rearmed = pick(r, 0.2);
     Truth {
         period: r.log_between(1e6, 4e10),
@@ -178,7 +142,7 @@ fn truth(r: &mut Random) -> Truth {
         burst: if pick(r, 0.6) {
             1
         } else {
-            2 + (r.0.bits() % 4) as u32
+            2 + (r.bits() % 4) as u32
         },
         noise: if pick(r, 0.3) {
             0.0
@@ -191,7 +155,7 @@ fn truth(r: &mut Random) -> Truth {
 
 /// One case: its truths and what was found.
 fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
-    let mut r = Random::new(seed.wrapping_mul(0x1234_5678_9abc_def1));
+    let mut r = Draws::new(seed.wrapping_mul(0x1234_5678_9abc_def1));
     let first = truth(&mut r);
     let window = first.period * first.slots;
     let mut times = Vec::new();
@@ -234,7 +198,7 @@ fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
 }
 
 fn null(kind: usize, seed: u64) -> Events {
-    let mut r = Random::new(seed.wrapping_mul(0xdead_beef_1234_5677) ^ (kind as u64) << 50);
+    let mut r = Draws::new(seed.wrapping_mul(0xdead_beef_1234_5677) ^ (kind as u64) << 50);
     let mean = r.log_between(1e6, 1e9);
     let count = r.log_between(8.0, 20_000.0);
     let window = mean * count;

@@ -40,7 +40,7 @@ impl Auditor {
     pub fn new(machine: &Machine) -> Self {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
-            beats: Some(Finder::default()),
+            beats: Some(Finder::new(machine)),
             ..Self::books()
         }
     }

@@ -8,6 +8,7 @@
 //! - track: the phase of each candidate is followed through the window; the likelihood ratio of the
 //!   best path against chance is its evidence,
 //! - assign, refine: which events belong to it, and the period by generalised least squares,
+//! - lattice: what only comes with the kernel's tick is judged against random ticks,
 //! - null: what chance can do; peel: the choice between a period and its multiples, and the search
 //!   of what is left.
 //!
@@ -22,6 +23,7 @@ mod assign;
 mod collector;
 mod finder;
 mod lags;
+mod lattice;
 mod null;
 mod number;
 mod peel;
@@ -38,6 +40,8 @@ mod tests;
 use std::fmt;
 
 use ticktax_model::Nanos;
+
+use crate::pace::tellable;
 
 pub use aliases::{Alias, AliasKind, aliases, coincidence, explains};
 pub use collector::BeatCollector;
@@ -61,6 +65,26 @@ pub struct Events {
     /// The times during which every event is in the list, ascending, without overlap: the whole
     /// observation, or the parts of it that were kept.
     pub observed: Vec<(Nanos, Nanos)>,
+    /// The kernel's tick, where it is known and the events are not the tick's own: what only comes
+    /// with it is no beat by that.
+    pub tick: Option<Tick>,
+}
+
+/// The kernel's tick on the CPU of some events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// From one to the next; more than 0.
+    pub length: Nanos,
+    /// When one came, where that is known.
+    pub at: Option<Nanos>,
+}
+
+impl Tick {
+    /// That of `hz` ticks a second; `None` for none.
+    pub fn of_hz(hz: u32) -> Option<Self> {
+        let length = Nanos(Nanos::from_secs(1).0.checked_div(hz.into())?);
+        (length > Nanos::ZERO).then_some(Self { length, at: None })
+    }
 }
 
 impl Events {
@@ -70,7 +94,15 @@ impl Events {
             starts,
             durations,
             observed: vec![(begin, end)],
+            tick: None,
         }
+    }
+
+    /// The same events, on a machine with this tick.
+    #[must_use]
+    pub fn with_tick(mut self, tick: Option<Tick>) -> Self {
+        self.tick = tick;
+        self
     }
 
     /// The length of time from the first to the last observed moment.
@@ -124,10 +156,25 @@ pub enum Rhythm {
 pub struct Lengths {
     /// The middle one.
     pub median: Nanos,
-    /// Longer than 99 of 100.
-    pub p99: Nanos,
+    /// Longer than 99 of 100; `None` of too few to tell.
+    pub p99: Option<Nanos>,
     /// The longest.
     pub max: Nanos,
+}
+
+impl Lengths {
+    /// Of all of these; 0 of none.
+    pub(crate) fn of(mut lengths: Vec<Nanos>) -> Self {
+        lengths.sort_unstable();
+        let last = lengths.len().saturating_sub(1);
+        let at = |rank: usize| lengths.get(rank.min(last)).copied();
+        let known = tellable(0.99, lengths.len() as u64);
+        Self {
+            median: at(lengths.len() / 2).unwrap_or_default(),
+            p99: at(lengths.len() * 99 / 100).filter(|_| known),
+            max: at(last).unwrap_or_default(),
+        }
+    }
 }
 
 /// A periodic component.

@@ -141,6 +141,7 @@ mod tests {
             elapsed: Nanos::from_secs(20),
             readings: Vec::new(),
             margin: None,
+            by_turn: Vec::new(),
         }
     }
 

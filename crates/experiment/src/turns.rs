@@ -3,7 +3,7 @@
 
 use ticktax_analysis::pace::{Accounts, FrameStats, choices, common_quantile};
 use ticktax_model::Nanos;
-use ticktax_model::pace::{CpuClock, CpuReading, LoopRun, PaceComparison, PaceVariant};
+use ticktax_model::pace::{CpuClock, CpuReading, LoopRun, PaceComparison, PaceTurn, PaceVariant};
 use ticktax_model::recording::{Header, RowSink};
 use ticktax_observe::{Event, LoopPlan, Observation, ObserveError, PacedLoop};
 
@@ -208,6 +208,7 @@ struct Variant {
     readings: Vec<CpuReading>,
     /// The margins of all turns, where it has one.
     margins: Vec<Nanos>,
+    by_turn: Vec<PaceTurn>,
 }
 
 impl Variant {
@@ -220,6 +221,7 @@ impl Variant {
             elapsed: Nanos::ZERO,
             readings: Vec::new(),
             margins: Vec::new(),
+            by_turn: Vec::new(),
         }
     }
 
@@ -237,10 +239,14 @@ impl Variant {
     fn add(&mut self, run: &LoopRun, accounts: &Accounts) {
         self.turns += 1;
         let thread = run.readings.iter();
-        self.cpu_time += thread
+        let cpu_time = thread
             .filter(|reading| reading.clock == CpuClock::Thread)
             .map(|reading| reading.time)
             .sum::<Nanos>();
+        self.cpu_time += cpu_time;
+        let figures = accounts.figures();
+        let turn = PaceTurn::new(figures.as_ref(), cpu_time, run.elapsed);
+        self.by_turn.push(turn);
         self.elapsed += run.elapsed;
         self.margins.extend(run.report.margin);
         for reading in &run.readings {
@@ -273,6 +279,7 @@ impl Variant {
             cpu_time: self.cpu_time,
             elapsed: self.elapsed,
             readings: self.readings,
+            by_turn: self.by_turn,
         }
     }
 }

@@ -91,9 +91,9 @@ pub struct BeatLine {
     /// Median length of its events.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// The length that 99 of 100 stay below.
-    #[serde(rename = "p99_ns")]
-    pub p99: Nanos,
+    /// The length that 99 of 100 stay below; `None` of too few to tell (299).
+    #[serde(default, rename = "p99_ns")]
+    pub p99: Option<Nanos>,
     /// The longest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
@@ -109,6 +109,30 @@ pub struct BeatLine {
     pub held: Vec<String>,
     /// The two beats that together make this rhythm, where two do.
     pub alias: Option<AliasLine>,
+    /// Of gaps that no source explains: sources on the same CPU that have the same period.
+    #[serde(default)]
+    pub same_period: Vec<SamePeriod>,
+    /// What makes gaps in which the kernel ran nothing, where every way into it was watched.
+    #[serde(default)]
+    pub outside: Option<Outside>,
+}
+
+/// Somebody outside the kernel: the hypervisor, its machine, or the firmware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Outside {
+    /// The tick rate of a host that would make the same period, where the machine is virtual.
+    pub host_hz: Option<u32>,
+}
+
+/// A source with the period of gaps that it does not explain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SamePeriod {
+    /// The source.
+    pub name: String,
+    /// How long after its events the gaps begin, where that stays the same; `None` where the two
+    /// beats have no phase in common.
+    #[serde(rename = "locked_at_ns")]
+    pub locked_at: Option<Nanos>,
 }
 
 /// The gaps of a probe that repeat with a beat.
@@ -119,14 +143,15 @@ pub struct BeatGaps {
     /// Gaps from this length on.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// How many gaps were in the beat.
+    /// How many gaps hold an event of the source; of gaps that no source explains, how many are in
+    /// the beat. The lengths are of these alone.
     pub count: u64,
     /// Their median length.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// The length that 99 of 100 stay below.
+    /// The length that 99 of 100 stay below; `None` of too few to tell (299).
     #[serde(default, rename = "p99_ns")]
-    pub p99: Nanos,
+    pub p99: Option<Nanos>,
     /// The longest; something else may have run in it besides.
     #[serde(rename = "max_ns")]
     pub max: Nanos,

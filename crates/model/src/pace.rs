@@ -26,7 +26,7 @@ mod comparison;
 mod figures;
 mod statement;
 
-pub use comparison::{Choice, Criterion, PaceComparison, PaceVariant};
+pub use comparison::{Choice, Criterion, PaceComparison, PaceTurn, PaceVariant};
 pub use figures::{
     Bucket, CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, FpsSeconds,
     Quantile, TickAlias, Wakeups,

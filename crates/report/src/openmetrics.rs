@@ -297,8 +297,12 @@ fn beats_of(all: &mut Families, beats: &[BeatLine]) {
         "Length of a beat's events: the median, what 99 of 100 stay below, the longest.",
     );
     for it in beats {
-        let [median, p99, max] = [it.median, it.p99, it.max].map(Some);
-        family.quantiles(&borrowed(&labels(it)), median, p99, max);
+        family.quantiles(
+            &borrowed(&labels(it)),
+            Some(it.median),
+            it.p99,
+            Some(it.max),
+        );
     }
     let family = all.gauge(
         "beat_time_ratio",

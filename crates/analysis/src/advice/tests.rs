@@ -135,13 +135,15 @@ fn beat(pid: i32, period: f64) -> BeatStatement {
         restarts: 0,
         burst: 1.0,
         median: Nanos::from_millis(30),
-        p99: Nanos::from_millis(30),
+        p99: None,
         max: Nanos::from_millis(30),
         share: 0.01,
         chain: Vec::new(),
         gaps: None,
         held: Vec::new(),
         alias: None,
+        same_period: Vec::new(),
+        outside: None,
     };
     BeatStatement {
         beats: vec![beat],

@@ -21,12 +21,13 @@ const STIFFEST: f64 = 0.8;
 /// More restarts than this in a train are no restarts but wandering in large steps.
 pub(super) const RESTARTS: u32 = 3;
 
-/// Measures the period of a train near `period` (ns); the entries that count are left in the train.
+/// Measures the period of a train near `period` (ns) whose events are rounded with a variance of
+/// `rounding` (ns²); the entries that count are left in the train.
 pub(super) fn measure(
     times: &[f64],
     stretches: &[Range<usize>],
     train: &mut Train,
-    period: f64,
+    (period, rounding): (f64, f64),
 ) -> Option<Fit> {
     let holes = u32::try_from(stretches.len().saturating_sub(1)).ok()?;
     let wandering = train.entries.last()?.segment > holes + RESTARTS;
@@ -46,7 +47,7 @@ pub(super) fn measure(
         steps::number(times, &mut train.entries, period);
     }
     steps::mark_restarts(times, &mut train.entries);
-    let mut fit = refine::fit(times, &train.entries, period)?;
+    let mut fit = refine::fit(times, &train.entries, period, rounding)?;
     let n = train.entries.len() as f64;
     if fit.walk * n.sqrt() > 2.0 * fit.white || train.entries.last()?.segment > 0 {
         // Of the beats that chance would have supplied as well, the path chose the event.
@@ -57,7 +58,7 @@ pub(super) fn measure(
         let line = Line::through(times, &train.entries, &fit);
         let entries = line.choose(times, chain, train.gate);
         let Some(next) =
-            refine::fit(times, &entries, fit.period).filter(|_| entries.len() >= FEWEST)
+            refine::fit(times, &entries, fit.period, rounding).filter(|_| entries.len() >= FEWEST)
         else {
             break;
         };
@@ -71,7 +72,12 @@ pub(super) fn measure(
     let mut displaced = fit;
     displaced.period += fit.margin;
     let line = Line::through(times, &train.entries, &displaced);
-    if let Some(answer) = refine::fit(times, &line.choose(times, chain, train.gate), fit.period) {
+    if let Some(answer) = refine::fit(
+        times,
+        &line.choose(times, chain, train.gate),
+        fit.period,
+        rounding,
+    ) {
         let response = (answer.period - fit.period) / fit.margin;
         fit.margin /= 1.0 - response.clamp(0.0, STIFFEST);
     }

@@ -21,6 +21,7 @@ mod gaps;
 mod lines;
 mod merge;
 mod news;
+mod outside;
 mod routes;
 mod search;
 mod starts;
@@ -28,10 +29,12 @@ mod stream;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod tie;
 mod trail;
 
 use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Cpu, Nanos, SourceTable, Span};
 
@@ -41,7 +44,9 @@ use self::news::News;
 use self::routes::{Route, Routes};
 use self::starts::Starts;
 use self::streams::{NONE, StreamId, Streams};
+use self::ticks::Ticks;
 use self::trail::{Stretch, Trail};
+use super::Tick;
 use crate::timeline::{Event, EventKind, Keep, MOST_TIME, Timeline};
 
 /// Rows of one thread that are closer than this are one stretch.
@@ -112,9 +117,21 @@ pub(crate) struct Finder {
     /// Whether to look for beats that went on for a part of the time only.
     halves: bool,
     causes: Causes,
+    /// The kernel's tick, where it is known.
+    tick: Option<Tick>,
+    /// What it was for each CPU when it was last looked for.
+    ticks: Ticks,
 }
 
 impl Finder {
+    /// A finder of beats on `machine`.
+    pub(crate) fn new(machine: &Machine) -> Self {
+        Self {
+            tick: machine.hz_configured.and_then(Tick::of_hz),
+            ..Self::default()
+        }
+    }
+
     /// Searches everything that came, on `threads` threads at once.
     pub(crate) fn finish(mut self, header: &Header, threads: usize) -> BeatStatement {
         for cpu in 0..self.trails.len() {
@@ -124,12 +141,16 @@ impl Finder {
         }
         self.streams.settle();
         self.causes.settle_all();
+        let hz = header.machine.hz_configured;
+        self.tick = hz.and_then(Tick::of_hz).or(self.tick);
+        self.ticks = Ticks::of(self.tick, &self.streams, self.last);
         lines::statement(&mut self, header, threads)
     }
 
     /// Beats that were not in an earlier call, for somebody who watches: those of the few sources
     /// that took the most time. It costs some hundredths of a second.
     pub(crate) fn news(&mut self) -> Vec<BeatLine> {
+        self.ticks = Ticks::of(self.tick, &self.streams, self.last);
         let lines = lines::so_far(self);
         self.news.of(lines)
     }

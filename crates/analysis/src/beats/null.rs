@@ -31,7 +31,10 @@ pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f
 /// Whether few events, taken by themselves, are too regular for chance: the period (ns), and the
 /// larger of two probabilities, that of Poisson arrivals and that of the narrowest renewal law that
 /// counts as irregular. Members of a burst count as its first.
-pub(super) fn clean(times: &[f64]) -> Option<(f64, f64)> {
+///
+/// Of events that are rounded to ticks of `tick` ns, n intervals of one number of ticks differ by up
+/// to half a tick each from what they would be without: their squares are taken to be larger by that.
+pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
     // A burst ends where a gap is longer than a third of the longest: in a regular train with none
     // missing all such gaps are about one period.
@@ -52,6 +55,7 @@ pub(super) fn clean(times: &[f64]) -> Option<(f64, f64)> {
         .windows(2)
         .map(|w| (w[1] - w[0] - mean).powi(2))
         .sum();
+    let squares = squares + 0.25 * n as f64 * tick * tick;
     let spread = (squares / (n - 1) as f64).sqrt() / mean;
     let renewal = gamma_below(0.5 * (n - 1) as f64, 0.5 * squares / (BROAD * mean).powi(2));
     Some((mean, poisson_regular(n, spread).max(renewal)))
@@ -68,6 +72,17 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
         - ln_gamma(0.5 * dimension + 1.0);
     let simplex = 0.5 * n.ln() - ln_gamma(n);
     (ball - simplex).exp().min(1.0)
+}
+
+/// A bound on the probability of `hit` or more of `all` where each is one with the probability
+/// `share` (Chernoff 1952); 1 where no more than that share are.
+pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
+    let seen = (hit / all.max(1.0)).min(1.0);
+    if seen <= share {
+        return 1.0;
+    }
+    let term = |a: f64, b: f64| if a > 0.0 { a * (a / b).ln() } else { 0.0 };
+    (-all * (term(seen, share) + term(1.0 - seen, 1.0 - share))).exp()
 }
 
 /// ln Γ(x) for x > 0 (Lanczos 1964, g = 5, six terms: relative error below 2e-10).
@@ -134,8 +149,8 @@ mod tests {
     #[test]
     fn a_metronome_is_no_accident_and_uneven_steps_are() {
         let metronome: Vec<f64> = (0..7).map(|k| f64::from(k) * 1e9).collect();
-        assert!(clean(&metronome).unwrap().1 < 1e-6);
+        assert!(clean(&metronome, 0.0).unwrap().1 < 1e-6);
         let uneven = [0.0, 0.7e9, 1.9e9, 2.8e9, 4.3e9, 5.0e9, 6.2e9];
-        assert!(clean(&uneven).unwrap().1 > 0.05);
+        assert!(clean(&uneven, 0.0).unwrap().1 > 0.05);
     }
 }

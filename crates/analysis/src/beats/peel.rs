@@ -99,17 +99,11 @@ impl Search<'_> {
         let Found {
             train, fit, alarm, ..
         } = found;
-        let mut lengths: Vec<Nanos> = members
+        let lengths: Vec<Nanos> = members
             .iter()
             .filter_map(|&i| self.events.durations.get(self.origin[i]).copied())
             .collect();
         let total: i64 = lengths.iter().map(|d| d.0).sum();
-        lengths.sort_unstable();
-        let rank = |num: usize, den: usize| {
-            lengths
-                .get((lengths.len() * num / den).min(lengths.len().saturating_sub(1)))
-                .copied()
-        };
         let rearmed = fit.walk > 0.3 * fit.white;
         let jitter = if rearmed {
             fit.walk.hypot(fit.white)
@@ -136,11 +130,7 @@ impl Search<'_> {
                 .map_or(0, |e| e.segment)
                 .saturating_sub(holes),
             burst: members.len() as f64 / seen.max(1) as f64,
-            lengths: Lengths {
-                median: rank(1, 2).unwrap_or_default(),
-                p99: rank(99, 100).unwrap_or_default(),
-                max: lengths.last().copied().unwrap_or_default(),
-            },
+            lengths: Lengths::of(lengths),
             share: total as f64 / self.seen.max(1.0),
         }
     }

@@ -19,6 +19,9 @@ const POWERS: std::ops::RangeInclusive<i32> = -20..=6;
 /// Groups of beats that are averaged at most before the fit.
 const GROUPS: usize = 20_000;
 
+/// The variance of reading a clock in whole nanoseconds, ns².
+const CLOCK: f64 = 0.083;
+
 /// The period of a train.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
@@ -41,25 +44,30 @@ struct Point {
     segment: u32,
 }
 
-/// Fits a period near `period` (ns) to the entries; `None` with fewer than four degrees of freedom
-/// left.
-pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64) -> Option<Fit> {
+/// Fits a period near `period` (ns) to the entries; `None` with fewer than three degrees of freedom
+/// left. Rounding makes `rounding` (ns²) of an event's variance, or of an interval's where the next
+/// is armed by it: residuals may show less by luck, as all of a few events can be rounded alike, but
+/// the period is not known better.
+pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) -> Option<Fit> {
     let points = points(times, entries, period);
     let segments = f64::from(points.last()?.segment) + 1.0;
     let freedom = points.len() as f64 - segments - 1.0;
     if freedom < 3.0 {
         return None;
     }
-    let mut tried = vec![solve(&points, 0.0, freedom)?];
+    let rounding = rounding.max(CLOCK);
+    let mut tried = vec![solve(&points, 0.0, freedom, rounding)?];
+    // At λ = 12/n² the walk adds as much to the slope's variance as the white noise.
+    let relevant = 3.0 / (points.len() as f64).powi(2);
     for power in POWERS {
-        tried.push(solve(
-            &points,
-            10_f64.powf(f64::from(power) / 2.0 - 1.0),
-            freedom,
-        )?);
+        let lambda = 10_f64.powf(f64::from(power) / 2.0 - 1.0);
+        if lambda >= relevant {
+            tried.push(solve(&points, lambda, freedom, rounding)?);
+        }
     }
     let top = tried.iter().map(|s| s.likelihood).fold(f64::MIN, f64::max);
-    // What is not known about λ is averaged over, every order of magnitude alike.
+    // What is not known about λ is averaged over, every order of magnitude alike. Those that so few
+    // events cannot tell from 0 are left out, or they would outweigh the others.
     let weight = |s: &Solution| (s.likelihood - top).exp();
     let total: f64 = tried.iter().map(weight).sum();
     let mean = |of: &dyn Fn(&Solution) -> f64| {
@@ -113,7 +121,7 @@ struct Solution {
 
 /// Generalised least squares under one λ: the Kalman filter whitens the times and the slot numbers
 /// alike, and the slope is the regression of the one innovation on the other.
-fn solve(points: &[Point], lambda: f64, freedom: f64) -> Option<Solution> {
+fn solve(points: &[Point], lambda: f64, freedom: f64, rounding: f64) -> Option<Solution> {
     let (mut xx, mut xy, mut yy, mut log_det) = (0.0, 0.0, 0.0, 0.0);
     let (mut state, mut level_x, mut level_y) = (0.0, 0.0, 0.0);
     let mut last: Option<Point> = None;
@@ -142,9 +150,9 @@ fn solve(points: &[Point], lambda: f64, freedom: f64) -> Option<Solution> {
         return None;
     }
     let slope = xy / xx;
-    // A clock that reads whole nanoseconds never has less noise than their rounding.
-    let variance = ((yy - slope * xy) / freedom).max(0.083);
-    let likelihood = -0.5 * (freedom * variance.ln() + log_det + xx.ln());
+    let squares = (yy - slope * xy).max(0.0);
+    let variance = (squares / freedom).max(rounding / lambda.max(1.0));
+    let likelihood = -0.5 * (freedom * variance.ln() + squares / variance + log_det + xx.ln());
     Some(Solution {
         lambda,
         slope,

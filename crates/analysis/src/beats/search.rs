@@ -1,9 +1,11 @@
 //! The search for the strongest beat among the events that none has claimed yet.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::anchor;
 use super::assign::{self, Train};
+use super::lattice::Lattice;
 use super::number::index;
 use super::refine::Fit;
 use super::spectrum::{self, Candidate};
@@ -43,6 +45,8 @@ pub(super) struct Search<'a> {
     /// Their places among the source's events.
     pub(super) origin: Vec<usize>,
     pub(super) stretches: Vec<Range<usize>>,
+    /// What most of the remaining events lie on, if they only come with the tick.
+    lattice: Option<Lattice>,
 }
 
 impl<'a> Search<'a> {
@@ -58,6 +62,7 @@ impl<'a> Search<'a> {
             times: events.starts.iter().map(|t| (t.0 - begin) as f64).collect(),
             origin: (0..events.starts.len()).collect(),
             stretches: Vec::new(),
+            lattice: None,
         };
         search.cut();
         search
@@ -89,6 +94,32 @@ impl<'a> Search<'a> {
                 at += length;
             }
         }
+        let begin = self.begin as f64;
+        let lattice = |tick| Lattice::of(&self.times, begin, tick);
+        self.lattice = self.events.tick.and_then(lattice);
+    }
+
+    /// The remaining times as evidence is weighed by: on the lattice's points, if they have one.
+    fn weighed(&self) -> Cow<'_, [f64]> {
+        self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
+            Cow::Owned(lattice.snap(&self.times))
+        })
+    }
+
+    /// The beat of the tick itself, where nearly every tick has an event.
+    fn every_tick(&self) -> Option<Found> {
+        let lattice = self.lattice?;
+        let chance = lattice.every_tick(&self.times, self.seen);
+        let chance = chance.filter(|&chance| chance <= ALARM)?;
+        let trial = Trial {
+            lattice: None,
+            ..self.trial(lattice.tick)
+        };
+        let best = trial.best(lattice.tick)?;
+        let limit = self.longest * 1.05;
+        let found = self.judge(&trial, best, Some(chance))?;
+        (found.fit.period < limit && lattice.is_tick(found.fit.period, found.train.slots))
+            .then_some(found)
     }
 
     /// The strongest beat among the remaining events.
@@ -96,8 +127,12 @@ impl<'a> Search<'a> {
         if self.times.len() < FEWEST {
             return None;
         }
+        if let Some(found) = self.every_tick() {
+            return Some(found);
+        }
+        let rounding = self.lattice.map_or(0.0, |lattice| lattice.tick);
         if self.stretches.len() == 1
-            && let Some((period, chance)) = null::clean(&self.times)
+            && let Some((period, chance)) = null::clean(&self.times, rounding)
             && chance <= ALARM_CLEAN
             && period <= self.longest * 1.05
         {
@@ -177,8 +212,9 @@ impl<'a> Search<'a> {
         let mut pieces = Vec::new();
         let mut length = 0.0;
         let parts = if self.seen > 1.5 * wanted { 4 } else { 1 };
+        let weighed = self.weighed();
         for stretch in &self.stretches {
-            let times = &self.times[stretch.clone()];
+            let times = &weighed[stretch.clone()];
             let (from, to) = (times[0], times[times.len() - 1]);
             if parts == 1 {
                 length += if self.stretches.len() == 1 {
@@ -211,21 +247,29 @@ impl<'a> Search<'a> {
                 piece.dedup_by_key(|t| index(*t / step));
             }
         }
-        Trial { pieces, length }
+        Trial {
+            pieces,
+            length,
+            lattice: self.lattice,
+        }
     }
 
     /// The verdict on a period: the whole window is followed, fitted and tested.
     fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>) -> Option<Found> {
-        let whole: Vec<&[f64]> = self
-            .stretches
-            .iter()
-            .map(|s| &self.times[s.clone()])
-            .collect();
+        let weighed = self.weighed();
+        let stretches = self.stretches.iter();
+        let whole: Vec<&[f64]> = stretches.map(|s| &weighed[s.clone()]).collect();
+        let rounding = trial.lattice.map_or(0.0, |lattice| lattice.rounding());
         let (mut track, mut last) = (found, None);
         for _ in 0..2 {
-            track = follow(&whole, track.period, track.drift_model);
+            track = follow(&whole, track.period, track.drift_model, trial.lattice);
             let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
-            let fit = anchor::measure(&self.times, &self.stretches, &mut train, track.period)?;
+            let fit = anchor::measure(
+                &self.times,
+                &self.stretches,
+                &mut train,
+                (track.period, rounding),
+            )?;
             let period = fit.period;
             last = Some((track.clone(), train, fit));
             if (period / track.period - 1.0).abs() * (self.seen / period) < 0.01 {

@@ -1,5 +1,7 @@
 //! What the finder promises, on events of known making.
 
+mod nulls;
+
 use proptest::prelude::*;
 
 use super::{Events, FEWEST, Rhythm, Unknown, detect, knowable};
@@ -169,6 +171,7 @@ proptest! {
             starts: here.starts.iter().map(|&t| t + Nanos(shift)).collect(),
             durations: here.durations.clone(),
             observed: here.observed.iter().map(|o| (o.0 + Nanos(shift), o.1 + Nanos(shift))).collect(),
+            tick: None,
         };
         let (a, b) = (detect(&here), detect(&there));
         prop_assert_eq!(a.len(), 1);

@@ -20,6 +20,8 @@
 //! slot's events, where those tests multiply, makes a cluster in one slot weigh as one event: its
 //! members may depend on each other in any way and the expectation stays 1.
 
+use super::lattice::{Comb, Lattice};
+
 /// Phases that are told apart.
 pub(super) const PHASES: usize = 64;
 const LAST: usize = PHASES - 1;
@@ -91,7 +93,13 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
 
 /// Follows `period` (ns) through the events; `stretches` are sorted times (ns from the window's
 /// begin) that were seen without a hole, and the path starts anew in each.
-pub(super) fn follow(stretches: &[&[f64]], period: f64, drift_model: DriftModel) -> Track {
+/// Where the times lie on a `lattice`, chance is any of its points instead of any time.
+pub(super) fn follow(
+    stretches: &[&[f64]],
+    period: f64,
+    drift_model: DriftModel,
+    lattice: Option<Lattice>,
+) -> Track {
     let mut track = Track {
         period,
         drift_model,
@@ -100,15 +108,14 @@ pub(super) fn follow(stretches: &[&[f64]], period: f64, drift_model: DriftModel)
         starts: Vec::new(),
         occupied: 0,
     };
-    let kernel = kernel(drift_model.width);
+    let pulse = Pulse::new(period, drift_model.width, lattice);
     let mut state = State::new(drift_model);
     for stretch in stretches {
         state.restart();
         track.starts.push(track.path.len() + state.blocks.len());
         let mut at = 0;
         while at < stretch.len() {
-            let (block, used, gain, slots) =
-                block_gain(&stretch[at..], period, drift_model, &kernel);
+            let (block, used, gain, slots) = block_gain(&stretch[at..], drift_model, &pulse);
             track.occupied += slots;
             state.step(block, &gain, &mut track.path);
             at += used;
@@ -123,10 +130,10 @@ pub(super) fn follow(stretches: &[&[f64]], period: f64, drift_model: DriftModel)
 /// number, its number of events and of occupied slots.
 fn block_gain(
     times: &[f64],
-    period: f64,
     drift_model: DriftModel,
-    kernel: &[f32; 2 * PHASES],
+    pulse: &Pulse,
 ) -> (i64, usize, [f32; PHASES], u64) {
+    let period = pulse.period;
     let (start, _) = slot_and_phase(times[0], period);
     let block = start.div_euclid(i64::from(drift_model.block));
     let mut product = [1.0_f32; PHASES];
@@ -143,9 +150,7 @@ fn block_gain(
             if next != slot {
                 break;
             }
-            // kernel[PHASES + d] is the density at d, for d from −PHASES up.
-            let shifted = &kernel[PHASES - phase..2 * PHASES - phase];
-            density.iter_mut().zip(shifted).for_each(|(d, k)| *d += k);
+            pulse.add(times[used], slot, phase, &mut density);
             count += 1.0;
             used += 1;
         }
@@ -158,6 +163,39 @@ fn block_gain(
         slots += 1;
     }
     (block, used, product.map(f32::ln), slots)
+}
+
+/// The density of events around the path, against chance.
+struct Pulse {
+    period: f64,
+    kernel: [f32; 2 * PHASES],
+    comb: Option<Comb>,
+}
+
+impl Pulse {
+    fn new(period: f64, width: f64, lattice: Option<Lattice>) -> Self {
+        let kernel = kernel(width);
+        Self {
+            period,
+            kernel,
+            comb: lattice.and_then(|lattice| Comb::new(lattice, period, &kernel)),
+        }
+    }
+
+    /// Adds the ratio of an event by the path's phase.
+    fn add(&self, time: f64, slot: i64, phase: usize, to: &mut [f32; PHASES]) {
+        // kernel[PHASES + d] is the density at d, for d from −PHASES up.
+        let at = |phase: usize| &self.kernel[PHASES - phase..2 * PHASES - phase];
+        let Some(comb) = &self.comb else {
+            to.iter_mut().zip(at(phase)).for_each(|(d, k)| *d += k);
+            return;
+        };
+        let begin = slot as f64 * self.period;
+        let (phase, gains) = comb.place(begin, time - begin);
+        for ((ratio, density), gain) in to.iter_mut().zip(at(phase)).zip(gains) {
+            *ratio += density * gain;
+        }
+    }
 }
 
 /// The slot of a time and its phase, 0 to 63.

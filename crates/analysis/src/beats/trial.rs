@@ -1,5 +1,6 @@
 //! Periods compared on a part of the events, and the choice among the multiples of one.
 
+use super::lattice::Lattice;
 use super::track::{DriftModel, Track, follow};
 
 /// The least share of slots that a beat fills, beyond chance.
@@ -16,6 +17,8 @@ pub(super) struct Trial {
     pub(super) pieces: Vec<Vec<f64>>,
     /// Observed time in them, ns.
     pub(super) length: f64,
+    /// What the times lie on, if they only come with the tick.
+    pub(super) lattice: Option<Lattice>,
 }
 
 impl Trial {
@@ -34,7 +37,7 @@ impl Trial {
             .map(Vec::as_slice)
             .filter(|p| !p.is_empty())
             .collect();
-        let track = follow(&pieces, period, drift_model);
+        let track = follow(&pieces, period, drift_model, self.lattice);
         (track.occupied as f64 >= FILL * slots.floor()).then_some(track)
     }
 

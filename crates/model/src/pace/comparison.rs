@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, Figures, PaceRule, SleepMethod};
+use super::{CpuReading, Distribution, Figures, PaceRule, SleepMethod};
 use crate::limitation::Limitation;
 use crate::machine::Machine;
 use crate::policy::PolicyGrant;
@@ -76,21 +76,58 @@ pub struct PaceVariant {
     /// each of which measured its own.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
+    /// What each turn brought, by which differences are told from chance.
+    #[serde(default)]
+    pub by_turn: Vec<PaceTurn>,
+}
+
+/// What one turn of a variant brought.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PaceTurn {
+    /// Slots without a frame in time: dropped, slipped, or begun more than a tick late.
+    pub late: u64,
+    /// Slots that there were.
+    pub wanted: u64,
+    /// How long frames waited to begin; `None` where there was none.
+    pub wait: Option<Distribution>,
+    /// CPU time, by the thread's own clock.
+    #[serde(rename = "cpu_time_ns")]
+    pub cpu_time: Nanos,
+    /// How long it took.
+    #[serde(rename = "elapsed_ns")]
+    pub elapsed: Nanos,
+}
+
+impl PaceTurn {
+    /// The turn in which frames did this.
+    pub fn new(figures: Option<&Figures>, cpu_time: Nanos, elapsed: Nanos) -> Self {
+        Self {
+            late: figures.map_or(0, late),
+            wanted: figures.map_or(0, wanted),
+            wait: figures.and_then(|figures| figures.wait.clone()),
+            cpu_time,
+            elapsed,
+        }
+    }
+}
+
+fn late(figures: &Figures) -> u64 {
+    figures.dropped + figures.overshot + figures.slipped.unwrap_or_default()
+}
+
+fn wanted(figures: &Figures) -> u64 {
+    figures.wanted.unwrap_or(figures.frames)
 }
 
 impl PaceVariant {
     /// Slots without a frame in time: dropped, slipped, or begun more than a tick late.
     pub fn late(&self) -> u64 {
-        let of = |figures: &Figures| {
-            figures.dropped + figures.overshot + figures.slipped.unwrap_or_default()
-        };
-        self.figures.as_ref().map_or(0, of)
+        self.figures.as_ref().map_or(0, late)
     }
 
     /// Slots that there were.
     pub fn wanted(&self) -> u64 {
-        let of = |figures: &Figures| figures.wanted.unwrap_or(figures.frames);
-        self.figures.as_ref().map_or(0, of)
+        self.figures.as_ref().map_or(0, wanted)
     }
 }
 

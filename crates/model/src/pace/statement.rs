@@ -62,6 +62,7 @@ impl PaceStatement {
             elapsed: own.map_or(self.elapsed, |it| it.elapsed),
             readings: self.cpu.readings.clone(),
             margin: report.margin,
+            by_turn: Vec::new(),
         })
     }
 }

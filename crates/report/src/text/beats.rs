@@ -2,7 +2,9 @@
 
 mod first;
 
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement};
+use ticktax_model::beats::{
+    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, Outside, SamePeriod,
+};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
 
@@ -49,7 +51,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         SHOWN
     };
     for beat in &all[..shown] {
-        entry(page, beat, &all, false);
+        entry(page, beat, false);
     }
     if all.len() > shown {
         let text = format!("and {} more, see ticktax beats", all.len() - shown);
@@ -105,13 +107,13 @@ fn all(page: &mut Page, beats: &BeatStatement) {
         page.paragraph(Tone::Plain, "", "Nothing that could be seen.");
     }
     for beat in &others {
-        entry(page, beat, &others, true);
+        entry(page, beat, true);
     }
     page.legend(WORDS);
     if !own.is_empty() {
         page.section("ticktax itself");
         for beat in &own {
-            entry(page, beat, &own, false);
+            entry(page, beat, false);
         }
     }
 }
@@ -142,14 +144,14 @@ pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
     .replace(super::page::TIE, " ")
 }
 
-/// One beat of `all` in a few lines.
-fn entry(page: &mut Page, beat: &BeatLine, all: &[&BeatLine], detailed: bool) {
+/// One beat in a few lines.
+fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     let cpus = cpu_names(beat.cpus.iter());
     let head = format!("every {}  {}", period(beat), who(beat));
     page.row(Tone::Plain, 0, &head, &cpus);
     page.paragraph(Tone::Faint, "    ", &sizes(beat));
     if let Some(gaps) = &beat.gaps {
-        page.paragraph(Tone::Faint, "    ", &gap_text(gaps, beat, all));
+        page.paragraph(Tone::Faint, "    ", &gap_text(gaps, beat));
     }
     // The last step is the beat itself.
     if let [before @ .., _] = &*beat.chain
@@ -196,8 +198,11 @@ fn sizes(beat: &BeatLine) -> String {
             grouped(beat.expected)
         )),
         tied(format!(
-            "takes {}, p99 {}, at most {}",
-            beat.median, beat.p99, beat.max
+            "takes {}, {}at most {}",
+            beat.median,
+            beat.p99
+                .map_or_else(String::new, |p99| format!("p99 {p99}, ")),
+            beat.max
         )),
         tied(format!("{} of its CPUs' time", percent(beat.share))),
     ];
@@ -211,40 +216,55 @@ fn sizes(beat: &BeatLine) -> String {
     parts.join(", ")
 }
 
-/// Whether a traced source on one of the beat's CPUs is listed with the same period.
-fn has_company(beat: &BeatLine, all: &[&BeatLine]) -> bool {
-    all.iter().any(|other| {
-        other.kind != BeatKind::Gaps
-            && other.low <= beat.high
-            && beat.low <= other.high
-            && other.cpus.iter().any(|cpu| beat.cpus.contains(cpu))
-    })
-}
-
-fn gap_text(gaps: &BeatGaps, beat: &BeatLine, all: &[&BeatLine]) -> String {
+fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     let noun = noun(gaps.probe);
+    let mut lengths = tied(format!("median {}", gaps.median));
+    if let Some(p99) = gaps.p99 {
+        lengths = format!("{lengths}, {}", tied(format!("99 % below {p99}")));
+    }
+    let watched = format!(
+        "{lengths}, {} of the time watched",
+        tied(percent(gaps.share))
+    );
     if beat.kind == BeatKind::Gaps {
-        let source = if has_company(beat, all) {
-            ""
-        } else {
-            "; no source listed has this period"
+        if let Some(outside) = &beat.outside {
+            return format!("{watched}; {}", outside_text(*outside, beat));
+        }
+        let others: Vec<String> = beat.same_period.iter().map(same_period).collect();
+        return match &others[..] {
+            [] => format!("{watched}; no traced source has this period"),
+            others => format!("{watched}; {}", others.join("; ")),
         };
-        return format!(
-            "median {}, 99 % below {}, {} of the time watched{source}",
-            tied(gaps.median),
-            tied(gaps.p99),
-            tied(percent(gaps.share))
-        );
     }
     format!(
-        "{} {noun} of the probe: median {}, 99 % below {}, {} of the time watched; {} of \
-         its events lie in one",
+        "{} {noun} of the probe hold an event of it: {watched}; {} of its events lie in such a gap",
         grouped(gaps.count),
-        tied(gaps.median),
-        tied(gaps.p99),
-        tied(percent(gaps.share)),
         tied(percent(gaps.inside))
     )
+}
+
+/// What makes gaps in which the kernel ran nothing.
+fn outside_text(outside: Outside, beat: &BeatLine) -> String {
+    let every = tied(plain(beat.period));
+    match outside.host_hz {
+        Some(hz) => format!(
+            "outside, every {every}: most likely the host's own {} tick",
+            tied(format!("{hz} Hz"))
+        ),
+        None => format!("outside, every {every}: the hypervisor or the firmware"),
+    }
+}
+
+/// A source of the same period that does not explain the gaps.
+fn same_period(other: &SamePeriod) -> String {
+    let name = tied(&other.name);
+    match other.locked_at {
+        Some(after) => format!(
+            "same period as {name}, locked at {}",
+            tied(format!("+{after}"))
+        ),
+        None => format!("same period as {name}, unrelated phase"),
+    }
 }
 
 fn arithmetic(alias: &AliasLine) -> String {

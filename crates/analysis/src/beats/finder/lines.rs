@@ -1,15 +1,18 @@
 //! From beats of sources to the lines of a statement: what is one thing becomes one line.
 
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement};
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement, SamePeriod};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, Level, ProbeKind};
 use ticktax_model::{Cpu, Nanos};
 
-use super::super::{Beat, Events, FEWEST, Rhythm, explains};
+use super::super::{Beat, Events, FEWEST, Lengths, Rhythm, explains};
 use super::merge::merge;
+use super::outside::Proof;
 use super::search::{Found, SEARCHES, events, search, searchable};
 use super::stream::{Key, Stream, What};
-use super::tie::{agree, is_member, members, share_holding, share_inside};
+use super::tie::{
+    agree, holding, is_member, is_tied, locked, members, share_holding, share_inside,
+};
 use super::{Finder, MOST_STREAMS};
 
 /// The probability, at most, that chance put any beat into a statement.
@@ -36,6 +39,7 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
     let mut lines = Lines::new(finder, found, streams.len() * SEARCHES);
     lines.origin = begin.or(finder.first).unwrap_or_default();
     lines.own_rhythm = own_rhythm;
+    lines.proof = Proof::of(header);
     BeatStatement {
         beats: lines.make(),
         searched: streams.len() as u64,
@@ -154,6 +158,7 @@ struct Lines<'a> {
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
+    proof: Proof,
 }
 
 impl<'a> Lines<'a> {
@@ -167,6 +172,7 @@ impl<'a> Lines<'a> {
             searched,
             origin: Nanos::ZERO,
             own_rhythm: Nanos::ZERO,
+            proof: Proof::default(),
         }
     }
 
@@ -288,19 +294,14 @@ impl<'a> Lines<'a> {
                 .any(|&other| self.cpu_of(other) == cpu && agree(&self.found[other].beat, &beat));
             let outer = events(self.finder, self.found[g].stream);
             let explained = self.best_source(g, &beat, &outer);
-            if let Some((source, inside)) = explained {
+            if let Some(Tie { teller, gaps }) = explained {
                 done.push(g);
                 let gaps = BeatGaps {
                     probe,
                     from: min,
-                    count: whole(beat.seen as f64 * beat.burst),
-                    median: beat.lengths.median,
-                    p99: beat.lengths.p99,
-                    max: beat.lengths.max,
-                    share: beat.share,
-                    inside,
+                    ..gaps
                 };
-                let known = &mut self.gaps[source];
+                let known = &mut self.gaps[teller];
                 if known.is_none_or(|known| known.share < gaps.share) {
                     *known = Some(gaps);
                 }
@@ -328,8 +329,8 @@ impl<'a> Lines<'a> {
 
     /// The source's beat that a gap beat is: the one that lasts longest of those that agree in
     /// period and whose events lie in the gaps.
-    fn best_source(&self, g: usize, of_gaps: &Beat, outer: &Events) -> Option<(usize, f64)> {
-        let mut best: Option<(usize, f64)> = None;
+    fn best_source(&self, g: usize, of_gaps: &Beat, outer: &Events) -> Option<Tie> {
+        let mut best: Option<Tie> = None;
         for s in 0..self.found.len() {
             if self.what(s).gaps().is_some()
                 || !self.on_one_cpu(s, g)
@@ -342,16 +343,42 @@ impl<'a> Lines<'a> {
                 &self.found[s].beat,
             );
             let (inside, looked) = share_inside(&inner, outer);
-            if inside < INSIDE || looked < FEWEST {
+            if inside < INSIDE || looked < FEWEST || !is_tied(&inner, outer) {
                 continue;
             }
             let teller = self.teller(s);
             let length = |i: usize| self.found[i].beat.lengths.median;
-            if best.is_none_or(|(other, _)| length(other) < length(teller)) {
-                best = Some((teller, inside));
+            if best
+                .as_ref()
+                .is_none_or(|other| length(other.teller) < length(teller))
+            {
+                let gaps = gaps_of(outer, &holding(outer, &inner), inside);
+                best = Some(Tie { teller, gaps });
             }
         }
         best
+    }
+
+    /// The sources on the CPU of gaps that none explains which have their period.
+    fn same_period(&self, g: usize, gaps: &Events) -> Vec<SamePeriod> {
+        let beat = &self.found[g].beat;
+        let mut same: Vec<SamePeriod> = Vec::new();
+        for (place, other) in self.found.iter().enumerate() {
+            let is_same = self.what(place).gaps().is_none()
+                && self.told_by[place].is_none()
+                && self.on_one_cpu(place, g)
+                && agree(&other.beat, beat);
+            let name = self.what(place).name();
+            if is_same && same.iter().all(|known| known.name != name) {
+                let source = members(&events(self.finder, other.stream), &other.beat);
+                same.push(SamePeriod {
+                    name,
+                    locked_at: locked(gaps, &source, beat.period.value),
+                });
+            }
+        }
+        same.truncate(3);
+        same
     }
 
     /// The beat that tells for this one.
@@ -393,6 +420,8 @@ impl<'a> Lines<'a> {
             gaps: None,
             held: Vec::new(),
             alias: None,
+            same_period: Vec::new(),
+            outside: None,
         }
     }
 
@@ -426,6 +455,11 @@ impl<'a> Lines<'a> {
                 inside: 1.0,
             });
         }
+        line.same_period = self.same_period(g, &outer);
+        line.outside = self.cpu_of(g).and_then(|cpu| {
+            let period = found.beat.period.value;
+            self.proof.outside(self.finder, cpu, &outer, period)
+        });
         line.alias = self.alias(&found.beat, &outer, self.cpu_of(g), named);
         if line.alias.is_some() {
             return line;
@@ -499,6 +533,30 @@ impl<'a> Lines<'a> {
             }
         }
         None
+    }
+}
+
+/// A source's beat that explains gaps, and the gaps.
+struct Tie {
+    teller: usize,
+    gaps: BeatGaps,
+}
+
+/// The gaps at these places of `outer`.
+fn gaps_of(outer: &Events, places: &[usize], inside: f64) -> BeatGaps {
+    let lengths: Vec<Nanos> = places.iter().map(|&place| outer.durations[place]).collect();
+    let observed: Nanos = outer.observed.iter().map(|part| part.1 - part.0).sum();
+    let total: Nanos = lengths.iter().sum();
+    let lengths = Lengths::of(lengths);
+    BeatGaps {
+        probe: ProbeKind::Spin,
+        from: Nanos::ZERO,
+        count: places.len() as u64,
+        median: lengths.median,
+        p99: lengths.p99,
+        max: lengths.max,
+        share: total.share_of(observed),
+        inside,
     }
 }
 

@@ -1,12 +1,18 @@
 //! One line for what is the same on several CPUs.
 
+use std::cmp::Reverse;
+
 use ticktax_model::beats::{BeatGaps, BeatLine};
 
 /// The most by which periods of one source may differ between CPUs, as a share.
 const SAME: f64 = 1e-3;
 
 /// Joins the lines of one name and one period, and sorts what is left, the costliest first.
-pub(super) fn merge(lines: Vec<BeatLine>) -> Vec<BeatLine> {
+///
+/// The period of the CPU with the most beats speaks for all, not that with the narrowest interval: of
+/// many intervals some are narrow by luck, and hold the period less often.
+pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
+    lines.sort_by_key(|line| Reverse(line.seen));
     let mut merged: Vec<BeatLine> = Vec::new();
     for line in lines {
         let same = |other: &&mut BeatLine| {
@@ -43,7 +49,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
             from: x.from.min(y.from),
             count: x.count + y.count,
             median: x.median.max(y.median),
-            p99: x.p99.max(y.p99),
+            p99: x.p99.zip(y.p99).map(|(x, y)| x.max(y)),
             max: x.max.max(y.max),
             share: (x.share * a + y.share * b) / (a + b),
             inside: x.inside.min(y.inside),
@@ -51,10 +57,8 @@ fn join(into: &mut BeatLine, line: BeatLine) {
         }),
         (x, y) => x.or(y),
     };
-    // The better known period speaks for all.
-    if line.high - line.low < into.high - into.low {
-        (into.period, into.low, into.high) = (line.period, line.low, line.high);
-    }
+    // The interval reaches to the others' periods, so that it is of all of these CPUs.
+    (into.low, into.high) = (into.low.min(line.period), into.high.max(line.period));
     into.cpus = into.cpus.iter().chain(line.cpus.iter()).collect();
     into.false_alarm = into.false_alarm.min(line.false_alarm);
     into.first = into.first.min(line.first);
@@ -68,10 +72,17 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.restarts += line.restarts;
     into.burst = into.burst.max(line.burst);
     into.median = into.median.max(line.median);
-    into.p99 = into.p99.max(line.p99);
+    into.p99 = into.p99.zip(line.p99).map(|(x, y)| x.max(y));
     into.max = into.max.max(line.max);
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
+    }
+    // What is proven of one CPU only is not said of all.
+    into.outside = into.outside.filter(|_| into.outside == line.outside);
+    for same in line.same_period {
+        if into.same_period.iter().all(|known| known.name != same.name) {
+            into.same_period.push(same);
+        }
     }
     into.held.retain(|name| line.held.contains(name));
 }

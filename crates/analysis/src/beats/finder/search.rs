@@ -42,7 +42,8 @@ pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
 /// The events of a stream, cut to what was observed.
 pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let stream = &finder.streams[stream as usize];
-    let mut events = stream.collector.events(finder.last);
+    let tick = finder.ticks.for_source(&stream.key);
+    let mut events = stream.collector.events(finder.last).with_tick(tick);
     let window = events.span();
     let cpu = stream.only_cpu().or(stream.key.cpu);
     let trail = cpu.and_then(|cpu| finder.trails.get(cpu.index()));

@@ -1,7 +1,7 @@
 //! What the finder makes of whole recordings, made up with a known truth.
 
 use ticktax_fixture::{SplitMix64, books, process, replay, whole};
-use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement, Outside};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Books, Coverage, Edge, Effect, Header, Loss, Row, Sum};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span};
@@ -78,6 +78,7 @@ fn header(books: Books, lost: Vec<Loss>) -> Header {
         books: vec![books],
         coverage: Coverage {
             lost,
+            every_entry_watched: true,
             ..Coverage::default()
         },
         ..ticktax_fixture::header()
@@ -221,6 +222,62 @@ fn two_beats_that_meet_explain_the_gaps_in_which_they_do() {
     let alias = alias.unwrap_or_else(|| panic!("{found:#?}"));
     assert!((alias.period / 1.01e9 - 1.0).abs() < 1e-3, "{alias:?}");
     assert_eq!((alias.k, alias.n), (1, 1));
+}
+
+/// A gap every 10 ms on a CPU whose timer has the same period.
+fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
+    let length = 20_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    for at in every(10 * MS, length) {
+        let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
+        world.add(timer, 0, at, US);
+        world.add(Source::kernel(Kind::Gap, "spin", ""), 0, at + late, dur);
+    }
+    let found = world.search(length);
+    let gaps = found.beats.into_iter().find(|line| line.gaps.is_some());
+    gaps.unwrap()
+}
+
+#[test]
+fn gaps_that_only_share_a_period_are_locked_and_empty() {
+    let gaps = gaps_beside_a_timer(3 * MS, 50 * US);
+    let same = &gaps.same_period[0];
+    assert_eq!(
+        (gaps.kind, &*same.name),
+        (BeatKind::Gaps, "local_timer hrtimer_wakeup")
+    );
+    assert_eq!(same.locked_at, Some(Nanos(3 * MS)));
+    // The machine is not virtual, so there is no host.
+    assert_eq!(gaps.outside, Some(Outside { host_hz: None }));
+    // A gap around the timer is its own, and not empty.
+    let own = gaps_beside_a_timer(-US, 50 * US);
+    assert_eq!((own.kind, own.outside), (BeatKind::Interrupt, None));
+    assert_eq!(own.gaps.unwrap().count, 1_999);
+}
+
+#[test]
+fn the_beats_of_many_cpus_do_not_narrow_their_interval() {
+    let length = 5_000 * MS;
+    let line = |cpu: u32| {
+        let mut world = Story::default();
+        world.observe(cpu, length, (0, 0));
+        let mut random = SplitMix64::new(u64::from(cpu));
+        for at in every(50 * MS, length) {
+            let late = random.between(0, 2 * MS);
+            world.add(Source::kernel(Kind::Irq, "eth0", ""), cpu, at + late, US);
+        }
+        world.search(length).beats.remove(0)
+    };
+    let all: Vec<BeatLine> = (0..8).map(line).collect();
+    let width = |line: &BeatLine| line.high - line.low;
+    let merged = super::merge::merge(all.clone());
+    assert_eq!(merged.len(), 1);
+    assert!(width(&merged[0]) >= width(&all[0]));
+    assert!(
+        all.iter()
+            .all(|line| (merged[0].low..=merged[0].high).contains(&line.period))
+    );
 }
 
 #[test]

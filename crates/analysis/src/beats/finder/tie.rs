@@ -2,18 +2,27 @@
 
 use ticktax_model::Nanos;
 
-use super::super::{Beat, Events, Rhythm};
+use super::super::null::binomial_tail;
+use super::super::number::whole;
+use super::super::{Beat, Events, FEWEST, Rhythm};
 
 /// By how much an event may stick out of its gap: the two are timed by clocks that agree to within
 /// some tens of ns, and a handler's first instruction may come before the probe's loop stops.
 const SLACK: Nanos = Nanos(1_000);
+/// Circular shifts that a tie is compared with.
+const SHIFTS: i64 = 199;
+/// Events of a source that are shifted.
+const SAMPLE: usize = 2_048;
+/// How closely one beat must follow another for them to be locked: the length of the mean vector of
+/// the phases between them. Half a period's spread, evenly, has 0.64.
+const LOCKED: f64 = 0.8;
 
 /// The share of `inner`'s events that begin within one of `outer`, among those at times when both
 /// were observed, and how many were looked at.
 pub(super) fn share_inside(inner: &Events, outer: &Events) -> (f64, usize) {
     let (mut looked, mut inside, mut at) = (0_usize, 0_usize, 0);
     for &start in &inner.starts {
-        if !observed(outer, start) {
+        if !was_observed(outer, start) {
             continue;
         }
         looked += 1;
@@ -31,7 +40,7 @@ pub(super) fn share_inside(inner: &Events, outer: &Events) -> (f64, usize) {
 pub(super) fn share_holding(outer: &Events, inner: &Events) -> (f64, usize) {
     let (mut looked, mut holding) = (0_usize, 0_usize);
     for (&start, &dur) in outer.starts.iter().zip(&outer.durations) {
-        if !observed(inner, start) {
+        if !was_observed(inner, start) {
             continue;
         }
         looked += 1;
@@ -47,12 +56,85 @@ pub(super) fn share_holding(outer: &Events, inner: &Events) -> (f64, usize) {
     (holding as f64 / looked.max(1) as f64, looked)
 }
 
-fn observed(events: &Events, time: Nanos) -> bool {
+/// Whether a time is among those during which every event is in the list.
+pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
     let at = events.observed.partition_point(|&(_, end)| end < time);
     events
         .observed
         .get(at)
         .is_some_and(|&(begin, _)| begin <= time)
+}
+
+/// The gaps among `outer`, by place, that hold at least one of `inner`.
+pub(super) fn holding(outer: &Events, inner: &Events) -> Vec<usize> {
+    let holds = |&(_, (&start, &dur)): &(usize, (&Nanos, &Nanos))| {
+        let at = inner.starts.partition_point(|&other| other < start - SLACK);
+        let next = inner.starts.get(at);
+        next.is_some_and(|&other| other <= start + dur)
+    };
+    let gaps = outer.starts.iter().zip(&outer.durations).enumerate();
+    gaps.filter(holds).map(|(place, _)| place).collect()
+}
+
+/// Whether a source's events lie in gaps more often than they would at any other phase. Each of
+/// [`SHIFTS`] circular shifts of its events through the observation keeps their rhythm and loses their
+/// tie to the gaps: at most one in twenty may have as many inside, and the number inside may not be
+/// that of independent events with the shifts' mean share (a binomial tail).
+pub(super) fn is_tied(inner: &Events, outer: &Events) -> bool {
+    let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
+    else {
+        return false;
+    };
+    let span = (end - begin).0;
+    let sample: Vec<Nanos> = inner.starts.iter().copied().take(SAMPLE).collect();
+    let (seen, looked) = share_inside(&at(&sample, inner), outer);
+    if span <= 0 || looked == 0 {
+        return false;
+    }
+    let (mut mean, mut as_many) = (0.0, 0);
+    for shift in 1..=SHIFTS {
+        // Multiples of the golden ratio: they fall evenly into any period.
+        let by = whole((shift as f64 * 0.618_033_988_75).fract() * span as f64);
+        let mut starts: Vec<Nanos> = sample
+            .iter()
+            .map(|&start| begin + Nanos(((start - begin).0 + by).rem_euclid(span)))
+            .collect();
+        starts.sort_unstable();
+        let (share, _) = share_inside(&at(&starts, inner), outer);
+        mean += share / SHIFTS as f64;
+        as_many += i64::from(share >= seen);
+    }
+    let looked = looked as f64;
+    let by_chance = binomial_tail(seen * looked, looked, mean.max(1e-9));
+    as_many * 20 <= SHIFTS && by_chance <= 1e-3
+}
+
+/// Events at these times, observed as others are.
+fn at(starts: &[Nanos], like: &Events) -> Events {
+    Events {
+        starts: starts.to_vec(),
+        durations: Vec::new(),
+        observed: like.observed.clone(),
+        tick: like.tick,
+    }
+}
+
+/// How long after the latest of a source's events a gap begins, where nearly all gaps begin at one
+/// such phase of `period` (ns); `None` where the phase wanders.
+pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nanos> {
+    let turn = std::f64::consts::TAU;
+    let (mut sin, mut cos, mut count) = (0.0, 0.0, 0.0);
+    for &start in &gaps.starts {
+        let before = source.starts.partition_point(|&other| other <= start);
+        let Some(&last) = before.checked_sub(1).and_then(|i| source.starts.get(i)) else {
+            continue;
+        };
+        let angle = turn * (start - last).0 as f64 / period;
+        (sin, cos, count) = (sin + angle.sin(), cos + angle.cos(), count + 1.0);
+    }
+    let late = (sin.atan2(cos) / turn).rem_euclid(1.0) * period;
+    let is_locked = count >= FEWEST as f64 && f64::hypot(sin, cos) > LOCKED * count;
+    is_locked.then(|| Nanos(whole(late)))
 }
 
 /// Whether an event that begins at `start` is of this beat, as far as its grid tells it from others;
@@ -78,6 +160,7 @@ pub(super) fn members(events: &Events, beat: &Beat) -> Events {
         starts,
         durations,
         observed: events.observed.clone(),
+        tick: events.tick,
     }
 }
 
@@ -91,7 +174,7 @@ pub(super) fn agree(a: &Beat, b: &Beat) -> bool {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Events, share_holding, share_inside};
+    use super::{Events, holding, is_tied, locked, share_holding, share_inside};
 
     fn events(at: &[(i64, i64)]) -> Events {
         let (starts, durations) = at.iter().map(|&(s, d)| (Nanos(s), Nanos(d))).unzip();
@@ -105,6 +188,31 @@ mod tests {
         assert_eq!(share_inside(&source, &gaps), (0.75, 4));
         let (share, looked) = share_holding(&gaps, &source);
         assert!((share - 2.0 / 3.0).abs() < 1e-9 && looked == 3);
+    }
+
+    #[test]
+    fn a_source_is_tied_to_the_gaps_that_it_makes_and_to_no_others() {
+        // A gap of 20 µs every ms; a source in each, and one of the same period beside them.
+        let every = |at: i64| (0..1_000).map(|k| (k * 1_000_000 + at, 20_000)).collect();
+        let of = |at: i64| {
+            let events: Vec<(i64, i64)> = every(at);
+            let (starts, durations) = events.iter().map(|&(s, d)| (Nanos(s), Nanos(d))).unzip();
+            Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations)
+        };
+        let gaps = of(500_000);
+        assert!(is_tied(&of(501_000), &gaps));
+        assert!(!is_tied(&of(700_000), &gaps));
+        assert_eq!(holding(&gaps, &of(501_000)).len(), 1_000);
+        assert_eq!(locked(&gaps, &of(200_000), 1e6), Some(Nanos(300_000)));
+        // One of nearly that period passes by all phases.
+        let starts: Vec<Nanos> = (0..999).map(|k| Nanos(k * 1_001_000)).collect();
+        let durations = vec![Nanos(1_000); starts.len()];
+        let other = Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations);
+        assert_eq!(locked(&gaps, &other, 1e6), None);
+        // Where gaps cover nearly all the time, every source lies in them.
+        let mut wide = of(10_000);
+        wide.durations.fill(Nanos(980_000));
+        assert!(!is_tied(&of(500_000), &wide));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
-use super::{WORDS, has_company, plain, unknown, who};
+use super::{WORDS, outside_text, plain, same_period, unknown, who};
 use crate::text::TextStyle;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
@@ -104,7 +104,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
             &beat.max.to_string(),
         );
         page.row(Tone::Plain, 2, &name.replace(TIE, " "), &cells);
-        if let Some(cause) = cause(beat, beats).filter(|_| causes) {
+        if let Some(cause) = cause(beat).filter(|_| causes) {
             let indent = if wide { CAUSE } else { CAUSE / 3 };
             page.line(Tone::Faint, &format!("{:indent$}{cause}", ""));
         }
@@ -125,7 +125,7 @@ fn cost(beat: &BeatLine) -> f64 {
 }
 
 /// What makes it, in a line.
-fn cause(beat: &BeatLine, all: &[&BeatLine]) -> Option<String> {
+fn cause(beat: &BeatLine) -> Option<String> {
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()
     {
@@ -139,11 +139,17 @@ fn cause(beat: &BeatLine, all: &[&BeatLine]) -> Option<String> {
         );
         return Some(text);
     }
+    if let Some(outside) = &beat.outside {
+        return Some(outside_text(*outside, beat).replace(TIE, " "));
+    }
+    if let Some(same) = beat.same_period.first() {
+        return Some(same_period(same).replace(TIE, " "));
+    }
     if !beat.held.is_empty() {
         return Some(format!("most contain {}", beat.held.join(", ")));
     }
-    let alone = beat.kind == BeatKind::Gaps && !has_company(beat, all);
-    alone.then(|| "no source listed has this period".to_owned())
+    let alone = beat.kind == BeatKind::Gaps;
+    alone.then(|| "no traced source has this period".to_owned())
 }
 
 fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {

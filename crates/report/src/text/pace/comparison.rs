@@ -55,7 +55,8 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     page.section("Best choice on this kernel");
     for choice in &statement.choices {
         let label = format!("{}/s, {}: ", number(choice.rate), choice.work);
-        page.paragraph(Tone::Plain, &label, &advice(choice, &statement.rows));
+        let advice = advice(choice, &statement.rows, statement.rounds);
+        page.paragraph(Tone::Plain, &label, &advice);
     }
     if statement.machine.hz_configured.is_none() {
         page.paragraph(
@@ -71,8 +72,9 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
          began more than a tick of this kernel after they were due. wait p99: 99 of 100 frames \
          began within this time after they were due, lost slots included (p90, p50: 90 or 50, \
          where one of the ways has too few frames for more). CPU: by the thread's own clock. \
-         Ranked by fewest frames lost or over, then shorter waits, then less CPU; differences \
-         within two standard deviations, and CPU times within a tenth, count as equal.",
+         Ranked by fewest frames lost or over, then shorter waits, then less CPU. What chance may \
+         make counts as equal, and so do CPU times within a tenth: differences are tested turn \
+         by turn, at 5 % for all pairs and criteria together.",
     );
     limitations(&mut page, &statement.limitations);
     let mut text = page.finish();
@@ -124,7 +126,7 @@ fn of(row: &PaceVariant, q: Option<f64>) -> String {
     )
 }
 
-fn advice(choice: &Choice, rows: &[PaceVariant]) -> String {
+fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
     let group = rows
         .iter()
         .filter(|row| (row.rate - choice.rate).abs() < 1e-9 && row.work == choice.work)
@@ -138,6 +140,13 @@ fn advice(choice: &Choice, rows: &[PaceVariant]) -> String {
     let reason = match choice.by {
         _ if names.is_empty() => return "no frame began, so there is nothing to choose".to_owned(),
         _ if group == 1 => return "there was one way only; name several to choose from".to_owned(),
+        None if turns < 3 => {
+            let turns = counted(turns, "turn");
+            return format!(
+                "a tie of {}: {turns} each cannot tell a difference from chance; take more rounds",
+                names.join(", ")
+            );
+        }
         None => return format!("a tie of {}: no measurable difference", names.join(", ")),
         Some(Criterion::LateFrames) => "fewest frames lost or over",
         Some(Criterion::Lateness) => {

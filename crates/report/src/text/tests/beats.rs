@@ -1,7 +1,9 @@
 //! Beats made by hand.
 
 use ticktax_model::Nanos;
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement};
+use ticktax_model::beats::{
+    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, Outside, SamePeriod,
+};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
 
@@ -25,13 +27,15 @@ fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
         restarts: 0,
         burst: 1.0,
         median: Nanos::from_millis(17),
-        p99: Nanos::from_millis(19),
+        p99: None,
         max: Nanos::from_millis(21),
         share: 0.000_55,
         chain: Vec::new(),
         gaps: None,
         held: Vec::new(),
         alias: None,
+        same_period: Vec::new(),
+        outside: None,
     }
 }
 
@@ -41,7 +45,7 @@ fn gaps(share: f64) -> BeatGaps {
         from: Nanos::from_millis(1),
         count: 110,
         median: Nanos(17_100_000),
-        p99: Nanos(19_400_000),
+        p99: None,
         max: Nanos(21_100_000),
         share,
         inside: 0.991,
@@ -62,7 +66,7 @@ pub(super) fn a_server() -> BeatStatement {
     syncer.kind = BeatKind::Work;
     let mut tick = line("local_timer tick_nohz_handler", 4e6, 0.02, "0-63");
     (tick.seen, tick.expected, tick.jitter) = (57_599_988, 57_600_000, Nanos(4_100));
-    (tick.median, tick.p99, tick.max) = (Nanos(3_300), Nanos(13_000), Nanos(90_000));
+    (tick.median, tick.p99, tick.max) = (Nanos(3_300), Some(Nanos(13_000)), Nanos(90_000));
     let mut mixer = line("mixer", 10.076e6, 9.1e3, "0,2");
     mixer.kind = BeatKind::Thread;
     (mixer.pid, mixer.rearmed, mixer.restarts, mixer.burst) = (Some(4_121), true, 1, 2.4);
@@ -84,10 +88,24 @@ pub(super) fn a_server() -> BeatStatement {
     held.kind = BeatKind::Gaps;
     held.gaps = Some(gaps(0.000_009));
     held.held = vec!["call_function".to_owned(), "kworker drain".to_owned()];
+    held.same_period = vec![
+        SamePeriod {
+            name: "hpet".to_owned(),
+            locked_at: Some(Nanos(61_000)),
+        },
+        SamePeriod {
+            name: "eth2".to_owned(),
+            locked_at: None,
+        },
+    ];
+    let mut host = line("gaps", 10e6, 40.0, "1");
+    host.kind = BeatKind::Gaps;
+    host.gaps = Some(gaps(0.000_008));
+    host.outside = Some(Outside { host_hz: Some(100) });
     let mut own = line("ticktax", 50e6, 3e3, "0");
     (own.kind, own.own) = (BeatKind::Thread, true);
     BeatStatement {
-        beats: vec![syncer, tick, mixer, met, held, own],
+        beats: vec![syncer, tick, mixer, met, held, host, own],
         searched: 1_840,
         window: Nanos::from_secs(3_600),
         family_alarm: 0.01,

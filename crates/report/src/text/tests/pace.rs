@@ -259,6 +259,7 @@ fn a_process_without_a_rhythm() {
 #[test]
 fn ways_side_by_side() {
     let row = |rate: f64, sleep, dropped| PaceVariant {
+        by_turn: Vec::new(),
         readings: Vec::new(),
         margin: None,
         rate,

@@ -1,0 +1,138 @@
+//! Measures what the beat finder says of events without a period, and how often its intervals hold
+//! the true period where events are rounded to the kernel's tick.
+//!
+//! `cargo run --release -p ticktax-bench --example beats_null [trains of each law] [seed]`; the same
+//! seed gives the same figures.
+#![expect(clippy::print_stdout, reason = "an example that reports")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ticktax_analysis::beats::{Beat, Events, Tick, detect};
+use ticktax_fixture::{NullLaw, TickBeat, Train};
+use ticktax_model::Nanos;
+
+/// Beats of a train whose interval is looked at.
+const COUNTS: [u32; 4] = [5, 6, 10, 40];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |otherwise| {
+        arguments
+            .next()
+            .and_then(|a| a.parse().ok())
+            .unwrap_or(otherwise)
+    };
+    let (trains, seed): (u64, u64) = (number(2000), number(7));
+    let verbose = number(0) > 0;
+    println!(
+        "{:28} {:>14} {:>8}  95 % interval",
+        "no period", "false", "share"
+    );
+    for law in NullLaw::ALL {
+        let part = Part::of(trains, |i| {
+            let train = law.train(seed * 1_000_003 + i);
+            let found = beats(&train);
+            if verbose && let Some(beat) = found.first() {
+                let ticks = beat.period.value / train.tick.0 as f64;
+                println!(
+                    "  {law:?} {i} n={} {ticks:.3} ticks {beat:?}",
+                    train.starts.len()
+                );
+            }
+            Some(!found.is_empty())
+        });
+        println!("{:28} {part}", law.name());
+    }
+    println!(
+        "\n{:28} {:>14} {:>8}  95 % interval",
+        "interval holds the period", "held", "share"
+    );
+    for law in TickBeat::ALL {
+        for count in COUNTS {
+            let mut lost = 0;
+            let part = Part::of(trains, |i| {
+                let (train, truth) = law.train(count, seed * 1_000_003 + i);
+                let found = beats(&train);
+                let near = |beat: &&Beat| (beat.period.value / truth - 1.0).abs() < 0.1;
+                let beat = found.iter().find(near)?;
+                let held = beat.period.low <= truth && truth <= beat.period.high;
+                if verbose && !held {
+                    println!("  {law:?} {i} truth {truth} tick {} {beat:?}", train.tick);
+                }
+                Some(held)
+            });
+            lost += trains - part.all;
+            println!("{:28} {part}  (n {count}, not found {lost})", law.name());
+        }
+    }
+}
+
+fn beats(train: &Train) -> Vec<Beat> {
+    let durations = vec![Nanos::from_micros(1); train.starts.len()];
+    let events = Events::new(Nanos::ZERO, train.end, train.starts.clone(), durations);
+    let tick = Tick {
+        length: train.tick,
+        at: None,
+    };
+    detect(&events.with_tick(Some(tick)))
+}
+
+/// So many of so many.
+struct Part {
+    hits: u64,
+    all: u64,
+}
+
+impl Part {
+    /// Asks `of` of the trains 0 to `trains` on all CPUs; those that it has no answer for do not count.
+    fn of(trains: u64, of: impl Fn(u64) -> Option<bool> + Sync) -> Self {
+        let (next, hits, all) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let i = next.fetch_add(1, Ordering::Relaxed);
+                        if i >= trains {
+                            break;
+                        }
+                        if let Some(hit) = of(i) {
+                            all.fetch_add(1, Ordering::Relaxed);
+                            hits.fetch_add(hit.into(), Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        Self {
+            hits: hits.into_inner(),
+            all: all.into_inner(),
+        }
+    }
+
+    /// The share's 95 % interval (Wilson 1927).
+    fn interval(&self) -> (f64, f64) {
+        const Z: f64 = 1.96;
+        let n = self.all.max(1) as f64;
+        let share = self.hits as f64 / n;
+        let middle = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+        let half =
+            Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+        (middle - half, middle + half)
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (low, high) = self.interval();
+        let part = format!("{} of {}", self.hits, self.all);
+        let share = self.hits as f64 / self.all.max(1) as f64;
+        write!(
+            f,
+            "{part:>14} {:>6.2} %  {:.2} to {:.2} %",
+            100.0 * share,
+            100.0 * low.max(0.0),
+            100.0 * high
+        )
+    }
+}

@@ -1,0 +1,69 @@
+//! Measures how often `pace --vary` chooses among ways to pace a loop that do not differ, on a machine
+//! that somebody else disturbs now and then.
+//!
+//! `cargo run --release -p ticktax-bench --example choice_null [comparisons] [seed]`; the same seed
+//! gives the same figures.
+#![expect(clippy::print_stdout, reason = "an example that reports")]
+
+use ticktax_analysis::pace::{FrameStats, Terms, choices};
+use ticktax_fixture::{TURN_LENGTH, TURN_PERIOD, equal_turns};
+use ticktax_model::Nanos;
+use ticktax_model::pace::{Frame, PaceRule, PaceTurn, PaceVariant, SleepMethod};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |otherwise| {
+        arguments
+            .next()
+            .and_then(|a| a.parse().ok())
+            .unwrap_or(otherwise)
+    };
+    let (comparisons, seed): (u64, u64) = (number(2000), number(7));
+    for rounds in [2, 3, 5, 10] {
+        for ways in [2, 5, 10] {
+            let chosen = (0..comparisons).filter(|i| {
+                let turns = equal_turns(ways, rounds, seed * 1_000_003 + i);
+                let rows: Vec<PaceVariant> = turns.iter().map(|turns| row(turns)).collect();
+                choices(&rows)[0].by.is_some()
+            });
+            let chosen = chosen.count();
+            let share = 100.0 * chosen as f64 / comparisons as f64;
+            println!("{ways:2} ways, {rounds:2} rounds: {chosen} of {comparisons} = {share:.2} %");
+        }
+    }
+}
+
+fn row(turns: &[Vec<Frame>]) -> PaceVariant {
+    let terms = Terms {
+        period: TURN_PERIOD,
+        overshot_from: Nanos::from_millis(4),
+        asked_for: true,
+    };
+    let mut all = FrameStats::new(terms).close();
+    let mut by_turn = Vec::new();
+    for frames in turns {
+        let mut stats = FrameStats::new(terms);
+        frames.iter().for_each(|&frame| stats.frame(frame));
+        let accounts = stats.close();
+        let cpu_time = frames.iter().map(|frame| frame.cpu).sum();
+        by_turn.push(PaceTurn::new(
+            accounts.figures().as_ref(),
+            cpu_time,
+            TURN_LENGTH,
+        ));
+        all.merge(&accounts);
+    }
+    PaceVariant {
+        rate: 50.0,
+        work: Nanos::from_millis(1),
+        sleep: SleepMethod::Nanosleep,
+        rule: PaceRule::Deadline,
+        turns: turns.len() as u64,
+        figures: all.figures(),
+        cpu_time: by_turn.iter().map(|turn| turn.cpu_time).sum(),
+        elapsed: by_turn.iter().map(|turn| turn.elapsed).sum(),
+        readings: Vec::new(),
+        margin: None,
+        by_turn,
+    }
+}

@@ -1,0 +1,93 @@
+//! The kernel's tick as each source's events are judged by it.
+
+use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
+use ticktax_model::{Cpu, Nanos};
+
+use super::super::{Events, FEWEST, Tick};
+use super::stream::{Key, What};
+use super::streams::Streams;
+
+/// How closely ticks must keep to whole multiples of their length for their phase to be known: the
+/// length of their mean vector.
+const SHARP: f64 = 0.9;
+/// By how much the ticks of CPUs may be apart, as a share of one, and still come together.
+const TOGETHER: f64 = 0.1;
+
+/// The ticks of all CPUs.
+#[derive(Debug, Default)]
+pub(super) struct Ticks {
+    tick: Option<Tick>,
+    /// When one came on each CPU, by CPU number.
+    by_cpu: Vec<Option<Nanos>>,
+    /// When one came, where they come together on all CPUs.
+    everywhere: Option<Nanos>,
+}
+
+impl Ticks {
+    /// The ticks of this length in all streams seen so far, whose last event was at `end`.
+    pub(super) fn of(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
+        let mut ticks = Self {
+            tick,
+            ..Self::default()
+        };
+        let Some(tick) = tick else {
+            return ticks;
+        };
+        for stream in streams.iter().filter(|stream| is_tick(&stream.key.what)) {
+            let Some(cpu) = stream.key.cpu else {
+                continue;
+            };
+            if cpu.index() >= ticks.by_cpu.len() {
+                ticks.by_cpu.resize(cpu.index() + 1, None);
+            }
+            ticks.by_cpu[cpu.index()] = phase(&stream.collector.events(end), tick.length);
+        }
+        let mut known = ticks.by_cpu.iter().copied().flatten();
+        let first = known.next();
+        let is_near = |at: Nanos| {
+            let turns = (at - first.unwrap_or_default()).0 as f64 / tick.length.0 as f64;
+            (turns - turns.round()).abs() < TOGETHER
+        };
+        ticks.everywhere = first.filter(|_| known.all(is_near));
+        ticks
+    }
+
+    /// The tick that the events of a source may only come with; `None` for those of the tick itself.
+    pub(super) fn for_source(&self, key: &Key) -> Option<Tick> {
+        let at = key.cpu.map_or(self.everywhere, |cpu| self.at(cpu));
+        let tick = self.tick.map(|tick| Tick { at, ..tick });
+        tick.filter(|_| !is_interrupt_of_tick(&key.what))
+    }
+
+    fn at(&self, cpu: Cpu) -> Option<Nanos> {
+        self.by_cpu.get(cpu.index()).copied().flatten()
+    }
+}
+
+/// Whether this is the tick's own function.
+fn is_tick(what: &What) -> bool {
+    matches!(what, What::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
+}
+
+/// The same, or the interrupt around it.
+fn is_interrupt_of_tick(what: &What) -> bool {
+    let around = |what: &What| {
+        matches!(what, What::Frame { name, function, .. }
+            if function.is_empty() && &**name == LOCAL_TIMER)
+    };
+    is_tick(what) || around(what)
+}
+
+/// A moment at which one of these ticks came; `None` where they keep to no multiples of their length.
+fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
+    let turn = std::f64::consts::TAU;
+    let first = *events.starts.first()?;
+    let (sin, cos) = events.starts.iter().fold((0.0, 0.0), |(sin, cos), &start| {
+        let angle = turn * ((start - first).0 % length.0) as f64 / length.0 as f64;
+        (sin + angle.sin(), cos + angle.cos())
+    });
+    let is_sharp = f64::hypot(sin, cos) > SHARP * events.starts.len() as f64;
+    let late = sin.atan2(cos) / turn * length.0 as f64;
+    let known = events.starts.len() >= FEWEST && is_sharp;
+    known.then(|| first + Nanos(super::super::number::whole(late)))
+}

@@ -1,0 +1,127 @@
+//! Two ways compared turn by turn.
+
+/// What one turn says of a way: a share, and of how many things.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Turn {
+    pub(super) share: f64,
+    /// How many things the share is of; `None` where it is no count.
+    all: Option<f64>,
+}
+
+impl Turn {
+    /// A turn that says nothing.
+    pub(super) const NONE: Self = Self {
+        share: 0.0,
+        all: Some(0.0),
+    };
+
+    /// `part` of `all` things.
+    pub(super) fn of_count(part: u64, all: u64) -> Self {
+        Self {
+            share: part as f64 / all.max(1) as f64,
+            all: Some(all as f64),
+        }
+    }
+
+    /// A share that is measured, not counted.
+    pub(super) fn of_share(share: f64) -> Self {
+        Self { share, all: None }
+    }
+}
+
+/// The two-sided probability that chance makes as large a difference between two ways as that of
+/// their turns, by the differences within each round; `None` where the first is not the larger, or
+/// there are fewer than two rounds.
+pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a.share - b.share).collect();
+    let n = differences.len() as f64;
+    let mean = differences.iter().sum::<f64>() / n;
+    if differences.len() < 2 || mean <= 0.0 {
+        return None;
+    }
+    let squares: f64 = differences.iter().map(|d| (d - mean).powi(2)).sum();
+    let rounds = differences.len();
+    let counted = of_counts(&a[..rounds]) + of_counts(&b[..rounds]);
+    // Turns that agree by luck do not know better than the number of their frames lets them.
+    let variance = (squares / (n - 1.0) / n).max(counted);
+    Some(student_two_sided(mean / variance.sqrt(), n - 1.0))
+}
+
+/// The variance of the mean share of turns that is due to their counts alone; one is added to the
+/// parts and to the rests, so that none in a few is not taken for certainty.
+fn of_counts(turns: &[Turn]) -> f64 {
+    let counted = || {
+        turns
+            .iter()
+            .filter_map(|turn| Some((turn.share, turn.all?)))
+    };
+    let all: f64 = counted().map(|(_, all)| all).sum();
+    if counted().next().is_none() {
+        return 0.0;
+    }
+    let part: f64 = counted().map(|(share, all)| share * all).sum();
+    let likely = (part + 1.0) / (all + 2.0);
+    likely * (1.0 - likely) / (all + 2.0)
+}
+
+/// The probability that Student's t with a whole number of degrees of `freedom` is as far from 0 as
+/// `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
+fn student_two_sided(t: f64, freedom: f64) -> f64 {
+    if !t.is_finite() {
+        return 0.0;
+    }
+    let angle = (t.abs() / freedom.sqrt()).atan();
+    let (sin, cos) = angle.sin_cos();
+    let odd = freedom.rem_euclid(2.0) > 0.5;
+    let mut term = if odd { cos } else { 1.0 };
+    let mut sum = if odd && freedom < 1.5 { 0.0 } else { term };
+    let mut k = if odd { 3.0 } else { 2.0 };
+    while k < freedom - 0.5 {
+        term *= cos * cos * (k - 1.0) / k;
+        sum += term;
+        k += 2.0;
+    }
+    let within = if odd {
+        (angle + sin * sum) / std::f64::consts::FRAC_PI_2
+    } else {
+        sin * sum
+    };
+    (1.0 - within).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Turn, difference, student_two_sided};
+
+    #[test]
+    fn students_law_agrees_with_tables() {
+        for (freedom, t) in [
+            (1.0, 12.706),
+            (2.0, 4.303),
+            (3.0, 3.182),
+            (4.0, 2.776),
+            (9.0, 2.262),
+        ] {
+            assert!(
+                (student_two_sided(t, freedom) - 0.05).abs() < 1e-4,
+                "{freedom}"
+            );
+        }
+        assert!((student_two_sided(8.610, 4.0) - 0.001).abs() < 1e-5);
+    }
+
+    #[test]
+    fn what_the_turns_agree_on_is_no_chance() {
+        let of = |late: &[u64]| -> Vec<Turn> {
+            late.iter().map(|&late| Turn::of_count(late, 100)).collect()
+        };
+        let (few, many) = (of(&[1, 0, 2, 1, 1]), of(&[20, 22, 19, 25, 21]));
+        assert!(difference(&many, &few).unwrap() < 1e-3);
+        assert_eq!(difference(&few, &many), None);
+        // One bad turn is one turn.
+        assert!(difference(&of(&[0, 0, 90, 0, 0]), &few).unwrap() > 0.2);
+        // Turns that agree exactly are still only so many frames.
+        assert!(difference(&of(&[1; 5]), &of(&[0; 5])).unwrap() > 0.05);
+        assert_eq!(difference(&many[..1], &few[..1]), None);
+    }
+}

@@ -1,0 +1,161 @@
+use ticktax_model::Nanos;
+use ticktax_model::pace::{Criterion, Frame, PaceRule, PaceTurn, PaceVariant, SleepMethod};
+
+use super::super::{FrameStats, Terms};
+use super::{choices, common_quantile};
+
+fn terms() -> Terms {
+    Terms {
+        period: Nanos::from_millis(20),
+        overshot_from: Nanos::from_millis(4),
+        asked_for: true,
+    }
+}
+
+/// A row of these turns, each with the CPU time that it took.
+fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
+    let elapsed = Nanos::from_secs(4);
+    let mut row = PaceVariant {
+        readings: Vec::new(),
+        margin: None,
+        rate: 50.0,
+        work: Nanos::from_millis(1),
+        sleep,
+        rule: PaceRule::Deadline,
+        turns: turns.len() as u64,
+        figures: None,
+        cpu_time: turns.iter().map(|turn| turn.1).sum(),
+        elapsed: turns.iter().map(|_| elapsed).sum(),
+        by_turn: Vec::new(),
+    };
+    let mut all = FrameStats::new(terms()).close();
+    for (frames, cpu_time) in turns {
+        let mut stats = FrameStats::new(terms());
+        frames.iter().for_each(|&frame| stats.frame(frame));
+        let accounts = stats.close();
+        let turn = PaceTurn::new(accounts.figures().as_ref(), *cpu_time, elapsed);
+        row.by_turn.push(turn);
+        all.merge(&accounts);
+    }
+    row.figures = all.figures();
+    row
+}
+
+/// A loop of 50 frames a second for five turns of 4 s: every `late_every`th frame is 5 ms late, the
+/// others `wait_us`.
+fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceVariant {
+    let frame = |k: i64| {
+        let due = Nanos::from_millis(20 * k);
+        let is_late = late_every > 0 && k % late_every == 0;
+        let wait = if is_late { 5_000 } else { wait_us };
+        let began = due + Nanos::from_micros(wait);
+        Frame {
+            due,
+            began,
+            ended: began + Nanos::from_millis(1),
+            cpu: Nanos::from_millis(1),
+        }
+    };
+    let turn = |turn: i64| {
+        let frames = (200 * turn..200 * (turn + 1)).map(frame).collect();
+        (frames, Nanos(1_000 * turn) + Nanos::from_millis(cpu_ms / 5))
+    };
+    row_of(sleep, &(0..5).map(turn).collect::<Vec<_>>())
+}
+
+#[test]
+fn late_frames_weigh_most_then_lateness_then_cpu() {
+    let rows = [
+        row(SleepMethod::Nanosleep, 10, 10, 1_000),
+        row(SleepMethod::Poll, 0, 900, 1_000),
+        row(SleepMethod::Timerfd, 0, 60, 1_005),
+        row(SleepMethod::Hybrid, 0, 62, 3_000),
+    ];
+    let told = choices(&rows);
+    assert_eq!(told.len(), 1);
+    assert_eq!(
+        (&told[0].best[..], told[0].by),
+        (&[2][..], Some(Criterion::Cpu))
+    );
+    let told = choices(&rows[..3]);
+    assert_eq!(
+        (&told[0].best[..], told[0].by),
+        (&[2][..], Some(Criterion::Lateness))
+    );
+    let told = choices(&[rows[0].clone(), row(SleepMethod::Select, 0, 10, 1_000)]);
+    assert_eq!(
+        (&told[0].best[..], told[0].by),
+        (&[1][..], Some(Criterion::LateFrames))
+    );
+}
+
+#[test]
+fn what_nothing_tells_apart_is_a_tie() {
+    // Two late frames in a thousand against one are no difference.
+    let rows = [
+        row(SleepMethod::Nanosleep, 500, 60, 1_000),
+        row(SleepMethod::Timerfd, 1_000, 61, 1_010),
+    ];
+    let told = choices(&rows);
+    assert_eq!((&told[0].best[..], told[0].by), (&[0, 1][..], None));
+}
+
+#[test]
+fn one_turn_each_is_a_tie() {
+    let mut rows = [
+        row(SleepMethod::Nanosleep, 10, 10, 1_000),
+        row(SleepMethod::Poll, 0, 900, 1_000),
+    ];
+    assert_eq!(choices(&rows)[0].best, [1]);
+    rows.iter_mut().for_each(|row| row.by_turn.truncate(1));
+    assert_eq!(choices(&rows)[0].best, [0, 1]);
+}
+
+/// A smaller run of `--example choice_null` of the benchmarks.
+#[test]
+fn equal_ways_are_seldom_told_apart() {
+    for ways in [2, 5, 10] {
+        let mut chosen = 0;
+        for seed in 0..100 {
+            let rows = ticktax_fixture::equal_turns(ways, 5, seed);
+            let rows: Vec<PaceVariant> = rows
+                .into_iter()
+                .map(|turns| {
+                    let turns = turns.into_iter().map(|frames| {
+                        let cpu_time = frames.iter().map(|frame| frame.cpu).sum();
+                        (frames, cpu_time)
+                    });
+                    row_of(SleepMethod::Nanosleep, &turns.collect::<Vec<_>>())
+                })
+                .collect();
+            chosen += usize::from(choices(&rows)[0].by.is_some());
+        }
+        // At 5 %, more than 11 in a hundred come once in 240 seeds.
+        assert!(chosen <= 11, "{chosen} of 100 for {ways} ways");
+    }
+}
+
+#[test]
+fn too_few_frames_for_one_quantile_are_compared_by_another() {
+    let long = row(SleepMethod::Nanosleep, 0, 60, 1_000);
+    assert_eq!(common_quantile(std::slice::from_ref(&long)), Some(0.99));
+    let mut short = long.clone();
+    let wait = short.figures.as_mut().unwrap().wait.as_mut().unwrap();
+    wait.quantiles.retain(|quantile| quantile.q < 0.95);
+    assert_eq!(common_quantile(&[long, short]), Some(0.9));
+}
+
+#[test]
+fn each_rate_is_a_choice_of_its_own() {
+    let mut rows = vec![row(SleepMethod::Nanosleep, 0, 60, 1_000); 2];
+    rows[1].rate = 60.0;
+    let told = choices(&rows);
+    assert_eq!(
+        told.iter()
+            .map(|choice| &choice.best[..])
+            .collect::<Vec<_>>(),
+        [[0], [1]]
+    );
+    rows[1].figures = None;
+    assert!(choices(&rows)[1].best.is_empty());
+}
