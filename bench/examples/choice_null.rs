@@ -43,7 +43,9 @@ fn row(turns: &[Vec<Frame>]) -> PaceVariant {
     let mut by_turn = Vec::new();
     for frames in turns {
         let mut stats = FrameStats::new(terms);
-        frames.iter().for_each(|&frame| stats.frame(frame));
+        for &frame in frames {
+            stats.frame(frame);
+        }
         let accounts = stats.close();
         let cpu_time = frames.iter().map(|frame| frame.cpu).sum();
         by_turn.push(PaceTurn::new(

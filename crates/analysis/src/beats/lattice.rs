@@ -4,9 +4,9 @@
 //! a lattice of one tick's width. Against uniform phases such events look periodic whatever makes them
 //! come: with one tick in two at random, half of all slots of one tick are filled, each at the same
 //! phase. So where most events lie on the tick, chance is not "at any time" but "at any tick". A slot
-//! of the period P holds the lattice points φ₁ … φ_L, and an event is at each of them with probability
-//! 1/L. The likelihood ratio of an event at φ against that is g(φ − path) over the mean of
-//! g(φ_l − path), which again has expectation 1 whatever the path: Markov's bound holds as it does
+//! of the period P holds the lattice points φ₁ … φₙ, and an event is at each of them with probability
+//! 1/n. The likelihood ratio of an event at φ against that is g(φ − path) over the mean of
+//! g(φᵢ − path), which again has expectation 1 whatever the path: Markov's bound holds as it does
 //! for uniform phases ([`super::track`]). A period of one tick gains nothing; whether events come with
 //! *every* tick is a question of their number ([`Lattice::every_tick`]).
 
@@ -66,7 +66,7 @@ impl Lattice {
             let late = centre - (at.0 as f64 - begin) / length;
             (late + NEAR).rem_euclid(1.0) <= NEAR + LATE
         });
-        (is_on_it && is_after_tick).then(|| Self {
+        (is_on_it && is_after_tick).then_some(Self {
             tick: length,
             phase: centre * length,
         })

@@ -67,11 +67,12 @@ fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events) -> bool {
         }
         let events = events(finder, place);
         let observed = |start: &Nanos| was_observed(&events, *start);
-        let at_times = known.iter_mut().zip(&gaps.starts);
-        at_times.for_each(|(known, start)| *known &= observed(start));
-        holding(gaps, &events)
-            .into_iter()
-            .for_each(|gap| empty[gap] = false);
+        for (known, start) in known.iter_mut().zip(&gaps.starts) {
+            *known &= observed(start);
+        }
+        for gap in holding(gaps, &events) {
+            empty[gap] = false;
+        }
     }
     let looked = known.iter().filter(|known| **known).count();
     let both = known

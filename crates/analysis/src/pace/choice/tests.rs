@@ -31,7 +31,9 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     let mut all = FrameStats::new(terms()).close();
     for (frames, cpu_time) in turns {
         let mut stats = FrameStats::new(terms());
-        frames.iter().for_each(|&frame| stats.frame(frame));
+        for &frame in frames {
+            stats.frame(frame);
+        }
         let accounts = stats.close();
         let turn = PaceTurn::new(accounts.figures().as_ref(), *cpu_time, elapsed);
         row.by_turn.push(turn);
@@ -107,7 +109,9 @@ fn one_turn_each_is_a_tie() {
         row(SleepMethod::Poll, 0, 900, 1_000),
     ];
     assert_eq!(choices(&rows)[0].best, [1]);
-    rows.iter_mut().for_each(|row| row.by_turn.truncate(1));
+    for row in &mut rows {
+        row.by_turn.truncate(1);
+    }
     assert_eq!(choices(&rows)[0].best, [0, 1]);
 }
 
