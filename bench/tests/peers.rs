@@ -13,6 +13,7 @@ use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Trial};
 use ticktax_bench::peers::statement::{Latency, Noise, Peer, PeerOutcome, PeersStatement};
+use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_model::Nanos;
 use ticktax_model::recording::World;
 
@@ -75,9 +76,8 @@ fn main() -> ExitCode {
 /// Why a test with this kernel cannot run here. With the cache's tools and kernels, apt is not
 /// asked.
 fn why_not(kernel: &str) -> Option<String> {
-    let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
-    if qemu.is_err() {
-        return Some("qemu-system-x86_64 is not installed".to_owned());
+    if let Some(why) = why_no_guest() {
+        return Some(why);
     }
     if !beside().is_file() {
         return Some("ticktax is not built: cargo build -p ticktax".to_owned());
@@ -86,7 +86,7 @@ fn why_not(kernel: &str) -> Option<String> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let lab = caches.or_else(home)?.join("ticktax/lab");
     let has = |part: String, packages: &[&str]| {
-        let missing = !lab.join(part).exists() && !apt_knows(packages);
+        let missing = !lab.join(part).exists() && !apt_has(packages);
         let names = packages.join(" and ");
         missing.then(|| format!("the cache lacks {names}, and apt does not know them"))
     };
@@ -97,15 +97,6 @@ fn why_not(kernel: &str) -> Option<String> {
 /// The ticktax beside the benchmarks.
 fn beside() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_ticktax-bench")).with_file_name("ticktax")
-}
-
-fn apt_knows(packages: &[&str]) -> bool {
-    let mut command = Command::new("apt-get");
-    command
-        .args(["-qq", "--print-uris", "download"])
-        .args(packages);
-    let uris = command.output();
-    uris.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
 fn bench(arguments: &[&str]) -> Command {

@@ -5,7 +5,7 @@
 //! - [`Auditor::frames_of`](crate::Auditor::frames_of) has an audit find the frames of a process in its
 //!   threads' wakeups; [`Auditor::finish_pace`](crate::Auditor::finish_pace) makes the statement of
 //!   them, with what held up those that were late.
-//! - [`choices`] compares loops of several settings.
+//! - [`TurnStats`] takes the frames of loops that run by turns, and compares them by [`choices`].
 
 mod alias;
 mod book;
@@ -17,6 +17,7 @@ mod process;
 pub(crate) mod rhythm;
 mod tick;
 mod times;
+mod turns;
 pub(crate) mod watch;
 
 pub use alias::tick_alias;
@@ -25,4 +26,5 @@ pub use choice::{choices, common_quantile};
 pub use paced::loop_statement;
 pub use tick::{sampled_at_tick, tick};
 pub use times::tellable;
+pub use turns::TurnStats;
 pub use watch::Watched;

@@ -6,7 +6,7 @@ use ticktax_model::recording::{Header, Paced, Row, RowSink};
 use ticktax_model::victim::Target;
 
 use crate::Auditor;
-use crate::pace::{FrameStats, loop_statement};
+use crate::pace::{FrameStats, TurnStats, loop_statement};
 
 /// Takes the rows of a recording, and makes the document that whoever recorded them was shown: the
 /// statement of an audit, or what became of a loop's frames.
@@ -17,6 +17,7 @@ pub struct RecordingAnalysis(Kind);
 enum Kind {
     Audit(Box<Auditor>),
     Loop(Box<FrameStats>),
+    Turns(Box<TurnStats>),
     Process(Box<Auditor>),
 }
 
@@ -34,6 +35,9 @@ impl RecordingAnalysis {
                 let stats = FrameStats::of_loop(run.report.period, &header.machine);
                 Kind::Loop(Box::new(stats))
             }
+            Some(Paced::Turns(turns)) => {
+                Kind::Turns(Box::new(TurnStats::new(&turns.variants, &header.machine)))
+            }
             Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
         })
     }
@@ -47,6 +51,11 @@ impl RecordingAnalysis {
                 let run = header.paced_loop();
                 let run = run.expect("it was made with the header of a loop");
                 loop_statement(header, run, &stats.close()).into()
+            }
+            Kind::Turns(stats) => {
+                let turns = header.paced_turns();
+                let turns = turns.expect("it was made with the header of such loops");
+                stats.finish(header, turns).into()
             }
             Kind::Process(auditor) => auditor.finish_pace(header, sources, threads).into(),
         }
@@ -71,6 +80,7 @@ impl RowSink for RecordingAnalysis {
         match &mut self.0 {
             Kind::Audit(auditor) | Kind::Process(auditor) => auditor.row(sources, row),
             Kind::Loop(stats) => stats.row(sources, row),
+            Kind::Turns(stats) => stats.row(sources, row),
         }
     }
 }

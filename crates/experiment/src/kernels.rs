@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{GuestClock, KernelsStatement};
+use ticktax_model::recording::Header;
 
 use crate::cases;
 use crate::file::CaseFile;
@@ -62,20 +63,24 @@ pub enum KernelsError {
     /// Neither its configuration nor the guest tells the tick rate.
     #[error("{0} does not say its tick rate")]
     NoRate(String),
+    /// What came from the guest is of something else.
+    #[error("the guest's recording is not of a case's programs")]
+    NoReplay,
 }
 
 impl Trial {
-    /// What `kernel` made of a job; `hz` is its tick rate, where its configuration is known and the
+    /// What `kernel` made of a job, by the recording's header; `hz` is its tick rate, where its configuration is known and the
     /// guest may not tell it.
     ///
     /// # Errors
-    /// The tick rate is not known.
+    /// The tick rate is not known, or the recording is of something else.
     pub fn new(
         (kernel, hz): (&str, Option<u32>),
         job: GuestJob,
-        replay: Replay,
+        header: &Header,
         instructions: Option<u64>,
     ) -> Result<Self, KernelsError> {
+        let replay = Replay::of(header).ok_or(KernelsError::NoReplay)?;
         let hz = replay.machine.hz_configured.or(hz);
         Ok(Self {
             hz: hz.ok_or_else(|| KernelsError::NoRate(kernel.to_owned()))?,

@@ -20,7 +20,6 @@ pub mod replay;
 pub mod sensitivity;
 pub mod statistics;
 pub mod sweep;
-pub mod turns;
 pub mod vary;
 pub mod whatif;
 

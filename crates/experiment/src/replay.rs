@@ -6,9 +6,10 @@
 
 mod threads;
 
-use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
-use ticktax_model::machine::Machine;
+use ticktax_model::machine::{Counters, CpuTimes, Machine};
+use ticktax_model::recording::Header;
+use ticktax_model::replay::ReplayedTask;
 use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
@@ -28,25 +29,8 @@ pub trait Platform {
     fn work(&mut self, time: Nanos);
 }
 
-/// What a thread performed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplayedTask {
-    /// [`Step::Frame`]s.
-    pub frames: u64,
-    /// Steps of [`Step::Every`] that were left out.
-    pub overshot: u64,
-    /// Steps that worked.
-    pub bursts: u64,
-    /// Sleeps that ended in time.
-    pub sleeps: u64,
-    /// The CPU time that was asked of it.
-    pub asked: Nanos,
-    /// The CPU time that it used, by its own clock.
-    pub ran: Nanos,
-}
-
 /// What all threads did, and what the kernel's counters say of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     /// The machine.
     pub machine: Machine,
@@ -56,6 +40,20 @@ pub struct Replay {
     pub sampled: Nanos,
     /// By task.
     pub tasks: Vec<ReplayedTask>,
+}
+
+impl Replay {
+    /// What a recording's header says; `None` where it is not of a replay.
+    pub fn of(header: &Header) -> Option<Self> {
+        let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
+        let [before, after]: [Nanos; 2] = [busy(&header.before), busy(&header.after)];
+        Some(Self {
+            machine: header.machine.clone(),
+            elapsed: header.after.at - header.before.at,
+            sampled: after - before,
+            tasks: header.replayed.clone()?,
+        })
+    }
 }
 
 /// The step that no thread can perform: only a simulated machine has what it needs.

@@ -11,8 +11,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod loops;
+
 use std::fmt::{self, Display};
 use std::str::FromStr;
+
+pub use loops::LoopVariants;
 
 /// A name and the list of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,22 @@ impl Vary {
             values.push(value);
         }
         Ok(values)
+    }
+
+    /// Puts its values into `list`, which nothing has filled before.
+    ///
+    /// # Errors
+    /// As of [`Vary::values`], or the list has values.
+    pub fn fill<T>(&self, list: &mut Vec<T>) -> Result<(), VaryError>
+    where
+        T: FromStr + PartialEq,
+        T::Err: Display,
+    {
+        if !list.is_empty() {
+            return Err(self.error(&"it is varied twice"));
+        }
+        *list = self.values()?;
+        Ok(())
     }
 }
 

@@ -26,6 +26,7 @@ pub mod pace;
 pub mod policy;
 pub mod prediction;
 pub mod recording;
+pub mod replay;
 pub mod span;
 pub mod statement;
 pub mod sweep;

@@ -24,17 +24,21 @@ use crate::Nanos;
 
 mod comparison;
 mod figures;
+mod rate;
 mod statement;
+mod turns;
 
 pub use comparison::{Choice, Criterion, PaceComparison, PaceTurn, PaceVariant};
 pub use figures::{
     Bucket, CpuClock, CpuReading, CpuStatement, Distribution, EndedIdle, Figures, FpsSeconds,
     Quantile, TickAlias, Wakeups,
 };
+pub use rate::{FrameRate, FrameRateError};
 pub use statement::{
-    FrameMark, LoopReport, LoopRun, PaceStatement, ProcessReport, RhythmReport, Subject,
+    FrameMark, LoopReport, LoopRun, PaceEnd, PaceStatement, ProcessReport, RhythmReport, Subject,
     ThreadReport,
 };
+pub use turns::{LoopSpec, LoopTurns, frame_source, turn_of};
 
 /// How a loop waits for its next frame.
 #[derive(

@@ -24,6 +24,18 @@ pub enum SchedulingPolicy {
     /// The kernel keeps a part of each second (by default 50 ms) for other tasks: real-time
     /// throttling, or the fair server since Linux 6.12. A spin probe sees that part as gaps.
     Fifo(u8),
+    /// `SCHED_RR` with a priority of 1 to 99: as `SCHED_FIFO`, by turns with others of its priority.
+    RoundRobin(u8),
+}
+
+impl SchedulingPolicy {
+    /// The priority of a real-time policy, which runs before every ordinary task.
+    pub const fn real_time(self) -> Option<u8> {
+        match self {
+            Self::Idle | Self::Other => None,
+            Self::Fifo(priority) | Self::RoundRobin(priority) => Some(priority),
+        }
+    }
 }
 
 impl fmt::Display for SchedulingPolicy {
@@ -32,25 +44,40 @@ impl fmt::Display for SchedulingPolicy {
             Self::Idle => f.write_str("SCHED_IDLE"),
             Self::Other => f.write_str("SCHED_OTHER"),
             Self::Fifo(priority) => write!(f, "SCHED_FIFO:{priority}"),
+            Self::RoundRobin(priority) => write!(f, "SCHED_RR:{priority}"),
         }
     }
 }
 
 /// A text that names no scheduling policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid scheduling policy `{0}`: use SCHED_IDLE, SCHED_OTHER or SCHED_FIFO:PRIORITY")]
+#[error("invalid policy `{0}`: idle, other, fifo:1 to fifo:99, or rr:1 to rr:99")]
 pub struct PolicyError(String);
 
 impl FromStr for SchedulingPolicy {
     type Err = PolicyError;
 
+    /// Reads a policy as it is written or as people type it: `SCHED_FIFO:50`, `fifo:50`, and `fifo`,
+    /// which means the same.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
-        match (text, text.strip_prefix("SCHED_FIFO:").map(str::parse)) {
-            ("SCHED_IDLE", _) => Ok(Self::Idle),
-            ("SCHED_OTHER", _) => Ok(Self::Other),
-            (_, Some(Ok(priority))) => Ok(Self::Fifo(priority)),
-            _ => Err(PolicyError(text.to_owned())),
-        }
+        const MIDDLE: u8 = 50;
+        let short = text.strip_prefix("SCHED_").unwrap_or(text);
+        let (name, priority) = match short.split_once(':') {
+            Some((name, priority)) => (name, Some(priority.parse::<u8>().ok())),
+            None => (short, None),
+        };
+        let priority = match priority {
+            None => Some(MIDDLE),
+            Some(priority) => priority.filter(|priority| (1..=99).contains(priority)),
+        };
+        let policy = match name.to_ascii_lowercase().as_str() {
+            "idle" if name == short => Some(Self::Idle),
+            "other" if name == short => Some(Self::Other),
+            "fifo" => priority.map(Self::Fifo),
+            "rr" => priority.map(Self::RoundRobin),
+            _ => None,
+        };
+        policy.ok_or_else(|| PolicyError(text.to_owned()))
     }
 }
 
@@ -97,7 +124,7 @@ impl fmt::Display for PolicyGrant {
             return Ok(());
         };
         write!(f, " ({} was refused: {why}", self.requested)?;
-        if matches!(self.requested, SchedulingPolicy::Fifo(_)) {
+        if self.requested.real_time().is_some() {
             f.write_str("; it needs CAP_SYS_NICE or a higher RLIMIT_RTPRIO")?;
         }
         f.write_str(")")
@@ -110,11 +137,12 @@ mod tests {
 
     #[test]
     fn a_policy_is_written_as_the_kernel_names_it_and_read_back() {
-        use SchedulingPolicy::{Fifo, Idle, Other};
+        use SchedulingPolicy::{Fifo, Idle, Other, RoundRobin};
         for (policy, name) in [
             (Idle, "SCHED_IDLE"),
             (Other, "SCHED_OTHER"),
             (Fifo(50), "SCHED_FIFO:50"),
+            (RoundRobin(1), "SCHED_RR:1"),
         ] {
             assert_eq!(policy.to_string(), name);
             let json = serde_json::to_string(&policy).unwrap();
@@ -123,7 +151,23 @@ mod tests {
                 policy
             );
         }
-        for bad in ["", "SCHED_FIFO", "SCHED_FIFO:300", "SCHED_RR:1"] {
+        for (typed, policy) in [
+            ("idle", Idle),
+            ("fifo", Fifo(50)),
+            ("fifo:99", Fifo(99)),
+            ("rr:1", RoundRobin(1)),
+        ] {
+            assert_eq!(typed.parse(), Ok(policy));
+        }
+        for bad in [
+            "",
+            "fifo:0",
+            "fifo:100",
+            "SCHED_FIFO:300",
+            "SCHED_DEADLINE",
+            "fifo:",
+            "idle:3",
+        ] {
             let error = bad.parse::<SchedulingPolicy>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{bad}`")), "{error}");
         }

@@ -7,8 +7,9 @@ use crate::clock::{CounterSource, CounterVerdict};
 use crate::hook::Hook;
 use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
-use crate::pace::{Frame, LoopRun, SleepMethod};
+use crate::pace::{Frame, LoopRun, LoopTurns, SleepMethod};
 use crate::policy::PolicyGrant;
+use crate::replay::ReplayedTask;
 use crate::victim::{ThreadPolicy, VictimHeader};
 use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
 
@@ -153,6 +154,9 @@ pub struct Header {
     /// Whose frames it was made for, where it is of `pace`.
     #[serde(default)]
     pub paced: Option<Paced>,
+    /// What each thread did, where it is of programs that were replayed.
+    #[serde(default)]
+    pub replayed: Option<Vec<ReplayedTask>>,
 }
 
 /// Whose frames a recording was made for.
@@ -161,6 +165,8 @@ pub struct Header {
 pub enum Paced {
     /// Those of a loop of ticktax's own, or of one in the model: they are rows.
     Loop(Box<LoopRun>),
+    /// Those of variants of a loop that ran by turns: they are rows, of a source for each turn.
+    Turns(Box<LoopTurns>),
     /// Those of the followed program: they are found in its wake-ups.
     Program,
 }
@@ -180,7 +186,15 @@ impl Header {
     pub fn paced_loop(&self) -> Option<&LoopRun> {
         match &self.paced {
             Some(Paced::Loop(run)) => Some(run),
-            Some(Paced::Program) | None => None,
+            Some(Paced::Turns(_) | Paced::Program) | None => None,
+        }
+    }
+
+    /// The variants of a loop whose frames the rows are, where they ran by turns.
+    pub fn paced_turns(&self) -> Option<&LoopTurns> {
+        match &self.paced {
+            Some(Paced::Turns(turns)) => Some(turns),
+            Some(Paced::Loop(_) | Paced::Program) | None => None,
         }
     }
 
@@ -206,6 +220,7 @@ impl Header {
             soakers: Vec::new(),
             ended_early: None,
             paced: None,
+            replayed: None,
         }
     }
 }

@@ -68,6 +68,14 @@ pub enum ObserveError {
         /// From one frame to the next.
         period: Nanos,
     },
+    /// Nothing to compare, or too much.
+    #[error("these are {count} variants: name 1 to {max}")]
+    Variants {
+        /// How many were named.
+        count: usize,
+        /// The most that are compared.
+        max: usize,
+    },
     /// A probe or a paced loop could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),

@@ -9,7 +9,7 @@
 //! [`Session::stop`].
 //!
 //! A [`PacedLoop`] is driven in the same way ([`Observation`]): it runs a loop of its own in place of
-//! watching others.
+//! watching others. [`PacedTurns`] runs variants of one by turns.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod paced;
 mod plan;
 mod probe;
 mod session;
+mod turns;
 mod victim;
 
 pub use error::ObserveError;
@@ -29,3 +30,4 @@ pub use event::{Event, Observation, Progress, Started};
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;
+pub use turns::{PacedTurns, TurnsPlan};

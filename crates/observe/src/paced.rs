@@ -7,11 +7,11 @@ use ticktax_host::Proc;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Counters, Machine};
 use ticktax_model::pace::{
-    CpuClock, CpuReading, EndedIdle, Frame, LoopReport, LoopRun, PaceRule, SleepMethod, Wakeups,
+    CpuClock, CpuReading, EndedIdle, Frame, LoopReport, LoopRun, LoopSpec, Wakeups, frame_source,
 };
 use ticktax_model::recording::{Coverage, EndedEarly, Header, Level, Paced, PacedFrame, Row};
 use ticktax_model::victim::Usage;
-use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
+use ticktax_model::{Cpu, Nanos, SourceId, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_probes::pace::{PaceProbe, PaceReport, PaceSettings};
 use ticktax_probes::{ProbeError, SchedulingPolicy};
@@ -30,16 +30,8 @@ const SETTLING: Duration = Duration::from_millis(1);
 /// A loop to run, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
-    /// Frames a second.
-    pub rate: f64,
-    /// The same as a time, to the ns.
-    pub period: Nanos,
-    /// CPU time of each frame's work; shorter than the period.
-    pub work: Nanos,
-    /// How to wait for the next frame.
-    pub sleep: SleepMethod,
-    /// When frames are due.
-    pub rule: PaceRule,
+    /// What it does.
+    pub spec: LoopSpec,
     /// Where; `None`: on the last CPU that this process may run on, which interrupts and daemons
     /// leave alone most.
     pub cpu: Option<Cpu>,
@@ -52,12 +44,8 @@ pub struct LoopPlan {
 impl LoopPlan {
     /// Refuses what no loop can keep in its length; starts nothing.
     pub fn check(&self) -> Result<(), ObserveError> {
-        let Self {
-            length,
-            period,
-            work,
-            ..
-        } = *self;
+        let Self { length, spec, .. } = *self;
+        let LoopSpec { period, work, .. } = spec;
         if length <= period {
             return Err(ObserveError::NoFrame { length, period });
         }
@@ -71,11 +59,11 @@ impl LoopPlan {
         Ok(PaceSettings {
             cpu: self.cpu.map_or_else(last_cpu, Ok)?,
             policy: self.policy,
-            period: self.period,
-            work: self.work,
-            sleep: self.sleep,
-            rule: self.rule,
-            ring_capacity: ring_capacity(self.period),
+            period: self.spec.period,
+            work: self.spec.work,
+            sleep: self.spec.sleep,
+            rule: self.spec.rule,
+            ring_capacity: ring_capacity(self.spec.period),
         })
     }
 }
@@ -145,13 +133,7 @@ impl PacedLoop {
         let before = Snapshot::take(&proc, settings.cpu, tid);
         probe.begin();
         let mut sources = SourceTable::default();
-        let source = sources.intern(Source {
-            kind: Kind::Frame,
-            owner: Owner::Probe,
-            name: "pace".into(),
-            detail: "".into(),
-            thread: None,
-        });
+        let source = sources.intern(frame_source(None));
         Ok(Self {
             plan,
             cpu: settings.cpu,
@@ -221,7 +203,7 @@ impl PacedLoop {
             elapsed: report.elapsed,
             readings,
             wakeups: after.wakeups_since(&self.before),
-            error: report.error.as_ref().map(ToString::to_string),
+            error: report.error.as_ref().map(ProbeError::failure),
             report: self.report(report),
         };
         let (world, hidden) = ticktax_host::world(&self.machine);
@@ -245,11 +227,11 @@ impl PacedLoop {
 
     fn report(&self, report: PaceReport) -> LoopReport {
         LoopReport {
-            rate: self.plan.rate,
-            period: self.plan.period,
-            work: self.plan.work,
-            sleep: self.plan.sleep,
-            rule: self.plan.rule,
+            rate: self.plan.spec.rate,
+            period: self.plan.spec.period,
+            work: self.plan.spec.work,
+            sleep: self.plan.spec.sleep,
+            rule: self.plan.spec.rule,
             cpu: report.cpu,
             policy: report.policy,
             timer_slack: report.timer_slack,
@@ -353,7 +335,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::pace::{PaceRule, SleepMethod};
+    use ticktax_model::pace::{LoopSpec, PaceRule, SleepMethod};
     use ticktax_model::recording::Row;
     use ticktax_probes::SchedulingPolicy;
 
@@ -361,11 +343,13 @@ mod tests {
 
     fn plan(length: Nanos) -> LoopPlan {
         LoopPlan {
-            rate: 200.0,
-            period: Nanos::from_millis(5),
-            work: Nanos::from_millis(1),
-            sleep: SleepMethod::Nanosleep,
-            rule: PaceRule::Deadline,
+            spec: LoopSpec {
+                rate: 200.0,
+                period: Nanos::from_millis(5),
+                work: Nanos::from_millis(1),
+                sleep: SleepMethod::Nanosleep,
+                rule: PaceRule::Deadline,
+            },
             cpu: None,
             policy: SchedulingPolicy::Other,
             length,
@@ -413,10 +397,8 @@ mod tests {
     fn what_no_loop_can_keep_is_refused_before_it_starts() {
         let error = plan(Nanos::from_millis(5)).check().unwrap_err();
         assert!(error.to_string().contains("before the first frame is due"));
-        let busy = LoopPlan {
-            work: Nanos::from_millis(5),
-            ..plan(Nanos::from_secs(1))
-        };
+        let mut busy = plan(Nanos::from_secs(1));
+        busy.spec.work = busy.spec.period;
         assert!(busy.check().unwrap_err().to_string().contains("do not fit"));
     }
 

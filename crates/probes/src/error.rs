@@ -38,14 +38,14 @@ pub enum ProbeError {
         allowed: CpuList,
     },
     /// A real-time priority that does not exist.
-    #[error("{priority} is not a SCHED_FIFO priority: choose 1 (lowest) to 99 (highest)")]
+    #[error("{priority} is not a real-time priority: choose 1 (lowest) to 99 (highest)")]
     Priority {
         /// The priority that was asked for.
         priority: u8,
     },
     /// The probe would take every CPU from every other program, for as long as it runs.
     #[error(
-        "a SCHED_FIFO spin on every online CPU ({online}) would stop the machine, because real-time \
+        "a real-time spin on every online CPU ({online}) would stop the machine, because real-time \
          throttling is off (kernel.sched_rt_runtime_us is -1): leave one CPU out, or spin as SCHED_IDLE"
     )]
     WouldStarve {

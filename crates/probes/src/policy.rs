@@ -7,10 +7,8 @@ use crate::{ProbeError, sys};
 
 /// Refuses a priority that the kernel does not have.
 pub(crate) fn validate(policy: SchedulingPolicy) -> Result<(), ProbeError> {
-    match policy {
-        SchedulingPolicy::Fifo(priority) if !(1..=99).contains(&priority) => {
-            Err(ProbeError::Priority { priority })
-        }
+    match policy.real_time() {
+        Some(priority) if !(1..=99).contains(&priority) => Err(ProbeError::Priority { priority }),
         _ => Ok(()),
     }
 }
@@ -21,6 +19,7 @@ pub(crate) fn apply_to(tid: i32, policy: SchedulingPolicy) -> Result<(), Errno> 
         SchedulingPolicy::Idle => sys::set_scheduler(tid, libc::SCHED_IDLE, 0),
         SchedulingPolicy::Other => sys::set_scheduler(tid, libc::SCHED_OTHER, 0),
         SchedulingPolicy::Fifo(priority) => sys::set_scheduler(tid, libc::SCHED_FIFO, priority),
+        SchedulingPolicy::RoundRobin(priority) => sys::set_scheduler(tid, libc::SCHED_RR, priority),
     }
 }
 

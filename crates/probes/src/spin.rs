@@ -197,7 +197,7 @@ pub(crate) fn require_survivable(
     unthrottled: bool,
 ) -> Result<(), ProbeError> {
     let everywhere = online.iter().all(|cpu| cpus.contains(cpu));
-    if matches!(policy, SchedulingPolicy::Fifo(_)) && everywhere && unthrottled {
+    if policy.real_time().is_some() && everywhere && unthrottled {
         return Err(ProbeError::WouldStarve {
             online: online.clone(),
         });

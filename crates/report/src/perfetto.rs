@@ -20,7 +20,7 @@ use ticktax_model::beats::BeatLine;
 use ticktax_model::document::Document;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Edge, Effect, PacedFrame, Row, RowSink};
-use ticktax_model::victim::{MOVED, OffCpuReason};
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
 
 use crate::limitation;
@@ -229,11 +229,12 @@ impl<W: Write> Perfetto<W> {
             return;
         };
         let reason = OffCpuReason::from_detail(&source.detail);
-        if reason.is_some_and(|(reason, _)| reason == OffCpuReason::Reborn) {
-            return;
-        }
+        let name = match reason {
+            Some((OffCpuReason::Reborn, _)) => return,
+            Some((reason, _)) => reason.name(),
+            None => &source.detail,
+        };
         let track = self.thread_track(thread, &source.name);
-        let name = source.detail.strip_suffix(MOVED).unwrap_or(&source.detail);
         let event = TrackEvent {
             name: Some(name.to_owned()),
             categories: vec![source.kind.name().to_owned()],

@@ -101,7 +101,7 @@ impl FrameSums {
 }
 
 /// How `task` ran, as `pace` tells it of a loop of its own; `None` where the task makes no frames in a
-/// rhythm, or has a class that `pace` has not. The work of a frame is the mean of all.
+/// rhythm. The work of a frame is the mean of all.
 pub(crate) fn loop_run(
     setup: &Setup,
     report: &Report,
@@ -117,7 +117,7 @@ pub(crate) fn loop_run(
     let policy = match spec.attributes.class {
         Class::Normal => SchedulingPolicy::Other,
         Class::Fifo(priority) => SchedulingPolicy::Fifo(priority),
-        Class::RoundRobin(_) => return None,
+        Class::RoundRobin(priority) => SchedulingPolicy::RoundRobin(priority),
     };
     let cpu = spec.attributes.cpu.unwrap_or(frames.last_cpu);
     let cpu = Cpu(u32::try_from(cpu).ok()?);

@@ -17,6 +17,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ticktax_model::document::DocumentKind;
+use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_report::Format;
@@ -26,10 +27,10 @@ pub(crate) use files::FileArguments;
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
-pub(crate) use pace::{PaceArguments, Rate, Work};
+pub(crate) use pace::PaceArguments;
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
-pub(crate) use vary::{KernelVariants, LoopVariants};
+pub(crate) use vary::KernelVariants;
 use view::sections;
 pub(crate) use view::{PageArguments, ViewArguments};
 
@@ -233,12 +234,12 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_enum, hide_possible_values = false)]
     pub(crate) probe: Option<ProbeChoice>,
 
-    /// Priority of the probe: idle, other, or fifo:1 to fifo:99 [default: idle for spin, other for sleep]
+    /// Priority of the probe: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99 [default: idle for spin, other for sleep]
     ///
     /// At `fifo` the spin probe takes the CPU from everybody for the whole time: for CPUs that
     /// nothing else uses.
     #[arg(long, value_name = "POLICY")]
-    pub(crate) probe_policy: Option<Policy>,
+    pub(crate) probe_policy: Option<SchedulingPolicy>,
 
     /// Keep single spans, or sums by source for every second [default: spans up to 10 minutes]
     #[arg(long, value_enum)]
@@ -426,38 +427,12 @@ impl FromStr for ProcessId {
     }
 }
 
-/// A scheduling policy as typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Policy(pub(crate) ticktax_probes::SchedulingPolicy);
-
-impl FromStr for Policy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        use ticktax_probes::SchedulingPolicy::{Fifo, Idle, Other};
-        let policy = match text.split_once(':') {
-            None if text == "idle" => Some(Idle),
-            None if text == "other" => Some(Other),
-            None if text == "fifo" => Some(Fifo(50)),
-            Some(("fifo", priority)) => priority
-                .parse()
-                .ok()
-                .filter(|priority| (1..=99).contains(priority))
-                .map(Fifo),
-            _ => None,
-        };
-        policy
-            .map(Self)
-            .ok_or_else(|| format!("invalid policy `{text}`: idle, other, or fifo:1 to fifo:99"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
     use ticktax_model::Nanos;
 
-    use super::{Arguments, Length, Policy};
+    use super::{Arguments, Length};
 
     #[test]
     fn the_arguments_do_not_contradict_themselves() {
@@ -542,14 +517,6 @@ mod tests {
             "1e9s",
         ] {
             assert!(text.parse::<Length>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_policy_outside_the_kernels_range_is_refused() {
-        assert!("fifo:99".parse::<Policy>().is_ok());
-        for text in ["fifo:0", "fifo:100", "rr", "", "fifo:", "idle:3"] {
-            assert!(text.parse::<Policy>().is_err(), "{text}");
         }
     }
 }

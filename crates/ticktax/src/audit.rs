@@ -10,7 +10,7 @@ use ticktax_observe::{Plan, Program, Session, Started};
 use ticktax_probes::SchedulingPolicy;
 use ticktax_report::RowsEnded;
 
-use crate::arguments::{AuditArguments, Keep, Policy, ProbeChoice, ProcessId};
+use crate::arguments::{AuditArguments, Keep, ProbeChoice, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -81,9 +81,10 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
                 .to_owned(),
         ));
     }
-    if let (Some(Policy(SchedulingPolicy::Fifo(_))), None) = (typed.probe_policy, &typed.cpus) {
+    let real_time = typed.probe_policy.and_then(SchedulingPolicy::real_time);
+    if real_time.is_some() && typed.cpus.is_none() {
         return Err(Failure::Arguments(
-            "a probe at fifo takes its CPUs from everybody: say which, with --cpus".to_owned(),
+            "a real-time probe takes its CPUs from everybody: say which, with --cpus".to_owned(),
         ));
     }
     Ok(Plan {
@@ -91,7 +92,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         length,
         keep: keep.into(),
         probe: probe.into(),
-        policy: typed.probe_policy.map(|policy| policy.0),
+        policy: typed.probe_policy,
         program,
         ..Plan::default()
     })

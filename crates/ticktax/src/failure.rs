@@ -4,7 +4,6 @@ use std::io;
 use std::process::ExitCode;
 
 use ticktax_experiment::sweep::SweepError;
-use ticktax_experiment::turns::TurnsError;
 use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
 use ticktax_observe::ObserveError;
@@ -73,15 +72,6 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
 }
 
-impl From<TurnsError> for Failure {
-    fn from(error: TurnsError) -> Self {
-        match error {
-            TurnsError::Variants(_) => Self::Arguments(error.to_string()),
-            TurnsError::Observe(error) => error.into(),
-        }
-    }
-}
-
 impl Failure {
     /// How the process ends.
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -97,6 +87,7 @@ impl Failure {
                 ObserveError::NoCpu { .. }
                 | ObserveError::Offline { .. }
                 | ObserveError::NoFrame { .. }
+                | ObserveError::Variants { .. }
                 | ObserveError::Probe(ProbeError::Work { .. }),
             ) => ExitCode::from(SENSELESS),
             Self::Lab(LabError::Interrupted) => ExitCode::from(INTERRUPTED),

@@ -26,10 +26,7 @@ pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     let files = output::begin(&typed.files, typed.output.as_deref())?;
     match (typed.pid, variants.is_empty()) {
         (Some(ProcessId(pid)), _) => process::watch_process(pid, typed, files, terminal)?,
-        (None, false) => {
-            let comparison = compare::compare(&variants, typed, terminal)?;
-            terminal.put(&comparison.into(), typed.format, typed.output.as_deref())?;
-        }
+        (None, false) => compare::run(&variants, typed, files, terminal)?,
         (None, true) => own::run(typed, files, terminal)?,
     }
     Ok(ExitCode::SUCCESS)

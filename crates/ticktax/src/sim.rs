@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use ticktax_analysis::workload::Asked;
 use ticktax_experiment::whatif::{self, LoadError, Pacing, Plan, Prediction, WhatIfError};
 use ticktax_model::Nanos;
+use ticktax_model::pace::FrameRate;
 use ticktax_model::recording::RecordingWriter;
 
-use crate::arguments::{Rate, SimArguments};
+use crate::arguments::SimArguments;
 use crate::failure::{FAILED_CONTROL, Failure};
 use crate::terminal::{self, Terminal};
 
@@ -25,7 +26,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
         .transpose()?;
     let asked = Asked {
         program: typed.program.clone(),
-        period: typed.asked.map(Rate::period),
+        period: typed.asked.map(FrameRate::period),
     };
     let loaded = whatif::load(&typed.load, &asked).map_err(not_loaded)?;
     let plan = plan(typed)?;
@@ -53,7 +54,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
 /// What was typed, as a plan.
 fn plan(typed: &SimArguments) -> Result<Plan, Failure> {
     let (variants, vary) = typed.varied()?;
-    let rates: Vec<f64> = variants.rates.iter().map(|rate| rate.0).collect();
+    let rates: Vec<f64> = variants.rates.iter().map(|rate| rate.get()).collect();
     Ok(Plan {
         vary,
         pacings: Pacing::combinations(&rates, &variants.rules, &variants.sleeps),

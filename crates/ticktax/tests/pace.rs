@@ -240,8 +240,21 @@ fn a_run_that_fails_leaves_no_trace_and_what_was_there_before() {
 }
 
 #[test]
-fn a_table_of_variants_has_no_rows_to_keep() {
-    let output = pace(&["--vary", "rate=35,60", "--save", "x.parquet"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(complaint(&output).contains("leave --save"));
+fn variants_are_compared_again_from_their_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.parquet").to_str().unwrap().to_owned();
+    let vary = ["--vary", "rate=50,100", "--vary", "sleep=nanosleep,timerfd"];
+    let short = [
+        "--work", "1ms", "--for", "100ms", "--rounds", "2", "--format", "json",
+    ];
+    let output = pace(&[&vary[..], &short, &["--save", &file]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let live: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(live["document"], "pace-comparison");
+    assert_eq!(live["rows"].as_array().unwrap().len(), 4);
+    assert_eq!(live["rows"][3]["turns"], 2);
+    let output = ticktax(&["report", &file, "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(live, again);
 }

@@ -50,7 +50,6 @@ const ARROWS: &[(&str, Arrows)] = &[
             "ticktax-model",
             "ticktax-analysis",
             "ticktax-host",
-            "ticktax-observe",
             "ticktax-probes",
             "ticktax-sim",
         ]),

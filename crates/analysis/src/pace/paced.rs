@@ -2,10 +2,10 @@
 
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
-    CpuStatement, Distribution, Figures, LoopReport, LoopRun, PaceRule, PaceStatement, Subject,
-    TickAlias,
+    CpuStatement, Distribution, Figures, LoopReport, LoopRun, PaceEnd, PaceRule, PaceStatement,
+    Subject, TickAlias,
 };
-use ticktax_model::recording::{EndedEarly, Header, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 
 use super::alias::tick_alias;
@@ -38,10 +38,8 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     let figures = accounts.figures();
     let alias = alias(&run.report, machine, figures.as_ref());
     let (_, unknown_tick) = tick(machine);
-    let interrupted = header.ended_early.map(|why| match why {
-        EndedEarly::ProgramEnded => "it ended".to_owned(),
-        EndedEarly::Interrupted => "it was interrupted".to_owned(),
-    });
+    let failed = run.error.clone();
+    let failed = failed.map(|failure| PaceEnd::Failed { failure });
     let limitations = unknown_tick.into_iter();
     PaceStatement {
         world: header.world,
@@ -60,7 +58,7 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
         limitations: limitations
             .chain(header.coverage.limitations.iter().cloned())
             .collect(),
-        ended_early: run.error.clone().or(interrupted),
+        ended_early: failed.or(header.ended_early.map(|_| PaceEnd::Interrupted)),
         machine: machine.clone(),
         subject: Subject::Loop(run.report.clone()),
     }

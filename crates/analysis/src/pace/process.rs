@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
-    CpuClock, CpuReading, CpuStatement, PaceStatement, ProcessReport, Subject,
+    CpuClock, CpuReading, CpuStatement, PaceEnd, PaceStatement, ProcessReport, Subject,
 };
 use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::LateFrames;
@@ -44,8 +44,8 @@ impl Process {
             wakeups: watched.wakeups,
             limitations: limitations.chain(unseen(header)).collect(),
             ended_early: header.ended_early.map(|why| match why {
-                EndedEarly::ProgramEnded => format!("process {pid} ended"),
-                EndedEarly::Interrupted => "it was interrupted".to_owned(),
+                EndedEarly::ProgramEnded => PaceEnd::ProcessEnded { pid },
+                EndedEarly::Interrupted => PaceEnd::Interrupted,
             }),
             machine: header.machine.clone(),
             subject: Subject::Process(ProcessReport {
@@ -132,7 +132,7 @@ fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReadin
 mod tests {
     use ticktax_model::limitation::Limitation;
     use ticktax_model::machine::{Counters, CpuTimes, Machine};
-    use ticktax_model::pace::{CpuClock, PaceStatement, Subject};
+    use ticktax_model::pace::{CpuClock, PaceEnd, PaceStatement, Subject};
     use ticktax_model::recording::{EndedEarly, Header, Level, Loss, Row, RowSink, World};
     use ticktax_model::victim::{Target, ThreadUsage, ThreadUsages, Usage, VictimHeader};
     use ticktax_model::{Cpu, Kind, Nanos, Source, SourceTable, Span, Thread};
@@ -286,7 +286,10 @@ mod tests {
                 Limitation::SwitchesMissed { count: 3 },
             ]
         );
-        assert_eq!(statement.ended_early.as_deref(), Some("process 7 ended"));
+        assert_eq!(
+            statement.ended_early,
+            Some(PaceEnd::ProcessEnded { pid: 7 })
+        );
     }
 
     #[test]

@@ -1,37 +1,51 @@
 //! The machine that this runs on as a [`Platform`], and a thread for each program.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ticktax_host::Proc;
 use ticktax_model::Nanos;
-use ticktax_model::machine::CpuTimes;
+use ticktax_model::recording::{Header, Level};
+use ticktax_model::replay::ReplayedTask;
 use ticktax_probes::clock::now;
 use ticktax_probes::pace::syscall_driver::SyscallDriver;
 use ticktax_sim::{Call, TaskSpec};
 
-use super::{Platform, Replay, ReplayedTask, replay};
+use super::{Platform, replay};
 
 /// The seed that scenarios have without other wishes: the simulator then draws the same.
 const SEED: u64 = 1;
 
-/// Performs `tasks` on real threads of this machine for `length`, and says what came of it. Without
-/// tasks it only lets that time pass.
+/// Performs `tasks` on real threads of this machine for `length`; the header of a recording of that,
+/// which has no rows. Without tasks it only lets that time pass.
 ///
 /// # Errors
 /// A program has a step that threads cannot perform, or the kernel refuses to let one sleep.
-pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Replay, String> {
+pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, String> {
     let proc = Proc::default();
     let machine = proc.machine();
-    let (begin, before) = (now(), busy(&proc));
+    let (world, _) = ticktax_host::world(&machine);
+    let began_unix = unix_time();
+    let begin = now();
+    let before = proc.counters(begin);
     let tasks = perform(tasks, length)?;
     let left = length - (now() - begin);
     thread::sleep(Duration::from_nanos(left.max(Nanos::ZERO).0.unsigned_abs()));
-    Ok(Replay {
+    Ok(Header {
         machine,
-        elapsed: now() - begin,
-        sampled: busy(&proc) - before,
-        tasks,
+        began_unix,
+        before,
+        after: proc.counters(now()),
+        replayed: Some(tasks),
+        ..Header::new(world, Level::Proc, env!("CARGO_PKG_VERSION"))
+    })
+}
+
+/// Seconds since 1970.
+fn unix_time() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     })
 }
 
@@ -78,18 +92,13 @@ impl Platform for Here {
     }
 }
 
-/// What the kernel's columns call busy, over all CPUs.
-fn busy(proc: &Proc) -> Nanos {
-    let times = proc.counters(now()).cpu_times;
-    times.values().map(CpuTimes::busy).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_sim::{Call, Law, Step, TaskSpec};
 
     use super::replay_here;
+    use crate::replay::Replay;
 
     #[test]
     fn each_program_is_performed_for_its_time() {
@@ -102,14 +111,16 @@ mod tests {
             TaskSpec::new("other", sleeper),
         ];
         let length = Nanos::from_millis(60);
-        let done = replay_here(&tasks, length).unwrap();
+        let header = replay_here(&tasks, length).unwrap();
+        let done = Replay::of(&header).unwrap();
         assert!(done.elapsed >= length);
         assert_eq!(done.tasks.len(), 2);
         for task in done.tasks {
             assert!(task.sleeps > 0 && task.bursts > 0, "{task:?}");
             assert!(task.ran >= task.asked, "{task:?}");
         }
-        assert!(replay_here(&[], Nanos(1)).unwrap().tasks.is_empty());
+        let idle = replay_here(&[], Nanos(1)).unwrap();
+        assert_eq!(idle.replayed, Some(Vec::new()));
         let cannot = TaskSpec::new("simulated", vec![Step::Lock(0)]);
         assert!(
             replay_here(&[cannot], length)

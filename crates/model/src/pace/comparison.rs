@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, Distribution, Figures, PaceRule, SleepMethod};
+use super::{CpuReading, Distribution, Figures, PaceEnd, PaceRule, SleepMethod};
 use crate::limitation::Limitation;
 use crate::machine::Machine;
 use crate::policy::PolicyGrant;
@@ -43,7 +43,7 @@ pub struct PaceComparison {
     /// The choice for each rate and work.
     pub choices: Vec<Choice>,
     /// What ended it early, if anything did.
-    pub ended_early: Option<String>,
+    pub ended_early: Option<PaceEnd>,
 }
 
 /// One variant: a combination of what is varied.

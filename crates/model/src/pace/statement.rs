@@ -7,7 +7,7 @@ use super::{CpuReading, CpuStatement, Figures, PaceRule, PaceVariant, SleepMetho
 use crate::limitation::Limitation;
 use crate::machine::Machine;
 use crate::policy::PolicyGrant;
-use crate::recording::World;
+use crate::recording::{ProbeFailure, World};
 use crate::victim::LateFrames;
 use crate::{Cpu, Nanos};
 
@@ -41,7 +41,7 @@ pub struct PaceStatement {
     /// What could not be seen, and why.
     pub limitations: Vec<Limitation>,
     /// What ended it early, if anything did.
-    pub ended_early: Option<String>,
+    pub ended_early: Option<PaceEnd>,
 }
 
 impl PaceStatement {
@@ -120,7 +120,32 @@ pub struct LoopRun {
     /// How often it was woken.
     pub wakeups: Option<Wakeups>,
     /// The failure that ended it early, if one did.
-    pub error: Option<String>,
+    pub error: Option<ProbeFailure>,
+}
+
+/// Why a loop was not run or watched for as long as was asked. Its `id` is stable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+pub enum PaceEnd {
+    /// The loop could not go on.
+    Failed {
+        /// Why.
+        failure: ProbeFailure,
+    },
+    /// The process that was watched ended.
+    ProcessEnded {
+        /// Its number.
+        pid: i32,
+    },
+    /// It was interrupted.
+    Interrupted,
+    /// It was interrupted while variants were compared.
+    InterruptedInTurn {
+        /// In which turn, from 1.
+        turn: u64,
+        /// How many there were to be.
+        turns: u64,
+    },
 }
 
 /// A process that was watched.

@@ -7,18 +7,18 @@ mod first;
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
-    Bucket, Distribution, Figures, LoopReport, PaceComparison, PaceRule, PaceStatement,
+    Bucket, Distribution, Figures, LoopReport, PaceComparison, PaceEnd, PaceRule, PaceStatement,
     ProcessReport, RhythmReport, Subject, ThreadReport,
 };
 
 use crate::limitation::words;
 
 use super::beats::with_interval;
-use super::head;
 use super::late;
 use super::numbers::{counted, date, grouped, percent, time_or_blank};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
+use super::{foot, head};
 use crate::view::{Section, View};
 
 pub(super) use comparison::pace_comparison;
@@ -85,7 +85,19 @@ fn whose(page: &mut Page, statement: &PaceStatement) {
         Subject::Process(report) => process(page, report),
     }
     if let Some(why) = &statement.ended_early {
-        page.paragraph(Tone::Warning, "Ended     ", why);
+        page.paragraph(Tone::Warning, "Ended     ", &ended(why));
+    }
+}
+
+/// Why it ended early.
+pub(super) fn ended(why: &PaceEnd) -> String {
+    match why {
+        PaceEnd::Failed { failure } => foot::failure(failure),
+        PaceEnd::ProcessEnded { pid } => format!("process {pid} ended"),
+        PaceEnd::Interrupted => "it was interrupted".to_owned(),
+        PaceEnd::InterruptedInTurn { turn, turns } => {
+            format!("it was interrupted in turn {turn} of {turns}")
+        }
     }
 }
 

@@ -5,9 +5,11 @@ use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
 use ticktax_model::accounting::BiasKind;
 use ticktax_model::pace::PaceRule;
+use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::victim::ThreadState;
 use ticktax_sim::{
-    Costs, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow, run,
+    Class, Costs, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, follow,
+    run,
 };
 
 use crate::fixture::{followed, setup};
@@ -178,6 +180,23 @@ proptest! {
         let billed = bill.cost.map_or(Nanos::ZERO, |cost| cost.time);
         let cost: Nanos = report.cpus.iter().map(|cpu| cpu.time(ticktax_sim::Mode::Irq)).sum();
         prop_assert_eq!(billed, cost);
+    }
+}
+
+/// `report` has a page for a loop of any class.
+#[test]
+fn a_loop_of_any_class_is_a_paced_loop() {
+    for (class, policy) in [
+        (Class::Normal, SchedulingPolicy::Other),
+        (Class::Fifo(7), SchedulingPolicy::Fifo(7)),
+        (Class::RoundRobin(7), SchedulingPolicy::RoundRobin(7)),
+    ] {
+        let mut setup = paced(PaceRule::Deadline, vec![3 * MS], 1);
+        setup.tasks[0].attributes.class = class;
+        let (followed, frames) = followed(&setup, TaskId(0)).unwrap();
+        let run = followed.header.paced_loop().unwrap();
+        assert_eq!(run.report.policy.granted, policy);
+        assert!(frames.len() > 90, "{}", frames.len());
     }
 }
 

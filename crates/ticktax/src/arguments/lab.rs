@@ -128,7 +128,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
 
-    /// Keep the recording that the guest made, for `report`; of `pace --vary`, its statement as JSON
+    /// Keep the recording that the guest made, for `report`
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
@@ -165,9 +165,9 @@ pub(crate) struct ReplayArguments {
     #[arg(long)]
     pub(crate) idle: bool,
 
-    /// Where to leave what came of it
+    /// Where to leave the recording
     #[arg(long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
+    pub(crate) save: PathBuf,
 }
 
 #[derive(Debug, Args)]

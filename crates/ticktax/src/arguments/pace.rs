@@ -1,19 +1,17 @@
 //! What was typed for `ticktax pace`.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use ticktax_experiment::vary::Vary;
+use ticktax_experiment::vary::{LoopVariants, Vary};
 use ticktax_model::document::DocumentKind;
-use ticktax_model::pace::{PaceRule, SleepMethod};
-use ticktax_model::time::DurationError;
+use ticktax_model::pace::{FrameRate, PaceRule, SleepMethod};
+use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::{Cpu, Nanos};
-use ticktax_probes::pace::PERIODS;
 use ticktax_report::Format;
 
-use super::{FileArguments, Length, LoopVariants, PageArguments, Policy, ProcessId, formats};
+use super::{FileArguments, Length, PageArguments, ProcessId, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -34,7 +32,7 @@ pub(crate) struct PaceArguments {
         default_value = "35",
         allow_negative_numbers = true
     )]
-    pub(crate) rate: Rate,
+    pub(crate) rate: FrameRate,
 
     /// CPU time of each frame's work, such as 3ms, 250us or 0ms; shorter than a frame
     #[arg(
@@ -43,7 +41,7 @@ pub(crate) struct PaceArguments {
         default_value = "3ms",
         allow_hyphen_values = true
     )]
-    pub(crate) work: Work,
+    pub(crate) work: Nanos,
 
     /// How to wait for the next frame
     #[arg(long, value_name = "METHOD", default_value = "nanosleep", value_parser = sleeps())]
@@ -58,9 +56,9 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
 
-    /// Priority of the loop: idle, other, or fifo:1 to fifo:99
+    /// Priority of the loop: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
     #[arg(long, value_name = "POLICY", default_value = "other")]
-    pub(crate) policy: Policy,
+    pub(crate) policy: SchedulingPolicy,
 
     /// How long, such as 20s or 3m [default: 10s; with --vary 2s for each turn of each variant]
     #[arg(
@@ -114,10 +112,6 @@ impl PaceArguments {
                 return Err(Failure::Arguments(why));
             }
         }
-        if !self.files.is_empty() && !variants.is_empty() {
-            let why = "--vary makes a table, and no rows to keep: leave --save and --perfetto out";
-            return Err(Failure::Arguments(why.to_owned()));
-        }
         Ok(variants)
     }
 
@@ -142,84 +136,15 @@ fn rules() -> impl TypedValueParser<Value = PaceRule> {
     PossibleValuesParser::new(words).try_map(|word| word.parse::<PaceRule>())
 }
 
-/// Frames a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rate(pub(crate) f64);
-
-impl Rate {
-    /// The time from one frame to the next, to the nearest ns.
-    pub(crate) fn period(self) -> Nanos {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the rate is at least one a second"
-        )]
-        Nanos((1e9 / self.0).round() as i64)
-    }
-}
-
-impl FromStr for Rate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let rate = text
-            .trim()
-            .parse()
-            .ok()
-            .filter(|rate: &f64| rate.is_finite());
-        let rate = rate.ok_or_else(|| {
-            format!(
-                "invalid rate `{text}`: frames a second, as 35 or \
-            59.94"
-            )
-        })?;
-        let (min, max) = (1e9 / PERIODS.1.0 as f64, 1e9 / PERIODS.0.0 as f64);
-        if !(min..=max).contains(&rate) {
-            return Err(format!(
-                "no loop keeps {text} frames a second: choose {min} to {max}"
-            ));
-        }
-        Ok(Self(rate))
-    }
-}
-
-/// How much work a frame has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Work(pub(crate) Nanos);
-
-impl FromStr for Work {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let work = text
-            .parse()
-            .map_err(|error: DurationError| error.to_string())?;
-        Ok(Self(work))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use ticktax_model::Nanos;
-
-    use super::{Rate, Work};
-
-    #[test]
-    fn rates_that_no_loop_keeps_are_refused() {
-        assert_eq!("35".parse::<Rate>().unwrap().period(), Nanos(28_571_429));
-        for text in ["0", "-3", "0.5", "50001", "1e9", "nan", "inf", "", "fast"] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
-        }
-        let error = "1e9".parse::<Rate>().unwrap_err();
-        assert_eq!(
-            error,
-            "no loop keeps 1e9 frames a second: choose 1 to 50000"
-        );
-    }
+    use ticktax_model::pace::FrameRate;
+    use ticktax_probes::pace::PERIODS;
 
     #[test]
-    fn work_may_be_nothing() {
-        assert_eq!("0ms".parse(), Ok(Work(Nanos::ZERO)));
-        assert_eq!("250us".parse(), Ok(Work(Nanos::from_micros(250))));
-        assert!("-3ms".parse::<Work>().is_err());
+    fn rates_that_can_be_typed_are_those_that_a_loop_keeps() {
+        let (min, max) = FrameRate::RANGE;
+        let period = |rate: f64| rate.to_string().parse::<FrameRate>().unwrap().period();
+        assert_eq!((period(max), period(min)), PERIODS);
     }
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ticktax_experiment::vary::Vary;
+use ticktax_experiment::vary::{LoopVariants, Vary};
 use ticktax_model::document::DocumentKind;
+use ticktax_model::pace::FrameRate;
 use ticktax_report::Format;
 
-use super::{Length, LoopVariants, Rate, formats};
+use super::{Length, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -38,7 +39,7 @@ pub(crate) struct SimArguments {
     /// What all its frames are late by cannot be seen from outside. With it, the loop under another
     /// rate or rule is predicted better.
     #[arg(long, value_name = "FRAMES")]
-    pub(crate) asked: Option<Rate>,
+    pub(crate) asked: Option<FrameRate>,
 
     /// What to vary: a setting (docs/settings.md), task.NAME.FIELD and the like, or rate, rule and
     /// sleep of the recorded loop; again for several

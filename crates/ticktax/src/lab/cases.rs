@@ -8,7 +8,7 @@ use ticktax_lab::qemu::Clock;
 use ticktax_model::kernels::KernelsStatement;
 
 use super::compare::{found, jobs};
-use super::run::{Guest, STATEMENT, file, read};
+use super::run::{Guest, RECORDING, header, recording};
 use crate::arguments::{CompareArguments, KernelVariants};
 use crate::case;
 use crate::failure::Failure;
@@ -78,7 +78,7 @@ impl Guests<'_> {
         is_over: &dyn Fn() -> bool,
     ) -> Result<Trial, Failure> {
         let length = format!("{}us", job.length.0 / 1_000);
-        let mut arguments = vec![REPLAY, self.name, "--for", &length, "--output", STATEMENT];
+        let mut arguments = vec![REPLAY, self.name, "--for", &length, "--save", RECORDING];
         if !job.programs {
             arguments.push("--idle");
         }
@@ -91,9 +91,9 @@ impl Guests<'_> {
             interrupt: self.interrupt,
         };
         let outcome = guest.boot(kernel, job.cmdline, None, is_over, self.progress)?;
-        let bytes = file(&outcome, STATEMENT)?;
+        let header = header(recording(&outcome)?)?;
         let kernel = (&*kernel.name, kernel.hz());
-        let trial = Trial::new(kernel, job, read(bytes)?, outcome.instructions);
+        let trial = Trial::new(kernel, job, &header, outcome.instructions);
         trial.map_err(Failure::from)
     }
 }
@@ -102,7 +102,7 @@ impl From<KernelsError> for Failure {
     fn from(error: KernelsError) -> Self {
         match error {
             KernelsError::SameRate(_) => Self::Arguments(error.to_string()),
-            KernelsError::NoRate(_) => Self::Case(error.to_string()),
+            KernelsError::NoRate(_) | KernelsError::NoReplay => Self::Case(error.to_string()),
         }
     }
 }

@@ -8,9 +8,9 @@ use ticktax_lab::{LabError, in_turns};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::KernelComparison;
 use ticktax_model::machine::Machine;
-use ticktax_model::pace::{PaceComparison, PaceVariant};
+use ticktax_model::pace::PaceVariant;
 
-use super::run::{GuestVerb, Guests, document, read};
+use super::run::{GuestVerb, Guests, document, recording};
 use super::{cache, cases};
 use crate::arguments::{CompareArguments, KernelVariants};
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ fn loops(
     let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
         let guest = guests.guest();
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
-        let (machine, rows) = rows(guests.verb, guests.verb.result(&outcome)?)?;
+        let (machine, rows) = rows(recording(&outcome)?)?;
         Ok::<_, Failure>(matrix::cells(&kernel.name, cmdline, &machine, &rows))
     });
     progress.done();
@@ -92,14 +92,13 @@ pub(super) fn found(wanted: &[Wanted], progress: &Progress) -> Result<Vec<Kernel
 }
 
 /// The ways in which a guest paced a loop, and its machine.
-fn rows(verb: GuestVerb, bytes: &[u8]) -> Result<(Machine, Vec<PaceVariant>), Failure> {
-    if verb == GuestVerb::Comparison {
-        let statement: PaceComparison = read(bytes)?;
-        return Ok((statement.machine, statement.rows));
+fn rows(bytes: &[u8]) -> Result<(Machine, Vec<PaceVariant>), Failure> {
+    match document(bytes)? {
+        Document::Pace(statement) => {
+            let row = statement.as_variant();
+            Ok((statement.machine, row.into_iter().collect()))
+        }
+        Document::PaceComparison(comparison) => Ok((comparison.machine, comparison.rows)),
+        _ => Err(LabError::NoResult("its recording holds no loop".to_owned()).into()),
     }
-    let Document::Pace(statement) = document(bytes)? else {
-        return Err(LabError::NoResult("its recording holds no loop".to_owned()).into());
-    };
-    let row = statement.as_variant();
-    Ok((statement.machine, row.into_iter().collect()))
 }

@@ -13,8 +13,7 @@ use ticktax_lab::kernel::{Kernel, find};
 use ticktax_lab::qemu::{Outcome, Stage};
 use ticktax_lab::{LabError, Run};
 use ticktax_model::document::Document;
-use ticktax_model::pace::PaceComparison;
-use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_model::recording::{Header, RecordingReader, RowSink};
 use ticktax_report::Format;
 
 use super::cache;
@@ -26,19 +25,16 @@ use crate::interrupt::Interrupt;
 use crate::report::{self, Showing};
 use crate::terminal::{Progress, Terminal, require_writable};
 
-/// What an audit and a loop leave behind in the guest.
-const RECORDING: &str = "recording.parquet";
+/// What a verb leaves behind in the guest.
+pub(super) const RECORDING: &str = "recording.parquet";
 /// Where the guest's own page goes, which is not sent: it is made here.
 const PAGE: &str = "/tmp/page";
-/// What leaves a statement in place of rows: a comparison of loops, and the replay of a case.
-pub(super) const STATEMENT: &str = "statement.json";
 
 /// A verb that a guest can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GuestVerb {
     Audit,
     Pace,
-    Comparison,
 }
 
 impl GuestVerb {
@@ -83,30 +79,19 @@ impl GuestVerb {
                 wrong(outside)
             }
             Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
-            Verb::Pace(pace) if !pace.variants()?.is_empty() => Ok(Self::Comparison),
-            Verb::Pace(_) => Ok(Self::Pace),
+            Verb::Pace(pace) => pace.variants().map(|_| Self::Pace),
             _ => wrong("a guest can run audit and pace"),
         }
     }
+}
 
-    /// What is to be added so that the verb leaves its results in the guest's folder.
-    fn results(self) -> &'static [&'static str] {
-        match self {
-            Self::Audit | Self::Pace => &["--save", RECORDING, "--output", PAGE],
-            Self::Comparison => &["--format", "json", "--output", STATEMENT],
-        }
-    }
+/// What is to be added so that a verb leaves its recording in the guest's folder.
+const RESULTS: [&str; 4] = ["--save", RECORDING, "--output", PAGE];
 
-    /// The file with what the verb left behind.
-    pub(super) fn result(self, outcome: &Outcome) -> Result<&[u8], Failure> {
-        file(
-            outcome,
-            match self {
-                Self::Audit | Self::Pace => RECORDING,
-                Self::Comparison => STATEMENT,
-            },
-        )
-    }
+/// The recording that a guest left behind.
+pub(super) fn recording(outcome: &Outcome) -> Result<&[u8], Failure> {
+    let missing = || LabError::NoResult(format!("it wrote no {RECORDING}"));
+    Ok(outcome.file(RECORDING).ok_or_else(missing)?)
 }
 
 /// What the guests of one command have in common.
@@ -125,7 +110,7 @@ impl<'a> Guests<'a> {
     ) -> Result<Self, Failure> {
         let which = GuestVerb::of(verb)?;
         let words = verb.iter().map(|word| word.to_string_lossy().into_owned());
-        let results = which.results().iter().map(|&word| word.to_owned());
+        let results = RESULTS.map(str::to_owned);
         Ok(Self {
             typed,
             verb: which,
@@ -142,7 +127,7 @@ impl<'a> Guests<'a> {
             counted: false,
             accepted: match self.verb {
                 GuestVerb::Audit => &[UNBALANCED],
-                GuestVerb::Pace | GuestVerb::Comparison => &[],
+                GuestVerb::Pace => &[],
             },
             interrupt: self.interrupt,
         }
@@ -150,8 +135,7 @@ impl<'a> Guests<'a> {
 
     /// What was typed after `--`.
     pub(super) fn typed_verb(&self) -> String {
-        let results = self.verb.results().len();
-        self.arguments[..self.arguments.len() - results].join(" ")
+        self.arguments[..self.arguments.len() - RESULTS.len()].join(" ")
     }
 }
 
@@ -241,18 +225,11 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     );
     progress.done();
     let outcome = outcome?;
-    let result = guests.verb.result(&outcome)?;
+    let result = recording(&outcome)?;
     if let Some(file) = &typed.save {
         fs::write(file, result).map_err(|error| cannot("write", file, &error))?;
     }
-    match guests.verb {
-        GuestVerb::Audit | GuestVerb::Pace => show_recording(result, typed, terminal),
-        GuestVerb::Comparison => {
-            let statement: PaceComparison = read(result)?;
-            terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
+    show_recording(result, typed, terminal)
 }
 
 /// The statement of a recording that came from a guest.
@@ -296,17 +273,11 @@ fn with_file<T>(
     what(file.path())
 }
 
-/// A statement that came as JSON.
-pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        LabError::NoResult(format!("its statement cannot be read: {error}")).into()
+/// The header of a recording that came from a guest.
+pub(super) fn header(bytes: &[u8]) -> Result<Header, Failure> {
+    with_file(bytes, |file| {
+        Ok(RecordingReader::open(file)?.header().clone())
     })
-}
-
-/// A file that a guest should have left behind.
-pub(super) fn file<'a>(outcome: &'a Outcome, name: &str) -> Result<&'a [u8], Failure> {
-    let missing = || LabError::NoResult(format!("it wrote no {name}"));
-    Ok(outcome.file(name).ok_or_else(missing)?)
 }
 
 /// The failure to do `what` with a file.

@@ -1,67 +1,54 @@
 //! Variants of a loop, side by side.
 
-use ticktax_experiment::turns::Turns;
+use ticktax_analysis::pace::TurnStats;
+use ticktax_experiment::vary::LoopVariants;
 use ticktax_model::Nanos;
-use ticktax_model::pace::PaceComparison;
-use ticktax_observe::LoopPlan;
+use ticktax_observe::{Observation, PacedTurns, Progress, TurnsPlan};
+use ticktax_report::{RowFiles, RowsEnded};
 
 use super::own;
-use crate::arguments::{LoopVariants, PaceArguments};
+use crate::arguments::PaceArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::output;
 use crate::terminal::Terminal;
+use crate::watch::watch;
 
 /// One turn of one variant, without other wishes.
 const TURN: Nanos = Nanos::from_secs(2);
 
-/// Runs every combination of the lists in turns.
-pub(super) fn compare(
+/// Runs every combination of the lists in turns, and compares them.
+pub(super) fn run(
     lists: &LoopVariants,
     typed: &PaceArguments,
+    mut files: RowFiles,
     terminal: &Terminal,
-) -> Result<PaceComparison, Failure> {
-    let turn = typed.length.map_or(TURN, |length| length.0);
-    let turns = Turns::new(combinations(lists, typed, turn), typed.rounds)?;
+) -> Result<(), Failure> {
+    let plan = own::plan(typed, typed.length.map_or(TURN, |length| length.0));
+    let variants = lists.combinations(&plan.spec);
+    let plan = TurnsPlan::new(plan, variants, typed.rounds)?;
     let interrupt = Interrupt::listen()?;
-    let bar = terminal.progress(Some(turns.length()), String::new(), false);
-    let mut told = 0;
-    let comparison = turns.run(&mut |progress| {
-        if told != progress.turn {
-            told = progress.turn;
-            bar.tell(format!("{told}/{} {}", progress.turns, progress.name));
+    let bar = terminal.progress(Some(plan.length()), String::new(), false);
+    let mut paced = PacedTurns::start(plan.clone())?;
+    let mut stats = TurnStats::new(plan.variants(), paced.machine());
+    let mut told = None;
+    let mut show = |_: &mut TurnStats, Progress { elapsed, .. }: Progress| {
+        let turn = plan.turn_at(elapsed);
+        if told.replace(turn) != Some(turn) {
+            let (turns, name) = (plan.turns(), plan.variant_of(turn));
+            bar.tell(format!("{}/{turns} {name}", turn + 1));
         }
-        bar.at(progress.elapsed);
-        interrupt.signal().is_none()
-    })?;
+        bar.at(elapsed);
+    };
+    let header = watch(&mut paced, (&mut stats, &mut files), &interrupt, &mut show)?;
     bar.done();
-    Ok(comparison)
-}
-
-/// Every combination of what was named; what was not is as for a single loop.
-fn combinations(lists: &LoopVariants, typed: &PaceArguments, turn: Nanos) -> Vec<LoopPlan> {
-    fn or<T: Copy>(list: &[T], otherwise: T) -> Vec<T> {
-        if list.is_empty() {
-            vec![otherwise]
-        } else {
-            list.to_vec()
-        }
-    }
-    let mut all = Vec::new();
-    for rate in or(&lists.rates, typed.rate) {
-        for work in or(&lists.works, typed.work) {
-            for sleep in or(&lists.sleeps, typed.sleep) {
-                for rule in or(&lists.rules, typed.rule) {
-                    all.push(LoopPlan {
-                        rate: rate.0,
-                        period: rate.period(),
-                        work: work.0,
-                        sleep,
-                        rule,
-                        ..own::plan(typed, turn)
-                    });
-                }
-            }
-        }
-    }
-    all
+    let turns = header
+        .paced_turns()
+        .expect("the header of loops that ran by turns has them");
+    let ended = RowsEnded {
+        header: &header,
+        sources: paced.sources(),
+        document: &stats.finish(&header, turns).into(),
+    };
+    output::finish(&ended, files, typed.output(), terminal)
 }

@@ -2,6 +2,7 @@
 
 use ticktax_analysis::pace::{FrameStats, loop_statement};
 use ticktax_model::Nanos;
+use ticktax_model::pace::LoopSpec;
 use ticktax_observe::{LoopPlan, Observation, PacedLoop, Progress};
 use ticktax_report::{RowFiles, RowsEnded};
 
@@ -20,7 +21,7 @@ pub(super) fn run(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let plan = plan(typed, typed.length.map_or(LENGTH, |length| length.0));
-    let (length, period) = (plan.length, plan.period);
+    let (length, period) = (plan.length, plan.spec.period);
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Some(length), line, false);
@@ -54,13 +55,15 @@ pub(super) fn run(
 /// What was typed, as a loop.
 pub(super) fn plan(typed: &PaceArguments, length: Nanos) -> LoopPlan {
     LoopPlan {
-        rate: typed.rate.0,
-        period: typed.rate.period(),
-        work: typed.work.0,
-        sleep: typed.sleep,
-        rule: typed.rule,
+        spec: LoopSpec {
+            rate: typed.rate.get(),
+            period: typed.rate.period(),
+            work: typed.work,
+            sleep: typed.sleep,
+            rule: typed.rule,
+        },
         cpu: typed.cpu(),
-        policy: typed.policy.0,
+        policy: typed.policy,
         length,
     }
 }

@@ -4,17 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ticktax_fixture::guests::{apt_has, why_no_guest};
+
 /// Debian's kernel for clouds: the smallest that it has.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
 
 /// Why a test with this kernel cannot run here.
 pub(crate) fn why_not(kernel: &str) -> Option<String> {
-    if Command::new("qemu-system-x86_64")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
-        return Some("qemu-system-x86_64 is not installed".to_owned());
+    if let Some(why) = why_no_guest() {
+        return Some(why);
     }
     let listed = ticktax().args(["lab", "list"]).output().ok()?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
@@ -24,17 +22,7 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     {
         return None;
     }
-    (!apt_knows(&[kernel]))
-        .then(|| format!("{kernel} is not in the cache, and apt does not know it"))
-}
-
-fn apt_knows(packages: &[&str]) -> bool {
-    let mut command = Command::new("apt-get");
-    command
-        .args(["-qq", "--print-uris", "download"])
-        .args(packages);
-    let uris = command.output();
-    uris.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+    (!apt_has(&[kernel])).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
 }
 
 /// The command.

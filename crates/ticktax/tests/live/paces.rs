@@ -7,7 +7,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::Nanos;
-use ticktax_model::pace::{PaceStatement, Subject};
+use ticktax_model::pace::{PaceEnd, PaceStatement, Subject};
 use ticktax_model::victim::LateCause;
 
 use super::fixture::{check, ticktax};
@@ -130,6 +130,6 @@ pub(crate) fn says_that_a_program_has_no_rhythm() -> Result<(), Failed> {
 pub(crate) fn ends_with_the_process() -> Result<(), Failed> {
     let program = Program::start(Command::new("sleep").arg("1"))?;
     let told = program.watch("1m")?;
-    let why = told.ended_early.unwrap_or_default();
-    check(why.contains("ended"), || why.clone())
+    let ended = matches!(told.ended_early, Some(PaceEnd::ProcessEnded { .. }));
+    check(ended, || format!("{:?}", told.ended_early))
 }

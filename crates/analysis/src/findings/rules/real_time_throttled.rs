@@ -1,7 +1,6 @@
 //! Real-time threads that the kernel stops for a part of each period.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
-use ticktax_model::policy::SchedulingPolicy;
 
 use super::super::Facts;
 
@@ -17,7 +16,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .header
         .probes
         .iter()
-        .find(|probe| matches!(probe.policy.granted, SchedulingPolicy::Fifo(_)));
+        .find(|probe| probe.policy.granted.real_time().is_some());
     let (Some(probe), Some(runtime), Some(period)) = (
         granted,
         number("sched_rt_runtime_us"),

@@ -203,7 +203,8 @@ mod tests {
     use crate::cases;
     use crate::conformance::{Kernel, machine};
     use crate::kernels::{KernelCase, Trial};
-    use crate::replay::{Replay, ReplayedTask};
+    use crate::replay::Replay;
+    use ticktax_model::replay::ReplayedTask;
 
     /// What a kernel would have done that is just like the model, but for a share of its frames.
     fn trial(hz: u32, share: f64) -> Trial {

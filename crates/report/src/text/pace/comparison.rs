@@ -35,7 +35,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     );
     page.paragraph(Tone::Plain, "Loops     ", &place);
     if let Some(why) = &statement.ended_early {
-        page.paragraph(Tone::Warning, "Ended     ", why);
+        page.paragraph(Tone::Warning, "Ended     ", &super::ended(why));
     }
     page.section("Frames");
     page.row(

@@ -40,7 +40,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
     headline(&mut page, statement);
     subject(&mut page, statement);
     if let Some(why) = &statement.ended_early {
-        page.paragraph(Tone::Warning, "Ended early: ", why);
+        page.paragraph(Tone::Warning, "Ended early: ", &super::ended(why));
     }
     match &statement.figures {
         None => nothing(&mut page, statement),

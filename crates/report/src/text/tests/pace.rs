@@ -4,7 +4,7 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, PaceComparison, PaceRule, PaceStatement,
+    Figures, FpsSeconds, FrameMark, LoopReport, PaceComparison, PaceEnd, PaceRule, PaceStatement,
     PaceVariant, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, ThreadReport,
     TickAlias, Wakeups,
 };
@@ -179,7 +179,7 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
             }),
         }),
         limitations: vec![Limitation::FrameEventsLost { events: 3 }],
-        ended_early: Some("process 4121 ended".to_owned()),
+        ended_early: Some(PaceEnd::ProcessEnded { pid: 4121 }),
         ..a_loop()
     }
 }
@@ -304,7 +304,10 @@ fn ways_side_by_side() {
             choice(60.0, &[2, 3], None),
             choice(90.0, &[4], None),
         ],
-        ended_early: Some("it was interrupted in turn 23 of 25".to_owned()),
+        ended_early: Some(PaceEnd::InterruptedInTurn {
+            turn: 23,
+            turns: 25,
+        }),
     };
     let first = pace_comparison(&statement, &TextStyle::default());
     assert!(!first.contains("lost: slots"), "{first}");

@@ -1,0 +1,288 @@
+//! The comparison of loops that ran by turns, from their frames and what was read while they ran.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::machine::Machine;
+use ticktax_model::pace::{
+    CpuClock, CpuReading, Figures, LoopRun, LoopSpec, LoopTurns, PaceComparison, PaceEnd, PaceTurn,
+    PaceVariant, turn_of,
+};
+use ticktax_model::recording::{EndedEarly, Header, Row, RowSink};
+use ticktax_model::{Cpu, Nanos, SourceId, SourceTable};
+
+use super::tick::tick;
+use super::{Accounts, FrameStats, Terms, choices, common_quantile};
+
+/// Takes the frames of loops that run by turns, and compares them.
+#[derive(Debug)]
+pub struct TurnStats {
+    variants: Vec<(LoopSpec, Option<Accounts>)>,
+    overshot_from: Nanos,
+    /// What became of the frames of each turn that is over and had some.
+    turns: BTreeMap<u64, Option<Figures>>,
+    /// The turn whose frames come, by their source, and what became of them.
+    current: Option<(SourceId, u64, FrameStats)>,
+}
+
+impl TurnStats {
+    /// Nothing yet of these variants, in the order of a round, on `machine`.
+    pub fn new(variants: &[LoopSpec], machine: &Machine) -> Self {
+        Self {
+            variants: variants.iter().map(|spec| (*spec, None)).collect(),
+            overshot_from: tick(machine).0,
+            turns: BTreeMap::new(),
+            current: None,
+        }
+    }
+
+    /// The place of the variant that runs in `turn`.
+    fn variant_of(&self, turn: u64) -> Option<usize> {
+        let place = turn.checked_rem(self.variants.len() as u64)?;
+        usize::try_from(place).ok()
+    }
+
+    /// Adds the turn that is over to those of its variant.
+    fn close_turn(&mut self) {
+        let Some((_, turn, stats)) = self.current.take() else {
+            return;
+        };
+        let accounts = stats.close();
+        self.turns.insert(turn, accounts.figures());
+        let Some(variant) = self.variant_of(turn) else {
+            return;
+        };
+        match &mut self.variants[variant].1 {
+            Some(sum) => sum.merge(&accounts),
+            none => *none = Some(accounts),
+        }
+    }
+
+    /// What became of all turns, as `header` and `turns`, which is its own, tell them.
+    pub fn finish(mut self, header: &Header, turns: &LoopTurns) -> PaceComparison {
+        self.close_turn();
+        let rows: Vec<PaceVariant> = self
+            .variants
+            .iter()
+            .enumerate()
+            .map(|(place, (spec, accounts))| {
+                let runs = (0..).zip(&turns.runs).skip(place);
+                let runs = runs.step_by(self.variants.len());
+                let runs = runs.map(|(turn, run)| {
+                    let figures = self.turns.get(&turn).and_then(Option::as_ref);
+                    (run, figures)
+                });
+                row(spec, accounts.as_ref(), runs)
+            })
+            .collect();
+        let first = turns.runs.first().map(|run| &run.report);
+        PaceComparison {
+            world: header.world,
+            limitations: header.coverage.limitations.clone(),
+            tool_version: header.tool_version.clone(),
+            machine: header.machine.clone(),
+            began_unix: header.began_unix,
+            cpu: first.map_or(Cpu(0), |report| report.cpu),
+            policy: first.map(|report| report.policy.clone()),
+            turn: turns.turn,
+            rounds: turns.rounds,
+            quantile: common_quantile(&rows),
+            choices: choices(&rows),
+            rows,
+            ended_early: ended_early(header, turns),
+        }
+    }
+}
+
+impl RowSink for TurnStats {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let Row::Frame(frame) = row else { return };
+        let source = frame.span.source;
+        if self.current.as_ref().is_none_or(|(of, ..)| *of != source) {
+            self.close_turn();
+            let turn = turn_of(sources.get(source));
+            let Some((turn, variant)) = turn.and_then(|turn| Some((turn, self.variant_of(turn)?)))
+            else {
+                return;
+            };
+            let stats = FrameStats::new(Terms {
+                period: self.variants[variant].0.period,
+                overshot_from: self.overshot_from,
+                asked_for: true,
+            });
+            self.current = Some((source, turn, stats));
+        }
+        if let Some((.., stats)) = &mut self.current {
+            stats.frame(frame.frame());
+        }
+    }
+}
+
+/// Why there were fewer turns than there were to be.
+fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
+    let failure = turns.runs.last().and_then(|run| run.error.clone());
+    match header.ended_early {
+        Some(EndedEarly::Interrupted | EndedEarly::ProgramEnded) => {
+            Some(PaceEnd::InterruptedInTurn {
+                turn: turns.runs.len() as u64,
+                turns: turns.planned(),
+            })
+        }
+        None => failure.map(|failure| PaceEnd::Failed { failure }),
+    }
+}
+
+/// What all turns of a variant came to.
+fn row<'a>(
+    spec: &LoopSpec,
+    accounts: Option<&Accounts>,
+    runs: impl Iterator<Item = (&'a LoopRun, Option<&'a Figures>)>,
+) -> PaceVariant {
+    let mut row = PaceVariant {
+        rate: spec.rate,
+        work: spec.work,
+        sleep: spec.sleep,
+        rule: spec.rule,
+        turns: 0,
+        figures: accounts.and_then(Accounts::figures),
+        cpu_time: Nanos::ZERO,
+        elapsed: Nanos::ZERO,
+        readings: Vec::new(),
+        margin: None,
+        by_turn: Vec::new(),
+    };
+    let mut margins: Vec<Nanos> = Vec::new();
+    for (run, figures) in runs {
+        let thread = run.readings.iter();
+        let thread = thread.filter(|reading| reading.clock == CpuClock::Thread);
+        let cpu_time = thread.map(|reading| reading.time).sum();
+        row.by_turn
+            .push(PaceTurn::new(figures, cpu_time, run.elapsed));
+        row.turns += 1;
+        row.cpu_time += cpu_time;
+        row.elapsed += run.elapsed;
+        margins.extend(run.report.margin);
+        for reading in &run.readings {
+            add(&mut row.readings, reading);
+        }
+    }
+    if let Ok(count @ 1..) = i64::try_from(margins.len()) {
+        row.margin = Some(Nanos(margins.iter().sum::<Nanos>().0 / count));
+    }
+    row
+}
+
+/// Adds a turn's reading to those of its clock.
+fn add(readings: &mut Vec<CpuReading>, reading: &CpuReading) {
+    let mut known = readings.iter_mut();
+    match known.find(|sum| sum.clock == reading.clock) {
+        Some(sum) => {
+            sum.time += reading.time;
+            sum.elapsed += reading.elapsed;
+        }
+        None => readings.push(*reading),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::machine::Machine;
+    use ticktax_model::pace::{
+        CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, LoopTurns, PaceEnd, PaceRule,
+        SleepMethod, frame_source,
+    };
+    use ticktax_model::policy::PolicyGrant;
+    use ticktax_model::recording::{EndedEarly, Header, Level, PacedFrame, Row, RowSink, World};
+    use ticktax_model::{Cpu, Nanos, SourceTable};
+
+    use super::TurnStats;
+
+    const PERIOD: Nanos = Nanos::from_millis(5);
+
+    fn spec(sleep: SleepMethod) -> LoopSpec {
+        LoopSpec {
+            rate: 200.0,
+            period: PERIOD,
+            work: Nanos::ZERO,
+            sleep,
+            rule: PaceRule::Deadline,
+        }
+    }
+
+    fn run(spec: &LoopSpec) -> LoopRun {
+        LoopRun {
+            report: LoopReport {
+                rate: spec.rate,
+                period: spec.period,
+                work: spec.work,
+                sleep: spec.sleep,
+                rule: spec.rule,
+                cpu: Cpu(1),
+                policy: PolicyGrant::default(),
+                timer_slack: None,
+                margin: None,
+                frames_lost: 0,
+            },
+            elapsed: Nanos::from_secs(1),
+            readings: vec![CpuReading {
+                clock: CpuClock::Thread,
+                time: Nanos::from_millis(3),
+                elapsed: Nanos::from_secs(1),
+            }],
+            wakeups: None,
+            error: None,
+        }
+    }
+
+    /// Two variants, of which the second is late by 1 ms; three of four turns, the third without a
+    /// frame.
+    #[test]
+    fn frames_go_to_the_variant_whose_turn_it_was() {
+        let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
+        let machine = Machine::default();
+        let mut stats = TurnStats::new(&variants, &machine);
+        let mut sources = SourceTable::default();
+        for turn in [0, 1] {
+            let source = sources.intern(frame_source(Some(turn)));
+            for number in 0..10 {
+                let due = Nanos::from_secs(10 * i64::try_from(turn).unwrap() + 1)
+                    + Nanos(PERIOD.0 * number);
+                let began = due + Nanos::from_millis(i64::from(turn == 1));
+                let frame = Frame {
+                    due,
+                    began,
+                    ended: began,
+                    cpu: Nanos::ZERO,
+                };
+                let row = Row::Frame(PacedFrame::new(&frame, Cpu(1), source));
+                stats.row(&sources, &row);
+            }
+        }
+        let turns = LoopTurns {
+            turn: Nanos::from_secs(1),
+            rounds: 2,
+            runs: vec![run(&variants[0]), run(&variants[1]), run(&variants[0])],
+            variants,
+        };
+        let header = Header {
+            ended_early: Some(EndedEarly::Interrupted),
+            ..Header::new(World::Live, Level::Proc, "")
+        };
+        let comparison = stats.finish(&header, &turns);
+        let told: Vec<_> = comparison
+            .rows
+            .iter()
+            .map(|row| {
+                let figures = row.figures.as_ref().unwrap();
+                let wait = figures.wait.as_ref().unwrap().max;
+                (row.turns, figures.frames, wait, row.cpu_time)
+            })
+            .collect();
+        let ms = Nanos::from_millis;
+        assert_eq!(told[0], (2, 10, Nanos::ZERO, ms(6)));
+        assert_eq!(told[1], (1, 10, ms(1), ms(3)));
+        assert_eq!(
+            comparison.ended_early,
+            Some(PaceEnd::InterruptedInTurn { turn: 3, turns: 4 })
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! How many frames a second a loop is asked for.
+
+use std::str::FromStr;
+
+use crate::Nanos;
+
+/// Frames a second, within [`FrameRate::RANGE`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FrameRate(f64);
+
+/// A text that is no [`FrameRate`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameRateError {
+    /// It is no number.
+    #[error("invalid rate `{0}`: frames a second, as 35 or 59.94")]
+    Invalid(String),
+    /// No loop keeps so many, or so few.
+    #[error("no loop keeps {0} frames a second: choose {min} to {max}", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
+    OutOfRange(String),
+}
+
+impl FrameRate {
+    /// The fewest and the most frames a second.
+    pub const RANGE: (f64, f64) = (1.0, 50_000.0);
+
+    /// Frames a second.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// The time from one frame to the next, to the nearest ns.
+    pub fn period(self) -> Nanos {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the rate is at least one a second"
+        )]
+        Nanos((1e9 / self.0).round() as i64)
+    }
+}
+
+impl FromStr for FrameRate {
+    type Err = FrameRateError;
+
+    fn from_str(text: &str) -> Result<Self, FrameRateError> {
+        let rate = text.trim().parse().ok();
+        let rate = rate.filter(|rate: &f64| rate.is_finite());
+        let rate = rate.ok_or_else(|| FrameRateError::Invalid(text.to_owned()))?;
+        if !(Self::RANGE.0..=Self::RANGE.1).contains(&rate) {
+            return Err(FrameRateError::OutOfRange(text.to_owned()));
+        }
+        Ok(Self(rate))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FrameRate;
+    use crate::Nanos;
+
+    #[test]
+    fn rates_that_no_loop_keeps_are_refused() {
+        assert_eq!(
+            "35".parse::<FrameRate>().unwrap().period(),
+            Nanos(28_571_429)
+        );
+        for text in ["0", "-3", "0.5", "50001", "1e9", "nan", "inf", "", "fast"] {
+            assert!(text.parse::<FrameRate>().is_err(), "{text}");
+        }
+        let error = "1e9".parse::<FrameRate>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no loop keeps 1e9 frames a second: choose 1 to 50000"
+        );
+    }
+}

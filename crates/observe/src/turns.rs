@@ -1,0 +1,318 @@
+//! Variants of a paced loop by turns, so that a machine that slows down slows all of them down.
+
+use ticktax_model::machine::Machine;
+use ticktax_model::pace::{LoopRun, LoopSpec, LoopTurns, frame_source};
+use ticktax_model::recording::{Coverage, EndedEarly, Header, Paced, Row};
+use ticktax_model::{Nanos, SourceId, SourceTable};
+
+use crate::error::ObserveError;
+use crate::event::{Event, Observation, Progress};
+use crate::paced::{LoopPlan, PacedLoop};
+
+/// Variants of a loop, and how often each gets its turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnsPlan {
+    variants: Vec<LoopSpec>,
+    /// The first, with what all have in common.
+    first: LoopPlan,
+    rounds: u32,
+}
+
+impl TurnsPlan {
+    /// The most variants of a comparison: nobody reads more rows.
+    pub const MAX_VARIANTS: usize = 100;
+
+    /// Every variant `rounds` times, one after the other; each turn is of the length of `plan`, on its
+    /// CPU, under its policy.
+    ///
+    /// # Errors
+    /// There are none or too many, or one cannot be kept ([`LoopPlan::check`]).
+    pub fn new(plan: LoopPlan, variants: Vec<LoopSpec>, rounds: u32) -> Result<Self, ObserveError> {
+        if !(1..=Self::MAX_VARIANTS).contains(&variants.len()) {
+            return Err(ObserveError::Variants {
+                count: variants.len(),
+                max: Self::MAX_VARIANTS,
+            });
+        }
+        for &spec in &variants {
+            LoopPlan {
+                spec,
+                ..plan.clone()
+            }
+            .check()?;
+        }
+        Ok(Self {
+            variants,
+            first: plan,
+            rounds,
+        })
+    }
+
+    /// The variants, in the order of a round.
+    pub fn variants(&self) -> &[LoopSpec] {
+        &self.variants
+    }
+
+    /// How many turns there are.
+    pub fn turns(&self) -> u64 {
+        u64::from(self.rounds) * self.variants.len() as u64
+    }
+
+    /// How long all turns take.
+    pub fn length(&self) -> Nanos {
+        self.begin_of(self.turns())
+    }
+
+    /// The turn, from 0, that runs once `elapsed` of [`TurnsPlan::length`] has passed.
+    pub fn turn_at(&self, elapsed: Nanos) -> u64 {
+        let turn = elapsed.0 / self.first.length.0.max(1);
+        turn.unsigned_abs().min(self.turns().saturating_sub(1))
+    }
+
+    /// What runs in a turn.
+    pub fn variant_of(&self, turn: u64) -> &LoopSpec {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a place among the variants"
+        )]
+        &self.variants[(turn % self.variants.len() as u64) as usize]
+    }
+
+    fn begin_of(&self, turn: u64) -> Nanos {
+        let turn = i64::try_from(turn).unwrap_or(i64::MAX);
+        Nanos(self.first.length.0.saturating_mul(turn))
+    }
+
+    fn plan_of(&self, turn: u64) -> LoopPlan {
+        LoopPlan {
+            spec: *self.variant_of(turn),
+            ..self.first.clone()
+        }
+    }
+}
+
+/// Loops that run by turns. Their rows are the frames of all of them, of a source for each turn
+/// ([`frame_source`]), and the header has how each turn went ([`Header::paced_turns`]).
+pub struct PacedTurns {
+    plan: TurnsPlan,
+    current: PacedLoop,
+    turn: u64,
+    runs: Vec<LoopRun>,
+    /// The header of the first turn.
+    first: Option<Box<Header>>,
+    sources: SourceTable,
+    source: SourceId,
+    /// The frames since the last batch.
+    rows: Vec<Row>,
+    begin: Option<Nanos>,
+    stopped: bool,
+    ended: Option<Box<Header>>,
+}
+
+impl PacedTurns {
+    /// Starts the first turn.
+    ///
+    /// # Errors
+    /// Its loop does not start.
+    pub fn start(plan: TurnsPlan) -> Result<Self, ObserveError> {
+        let current = PacedLoop::start(plan.plan_of(0))?;
+        let mut sources = SourceTable::default();
+        let source = sources.intern(frame_source(Some(0)));
+        Ok(Self {
+            plan,
+            current,
+            turn: 0,
+            runs: Vec::new(),
+            first: None,
+            sources,
+            source,
+            rows: Vec::new(),
+            begin: None,
+            stopped: false,
+            ended: None,
+        })
+    }
+
+    /// The machine, as it was before the first turn began.
+    pub fn machine(&self) -> &Machine {
+        self.current.machine()
+    }
+
+    /// A turn is over: the next one begins, or all have ended.
+    fn next_turn(&mut self, mut header: Box<Header>) -> Result<(), ObserveError> {
+        let Some(Paced::Loop(run)) = header.paced.take() else {
+            unreachable!("the header of a paced loop has its run")
+        };
+        let failed = run.error.is_some();
+        self.runs.push(*run);
+        self.turn += 1;
+        let after = header.after.clone();
+        let first = self.first.get_or_insert(header);
+        if !failed && !self.stopped && self.turn < self.plan.turns() {
+            self.current = PacedLoop::start(self.plan.plan_of(self.turn))?;
+            self.source = self.sources.intern(frame_source(Some(self.turn)));
+            return Ok(());
+        }
+        let turns = LoopTurns {
+            turn: self.plan.first.length,
+            rounds: self.plan.rounds.into(),
+            variants: self.plan.variants.clone(),
+            runs: std::mem::take(&mut self.runs),
+        };
+        self.ended = Some(Box::new(Header {
+            after,
+            coverage: Coverage {
+                limitations: first.coverage.limitations.clone(),
+                ..Coverage::default()
+            },
+            ended_early: self.stopped.then_some(EndedEarly::Interrupted),
+            paced: Some(Paced::Turns(Box::new(turns))),
+            ..(**first).clone()
+        }));
+        Ok(())
+    }
+}
+
+impl Observation for PacedTurns {
+    fn next_event(&mut self) -> Result<Event<'_>, ObserveError> {
+        loop {
+            if let Some(header) = &self.ended {
+                return Ok(Event::Ended(header.clone()));
+            }
+            if self.stopped {
+                self.current.stop(None);
+            }
+            self.rows.clear();
+            let past = self.plan.begin_of(self.turn);
+            let over = match self.current.next_event()? {
+                Event::Started(_) => None,
+                Event::Rows { rows, .. } => {
+                    let source = self.source;
+                    self.rows
+                        .extend(rows.iter().map(|row| of_turn(row, source)));
+                    None
+                }
+                Event::Progress(progress) => {
+                    let begin = *self.begin.get_or_insert(progress.begin);
+                    // What a turn lasts longer than it should is not the next one's.
+                    let last = self.plan.first.length - Nanos(1);
+                    return Ok(Event::Progress(Progress {
+                        begin,
+                        elapsed: past + progress.elapsed.min(last),
+                    }));
+                }
+                Event::Ended(header) => Some(header),
+            };
+            if let Some(header) = over {
+                self.next_turn(header)?;
+            }
+            if !self.rows.is_empty() {
+                break;
+            }
+        }
+        Ok(Event::Rows {
+            sources: &self.sources,
+            rows: &self.rows,
+        })
+    }
+
+    fn stop(&mut self, _: Option<i32>) {
+        self.stopped = true;
+    }
+
+    fn sources(&self) -> &SourceTable {
+        &self.sources
+    }
+}
+
+/// The same row, of the source of its turn.
+fn of_turn(row: &Row, source: SourceId) -> Row {
+    let mut row = row.clone();
+    if let Row::Frame(frame) = &mut row {
+        frame.span.source = source;
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ticktax_model::Nanos;
+    use ticktax_model::pace::{LoopSpec, PaceRule, SleepMethod, turn_of};
+    use ticktax_model::recording::{EndedEarly, Header, Row};
+    use ticktax_probes::SchedulingPolicy;
+
+    use super::{Event, LoopPlan, Observation, ObserveError, PacedTurns, TurnsPlan};
+
+    fn spec(sleep: SleepMethod) -> LoopSpec {
+        LoopSpec {
+            rate: 200.0,
+            period: Nanos::from_millis(5),
+            work: Nanos::ZERO,
+            sleep,
+            rule: PaceRule::Deadline,
+        }
+    }
+
+    fn plan(variants: Vec<LoopSpec>, rounds: u32) -> Result<TurnsPlan, ObserveError> {
+        let plan = LoopPlan {
+            spec: spec(SleepMethod::Nanosleep),
+            cpu: None,
+            policy: SchedulingPolicy::Other,
+            length: Nanos::from_millis(60),
+        };
+        TurnsPlan::new(plan, variants, rounds)
+    }
+
+    /// Runs all; the frames of each turn. Stops in the turn `until`.
+    fn run(plan: &TurnsPlan, until: u64) -> (Box<Header>, BTreeMap<u64, u64>) {
+        let mut turns = PacedTurns::start(plan.clone()).unwrap();
+        let mut frames = BTreeMap::new();
+        loop {
+            let mut stop = false;
+            match turns.next_event().unwrap() {
+                Event::Started(_) => {}
+                Event::Rows { sources, rows } => {
+                    for row in rows {
+                        let Row::Frame(frame) = row else {
+                            panic!("{row:?}")
+                        };
+                        let turn = turn_of(sources.get(frame.span.source)).unwrap();
+                        *frames.entry(turn).or_default() += 1;
+                    }
+                }
+                Event::Progress(progress) => stop = plan.turn_at(progress.elapsed) >= until,
+                Event::Ended(header) => return (header, frames),
+            }
+            if stop {
+                turns.stop(None);
+            }
+        }
+    }
+
+    #[test]
+    fn each_variant_gets_its_turns_and_an_interrupted_one_says_so() {
+        let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
+        let plan = plan(variants, 2).unwrap();
+        assert_eq!(plan.length(), Nanos::from_millis(240));
+        let (header, frames) = run(&plan, u64::MAX);
+        assert_eq!(header.ended_early, None);
+        let turns = header.paced_turns().unwrap();
+        assert_eq!((turns.runs.len(), turns.planned()), (4, 4));
+        assert_eq!(turns.runs[1].report.sleep, SleepMethod::Timerfd);
+        assert!(frames.keys().eq(&[0, 1, 2, 3]), "{frames:?}");
+
+        let (header, _) = run(&plan, 1);
+        assert_eq!(header.ended_early, Some(EndedEarly::Interrupted));
+        assert_eq!(header.paced_turns().unwrap().runs.len(), 2);
+    }
+
+    #[test]
+    fn none_and_too_many_are_refused() {
+        for count in [0, 101] {
+            let error = plan(vec![spec(SleepMethod::Spin); count], 1).unwrap_err();
+            assert!(matches!(error, ObserveError::Variants { count: all, .. } if all == count));
+        }
+    }
+}
