@@ -1,0 +1,112 @@
+//! The casebook as a user sees it: every page as it is in `docs/casebook`, a case of one's own, and
+//! files that are none.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::text;
+
+fn case(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
+    command.arg("case").args(arguments).output().unwrap()
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// `UPDATE_DOCS=1 cargo test -p ticktax --test casebook` writes them.
+#[test]
+fn every_page_is_as_it_is_documented() {
+    let list = text(&case(&["list"]).stdout);
+    let names = list.lines().filter_map(|line| line.split(' ').next());
+    let mut other = Vec::new();
+    let mut count = 0;
+    for name in names {
+        let output = case(&["run", name]);
+        assert!(output.status.success(), "{name}");
+        let page = text(&output.stdout);
+        let file = docs().join("casebook").join(format!("{name}.txt"));
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::create_dir_all(docs().join("casebook")).unwrap();
+            fs::write(&file, &page).unwrap();
+        } else if fs::read_to_string(&file).unwrap_or_default() != page {
+            other.push(name.to_owned());
+        }
+        count += 1;
+    }
+    assert_eq!(count, 6, "{list}");
+    assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
+}
+
+#[test]
+fn the_worked_example_runs_and_is_what_the_page_shows() {
+    let example = docs().join("example-case.toml");
+    let output = case(&["run", example.to_str().unwrap()]);
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{page}");
+    assert!(page.contains("4 of 4 predicted rows are met"), "{page}");
+    let fitted = case(&["fit", example.to_str().unwrap()]);
+    assert!(fitted.status.success());
+    assert!(
+        text(&fitted.stdout).contains("work"),
+        "{}",
+        text(&fitted.stdout)
+    );
+    let shown = case(&["show", example.to_str().unwrap(), "--format", "json"]);
+    assert!(shown.status.success());
+}
+
+#[test]
+fn what_is_no_case_is_said_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = fs::read_to_string(docs().join("example-case.toml")).unwrap();
+    let scenario = docs().join("../scenarios/game-server.toml");
+    let example = example.replace("../scenarios/game-server.toml", scenario.to_str().unwrap());
+    let broken = [
+        ("", "missing field `name`"),
+        ("name = ", "my.toml:1: "),
+        ("title", "missing field `title`"),
+        ("[model]", "no [model]"),
+        ("hz", "herz"),
+        ("task.game.fps", "no column `nothing`"),
+        ("value = 31.3", "a value"),
+        ("sets = \"task.game.work\"", "`sets` nothing"),
+        ("100 / 8", "is no formula"),
+        ("game-server.toml", "no such file"),
+    ];
+    for (place, (from, what)) in broken.into_iter().enumerate() {
+        let text_of = match from {
+            "" => String::new(),
+            "name = " => "name = ".to_owned(),
+            "title" => example.replace("title = ", "# "),
+            "[model]" => {
+                let (before, after) = example.split_once("[model]").unwrap();
+                let (_, after) = after.split_once("row = \"hz\"").unwrap();
+                format!("{before}{after}").replace("measure", "# measure")
+            }
+            "hz" => example.replace("row = \"hz\"", "row = \"herz\""),
+            "task.game.fps" => example.replace(from, "nothing"),
+            "value = 31.3" => example.replace(from, "value = 31.3, range = [1, 2]"),
+            "sets = \"task.game.work\"" => example.replace(from, ""),
+            "100 / 8" => example.replace(from, "100 /"),
+            _ => example.replace(from, "gone.toml"),
+        };
+        let path = folder.path().join("my.toml");
+        fs::write(&path, text_of).unwrap();
+        let output = case(&["run", path.to_str().unwrap()]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{place}: {error}");
+        assert!(error.contains(what), "{place}: {error}");
+        assert_eq!(error.lines().count(), 1, "{place}: {error}");
+    }
+    let error = text(&case(&["run", "frame-rate"]).stderr);
+    assert!(error.contains("unknown case `frame-rate`"), "{error}");
+    let error = text(&case(&["run", "gone.toml"]).stderr);
+    assert!(error.contains("gone.toml: no such file"), "{error}");
+}
