@@ -16,8 +16,9 @@
 //!
 //! | the gap holds | the residual is |
 //! |---|---|
-//! | a named span | entry and exit around it |
-//! | nothing, every entry is watched, and nothing was lost on that CPU | outside |
+//! | a named span | entry and exit around it, as far as these may take (`entry_exit`); beyond that as of a gap that holds nothing |
+//! | nothing, every entry is watched, nothing was lost on that CPU, and the witnesses agree (`proof`) | outside |
+//! | the same, and the witnesses count N entries more | outside, but for the N longest |
 //! | nothing, otherwise | unexplained |
 //! | what can no longer be told | unexplained |
 //!
@@ -42,12 +43,16 @@ mod accounts;
 mod books;
 mod closing;
 mod contents;
+mod entry_exit;
 mod gap_causes;
 mod gaps;
 mod matching;
 mod proc_level;
+mod proof;
+mod settled;
 pub(crate) mod tally;
 mod transfers;
+mod unreported;
 mod waits;
 
 use ticktax_model::recording::{Header, Sum};
@@ -59,9 +64,11 @@ use self::books::ClassTimes;
 pub(crate) use self::closing::Books;
 use self::contents::Contents;
 pub(crate) use self::contents::Held;
+use self::entry_exit::Signatures;
 use self::gap_causes::GapCauses;
 use self::gaps::CpuGaps;
 use self::matching::{Gap, GapQueue};
+use self::proof::Departures;
 use self::waits::Waits;
 use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 
@@ -73,6 +80,7 @@ pub(crate) struct Ledger {
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,
+    signatures: Signatures,
     /// Kept for its memory.
     contents: Contents,
 }
@@ -83,6 +91,7 @@ struct CpuLedger {
     classes: ClassTimes,
     queue: GapQueue,
     gaps: CpuGaps,
+    departures: Departures,
 }
 
 /// By how much a row may stick out of the gap of a spinning probe and count as wholly in it: the
@@ -132,7 +141,11 @@ impl Ledger {
                     cpu.queue.cannot_place(sum.span.self_time);
                 }
             }
-            (_, Some(class)) => {
+            (kind, Some(class)) => {
+                if let EventKind::OnCpu(..) = kind {
+                    let is_probe = class == Class::Probe;
+                    cpu.departures.note(is_probe, event.span.end());
+                }
                 self.registry.add_span(event);
                 cpu.classes.add(class, event.span.self_time);
                 if class != Class::Probe {
@@ -190,8 +203,14 @@ impl Ledger {
                 .look_into(&gap, history, tolerance, &mut self.contents);
             self.contents
                 .find_unknown(|source| roles.class(source) == Some(Class::Unexplained));
-            cpu.gaps.note(&gap, &self.contents, &self.registry);
-            self.gap_causes.note(&gap, &self.contents, &self.registry);
+            let signature = if gap.moves_time() && !self.contents.blind {
+                self.signatures.of(&self.contents.held)
+            } else {
+                None
+            };
+            let (contents, registry) = (&self.contents, &self.registry);
+            cpu.gaps.note(&gap, contents, registry, signature);
+            self.gap_causes.note(&gap, contents, registry, signature);
             if gap.moves_time() && !self.contents.blind {
                 let residual = gap.span.dur - self.contents.named;
                 judged(roles, residual, &self.contents.held);

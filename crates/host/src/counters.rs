@@ -28,6 +28,15 @@ impl Proc {
     }
 }
 
+impl Proc {
+    /// Context switches since the machine was started, on all CPUs, from `/proc/stat`.
+    pub fn context_switches(&self) -> Option<u64> {
+        let stat = self.text("proc/stat")?;
+        let mut lines = stat.lines();
+        lines.find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
+    }
+}
+
 /// Where the other clocks stand, by the tightest of a few readings: one may be interrupted.
 fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;

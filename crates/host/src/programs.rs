@@ -147,10 +147,27 @@ impl Proc {
                 own_or_kernel: pid == own || is_kernel_thread(&stat),
                 nice: nice(&stat).is_some_and(|nice| nice > 0),
                 children: children_time(&stat, user_hz()).unwrap_or_default(),
+                on_cpu: self.on_cpu(pid, &stat),
             };
             Some((pid, time))
         };
         self.processes().into_iter().filter_map(program).collect()
+    }
+
+    /// How long the living threads of process `pid` were on their CPUs. The process' own file is of
+    /// its first thread alone.
+    fn on_cpu(&self, pid: i32, stat: &str) -> Option<Nanos> {
+        let of = |folder: &str| {
+            let schedstat = self.text(&format!("{folder}/schedstat"))?;
+            let time = schedstat.split_ascii_whitespace().next()?.parse().ok()?;
+            Some(Nanos(time))
+        };
+        if threads(stat) == Some(1) {
+            return of(&format!("proc/{pid}"));
+        }
+        let threads = self.tasks(pid).into_iter();
+        let times = threads.filter_map(|tid| of(&format!("proc/{pid}/task/{tid}")));
+        times.reduce(|sum, time| sum + time)
     }
 
     /// What these processes used so far; `None` when none of them is there.
@@ -269,6 +286,11 @@ fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     Some((next()?, next()?))
 }
 
+/// The number of threads: the 20th word of the whole line.
+fn threads(stat: &str) -> Option<u64> {
+    words(stat)?.nth(17)?.parse().ok()
+}
+
 /// The nice value: the 19th word of the whole line.
 fn nice(stat: &str) -> Option<i32> {
     words(stat)?.nth(16)?.parse().ok()
@@ -280,7 +302,9 @@ mod tests {
 
     use ticktax_model::Nanos;
 
-    use super::{Proc, children_time, cpu_time, is_kernel_thread, name, nice, policy, state};
+    use super::{
+        Proc, children_time, cpu_time, is_kernel_thread, name, nice, policy, state, threads,
+    };
 
     #[test]
     fn a_name_that_is_no_utf8_is_a_name() {
@@ -329,6 +353,7 @@ mod tests {
     fn nice_values_and_childrens_times_are_read() {
         let stat = "7 (make -j) S 1 7 7 0 -1 4194560 1 0 0 0 12 34 50 6 25 5 1 0";
         assert_eq!(nice(stat), Some(5));
+        assert_eq!(threads(stat), Some(1));
         assert_eq!(children_time(stat, 100), Some(Nanos::from_millis(560)));
     }
 }

@@ -162,6 +162,9 @@ pub enum BiasKind {
     InterruptsNotMeasured,
     /// The hypervisor had the CPU, and its clock did not say so.
     StolenSilently,
+    /// The hypervisor's clock says that it had the CPU for longer than was seen: the rest is in the time
+    /// of whoever had the CPU by the books.
+    StolenUnseen,
 }
 
 /// One program: what `/proc/PID/stat` said, and what was traced.

@@ -34,6 +34,7 @@ pub mod table;
 pub mod tick;
 pub mod time;
 pub mod victim;
+pub mod witness;
 pub mod workload;
 
 /// Calls a macro with all documents, by the module of their types: for each its variant, its name in JSON,

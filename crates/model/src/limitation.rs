@@ -117,6 +117,22 @@ pub enum Limitation {
         /// How many times a thread was found that no switch had put there.
         count: u64,
     },
+    /// A process that was on a CPU, by the scheduler's own account, and of which no event told.
+    ProcessNotTraced {
+        /// Its name.
+        name: String,
+        /// Its process id.
+        pid: i32,
+        /// For how long, by the scheduler.
+        #[serde(rename = "ran_ns")]
+        ran: Nanos,
+    },
+    /// The kernel counted more context switches than it reported, and not all that they left open was
+    /// found.
+    SwitchesUnreported {
+        /// How many more, at least.
+        count: u64,
+    },
     /// Interrupts or softirqs that were in progress when their thread was switched away from.
     FramesCut {
         /// How many.

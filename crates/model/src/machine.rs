@@ -122,6 +122,9 @@ pub struct ProgramTime {
     /// The same times of its children that have ended, and that it has waited for.
     #[serde(default, rename = "children_time_ns")]
     pub children: Nanos,
+    /// The time of its threads that live on their CPUs, by the scheduler (`schedstat`).
+    #[serde(default, rename = "on_cpu_ns")]
+    pub on_cpu: Option<Nanos>,
 }
 
 /// How far other clocks are ahead of `CLOCK_MONOTONIC`. The kernel slews all of them together, so
@@ -299,7 +302,8 @@ impl Counters {
         let grew = |pid: &i32, after: &ProgramTime| {
             let time = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.time);
             let children = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.children);
-            after.time > time || after.children > children
+            let on_cpu = before.programs.get(pid).and_then(|b| b.on_cpu);
+            after.time > time || after.children > children || after.on_cpu > on_cpu
         };
         self.programs.retain(|pid, after| grew(pid, after));
         let after = &self.programs;

@@ -11,6 +11,7 @@ use crate::pace::{Frame, LoopRun, LoopTurns, SleepMethod};
 use crate::policy::PolicyGrant;
 use crate::replay::ReplayedTask;
 use crate::victim::{ThreadPolicy, VictimHeader};
+use crate::witness::Witnesses;
 use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
 
 mod edge;
@@ -157,6 +158,9 @@ pub struct Header {
     /// What each thread did, where it is of programs that were replayed.
     #[serde(default)]
     pub replayed: Option<Vec<ReplayedTask>>,
+    /// What the kernel's own counters say of how much was seen.
+    #[serde(default)]
+    pub witnesses: Option<Witnesses>,
 }
 
 /// Whose frames a recording was made for.
@@ -221,6 +225,7 @@ impl Header {
             ended_early: None,
             paced: None,
             replayed: None,
+            witnesses: None,
         }
     }
 }

@@ -411,11 +411,37 @@ pub struct GapStatement {
     pub worst: Vec<WorstGap>,
     /// Gaps by what they held, the costliest first.
     pub causes: Vec<GapCause>,
+    /// What an empty gap proves, CPU by CPU.
+    #[serde(default)]
+    pub proofs: Vec<crate::witness::CpuProof>,
+    /// What entry and exit take, by what they are around, and what was too long for that.
+    #[serde(default)]
+    pub entry_exit: Vec<EntryExitBound>,
 }
 
 impl GapStatement {
     /// Gaps from this length on count for coverage.
     pub const FLOOR: Nanos = Nanos(1_000);
+}
+
+/// How long getting into and out of the kernel takes around one thing, and what was longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EntryExitBound {
+    /// What it is around: the account of what came first in the gaps.
+    pub around: String,
+    /// How many gaps.
+    pub count: u64,
+    /// The median.
+    #[serde(rename = "median_ns")]
+    pub median: Nanos,
+    /// The most that counts as entry and exit.
+    #[serde(rename = "most_ns")]
+    pub most: Nanos,
+    /// How many took longer. Of these the median is entry and exit, the rest is not.
+    pub beyond_count: u64,
+    /// That rest: outside, or unexplained.
+    #[serde(rename = "beyond_ns")]
+    pub beyond: Nanos,
 }
 
 /// Gaps, and the four parts of their time.

@@ -5,6 +5,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps};
 use ticktax_model::machine::{Counters, Machine};
 use ticktax_model::recording::{Books, Coverage, Header, Level, Row, ToolCost};
+use ticktax_model::witness::{SwitchWitness, Witnesses};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, TraceError, Tracer};
@@ -24,6 +25,8 @@ pub(super) struct End<'a> {
     pub(super) late: CpuList,
     pub(super) unprobed: CpuList,
     pub(super) results: ProbeResults,
+    /// Context switches by the kernel's counter and by the tracer.
+    pub(super) switches: Option<SwitchWitness>,
 }
 
 impl End<'_> {
@@ -42,6 +45,11 @@ impl End<'_> {
         };
         let still_online = self.proc.online().unwrap_or_default();
         let buffers = tracer.buffer_bytes();
+        let witnesses = Witnesses {
+            switches: self.switches,
+            programs_skipped: tracer.programs_skipped(),
+            probes: self.results.witnesses.clone(),
+        };
         let closing = tracer.close(
             &self.present(&still_online),
             now(),
@@ -55,6 +63,7 @@ impl End<'_> {
             ..cost
         };
         let mut header = self.header(Level::Kernel, coverage, cost, &closing);
+        header.witnesses = Some(witnesses);
         header.books.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
         if header.coverage.attached.contains(&Hook::TickStop) {
@@ -298,6 +307,7 @@ mod tests {
             unprobed: CpuList::default(),
             victim: None,
             results: ProbeResults::default(),
+            switches: None,
         };
         let limitations = end.limitations(&"0-1".parse().unwrap());
         let cpus = |text: &str| text.parse().unwrap();
@@ -326,6 +336,7 @@ mod tests {
                 unprobed: CpuList::default(),
                 victim: None,
                 results: ProbeResults::default(),
+                switches: None,
             };
             end.limitations(&"0".parse().unwrap())
         };
@@ -371,6 +382,7 @@ mod tests {
             unprobed: CpuList::default(),
             victim: None,
             results: ProbeResults::default(),
+            switches: None,
         }
         .header(
             Level::Kernel,

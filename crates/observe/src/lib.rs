@@ -24,6 +24,7 @@ mod probe;
 mod session;
 mod turns;
 mod victim;
+mod witness;
 
 pub use error::ObserveError;
 pub use event::{Event, Observation, Progress, Started};

@@ -1,6 +1,9 @@
 //! The probes, and their gaps as rows.
 
+use std::collections::BTreeMap;
+
 use ticktax_model::recording::{ClockReport, Loss, ProbeKind, ProbeReport, Row, SoakReport};
+use ticktax_model::witness::ProbeWitness;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Source, SourceId, SourceTable, Span};
 use ticktax_probes::clock::{Alignment, Clock, CounterCheck};
 use ticktax_probes::sleep::{SleepProbe, SleepReport, SleepSettings};
@@ -42,6 +45,8 @@ pub(crate) struct ProbeResults {
     pub(crate) clock: Option<ClockReport>,
     pub(crate) soakers: Vec<SoakReport>,
     pub(crate) lost: Vec<Loss>,
+    /// What the kernel counted for spinning probes, by CPU.
+    pub(crate) witnesses: BTreeMap<u32, ProbeWitness>,
     /// Policies that were not granted.
     pub(crate) refused: Vec<(Cpu, PolicyGrant)>,
 }
@@ -150,6 +155,7 @@ impl Probe {
                 for report in &reports {
                     results.note_policy(report.cpu, &report.policy);
                     results.note_loss(report.cpu, report.gaps_dropped);
+                    results.note_witness(report);
                     results.reports.push(spin_report(report, &gaps.alignment));
                 }
                 results
@@ -176,6 +182,17 @@ impl ProbeResults {
     fn note_policy(&mut self, cpu: Cpu, grant: &PolicyGrant) {
         if grant.refusal.is_some() {
             self.refused.push((cpu, grant.clone()));
+        }
+    }
+
+    /// One that ended early did not read its counters, or not on its CPU.
+    fn note_witness(&mut self, report: &SpinReport) {
+        if report.error.is_none() {
+            let witness = ProbeWitness {
+                switches: report.switches,
+                faults: report.faults,
+            };
+            self.witnesses.insert(report.cpu.0, witness);
         }
     }
 

@@ -21,6 +21,7 @@ use crate::header::End;
 use crate::plan::{Plan, ProbeChoice, Program, Settings};
 use crate::probe::Probe;
 use crate::victim::Watched;
+use crate::witness::SwitchReading;
 
 /// How often buffers are emptied. Ten times the interval fits into them at 500,000 events a second,
 /// and a process that wakes up twenty times a second is hardly a disturbance.
@@ -172,6 +173,8 @@ struct Running {
     cpu_before: Nanos,
     before: Counters,
     late: CpuList,
+    /// Context switches as the books were opened.
+    switches: Option<SwitchReading>,
     unprobed: CpuList,
     collector: Collector,
     policies: Vec<ThreadPolicy>,
@@ -207,6 +210,7 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
             Err(_) => CpuList::default(),
         };
+        let switches = read_switches(tracer.as_ref().ok(), &proc, &settings);
         let begin = now();
         probe.begin();
         if let Some(victim) = &mut victim {
@@ -237,6 +241,7 @@ impl Running {
             cpu_before,
             before,
             late,
+            switches,
             unprobed,
             collector,
             policies,
@@ -344,6 +349,8 @@ impl Running {
             victim.look_at_threads(now());
         }
         // Before the tracer leaves the kernel: that sends interrupts of its own.
+        let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
+        let switches = switches.zip(self.switches);
         let mut after = self.proc.counters(now());
         after.throttling = self.victim.as_ref().and_then(Watched::throttling);
         after.keep_what_ran(&mut self.before);
@@ -363,6 +370,7 @@ impl Running {
             late: self.late,
             unprobed: self.unprobed,
             results,
+            switches: switches.map(|(end, begin)| end.since(begin)),
         };
         let cost = ToolCost {
             load: self.load,
@@ -395,6 +403,17 @@ impl Running {
         }
         header
     }
+}
+
+/// Context switches so far, where all CPUs are watched, as the kernel counts them.
+fn read_switches(
+    tracer: Option<&Tracer>,
+    proc: &Proc,
+    settings: &Settings,
+) -> Option<SwitchReading> {
+    let online = proc.online()?;
+    let all = online.iter().all(|cpu| settings.watched.contains(cpu));
+    SwitchReading::take(tracer.filter(|_| all)?, proc)
 }
 
 /// Says so where the watching was not as long as asked.

@@ -10,6 +10,7 @@ mod detector;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use nix::sys::resource::{UsageWho, getrusage};
 use rtrb::Producer;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -86,6 +87,10 @@ pub struct SpinReport {
     pub time_dropped: Nanos,
     /// The time that the thread itself took to record its gaps.
     pub time_recording: Nanos,
+    /// Times that the kernel switched away from the thread meanwhile, by its own count.
+    pub switches: u64,
+    /// Its page faults meanwhile, by the kernel's count.
+    pub faults: u64,
     /// What ended the measurement early, if anything did.
     pub error: Option<ProbeError>,
 }
@@ -222,6 +227,34 @@ struct Outcome {
     tally: Tally,
     dropped: u64,
     ticks_dropped: u64,
+    usage: ThreadUsage,
+}
+
+/// What the kernel counts for a thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct ThreadUsage {
+    switches: u64,
+    faults: u64,
+}
+
+impl ThreadUsage {
+    /// Of the calling thread, until now.
+    fn read() -> Self {
+        let count = |number| u64::try_from(number).unwrap_or(0);
+        getrusage(UsageWho::RUSAGE_THREAD).map_or(Self::default(), |usage| Self {
+            switches: count(
+                usage.voluntary_context_switches() + usage.involuntary_context_switches(),
+            ),
+            faults: count(usage.minor_page_faults() + usage.major_page_faults()),
+        })
+    }
+
+    fn since(self, begin: Self) -> Self {
+        Self {
+            switches: self.switches - begin.switches,
+            faults: self.faults - begin.faults,
+        }
+    }
 }
 
 impl Spin {
@@ -240,6 +273,7 @@ impl Spin {
     fn run_on(mut self, counter: &mut impl Counter, cpu: Cpu, stop: &AtomicBool) -> Outcome {
         let (mut dropped, mut ticks_dropped) = (0, 0);
         let limits = Limits::new(self.calibration.threshold, self.frequency_hz);
+        let begin = ThreadUsage::read();
         let tally = detector::watch(counter, cpu, limits, stop, |gap| {
             if self.producer.push(gap).is_err() {
                 dropped += 1;
@@ -251,6 +285,7 @@ impl Spin {
             tally,
             dropped,
             ticks_dropped,
+            usage: ThreadUsage::read().since(begin),
         }
     }
 }
@@ -293,12 +328,14 @@ fn report(
         tally: Tally::default(),
         dropped: 0,
         ticks_dropped: 0,
+        usage: ThreadUsage::default(),
     };
     let Outcome {
         calibration,
         tally,
         dropped,
         ticks_dropped,
+        usage,
     } = outcome.unwrap_or(lost);
     if let Some(to) = tally.moved_to {
         error = Some(ProbeError::Moved { cpu, to });
@@ -317,6 +354,8 @@ fn report(
         gaps_dropped: dropped,
         time_dropped: clock.to_nanos(ticks_dropped),
         time_recording: clock.to_nanos(tally.recording),
+        switches: usage.switches,
+        faults: usage.faults,
         error,
     }
 }

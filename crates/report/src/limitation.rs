@@ -137,6 +137,16 @@ fn events(limitation: &Limitation) -> Words {
             "the kernel did not report the context switch (no sched_switch event): their time is \
              unexplained",
         ),
+        Limitation::ProcessNotTraced { name, pid, ran } => say(
+            format!("when {name} ({pid}) ran: {ran} by the scheduler's own account"),
+            "the kernel reported none of its context switches: its time is unexplained, or in the \
+             time of the threads that it displaced",
+        ),
+        Limitation::SwitchesUnreported { count } => say(
+            format!("at least {count} context switches"),
+            "the kernel counted them (ctxt in /proc/stat) and did not report them (no sched_switch \
+             event); where two in a row are missing, the thread between them is not seen",
+        ),
         Limitation::FramesCut { count } => say(
             format!("the rest of {count} interrupts or softirqs"),
             "their thread was switched away from in the middle: what followed counts as the \
@@ -280,6 +290,8 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::InterruptsNotTraced { .. }
         | Limitation::SwitchesMissed { .. }
         | Limitation::FramesCut { .. }
+        | Limitation::ProcessNotTraced { .. }
+        | Limitation::SwitchesUnreported { .. }
         | Limitation::BordersMissed { .. }
         | Limitation::SourcesFolded { .. }
         | Limitation::FollowingCutShort { .. }

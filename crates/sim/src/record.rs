@@ -303,6 +303,7 @@ fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i
                 own_or_kernel: task.kernel,
                 nice: task.attributes.nice > 0,
                 children: Nanos::ZERO,
+                on_cpu: None,
             };
             (pid, time)
         })

@@ -1,6 +1,8 @@
 //! The tracer at work: reading what the programs hand out, and closing the books.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -153,6 +155,24 @@ impl Tracer {
     /// The memory of the buffers that the kernel and this process share, in bytes.
     pub fn buffer_bytes(&self) -> u64 {
         self.sizes.bytes()
+    }
+
+    /// Context switches that were reported so far, on all CPUs.
+    pub fn switches(&self) -> u64 {
+        let cpus = 0..self.sizes.cpus;
+        cpus.map(|cpu| self.states.read(cpu).switches).sum()
+    }
+
+    /// Runs of the programs that the kernel skipped so far, because the program was running on that
+    /// CPU already; `None` where it does not say (before 5.12).
+    pub fn programs_skipped(&self) -> Option<u64> {
+        let programs = self.programs.programs();
+        let skipped = programs.filter_map(|(_, program)| {
+            let fd = program.fd().ok()?.as_fd().as_raw_fd();
+            let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+            skipped_in(&text)
+        });
+        skipped.fold(None, |sum, skipped| Some(sum.unwrap_or(0) + skipped))
     }
 
     /// Opens the books of the CPUs in `watched`: from here on the programs record there. Returns
@@ -419,6 +439,13 @@ impl Tracer {
     }
 }
 
+/// The count in the description of a program's descriptor under `/proc/self/fdinfo`.
+fn skipped_in(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
+    count.trim().parse().ok()
+}
+
 /// Now, on the clock that the programs read.
 fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
@@ -480,8 +507,15 @@ fn shared<T: Shared>(
 mod tests {
     use ticktax_model::Cpu;
 
-    use super::open_frames;
+    use super::{open_frames, skipped_in};
     use crate::record::{CpuState, Frame, kind};
+
+    #[test]
+    fn skipped_runs_are_read_from_the_programs_descriptor() {
+        let text = "prog_type:\t26\nrun_cnt:\t0\nrecursion_misses:\t3\n";
+        assert_eq!(skipped_in(text), Some(3));
+        assert_eq!(skipped_in("prog_type:\t26\n"), None);
+    }
 
     #[test]
     fn what_is_open_at_the_end_sums_to_the_time_since_the_last_switch() {

@@ -11,23 +11,27 @@ use super::check::{Case, Samples, scaled};
 const SIGNIFICANT: f64 = 5.0;
 /// The least share of a CPU's time that is worth naming.
 const WORTH_NAMING: f64 = 0.001;
-/// The share of ticks from which their loss is worth naming. One that is so late that somebody else is
-/// on the CPU when it comes looks like a lost one.
-const LOST_FROM: f64 = 0.01;
 
-pub(super) fn causes(case: &Case<'_>, cpu: &CpuCheck, samples: Option<Samples<'_>>) -> Vec<Bias> {
+/// Why `cpu` differs, on which `entry_exit` was getting into and out of the kernel.
+pub(super) fn causes(
+    case: &Case<'_>,
+    cpu: &CpuCheck,
+    samples: Option<Samples<'_>>,
+    entry_exit: Nanos,
+) -> Vec<Bias> {
     let mut causes = Vec::new();
     if let Some(samples) = samples {
         causes.push(sampling(&samples));
         causes.extend(phases(case, &samples));
         causes.extend(lost(&samples));
     }
-    causes.extend(interrupts(case, cpu));
+    causes.extend(interrupts(case, cpu, entry_exit));
     causes.extend(stolen(cpu));
     let worth = |time: Nanos| size(time).share_of(cpu.elapsed) >= WORTH_NAMING;
     causes.retain(|cause| {
         let hidden = cause.kind == BiasKind::InterruptsNotMeasured;
-        worth(cause.time) || hidden && worth(cause.sampled - cause.ran)
+        let counted = cause.kind == BiasKind::TicksLost;
+        counted || worth(cause.time) || hidden && worth(cause.sampled - cause.ran)
     });
     causes.sort_by_key(|cause| Reverse(size(cause.time)));
     causes
@@ -81,17 +85,16 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Ticks that were due while somebody ran, and did not come.
+/// Ticks that were due while somebody ran, and did not come. One that is so late that somebody else is
+/// on the CPU when it comes looks like a lost one.
 fn lost(samples: &Samples<'_>) -> Option<Bias> {
-    let busy = samples.cpu.busy();
-    let (found, lost) = (busy.found(samples.by), busy.lost(samples.by));
-    let share = lost as f64 / (found + lost).max(1) as f64;
+    let lost = samples.cpu.busy().lost(samples.by);
     let time = samples.charged(lost);
-    (share >= LOST_FROM).then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
+    (lost > 0).then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
 }
 
 /// Interrupts, where the kernel does not measure them.
-fn interrupts(case: &Case<'_>, cpu: &CpuCheck) -> Option<Bias> {
+fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias> {
     let ran = cpu.interrupts?;
     if case.counting.interrupts_measured? {
         return None;
@@ -105,6 +108,8 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck) -> Option<Bias> {
         let (idle, probe) = (samples.idle(), samples.probe());
         (idle.on_cpu - idle.ran) + (probe.on_cpu - probe.ran)
     });
+    // So is getting into and out of the kernel around them, which is taken out of the probe's time.
+    let missing = missing + entry_exit;
     let unseen = 1.0 - shown.share_of(ran).min(1.0);
     Some(plain(
         BiasKind::InterruptsNotMeasured,
@@ -114,8 +119,14 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck) -> Option<Bias> {
     ))
 }
 
-/// The hypervisor's time, where its clock does not say so.
+/// The hypervisor's time, where its clock says less than was seen, or more. What it took of somebody
+/// who was running is in that one's time by the books: the columns are short of it.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.outside?, cpu.columns.steal);
-    (outside > steal).then(|| plain(BiasKind::StolenSilently, outside - steal, outside, steal))
+    let kind = if outside > steal {
+        BiasKind::StolenSilently
+    } else {
+        BiasKind::StolenUnseen
+    };
+    (outside != steal).then(|| plain(kind, outside - steal, outside, steal))
 }

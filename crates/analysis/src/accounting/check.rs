@@ -69,7 +69,7 @@ pub(super) fn make(
     let checked = closed.cpus.iter().filter_map(|books| {
         let samples = case.samples(books);
         let mut found = cpu(&case, books, samples)?;
-        found.causes = causes(&case, &found, samples);
+        found.causes = causes(&case, &found, samples, books.of(Class::EntryExit));
         Some(found)
     });
     let cpus: Vec<CpuCheck> = checked.collect();

@@ -5,11 +5,17 @@ use std::collections::BTreeSet;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Coverage, Header, Level, ProbeKind};
 use ticktax_model::statement::{Account, Balance, CpuBooks, GapStatement, ThrottledProgram};
+use ticktax_model::witness::CpuProof;
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
+use super::accounts::Registry;
 use super::books::{ClassTimes, balance};
-use super::gaps::{CpuGaps, Verdict};
+use super::entry_exit::Bounds;
+use super::gap_causes::Closed;
+use super::proof::{proof, uncertainty};
+use super::settled::{Settled, residuals};
 use super::transfers::Transfers;
+use super::unreported::unreported;
 use super::{CpuLedger, Ledger, proc_level};
 
 /// One CPU as its books are closed.
@@ -17,12 +23,40 @@ struct Closing<'a> {
     cpu: Cpu,
     elapsed: Nanos,
     ledger: Option<&'a CpuLedger>,
-    verdict: Verdict,
+    unplaceable: bool,
+    proof: CpuProof,
 }
 
-impl Closing<'_> {
+impl<'a> Closing<'a> {
     fn classes(&self) -> ClassTimes {
         self.ledger.map(|ledger| ledger.classes).unwrap_or_default()
+    }
+
+    /// Its gaps, where it had rows.
+    fn closed(&self, known: (&Bounds, &Registry), header: &Header) -> Option<Closed<'a>> {
+        Some(Closed {
+            gaps: &self.ledger?.gaps,
+            spin: self.settled(ProbeKind::Spin, known, header),
+            sleep: self.settled(ProbeKind::Sleep, known, header),
+            proof: self.proof.clone(),
+        })
+    }
+
+    /// The gaps of a probe as they are booked.
+    fn settled(
+        &self,
+        probe: ProbeKind,
+        (bounds, registry): (&Bounds, &Registry),
+        header: &Header,
+    ) -> Option<Settled> {
+        let book = self.ledger?.gaps.of(probe)?;
+        Some(Settled::new(
+            book,
+            &self.proof,
+            self.unplaceable,
+            (bounds, registry),
+            uncertainty(header),
+        ))
     }
 }
 
@@ -46,8 +80,9 @@ pub(crate) struct Books {
 /// Closes the books over all that `ledger` took.
 pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Books {
     let closings = closings(ledger, header);
+    let bounds = bounds(ledger, &closings, header);
     let (classes, mut accounts) = match header.level {
-        Level::Kernel => by_rows(ledger, &closings, header, sources),
+        Level::Kernel => by_rows(ledger, &closings, &bounds, header, sources),
         Level::Proc => by_counters(&closings, header),
     };
     sort(&mut accounts);
@@ -56,20 +91,34 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
         .zip(classes)
         .map(|(closing, classes)| classes.to_books(closing.cpu, closing.elapsed))
         .collect();
-    let gaps: Vec<(&CpuGaps, Verdict, Cpu)> = closings
-        .iter()
-        .filter_map(|closing| Some((&closing.ledger?.gaps, closing.verdict, closing.cpu)))
+    let known = (&bounds, &ledger.registry);
+    let gaps = closings.iter();
+    let gaps: Vec<Closed<'_>> = gaps
+        .filter_map(|closing| closing.closed(known, header))
         .collect();
     Books {
         balance: balance(&cpus, &accounts),
         cpus,
         accounts,
         throttled: ledger.waits.statement(sources),
-        gaps: ledger
-            .gap_causes
-            .statement(header, &gaps, &ledger.registry, sources),
-        coverage: coverage(header, &closings),
+        gaps: ledger.gap_causes.statement(header, &gaps, known, sources),
+        coverage: coverage(header, &closings, sources),
     }
+}
+
+/// What entry and exit take, from the gaps of all CPUs.
+fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds {
+    let books = closings.iter().filter_map(|closing| {
+        let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;
+        ledger.gaps.of(ProbeKind::Spin)
+    });
+    // A gap's edges lie between two readings of the clock, each of which is off by as much.
+    let spinning = header.probes.iter();
+    let spinning = spinning.filter(|probe| probe.probe == ProbeKind::Spin);
+    let turn = spinning.map(|probe| probe.period).max();
+    let clock = uncertainty(header);
+    let noise = clock + clock + turn.unwrap_or(Nanos::ZERO);
+    Bounds::new(&ledger.signatures, residuals(books), noise)
 }
 
 /// Every CPU that has books, rows or losses. One without books has nothing to account for, so
@@ -86,11 +135,13 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
         let books = header.books.iter().filter(|books| books.cpu == cpu);
         let ledger = ledger.cpus.get(cpu.index()).and_then(Option::as_deref);
         let unplaceable = ledger.is_some_and(|ledger| ledger.queue.is_unplaceable());
+        let departures = ledger.map(|ledger| &ledger.departures);
         Closing {
             cpu,
             elapsed: books.map(ticktax_model::recording::Books::elapsed).sum(),
             ledger,
-            verdict: Verdict::on(cpu, header, unplaceable),
+            unplaceable,
+            proof: proof(cpu, header, departures, unplaceable),
         }
     };
     cpus.into_iter().map(closing).collect()
@@ -100,6 +151,7 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
 fn by_rows(
     ledger: &Ledger,
     closings: &[Closing<'_>],
+    bounds: &Bounds,
     header: &Header,
     sources: &SourceTable,
 ) -> (Vec<ClassTimes>, Vec<Account>) {
@@ -108,8 +160,9 @@ fn by_rows(
         let mut classes = closing.classes();
         let loss = header.coverage.lost_on(closing.cpu);
         transfers.book_loss(loss, &mut classes);
-        if let Some(cpu) = closing.ledger {
-            transfers.book_gaps(cpu, closing.verdict, loss, &mut classes);
+        let settled = closing.settled(ProbeKind::Spin, (bounds, &ledger.registry), header);
+        if let Some((cpu, settled)) = closing.ledger.zip(settled.as_ref()) {
+            transfers.book_gaps(cpu, settled, loss, &mut classes);
         }
         if let Some(stolen) = header.after.steal_since(&header.before, closing.cpu) {
             transfers.book_steal(stolen, &mut classes);
@@ -146,7 +199,7 @@ fn sort(accounts: &mut [Account]) {
 }
 
 /// The header's coverage, and what the ledger could not see on top of it.
-fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
+fn coverage(header: &Header, closings: &[Closing<'_>], sources: &SourceTable) -> Coverage {
     let mut coverage = header.coverage.clone();
     let saw_gaps = |closing: &Closing<'_>| {
         let gaps = closing.ledger.map(|ledger| &ledger.gaps);
@@ -160,7 +213,7 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
             .map(|closing| closing.cpu)
             .collect()
     };
-    let cpus = list(&|closing| closing.verdict == Verdict::Unplaceable && saw_gaps(closing));
+    let cpus = list(&|closing| closing.unplaceable && saw_gaps(closing));
     if !cpus.is_empty() {
         let limitation = Limitation::GapContentsUnknown { cpus };
         coverage.limitations.push(limitation);
@@ -172,5 +225,6 @@ fn coverage(header: &Header, closings: &[Closing<'_>]) -> Coverage {
         let limitation = Limitation::CountersUnread { cpus };
         coverage.limitations.push(limitation);
     }
+    coverage.limitations.extend(unreported(header, sources));
     coverage
 }

@@ -27,6 +27,8 @@ pub(super) struct Contents {
     pub(super) named: Nanos,
     /// The part of it in rows whose thread is not known, which are booked as unexplained already.
     pub(super) unknown: Nanos,
+    /// How near to it the nearest other row was ([`nearness`](super::gaps::nearness)).
+    pub(super) near: Option<u8>,
     /// Whether rows may be missing that were in it.
     pub(super) blind: bool,
     pieces: Vec<Piece>,
@@ -49,6 +51,7 @@ impl Contents {
         self.open.clear();
         self.named = Nanos::ZERO;
         self.unknown = Nanos::ZERO;
+        self.near = None;
         self.blind = false;
     }
 

@@ -4,14 +4,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
-use ticktax_model::recording::{Header, ProbeKind};
+use ticktax_model::recording::{Header, Level, ProbeKind};
 use ticktax_model::statement::{GapCause, GapStatement, Part, WorstGap};
+use ticktax_model::witness::CpuProof;
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use super::accounts::{AccountId, Registry};
 use super::contents::{Contents, Held};
-use super::gaps::{CpuGaps, GapBook, Verdict, is_lent, parts};
+use super::entry_exit::Bounds;
+use super::gaps::{CpuGaps, GapBook, is_lent, parts};
 use super::matching::Gap;
+use super::settled::{Settled, residuals};
 use super::tally::{Lengths, Tally, sort_parts};
 
 /// The accounts that had the most time in a gap, as a set, and whether there were more.
@@ -67,6 +70,27 @@ struct Noted {
     held: Vec<Held>,
     named: Nanos,
     blind: bool,
+    near: Option<u8>,
+    signature: Option<usize>,
+}
+
+/// The gaps of one CPU as its books are closed.
+pub(super) struct Closed<'a> {
+    pub(super) gaps: &'a CpuGaps,
+    /// Those of the spinning probe, and those of the sleeping one.
+    pub(super) spin: Option<Settled>,
+    pub(super) sleep: Option<Settled>,
+    pub(super) proof: CpuProof,
+}
+
+impl Closed<'_> {
+    fn of(&self, probe: ProbeKind) -> Option<(&GapBook, &Settled)> {
+        let settled = match probe {
+            ProbeKind::Spin => &self.spin,
+            ProbeKind::Sleep => &self.sleep,
+        };
+        self.gaps.of(probe).zip(settled.as_ref())
+    }
 }
 
 impl Noted {
@@ -75,7 +99,13 @@ impl Noted {
         (Reverse(gap.span.dur), gap.span.start, gap.span.cpu)
     }
 
-    fn to_worst(&self, header: &Header, verdict: Verdict, sources: &SourceTable) -> WorstGap {
+    fn to_worst(
+        &self,
+        header: &Header,
+        settled: Option<&Settled>,
+        bounds: &Bounds,
+        sources: &SourceTable,
+    ) -> WorstGap {
         let span = &self.gap.span;
         let mut parts: BTreeMap<String, Tally> = BTreeMap::new();
         for held in &self.held {
@@ -89,19 +119,10 @@ impl Noted {
                 .or_default()
                 .merge(&tally);
         }
-        let rest = match (self.held.is_empty(), self.blind, verdict) {
-            (_, true, _) | (_, _, Verdict::Unplaceable) | (true, _, Verdict::Unexplained) => {
-                "unexplained"
+        for (name, time) in self.rest(settled, bounds) {
+            if time > Nanos::ZERO {
+                parts.entry(name.to_owned()).or_default().add(time, time);
             }
-            (true, _, Verdict::Outside) => "outside",
-            (false, ..) => "entry and exit",
-        };
-        let residual = span.dur - self.named;
-        if residual > Nanos::ZERO {
-            parts
-                .entry(rest.to_owned())
-                .or_default()
-                .add(residual, residual);
         }
         let mut parts: Vec<Part> = parts
             .into_iter()
@@ -116,6 +137,26 @@ impl Noted {
             length: span.dur,
             parts,
         }
+    }
+
+    /// What the gap held besides named rows.
+    fn rest(&self, settled: Option<&Settled>, bounds: &Bounds) -> [(&'static str, Nanos); 2] {
+        let residual = self.gap.span.dur - self.named;
+        let nothing = ("entry and exit", Nanos::ZERO);
+        let Some(settled) = settled.filter(|settled| !settled.unplaceable && !self.blind) else {
+            return [("unexplained", residual), nothing];
+        };
+        let or_outside = |proven| if proven { "outside" } else { "unexplained" };
+        if self.held.is_empty() {
+            let outside = settled.is_outside(self.gap.span.dur, self.near);
+            return [(or_outside(outside), residual), nothing];
+        }
+        let bound = self.signature.and_then(|signature| bounds.of(signature));
+        let usual = bound
+            .filter(|bound| residual > bound.most)
+            .map_or(residual, |bound| bound.median);
+        let beyond = (or_outside(settled.is_proven()), residual - usual);
+        [("entry and exit", usual), beyond]
     }
 }
 
@@ -142,7 +183,13 @@ impl GapCauses {
     const MOST_CAUSES: usize = 1_024;
 
     /// Notes one gap.
-    pub(super) fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
+    pub(super) fn note(
+        &mut self,
+        gap: &Gap,
+        contents: &Contents,
+        registry: &Registry,
+        signature: Option<usize>,
+    ) {
         if is_lent(gap, contents, registry) {
             return;
         }
@@ -159,7 +206,7 @@ impl GapCauses {
             cause.gaps.add(gap.span.dur, gap.span.dur);
             cause.named += contents.explained();
         }
-        view.note_worst(gap, contents);
+        view.note_worst(gap, contents, signature);
     }
 
     fn cause(&mut self, held: &[Held], registry: &Registry) -> CauseKey {
@@ -189,12 +236,12 @@ impl GapCauses {
     pub(super) fn statement(
         &self,
         header: &Header,
-        cpus: &[(&CpuGaps, Verdict, Cpu)],
-        registry: &Registry,
+        cpus: &[Closed<'_>],
+        (bounds, registry): (&Bounds, &Registry),
         sources: &SourceTable,
     ) -> Option<GapStatement> {
         let ran = |probe| header.probes.iter().any(|report| report.probe == probe);
-        let saw = |probe| cpus.iter().any(|(gaps, ..)| gaps.of(probe).is_some());
+        let saw = |probe| cpus.iter().any(|cpu| cpu.gaps.of(probe).is_some());
         let kinds = [ProbeKind::Spin, ProbeKind::Sleep];
         let reported = kinds.into_iter().find(|&probe| ran(probe));
         let probe = reported.or_else(|| kinds.into_iter().find(|&probe| saw(probe)))?;
@@ -202,36 +249,49 @@ impl GapCauses {
             ProbeKind::Spin => &self.spin,
             ProbeKind::Sleep => &self.sleep,
         };
-        let books: Vec<(&GapBook, Verdict)> = cpus
-            .iter()
-            .filter_map(|&(gaps, verdict, _)| Some((gaps.of(probe)?, verdict)))
-            .collect();
-        let verdict_on = |cpu| {
-            let found = cpus.iter().find(|&&(_, _, at)| at == cpu);
-            found.map_or(Verdict::Unexplained, |&(_, verdict, _)| verdict)
+        let books: Vec<(&GapBook, &Settled)> =
+            cpus.iter().filter_map(|cpu| cpu.of(probe)).collect();
+        let settled_on = |at| {
+            let found = cpus.iter().find(|cpu| cpu.proof.cpu == at)?;
+            Some(found.of(probe)?.1)
         };
+        let of_side = |place: usize| {
+            let sides = books.iter();
+            parts(sides.map(|(book, settled)| (book.sides()[place], settled.shares[place])))
+        };
+        let spinning = probe == ProbeKind::Spin && header.level == Level::Kernel;
+        let placed = books.iter().filter(|(_, settled)| !settled.unplaceable);
+        let proofs = cpus.iter().filter(|cpu| cpu.of(probe).is_some());
         let worst = view.worst.iter();
         let of_probe = header.probes.iter().filter(|report| report.probe == probe);
         Some(GapStatement {
             probe,
             watched: of_probe.map(|report| report.end - report.begin).sum(),
-            long: parts(books.iter().map(|&(book, verdict)| (&book.long, verdict))),
-            short: parts(books.iter().map(|&(book, verdict)| (&book.short, verdict))),
-            yielded: parts(
-                books
-                    .iter()
-                    .map(|&(book, verdict)| (&book.yielded, verdict)),
-            ),
+            long: of_side(0),
+            short: of_side(1),
+            yielded: of_side(2),
             worst: worst
-                .map(|noted| noted.to_worst(header, verdict_on(noted.gap.span.cpu), sources))
+                .map(|noted| {
+                    let settled = settled_on(noted.gap.span.cpu);
+                    noted.to_worst(header, settled, bounds, sources)
+                })
                 .collect(),
             causes: view.causes(&books, registry),
+            proofs: proofs
+                .filter(|_| spinning)
+                .map(|cpu| cpu.proof.clone())
+                .collect(),
+            entry_exit: if spinning {
+                bounds.statement(residuals(placed.map(|&(book, _)| book)), registry)
+            } else {
+                Vec::new()
+            },
         })
     }
 }
 
 impl View {
-    fn note_worst(&mut self, gap: &Gap, contents: &Contents) {
+    fn note_worst(&mut self, gap: &Gap, contents: &Contents, signature: Option<usize>) {
         let rank = Noted::rank(gap);
         let place = self
             .worst
@@ -248,11 +308,13 @@ impl View {
                 held,
                 named,
                 blind,
+                near: contents.near,
+                signature,
             },
         );
     }
 
-    fn causes(&self, books: &[(&GapBook, Verdict)], registry: &Registry) -> Vec<GapCause> {
+    fn causes(&self, books: &[(&GapBook, &Settled)], registry: &Registry) -> Vec<GapCause> {
         let mut causes: BTreeMap<String, Cause> = BTreeMap::new();
         let mut add = |name: String, gaps: &Lengths, named: Nanos| {
             let cause = causes.entry(name).or_default();
@@ -262,13 +324,9 @@ impl View {
         for (key, cause) in &self.causes {
             add(key.name(registry), &cause.gaps, cause.named);
         }
-        for (book, verdict) in books {
-            let name = if *verdict == Verdict::Outside {
-                "outside"
-            } else {
-                "unexplained"
-            };
-            add(name.to_owned(), &book.empty, Nanos::ZERO);
+        for (book, settled) in books {
+            add("outside".to_owned(), &settled.outside, Nanos::ZERO);
+            add("unexplained".to_owned(), &settled.unproven, Nanos::ZERO);
             add("unexplained".to_owned(), &book.nameless, Nanos::ZERO);
         }
         let causes = causes

@@ -4,40 +4,35 @@
 //! end, so the sums keep apart what is decided then: what lay around named rows, what was empty,
 //! and what could not be told.
 
-use ticktax_model::recording::{Header, Level, ProbeKind};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::{Class, GapParts, GapStatement};
-use ticktax_model::{Cpu, Histogram, Nanos};
+use ticktax_model::{Histogram, Nanos};
 
 use super::accounts::Registry;
 use super::contents::Contents;
+use super::entry_exit::Residuals;
 use super::matching::Gap;
+use super::settled::Shares;
 use super::tally::{Lengths, Tally};
 
-/// What an empty gap on a CPU proves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The kernel ran nothing: somebody outside had the CPU.
-    Outside,
-    /// Nothing: a way into the kernel was not watched, or something was lost.
-    Unexplained,
-    /// Nothing, and full ones tell little: rows of that CPU cannot be placed in time.
-    Unplaceable,
+/// How near to an empty gap rows are looked for: no clock is tied more loosely than that.
+pub(super) const NEAR_MOST: Nanos = Nanos(1 << NEAR_STEPS);
+const NEAR_STEPS: usize = 14;
+
+/// How near to an empty gap a row was, as the power of two below; `None` from [`NEAR_MOST`] on.
+pub(super) fn nearness(distance: Nanos) -> Option<u8> {
+    let distance = distance.0.max(1).unsigned_abs();
+    u8::try_from(distance.ilog2())
+        .ok()
+        .filter(|&step| usize::from(step) < NEAR_STEPS)
 }
 
-impl Verdict {
-    pub(super) fn on(cpu: Cpu, header: &Header, unplaceable: bool) -> Self {
-        let coverage = &header.coverage;
-        if unplaceable {
-            Self::Unplaceable
-        } else if header.level == Level::Kernel
-            && coverage.every_entry_watched
-            && coverage.lost_on(cpu).events == 0
-        {
-            Self::Outside
-        } else {
-            Self::Unexplained
-        }
-    }
+/// Whether a row that was so near may be in the gap, where edges may be off by `uncertainty`.
+pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
+    near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
 
 /// The gaps of one CPU that are long, or short, and their time by what can be decided at once.
@@ -45,9 +40,34 @@ impl Verdict {
 pub(super) struct Side {
     gaps: Lengths,
     named: Nanos,
-    around: Nanos,
-    empty: Nanos,
+    pub(super) around: Nanos,
+    pub(super) empty: Nanos,
     unmatched: Nanos,
+    /// Empty gaps by how near to them a row was.
+    near: [Tally; NEAR_STEPS],
+}
+
+impl Side {
+    /// The empty gaps that may hold a row, where edges may be off by `uncertainty`.
+    pub(super) fn near(&self, uncertainty: Nanos) -> Tally {
+        let mut near = Tally::default();
+        for (step, tally) in (0u8..).zip(&self.near) {
+            if is_near(Some(step), uncertainty) {
+                near.merge(tally);
+            }
+        }
+        near
+    }
+}
+
+/// An empty gap that is among the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EmptyGap {
+    pub(super) length: Nanos,
+    /// Its place among [`GapBook::sides`].
+    pub(super) side: usize,
+    /// How near to it a row was.
+    pub(super) near: Option<u8>,
 }
 
 /// The gaps that one probe saw on one CPU.
@@ -67,23 +87,70 @@ pub(super) struct GapBook {
     pub(super) unmatched: Lengths,
     /// Those of them in which nothing was found.
     pub(super) nameless: Lengths,
+    /// The residuals around named rows by signature, of each side.
+    pub(super) residuals: Vec<[Residuals; 3]>,
+    /// The longest empty gaps, the shortest of them first.
+    longest_empty: BinaryHeap<Reverse<EmptyGap>>,
 }
 
 impl GapBook {
+    /// How many of the longest empty gaps are kept: where more entries were not seen, none of the
+    /// others proves anything either.
+    const LONGEST: usize = 256;
+
+    /// Long gaps, short ones, and those that were yielded.
+    pub(super) fn sides(&self) -> [&Side; 3] {
+        [&self.long, &self.short, &self.yielded]
+    }
+
+    /// The longest empty gaps, in no order.
+    pub(super) fn longest_empty(&self) -> impl Iterator<Item = EmptyGap> + '_ {
+        self.longest_empty.iter().map(|gap| gap.0)
+    }
+
+    /// The length from which on an empty gap may hold one of so many entries that were not seen: that
+    /// of the last among the longest so many. 0 where it may be any.
+    pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {
+        let known = self.longest_empty();
+        let mut lengths: Vec<Nanos> = known
+            .filter(|gap| !is_near(gap.near, uncertainty))
+            .map(|gap| gap.length)
+            .collect();
+        lengths.sort_unstable_by_key(|&length| Reverse(length));
+        let place = usize::try_from(unseen).unwrap_or(usize::MAX);
+        match place.checked_sub(1) {
+            None => Nanos::MAX,
+            Some(last) => lengths.get(last).copied().unwrap_or(Nanos::ZERO),
+        }
+    }
+
+    fn note_empty(&mut self, gap: EmptyGap) {
+        self.longest_empty.push(Reverse(gap));
+        if self.longest_empty.len() > Self::LONGEST {
+            self.longest_empty.pop();
+        }
+    }
+
     /// The time of all gaps.
     pub(super) fn time(&self) -> Nanos {
         self.long.gaps.tally.time + self.short.gaps.tally.time + self.yielded.gaps.tally.time
     }
 
-    fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
+    fn note(
+        &mut self,
+        gap: &Gap,
+        contents: &Contents,
+        registry: &Registry,
+        signature: Option<usize>,
+    ) {
         let length = gap.span.dur;
         let residual = length - contents.named;
-        let side = if is_lent(gap, contents, registry) {
-            &mut self.yielded
+        let (place, side) = if is_lent(gap, contents, registry) {
+            (2, &mut self.yielded)
         } else if length >= GapStatement::FLOOR {
-            &mut self.long
+            (0, &mut self.long)
         } else {
-            &mut self.short
+            (1, &mut self.short)
         };
         side.gaps.add(length, length);
         side.named += contents.explained();
@@ -98,7 +165,15 @@ impl GapBook {
             }
             None => {
                 side.empty += residual;
+                if let Some(near) = contents.near {
+                    side.near[usize::from(near)].add(residual, residual);
+                }
                 self.empty.add(residual, residual);
+                self.note_empty(EmptyGap {
+                    length,
+                    side: place,
+                    near: contents.near,
+                });
             }
             Some(first) => {
                 side.around += residual;
@@ -108,6 +183,12 @@ impl GapBook {
                     self.around.resize(account + 1, Tally::default());
                 }
                 self.around[account].add(residual, residual);
+                if let Some(signature) = signature {
+                    if signature >= self.residuals.len() {
+                        self.residuals.resize_with(signature + 1, Default::default);
+                    }
+                    self.residuals[signature][place].add(residual);
+                }
             }
         }
     }
@@ -185,9 +266,16 @@ impl CpuGaps {
         book.get_or_insert_default()
     }
 
-    /// Notes one gap.
-    pub(super) fn note(&mut self, gap: &Gap, contents: &Contents, registry: &Registry) {
-        self.book(gap.probe).note(gap, contents, registry);
+    /// Notes one gap. Where its probe spins, what is around named rows has a `signature`.
+    pub(super) fn note(
+        &mut self,
+        gap: &Gap,
+        contents: &Contents,
+        registry: &Registry,
+        signature: Option<usize>,
+    ) {
+        self.book(gap.probe)
+            .note(gap, contents, registry, signature);
     }
 
     /// Notes gaps that were summed over a window.
@@ -204,21 +292,15 @@ impl CpuGaps {
 }
 
 /// The four parts of the gaps of all CPUs.
-pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Verdict)>) -> GapParts {
+pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = Lengths::default();
-    for (side, verdict) in sides {
+    for (side, shares) in sides {
         gaps.merge(&side.gaps);
         sum.named += side.named;
-        sum.unexplained += side.unmatched;
-        match verdict {
-            Verdict::Outside => sum.outside += side.empty,
-            Verdict::Unexplained | Verdict::Unplaceable => sum.unexplained += side.empty,
-        }
-        match verdict {
-            Verdict::Unplaceable => sum.unexplained += side.around,
-            Verdict::Outside | Verdict::Unexplained => sum.entry_exit += side.around,
-        }
+        sum.entry_exit += shares.entry_exit;
+        sum.outside += shares.outside;
+        sum.unexplained += side.unmatched + shares.unexplained;
     }
     GapParts {
         count: gaps.tally.count,

@@ -12,6 +12,7 @@ use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Span};
 
 use super::contents::Contents;
+use super::gaps::{NEAR_MOST, nearness};
 use crate::timeline::{History, Piece};
 
 /// A gap that a probe saw.
@@ -55,6 +56,8 @@ impl GapQueue {
     /// The same by a later gap, which says less about rows. It is what moves a CPU along on which
     /// nothing runs but the probe.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
+    /// How many rows after a gap are looked at for the nearest.
+    const LATER: u32 = 4;
     /// The most gaps that wait: 3 MiB a CPU.
     const MOST: usize = 1 << 16;
 
@@ -135,11 +138,22 @@ impl GapQueue {
             self.closed || history.newest() >= end || self.newest > end + Self::SETTLED_BY_GAPS;
         let forgotten = history.forgotten().until;
         contents.blind = !settled || forgotten.is_some_and(|until| until > begin);
-        for row in history.ending_from(begin).filter(|row| !row.probe) {
+        let (mut nearest, mut later) = (Nanos::MAX, 0);
+        let rows = history.ending_from(begin - NEAR_MOST);
+        for row in rows.filter(|row| !row.probe) {
+            if row.end < begin {
+                nearest = begin - row.end;
+                continue;
+            }
             // At the gap's end the probe runs again, so no row of another's spans that moment, and
-            // those that end later began later.
-            if row.start >= end && row.end > end {
-                break;
+            // those that end later began later. The outermost of what comes next ends last.
+            if row.start >= end && row.end > end || later > 0 {
+                nearest = nearest.min(row.start - end);
+                later += 1;
+                if later == Self::LATER {
+                    break;
+                }
+                continue;
             }
             let touches = row.start >= end || (row.end == begin && row.start < begin);
             if touches {
@@ -152,6 +166,7 @@ impl GapQueue {
                 source: row.source,
             });
         }
+        contents.near = nearness(nearest);
         contents.settle((begin, end), tolerance);
         self.judged_until = self.judged_until.max(Some(end));
     }

@@ -9,8 +9,11 @@ use ticktax_model::statement::{Account, Class, Part};
 use super::CpuLedger;
 use super::accounts::{AccountId, Registry};
 use super::books::ClassTimes;
-use super::gaps::Verdict;
+use super::settled::Settled;
 use super::tally::{Lengths, Tally, sort_parts};
+
+/// The part of an account that is too long for entry and exit.
+const BEYOND: &str = "beyond entry and exit";
 
 /// Everything that goes to an account without being a row's own time, all CPUs together.
 #[derive(Debug, Default)]
@@ -19,6 +22,10 @@ pub(super) struct Transfers {
     /// The same by the account that it is around.
     around: Vec<Tally>,
     outside: Lengths,
+    /// What was too long for entry and exit, and is outside.
+    beyond_outside: Tally,
+    /// The same where nothing proves that.
+    beyond_unexplained: Tally,
     /// Out of `outside`.
     steal: Nanos,
     lost: Tally,
@@ -51,7 +58,7 @@ impl Transfers {
     pub(super) fn book_gaps(
         &mut self,
         cpu: &CpuLedger,
-        verdict: Verdict,
+        settled: &Settled,
         loss: Loss,
         classes: &mut ClassTimes,
     ) {
@@ -60,36 +67,41 @@ impl Transfers {
         };
         let mut unmatched = book.unmatched.clone();
         let mut elsewhere = loss.self_time;
-        match verdict {
-            Verdict::Outside => {
-                self.move_out(classes, Class::Outside, book.empty.tally.time);
-                self.outside.merge(&book.empty);
-            }
-            Verdict::Unexplained => {
-                let mut unproven = book.empty.clone();
-                elsewhere = withhold(&mut unproven, elsewhere);
-                self.move_out(classes, Class::Unexplained, unproven.tally.time);
-                self.unproven.merge(&unproven);
-            }
-            Verdict::Unplaceable => {
-                unmatched.merge(&book.empty);
-                unmatched.merge(&book.all_around);
-            }
-        }
-        if verdict != Verdict::Unplaceable {
-            self.move_out(classes, Class::EntryExit, book.all_around.tally.time);
-            self.entry_exit.merge(&book.all_around);
-            if self.around.len() < book.around.len() {
-                self.around.resize(book.around.len(), Tally::default());
-            }
-            self.around
-                .iter_mut()
-                .zip(&book.around)
-                .for_each(|(sum, tally)| sum.merge(tally));
+        if settled.unplaceable {
+            unmatched.merge(&book.empty);
+            unmatched.merge(&book.all_around);
+        } else {
+            self.move_out(classes, Class::Outside, settled.outside.tally.time);
+            self.outside.merge(&settled.outside);
+            let mut unproven = settled.unproven.clone();
+            elsewhere = withhold(&mut unproven, elsewhere);
+            self.move_out(classes, Class::Unexplained, unproven.tally.time);
+            self.unproven.merge(&unproven);
+            self.book_residuals(settled, classes);
         }
         withhold(&mut unmatched, elsewhere + cpu.queue.unplaced());
         self.move_out(classes, Class::Unexplained, unmatched.tally.time);
         self.unmatched.merge(&unmatched);
+    }
+
+    /// Moves what is around named rows: as far as it may be, it is entry and exit.
+    fn book_residuals(&mut self, settled: &Settled, classes: &mut ClassTimes) {
+        self.move_out(classes, Class::EntryExit, settled.entry_exit.tally.time);
+        self.entry_exit.merge(&settled.entry_exit);
+        if self.around.len() < settled.around.len() {
+            self.around.resize(settled.around.len(), Tally::default());
+        }
+        self.around
+            .iter_mut()
+            .zip(&settled.around)
+            .for_each(|(sum, tally)| sum.merge(tally));
+        if settled.is_proven() {
+            self.move_out(classes, Class::Outside, settled.beyond.time);
+            self.beyond_outside.merge(&settled.beyond);
+        } else {
+            self.move_out(classes, Class::Unexplained, settled.beyond.time);
+            self.beyond_unexplained.merge(&settled.beyond);
+        }
     }
 
     fn move_out(&mut self, classes: &mut ClassTimes, to: Class, time: Nanos) {
@@ -111,11 +123,27 @@ impl Transfers {
     pub(super) fn apply(self, accounts: &mut Vec<Account>, registry: &Registry) {
         give(accounts, Class::Probe, "probe", -self.from_probe);
         give(accounts, Class::Steal, "steal", self.steal);
-        let outside = self.outside.tally.time - self.steal;
-        accounts.push(self.outside.to_account(Class::Outside, "outside", outside));
+        accounts.push(self.outside_account());
         accounts.push(self.entry_exit_account(registry));
         accounts.push(self.unexplained_account(&registry.unreported()));
         accounts.retain(|account| account.time != Nanos::ZERO || account.count > 0);
+    }
+
+    fn outside_account(&self) -> Account {
+        let time = self.outside.tally.time + self.beyond_outside.time - self.steal;
+        let mut lengths = self.outside.clone();
+        lengths.tally.count += self.beyond_outside.count;
+        let mut account = lengths.to_account(Class::Outside, "outside", time);
+        if !self.beyond_outside.is_empty() {
+            account.max = account.max.max(self.beyond_outside.max());
+            // Of what the hypervisor's clock said, it is not known which it was.
+            let beyond = Tally {
+                time: self.beyond_outside.time.min(time),
+                ..self.beyond_outside
+            };
+            account.parts = vec![beyond.into_part(BEYOND.to_owned())];
+        }
+        account
     }
 
     fn entry_exit_account(&self, registry: &Registry) -> Account {
@@ -136,13 +164,14 @@ impl Transfers {
         let mut lengths = self.unproven.clone();
         lengths.merge(unreported);
         lengths.merge(&self.unmatched);
-        let time = lengths.tally.time + self.lost.time;
-        lengths.tally.count += self.lost.count;
+        let time = lengths.tally.time + self.lost.time + self.beyond_unexplained.time;
+        lengths.tally.count += self.lost.count + self.beyond_unexplained.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
         account.max = lengths.tally.max().filter(|&longest| longest > Nanos::ZERO);
         let parts = [
             (UNREPORTED, &unreported.tally),
             ("lost events", &self.lost),
+            (BEYOND, &self.beyond_unexplained),
             ("gaps without a span", &self.unproven.tally),
             ("gaps that could not be matched", &self.unmatched.tally),
         ];

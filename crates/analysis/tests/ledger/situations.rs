@@ -2,11 +2,12 @@
 
 use ticktax_fixture::{books, off_cpu, row, thread, watched_header, whole};
 use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::CpuTimes;
+use ticktax_model::machine::{CpuTimes, ProgramTime};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::recording::{Header, Level, Loss, ProbeKind, ProbeReport, Row};
+use ticktax_model::recording::{ClockReport, Header, Level, Loss, ProbeKind, ProbeReport, Row};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::victim::{MOVED, OffCpuReason};
+use ticktax_model::witness::{ProbeWitness, Proof, Witnesses};
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable};
 
 use crate::{statement, time_of};
@@ -365,4 +366,213 @@ fn a_throttled_wait_is_its_programs_and_no_cpus_time() {
 
 fn cpu_0() -> CpuList {
     [Cpu(0)].into_iter().collect()
+}
+
+/// A probe that ticks interrupt: `usual` ns around each of 100, then `late` ns around each of the others.
+fn ticking(late: &[i64]) -> Desk {
+    const PERIOD: i64 = 1_000_000;
+    let count = 100 + i64::try_from(late.len()).unwrap();
+    let mut desk = Desk::open(count * PERIOD);
+    let mut own = count * PERIOD;
+    for tick in 0..count {
+        // 1000 ns, give or take 2 %.
+        let usual = 980 + tick * 37 % 41;
+        let after = usize::try_from(tick - 100).map_or(usual, |place| late[place]);
+        let at = tick * PERIOD + 10_000;
+        desk.row((at, 5_000, 5_000), timer());
+        desk.row((at - 100, 5_100 + after - 100, 5_000 + after), gap("spin"));
+        own -= 5_000;
+    }
+    desk.row((0, count * PERIOD, own), probe());
+    desk.report(ProbeKind::Spin);
+    desk
+}
+
+#[test]
+fn what_is_too_long_for_entry_and_exit_is_not_entry_and_exit() {
+    let late = [5_000_000 / 8; 3];
+    let mut desk = ticking(&late);
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    let [around, outside, unexplained] = times(
+        &statement,
+        [Class::EntryExit, Class::Outside, Class::Unexplained],
+    );
+    assert_eq!(unexplained, 0);
+    let truth: i64 = late.iter().sum();
+    assert!(
+        (truth - outside - 3_000).abs() < 200,
+        "{outside} of {truth}"
+    );
+    assert!((102_000..104_500).contains(&around), "{around}");
+    let gaps = statement.gaps.unwrap();
+    let bound = &gaps.entry_exit[0];
+    assert_eq!(
+        (&*bound.around, bound.count, bound.beyond_count),
+        ("local_timer", 103, 3)
+    );
+    assert_eq!(bound.beyond.0, outside);
+    assert!((900..1_100).contains(&bound.median.0), "{bound:?}");
+    let worst = &gaps.worst[0].parts;
+    assert_eq!(worst[0].name, "outside");
+    // Where nothing is proven, it is nobody's.
+    desk.header.coverage.every_entry_watched = false;
+    let statement = desk.close();
+    assert!(statement.balance.balances());
+    let told = times(
+        &statement,
+        [Class::EntryExit, Class::Outside, Class::Unexplained],
+    );
+    assert_eq!(told, [around, 0, outside]);
+}
+
+#[test]
+fn a_few_gaps_have_no_bound() {
+    let mut desk = Desk::open(1_000_000);
+    desk.row((10_000, 1_000, 1_000), timer());
+    desk.row((9_000, 500_000, 500_000), gap("spin"));
+    desk.row((0, 1_000_000, 999_000), probe());
+    let statement = desk.close();
+    let told = times(&statement, [Class::EntryExit, Class::Outside]);
+    assert_eq!(told, [499_000, 0]);
+}
+
+/// Three empty gaps, of 400, 2000 and 30 000 ns, and a probe that switched away `switches` times.
+fn witnessed(witness: ProbeWitness) -> Desk {
+    let mut desk = Desk::open(1_000_000);
+    for (at, length) in [(10_000, 400), (50_000, 2_000), (100_000, 30_000)] {
+        desk.row((at, length, length), gap("spin"));
+    }
+    let kworker = thread(Owner::Kernel, "kworker/0:1", "kworker/0:1", (9, 9));
+    desk.row((0, 500_000, 500_000), probe());
+    desk.row((500_000, 10_000, 10_000), kworker);
+    desk.row((510_000, 490_000, 490_000), probe());
+    desk.report(ProbeKind::Spin);
+    desk.header.witnesses = Some(Witnesses {
+        probes: [(0, witness)].into(),
+        ..Witnesses::default()
+    });
+    desk
+}
+
+fn proof(statement: &Statement) -> Proof {
+    statement.gaps.as_ref().unwrap().proofs[0].proof
+}
+
+#[test]
+fn a_probe_whose_switches_were_all_reported_proves_what_is_empty() {
+    let statement = witnessed(ProbeWitness {
+        switches: 1,
+        faults: 0,
+    })
+    .close();
+    assert_eq!(proof(&statement), Proof::Proven);
+    let told = times(&statement, [Class::Outside, Class::Unexplained]);
+    assert_eq!(told, [32_400, 0]);
+}
+
+#[test]
+fn as_many_of_the_longest_empty_gaps_are_unexplained_as_entries_were_not_seen() {
+    let mut desk = witnessed(ProbeWitness {
+        switches: 2,
+        faults: 1,
+    });
+    let statement = desk.close();
+    assert_eq!(proof(&statement), Proof::Bounded(2));
+    assert!(statement.balance.balances());
+    let told = times(&statement, [Class::Outside, Class::Unexplained]);
+    assert_eq!(told, [400, 32_000]);
+    let worst = statement.gaps.unwrap().worst;
+    let names: Vec<&str> = worst.iter().map(|gap| &*gap.parts[0].name).collect();
+    assert_eq!(names, ["unexplained", "unexplained", "outside"]);
+    // With as many as there are gaps, or without a bound, nothing is proven.
+    for (switches, proof_then) in [(4, Proof::Bounded(4)), (900, Proof::Bounded(900))] {
+        desk = witnessed(ProbeWitness {
+            switches,
+            faults: 1,
+        });
+        let statement = desk.close();
+        assert_eq!(proof(&statement), proof_then);
+        let told = times(&statement, [Class::Outside, Class::Unexplained]);
+        assert_eq!(told, [0, 32_400]);
+    }
+}
+
+#[test]
+fn interrupts_without_a_tracepoint_and_skipped_programs_bound_a_proof() {
+    let mut desk = witnessed(ProbeWitness {
+        switches: 1,
+        faults: 0,
+    });
+    desk.header
+        .coverage
+        .limitations
+        .push(Limitation::InterruptsNotTraced {
+            cpu: Cpu(0),
+            interrupt: "Hypervisor callback interrupts".to_owned(),
+            count: 1,
+        });
+    assert_eq!(proof(&desk.close()), Proof::Bounded(1));
+    desk.header.witnesses.as_mut().unwrap().programs_skipped = Some(2);
+    assert_eq!(proof(&desk.close()), Proof::Bounded(3));
+    desk.header.coverage.lost = vec![Loss {
+        events: 1,
+        ..Loss::none(Cpu(0))
+    }];
+    assert_eq!(proof(&desk.close()), Proof::Unproven);
+    desk.header.witnesses = None;
+    desk.header.coverage.lost.clear();
+    assert_eq!(proof(&desk.close()), Proof::Unwitnessed);
+}
+
+#[test]
+fn a_gap_with_a_row_within_the_clocks_uncertainty_is_not_empty() {
+    let outside = |uncertainty| {
+        let mut desk = witnessed(ProbeWitness {
+            switches: 1,
+            faults: 0,
+        });
+        // 300 ns after the gap of 2000 ns.
+        desk.row((52_300, 0, 0), timer());
+        desk.header.clock = Some(ClockReport {
+            uncertainty: Nanos(uncertainty),
+            ..ClockReport::default()
+        });
+        let statement = desk.close();
+        assert!(statement.balance.balances());
+        times(&statement, [Class::Outside, Class::Unexplained])
+    };
+    assert_eq!(outside(50), [32_400, 0]);
+    assert_eq!(outside(400), [30_400, 2_000]);
+    assert_eq!(outside(100_000), [0, 32_400]);
+}
+
+#[test]
+fn a_process_with_cpu_time_and_no_rows_is_named() {
+    let mut desk = Desk::open(100_000_000);
+    desk.row((0, 100_000_000, 100_000_000), Source::idle());
+    let program = |name: &str, ms| ProgramTime {
+        name: name.to_owned(),
+        on_cpu: Some(Nanos::from_millis(ms)),
+        ..ProgramTime::default()
+    };
+    let known = thread(Owner::Program, "game", "game", (10, 10));
+    desk.row((0, 0, 0), known);
+    (desk.header.before.at, desk.header.after.at) = (Nanos(BEGIN), Nanos(BEGIN + 100_000_000));
+    desk.header.before.programs = [(7, program("quiet", 3)), (8, program("waits", 5))].into();
+    desk.header.after.programs = [
+        (7, program("quiet", 37)),
+        (8, program("waits", 5)),
+        (10, program("game", 90)),
+    ]
+    .into();
+    let missing = [Limitation::ProcessNotTraced {
+        name: "quiet".to_owned(),
+        pid: 7,
+        ran: Nanos::from_millis(34),
+    }];
+    assert_eq!(desk.close().coverage.limitations, missing);
+    // It may all have been before the books were opened.
+    desk.header.before.at = Nanos(BEGIN - 40_000_000);
+    assert_eq!(desk.close().coverage.limitations, []);
 }

@@ -88,6 +88,12 @@ fn of_recordings() -> Vec<Limitation> {
         },
         Limitation::SwitchesMissed { count: 4 },
         Limitation::FramesCut { count: 3 },
+        Limitation::SwitchesUnreported { count: 9 },
+        Limitation::ProcessNotTraced {
+            name: "quiet".to_owned(),
+            pid: 7,
+            ran: Nanos::from_millis(34),
+        },
         Limitation::BordersMissed { count: 5 },
         Limitation::SourcesFolded { intervals: 60 },
         Limitation::FollowingCutShort {

@@ -179,6 +179,12 @@ fn because(cause: &Bias, cpu: &CpuCheck) -> String {
             let missing = tied(-cause.time);
             format!("{effect} from {all}; {missing} of them while idle")
         }
+        BiasKind::StolenUnseen => format!(
+            "the steal column shows {}, of which {} were seen as outside: the rest is in the traced \
+             time of whoever had the CPU, and in no busy column",
+            tied(cause.sampled),
+            tied(cause.ran)
+        ),
         BiasKind::StolenSilently => format!(
             "{} outside the kernel, of which the steal column shows {}: the rest is charged to \
              the running task",

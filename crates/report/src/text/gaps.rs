@@ -2,7 +2,10 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
-use ticktax_model::statement::{GapCause, GapParts, GapStatement, Statement, WorstGap};
+use ticktax_model::statement::{
+    EntryExitBound, GapCause, GapParts, GapStatement, Statement, WorstGap,
+};
+use ticktax_model::witness::{CpuProof, Doubt, Proof};
 
 use super::accounts::Cells;
 use super::numbers::{counted, cpu_names, percent, percent_of_success, rate, time_or_blank};
@@ -15,6 +18,8 @@ const CAUSES: usize = 8;
 const WORST: usize = 5;
 /// Things in a long gap that are named.
 const THINGS: usize = 4;
+/// Things around which entry and exit took too long, by name.
+const BOUNDS: usize = 3;
 /// The share of the gaps' time that may stay unexplained without a warning.
 const TOLERABLE: f64 = 0.01;
 
@@ -82,6 +87,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         );
     }
     explained(page, gaps, statement.level, noun);
+    proofs(page, &gaps.proofs);
+    bounds(page, &gaps.entry_exit);
     table.causes(page, &gaps.causes, noun);
     worst(page, &gaps.worst, noun);
 }
@@ -131,6 +138,95 @@ fn explained(page: &mut Page, gaps: &GapStatement, level: Level, noun: &str) {
     };
     let text = format!("{share} of the time in these {noun} is explained{unknown}.");
     page.paragraph(tone, "", &text);
+}
+
+/// What an empty gap proves, the same of several CPUs in one sentence.
+fn proofs(page: &mut Page, proofs: &[CpuProof]) {
+    let mut left: Vec<&CpuProof> = proofs.iter().collect();
+    while let Some(first) = left.first().copied() {
+        let alike = |other: &&CpuProof| other.proof == first.proof && other.doubts == first.doubts;
+        let cpus = cpu_names(left.iter().copied().filter(alike).map(|one| one.cpu));
+        left.retain(|other| !alike(other));
+        let doubts: Vec<String> = first.doubts.iter().map(|&doubt| doubted(doubt)).collect();
+        let because = doubts.join(", ");
+        let text = match first.proof {
+            Proof::Proven => format!(
+                "{cpus}: outside is proven. Every entry into the kernel was watched, and the kernel's \
+                 own counts of switches, faults and interrupts agree with the trace."
+            ),
+            Proof::Bounded(unseen) => format!(
+                "{cpus}: a gap with nothing in it was outside, or one of at most {unseen} entries \
+                 that were not seen ({because}). The {} counted as unexplained.",
+                if unseen == 1 {
+                    "longest is".to_owned()
+                } else {
+                    format!("{unseen} longest are")
+                }
+            ),
+            Proof::Unproven => format!(
+                "{cpus}: a gap with nothing in it proves nothing ({because}), and is unexplained."
+            ),
+            Proof::Unwitnessed => continue,
+        };
+        page.paragraph(Tone::Faint, "", &text);
+    }
+}
+
+fn doubted(doubt: Doubt) -> String {
+    match doubt {
+        Doubt::EntriesNotWatched => "not every entry into the kernel was watched".to_owned(),
+        Doubt::EventsLost { events } => format!("{} lost", counted(events, "event")),
+        Doubt::NoTimes => "rows have no place in time".to_owned(),
+        Doubt::ClocksApart => "the clocks are tied too loosely".to_owned(),
+        Doubt::SwitchesNotReported { count } => {
+            format!(
+                "{} not reported",
+                counted_plural(count, "switch", "switches")
+            )
+        }
+        Doubt::PageFaults { count } => format!("{} of the probe", counted(count, "page fault")),
+        Doubt::InterruptsNotTraced { count } => {
+            format!("{} without a tracepoint", counted(count, "interrupt"))
+        }
+        Doubt::ProgramsSkipped { count } => {
+            format!("{} of the tracer skipped", counted(count, "run"))
+        }
+    }
+}
+
+fn counted_plural(count: u64, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+/// What was too long for entry and exit, and how much that is.
+fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
+    let beyond: Vec<&EntryExitBound> = bounds.iter().filter(|b| b.beyond_count > 0).collect();
+    if beyond.is_empty() {
+        return;
+    }
+    let moved = |bound: &&EntryExitBound| {
+        format!(
+            "{} around {} (usually {}, {} at most) gave up {}",
+            counted(bound.beyond_count, "gap"),
+            bound.around,
+            tied(bound.median),
+            tied(bound.most),
+            tied(bound.beyond)
+        )
+    };
+    let named: Vec<String> = beyond.iter().take(BOUNDS).map(moved).collect();
+    let others = &beyond[named.len()..];
+    let more = if others.is_empty() {
+        String::new()
+    } else {
+        let time: Nanos = others.iter().map(|bound| bound.beyond).sum();
+        format!("; around {} others {}", others.len(), tied(time))
+    };
+    let text = format!(
+        "Too long for entry and exit, and counted as outside or unexplained: {}{more}.",
+        named.join("; ")
+    );
+    page.paragraph(Tone::Faint, "", &text);
 }
 
 /// What the lines of the section's tables are set against.

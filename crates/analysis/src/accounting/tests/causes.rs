@@ -1,9 +1,9 @@
 //! What makes a CPU's columns differ, and what does not.
 
-use ticktax_fixture::process;
+use ticktax_fixture::{process, row};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
 use ticktax_model::recording::Header;
-use ticktax_model::{Nanos, Owner};
+use ticktax_model::{Kind, Nanos, Owner, Source};
 
 use super::{HANDLER, OneCpu, PID, TICK, TICKS, aligned, phase};
 
@@ -125,4 +125,38 @@ fn a_steal_column_that_shows_more_than_was_outside_is_not_silent() {
     columns.steal = Nanos::from_millis(100);
     let check = OneCpu::new(&aligned(20, 80)).check(&header);
     assert_eq!(cause(&check, BiasKind::StolenSilently), None);
+    let unseen = cause(&check, BiasKind::StolenUnseen).unwrap();
+    assert_eq!(unseen.time, -Nanos::from_millis(100));
+    assert_eq!(
+        (unseen.ran, unseen.sampled),
+        (Nanos::ZERO, Nanos::from_millis(100))
+    );
+}
+
+#[test]
+fn entry_and_exit_are_part_of_the_interrupts_that_nobody_measures() {
+    // 2500 ns around each tick, which a probe sees and the tracer does not.
+    let (before, after) = (1_000, 1_500);
+    let mut world = OneCpu::new(&[]).with_probe();
+    let gap = world.sources.intern(Source::kernel(Kind::Gap, "spin", ""));
+    let gaps = (1..TICKS).map(|tick| {
+        let length = before + HANDLER + after;
+        row(0, tick * TICK - before, length, length, gap)
+    });
+    world.rows.extend(gaps);
+    let mut header = OneCpu::header();
+    header.coverage.every_entry_watched = true;
+    let check = world.check(&header);
+    let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
+    let around = (before + after) * (TICKS - 1);
+    assert_eq!(interrupts.time, -Nanos(HANDLER * TICKS + around));
+    assert_eq!(interrupts.ran, Nanos(HANDLER * TICKS + around));
+}
+
+#[test]
+fn a_lost_tick_is_told_however_few_there_are() {
+    let world = OneCpu::new(&aligned(97, 103)).without_ticks(|tick| tick == 7);
+    let check = world.check(&OneCpu::header());
+    let lost = cause(&check, BiasKind::TicksLost).unwrap();
+    assert_eq!((lost.ran, lost.time), (Nanos(TICK), -Nanos(TICK)));
 }

@@ -10,10 +10,11 @@ use ticktax_model::recording::{
     ToolCost, World,
 };
 use ticktax_model::statement::{
-    Account, Balance, Class, ClassTime, CpuBooks, GapCause, GapParts, GapStatement, Part,
-    Statement, ThrottledProgram, WorstGap,
+    Account, Balance, Class, ClassTime, CpuBooks, EntryExitBound, GapCause, GapParts, GapStatement,
+    Part, Statement, ThrottledProgram, WorstGap,
 };
 use ticktax_model::victim::OffCpuReason;
+use ticktax_model::witness::{CpuProof, Doubt, Proof};
 use ticktax_model::{Cpu, Nanos};
 
 use crate::text::statement::statement;
@@ -317,7 +318,34 @@ fn gaps() -> GapStatement {
         },
         worst: worst_gaps(),
         causes,
+        proofs: proofs(),
+        entry_exit: vec![EntryExitBound {
+            around: "local_timer".to_owned(),
+            count: 40_000,
+            median: Nanos(3_100),
+            most: Nanos(9_400),
+            beyond_count: 12,
+            beyond: Nanos::from_micros(31_000),
+        }],
     }
+}
+
+fn proofs() -> Vec<CpuProof> {
+    let proof = |cpu, proof, doubts| CpuProof {
+        cpu: Cpu(cpu),
+        proof,
+        doubts,
+    };
+    let doubts = vec![
+        Doubt::SwitchesNotReported { count: 2 },
+        Doubt::InterruptsNotTraced { count: 1 },
+    ];
+    vec![
+        proof(0, Proof::Proven, Vec::new()),
+        proof(1, Proof::Bounded(3), doubts),
+        proof(2, Proof::Proven, Vec::new()),
+        proof(3, Proof::Unproven, vec![Doubt::EventsLost { events: 7 }]),
+    ]
 }
 
 fn worst_gaps() -> Vec<WorstGap> {
@@ -471,6 +499,8 @@ pub(crate) fn proc_level() -> Statement {
                 parts: Vec::new(),
             }],
             causes: Vec::new(),
+            proofs: Vec::new(),
+            entry_exit: Vec::new(),
         }),
         coverage: Coverage {
             limitations: vec![Limitation::Other {

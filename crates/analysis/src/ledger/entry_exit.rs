@@ -1,0 +1,344 @@
+//! How long getting into and out of the kernel takes on this machine, and what is too long for it.
+//!
+//! What a gap of the spinning probe holds beyond named rows is its *residual*. Around one and the same
+//! set of rows, the *signature*, most residuals are alike: their logarithms spread about the median
+//! q50 as far as the lower 5 % quantile q05 says, s = ln(q50 / q05) / 1.645. One in a thousand is above
+//! B = q50 · e^(3.1 s). A residual above B is taken for q50 of entry and exit, and for something else
+//! besides. The lower half sets the bound because what is to be found is in the upper one.
+//!
+//! A signature with fewer than [`ENOUGH`] gaps is judged with all gaps whose first row is of the same
+//! source; these, where they are fewer, with all gaps of the machine; and those not at all.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use ticktax_model::statement::EntryExitBound;
+use ticktax_model::{Nanos, SourceId};
+
+use super::accounts::Registry;
+use super::contents::Held;
+use super::tally::Tally;
+
+/// The gaps that a bound is made from, at least.
+const ENOUGH: u64 = 50;
+/// ln(q50 / q05) of a normal distribution, in standard deviations.
+const LOWER_TAIL: f64 = 1.645;
+/// Standard deviations above the median that one in a thousand exceeds.
+const UPPER_TAIL: f64 = 3.1;
+/// The most that s may be: a lower quantile of some ns, which is the clock's, says nothing.
+const MAX_SPREAD: f64 = 1.26;
+/// Signatures that are told apart; the others are known by their first row.
+const MOST_SIGNATURES: usize = 4_096;
+
+/// What gaps held, as a set of sources, by number.
+#[derive(Debug, Default)]
+pub(super) struct Signatures {
+    by_sources: HashMap<Box<[SourceId]>, u32, FixedState>,
+    /// Of each the source of the first row.
+    first: Vec<SourceId>,
+    /// Kept for its memory.
+    sources: Vec<SourceId>,
+}
+
+impl Signatures {
+    /// The number of the signature of a gap that held these; `None` where it held nothing.
+    pub(super) fn of(&mut self, held: &[Held]) -> Option<usize> {
+        let first = held.first()?.source;
+        self.sources.clear();
+        self.sources.push(first);
+        if self.first.len() < MOST_SIGNATURES {
+            self.sources
+                .extend(held[1..].iter().map(|held| held.source));
+            self.sources[1..].sort_unstable();
+        }
+        if let Some(&known) = self.by_sources.get(&self.sources[..]) {
+            return Some(known as usize);
+        }
+        let new = self.first.len();
+        self.first.push(first);
+        let number = u32::try_from(new).expect("no more signatures than gaps");
+        self.by_sources
+            .insert(self.sources.clone().into_boxed_slice(), number);
+        Some(new)
+    }
+}
+
+/// Residuals of about one length.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    index: u16,
+    count: u64,
+    time: Nanos,
+}
+
+impl Bucket {
+    fn mean(self) -> Nanos {
+        Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
+    }
+}
+
+/// Residuals by length, in steps of 4 to 6 %, whose sums are exact.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Residuals(Vec<Bucket>);
+
+impl Residuals {
+    /// Sixteen steps an octave.
+    fn index(residual: Nanos) -> u16 {
+        let value = residual.0.max(1).unsigned_abs();
+        let octave = value.ilog2();
+        let step = (u128::from(value) << 4 >> octave) & 15;
+        u16::try_from(u128::from(octave) * 16 + step).unwrap_or(u16::MAX)
+    }
+
+    fn place(&mut self, index: u16) -> &mut Bucket {
+        let place = match self.0.binary_search_by_key(&index, |bucket| bucket.index) {
+            Ok(place) => place,
+            Err(place) => {
+                let bucket = Bucket {
+                    index,
+                    ..Bucket::default()
+                };
+                self.0.insert(place, bucket);
+                place
+            }
+        };
+        &mut self.0[place]
+    }
+
+    /// Adds one.
+    pub(super) fn add(&mut self, residual: Nanos) {
+        let bucket = self.place(Self::index(residual));
+        bucket.count += 1;
+        bucket.time += residual;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for added in &other.0 {
+            let bucket = self.place(added.index);
+            bucket.count += added.count;
+            bucket.time += added.time;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.0.iter().map(|bucket| bucket.count).sum()
+    }
+
+    /// The residual below which the share `q` of them lies.
+    fn quantile(&self, q: f64) -> Nanos {
+        let rank = q * self.count() as f64;
+        let mut below = 0;
+        for bucket in &self.0 {
+            below += bucket.count;
+            if below as f64 >= rank {
+                return bucket.mean();
+            }
+        }
+        Nanos::ZERO
+    }
+
+    /// What is left of them for entry and exit, and what is beyond.
+    pub(super) fn split(&self, bound: Option<Bound>) -> Split {
+        let mut split = Split::default();
+        for bucket in &self.0 {
+            let mean = bucket.mean();
+            match bound.filter(|bound| mean > bound.most) {
+                Some(Bound { median, .. }) => {
+                    let count = i64::try_from(bucket.count).unwrap_or(i64::MAX);
+                    split.beyond.time += bucket.time - Nanos(median.0.saturating_mul(count));
+                    split.beyond.count += bucket.count;
+                    split.beyond.longest = split.beyond.longest.max(mean - median);
+                }
+                None => split.longest = split.longest.max(mean),
+            }
+        }
+        split
+    }
+}
+
+/// Residuals, split by a bound.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Split {
+    /// The longest that is all entry and exit.
+    pub(super) longest: Nanos,
+    /// What the others have beyond entry and exit.
+    pub(super) beyond: Tally,
+}
+
+/// What entry and exit take around one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) median: Nanos,
+    /// The most that counts as entry and exit.
+    pub(super) most: Nanos,
+}
+
+impl Bound {
+    /// By residuals, where there are enough. Lengths are known to within `noise`.
+    fn of(residuals: &Residuals, noise: Nanos) -> Option<Self> {
+        if residuals.count() < ENOUGH {
+            return None;
+        }
+        let (median, low) = (residuals.quantile(0.5), residuals.quantile(0.05));
+        let ratio = median.0.max(1) as f64 / low.0.max(1) as f64;
+        let spread = (ratio.ln() / LOWER_TAIL).min(MAX_SPREAD);
+        #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
+        let most = Nanos((median.0 as f64 * (UPPER_TAIL * spread).exp()) as i64);
+        Some(Self {
+            median,
+            most: most.max(median + noise),
+        })
+    }
+}
+
+/// The bounds of all signatures.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    /// By signature.
+    bounds: Vec<Option<Bound>>,
+    first: Vec<SourceId>,
+}
+
+impl Bounds {
+    /// From the residuals of each signature, which come as often as there are CPUs. Lengths are known
+    /// to within `noise`.
+    pub(super) fn new<'a>(
+        signatures: &Signatures,
+        residuals: impl Iterator<Item = (usize, &'a Residuals)>,
+        noise: Nanos,
+    ) -> Self {
+        let mut of_each = vec![Residuals::default(); signatures.first.len()];
+        let mut by_first: HashMap<SourceId, Residuals, FixedState> = HashMap::default();
+        let mut of_all = Residuals::default();
+        for (signature, residuals) in residuals {
+            of_each[signature].merge(residuals);
+            let first = signatures.first[signature];
+            by_first.entry(first).or_default().merge(residuals);
+            of_all.merge(residuals);
+        }
+        let by_first: HashMap<SourceId, Option<Bound>, FixedState> = by_first
+            .into_iter()
+            .map(|(first, residuals)| (first, Bound::of(&residuals, noise)))
+            .collect();
+        let of_all = Bound::of(&of_all, noise);
+        let bound = |(own, first): (&Residuals, &SourceId)| {
+            let pooled = by_first.get(first).copied().flatten();
+            Bound::of(own, noise).or(pooled).or(of_all)
+        };
+        Self {
+            bounds: of_each.iter().zip(&signatures.first).map(bound).collect(),
+            first: signatures.first.clone(),
+        }
+    }
+
+    /// The bound of a signature, where there is one.
+    pub(super) fn of(&self, signature: usize) -> Option<Bound> {
+        self.bounds.get(signature).copied().flatten()
+    }
+
+    /// The source of the first row of a signature.
+    pub(super) fn first(&self, signature: usize) -> SourceId {
+        self.first[signature]
+    }
+
+    /// What the bounds moved, by the account that the gaps' first rows are of, what moved most first.
+    pub(super) fn statement<'a>(
+        &self,
+        residuals: impl Iterator<Item = (usize, &'a Residuals)>,
+        registry: &Registry,
+    ) -> Vec<EntryExitBound> {
+        let mut around: Vec<EntryExitBound> = Vec::new();
+        for (signature, residuals) in residuals {
+            let Some(bound) = self.of(signature) else {
+                continue;
+            };
+            let beyond = residuals.split(Some(bound)).beyond;
+            if residuals.count() == 0 {
+                continue;
+            }
+            let (_, name) = registry.describe(registry.account_of(self.first[signature]));
+            let place = around.iter().position(|known| *known.around == **name);
+            let place = place.unwrap_or_else(|| {
+                around.push(EntryExitBound {
+                    around: name.to_string(),
+                    count: 0,
+                    median: bound.median,
+                    most: bound.most,
+                    beyond_count: 0,
+                    beyond: Nanos::ZERO,
+                });
+                around.len() - 1
+            });
+            let known = &mut around[place];
+            known.count += residuals.count();
+            known.median = known.median.max(bound.median);
+            known.most = known.most.max(bound.most);
+            known.beyond_count += beyond.count;
+            known.beyond += beyond.time;
+        }
+        around.sort_by(|a, b| {
+            let by_time = b.beyond.cmp(&a.beyond).then(b.count.cmp(&a.count));
+            by_time.then_with(|| a.around.cmp(&b.around))
+        });
+        around
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{Bound, Residuals};
+
+    /// Residuals of `median` ns whose logarithms are spread by 10 %, and their exact sum.
+    fn residuals(median: f64, count: u32) -> Residuals {
+        let mut residuals = Residuals::default();
+        for n in 0..count {
+            // The quantiles of a logistic distribution, which has longer tails than a normal one.
+            let q = (f64::from(n) + 0.5) / f64::from(count);
+            let normal = (q / (1.0 - q)).ln() / 1.8;
+            #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
+            residuals.add(Nanos((median * (0.1 * normal).exp()) as i64));
+        }
+        residuals
+    }
+
+    #[test]
+    fn what_entry_and_exit_take_is_within_the_bound() {
+        let usual = residuals(1_000.0, 1_000);
+        let bound = Bound::of(&usual, Nanos(10)).unwrap();
+        assert!((950..1_050).contains(&bound.median.0), "{bound:?}");
+        assert!((1_200..1_600).contains(&bound.most.0), "{bound:?}");
+        let beyond = usual.split(Some(bound)).beyond;
+        assert!(beyond.count <= 5, "{beyond:?}");
+    }
+
+    #[test]
+    fn what_is_added_to_some_is_beyond_it() {
+        let mut all = residuals(1_000.0, 1_000);
+        for _ in 0..20 {
+            all.add(Nanos(5_000_000));
+        }
+        let bound = Bound::of(&all, Nanos(10)).unwrap();
+        let beyond = all.split(Some(bound)).beyond;
+        assert!((20..25).contains(&beyond.count), "{beyond:?}");
+        let off = beyond.time.0 - 20 * 4_999_000;
+        assert!(off.abs() < 20_000, "{beyond:?}");
+    }
+
+    #[test]
+    fn a_few_have_no_bound() {
+        let few = residuals(1_000.0, 49);
+        assert_eq!(Bound::of(&few, Nanos(10)), None);
+        assert_eq!(few.split(None).beyond.time, Nanos::ZERO);
+    }
+
+    #[test]
+    fn sums_are_exact() {
+        let mut residuals = Residuals::default();
+        (0..10_000).for_each(|n| residuals.add(Nanos(n * 37)));
+        let sum: i64 = residuals.0.iter().map(|bucket| bucket.time.0).sum();
+        assert_eq!(sum, 37 * 9_999 * 5_000);
+        assert!(residuals.0.len() < 320);
+    }
+}

@@ -1,0 +1,158 @@
+//! What an empty gap of the spinning probe proves on each CPU, by all that watched.
+
+use std::collections::VecDeque;
+
+use ticktax_model::recording::{Header, Level, ProbeKind};
+use ticktax_model::witness::{CpuProof, Doubt, Proof};
+use ticktax_model::{Cpu, Nanos};
+
+use super::gaps::NEAR_MOST;
+
+/// When the probe's thread was switched away from, by the rows: the first and the last times, which
+/// may lie outside the time in which it measured, and how many there were between.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    first: Vec<Nanos>,
+    last: VecDeque<Nanos>,
+    between: u64,
+    /// Until when the probe had the CPU, where its row was the latest.
+    probe_until: Option<Nanos>,
+}
+
+impl Departures {
+    /// How many times are kept at each end.
+    const KEPT: usize = 64;
+
+    /// Takes note of a thread's row, or idling's, that ended at `end`.
+    #[inline]
+    pub(super) fn note(&mut self, is_probe: bool, end: Nanos) {
+        if is_probe {
+            self.probe_until = Some(end);
+        } else if let Some(left) = self.probe_until.take() {
+            self.push(left);
+        }
+    }
+
+    fn push(&mut self, at: Nanos) {
+        if self.first.len() < Self::KEPT {
+            self.first.push(at);
+            return;
+        }
+        self.last.push_back(at);
+        if self.last.len() > Self::KEPT {
+            self.last.pop_front();
+            self.between += 1;
+        }
+    }
+
+    /// How many there were from `begin` to `end`; `None` where too many were outside.
+    fn within(&self, begin: Nanos, end: Nanos) -> Option<u64> {
+        let inside = |at: &&Nanos| (begin..=end).contains(*at);
+        let count = |times: &mut dyn Iterator<Item = &Nanos>| times.filter(inside).count() as u64;
+        let all_before = self.first.len() == Self::KEPT && self.first.last() < Some(&begin);
+        let all_after = self.between > 0 && self.last.front() > Some(&end);
+        if all_before || all_after {
+            return None;
+        }
+        Some(count(&mut self.first.iter()) + count(&mut self.last.iter()) + self.between)
+    }
+}
+
+/// What an empty gap on `cpu` proves. `unplaceable` says that rows there have no place in time.
+pub(super) fn proof(
+    cpu: Cpu,
+    header: &Header,
+    departures: Option<&Departures>,
+    unplaceable: bool,
+) -> CpuProof {
+    let mut doubts = Vec::new();
+    if unplaceable {
+        doubts.push(Doubt::NoTimes);
+    }
+    if header.level != Level::Kernel || !header.coverage.every_entry_watched {
+        doubts.push(Doubt::EntriesNotWatched);
+    }
+    let events = header.coverage.lost_on(cpu).events;
+    if events > 0 {
+        doubts.push(Doubt::EventsLost { events });
+    }
+    let Some(witnesses) = &header.witnesses else {
+        let proof = match Proof::by(&doubts) {
+            Proof::Proven => Proof::Unwitnessed,
+            other => other,
+        };
+        return CpuProof { cpu, proof, doubts };
+    };
+    if uncertainty(header) > NEAR_MOST {
+        doubts.push(Doubt::ClocksApart);
+    }
+    let mut doubt = |count: u64, of: fn(u64) -> Doubt| {
+        if count > 0 {
+            doubts.push(of(count));
+        }
+    };
+    let mut probes = header.probes.iter();
+    let probe = probes.find(|probe| probe.cpu == cpu && probe.probe == ProbeKind::Spin);
+    let seen = probe.and_then(|probe| departures?.within(probe.begin, probe.end));
+    match (witnesses.probes.get(&cpu.0), seen) {
+        (Some(witness), Some(seen)) => {
+            doubt(witness.switches.saturating_sub(seen), |count| {
+                Doubt::SwitchesNotReported { count }
+            });
+            doubt(witness.faults, |count| Doubt::PageFaults { count });
+        }
+        // Without a witness of its own, it may be any CPU that the missing switches were on.
+        _ => {
+            let switches = witnesses.switches.unwrap_or_default();
+            doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
+                count,
+            });
+        }
+    }
+    let untraced =
+        header.coverage.limitations.iter().map(|it| match it {
+            ticktax_model::limitation::Limitation::InterruptsNotTraced {
+                cpu: at, count, ..
+            } if *at == cpu => *count,
+            _ => 0,
+        });
+    doubt(untraced.sum(), |count| Doubt::InterruptsNotTraced { count });
+    doubt(witnesses.programs_skipped.unwrap_or(0), |count| {
+        Doubt::ProgramsSkipped { count }
+    });
+    let proof = Proof::by(&doubts);
+    CpuProof { cpu, proof, doubts }
+}
+
+/// By how much a gap's edges may be off.
+pub(super) fn uncertainty(header: &Header) -> Nanos {
+    let clock = header.clock.as_ref();
+    clock.map_or(Nanos::ZERO, |clock| clock.uncertainty)
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::Departures;
+
+    #[test]
+    fn only_departures_while_the_probe_measured_count() {
+        let mut departures = Departures::default();
+        for at in 1..=1_000 {
+            departures.note(true, Nanos(at * 10));
+            // Two threads in a row displaced it once.
+            departures.note(false, Nanos(at * 10 + 1));
+            departures.note(false, Nanos(at * 10 + 2));
+        }
+        let within = |begin, end| departures.within(Nanos(begin), Nanos(end));
+        assert_eq!(within(0, 20_000), Some(1_000));
+        assert_eq!(within(21, 9_985), Some(996));
+        assert_eq!(within(5_000, 20_000), None, "too many were before");
+        assert_eq!(within(0, 5_000), None, "too many were after");
+        // Page faults split its rows, and it does not leave.
+        let mut stays = Departures::default();
+        (0..5).for_each(|at| stays.note(true, Nanos(at)));
+        assert_eq!(stays.within(Nanos(0), Nanos(9)), Some(0));
+    }
+}

@@ -1,0 +1,169 @@
+//! How the residuals of one CPU's gaps are booked, decided when everything is known: what is proven,
+//! how exactly the clocks are tied, and what entry and exit take.
+
+use ticktax_model::Nanos;
+use ticktax_model::witness::{CpuProof, Proof};
+
+use super::accounts::Registry;
+use super::entry_exit::{Bounds, Residuals};
+use super::gaps::{GapBook, is_near};
+use super::tally::{Lengths, Tally};
+
+/// What of one side's gaps goes where, besides what has a name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shares {
+    pub(super) entry_exit: Nanos,
+    pub(super) outside: Nanos,
+    pub(super) unexplained: Nanos,
+}
+
+/// The gaps of one CPU, as they are booked.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) proof: Proof,
+    /// Whether rows there have no place in time.
+    pub(super) unplaceable: bool,
+    /// Of long gaps, of short ones, and of those that were yielded.
+    pub(super) shares: [Shares; 3],
+    /// Empty gaps that nobody in this machine had.
+    pub(super) outside: Lengths,
+    /// The other empty gaps.
+    pub(super) unproven: Lengths,
+    /// Residuals, as far as they are entry and exit.
+    pub(super) entry_exit: Lengths,
+    /// The same by the account of the first row.
+    pub(super) around: Vec<Tally>,
+    /// Residuals, as far as they are too long for that.
+    pub(super) beyond: Tally,
+    /// The length from which on an empty gap may hold an entry that was not seen.
+    suspect_from: Nanos,
+    /// By how much a gap's edges may be off.
+    uncertainty: Nanos,
+}
+
+impl Settled {
+    /// Settles `book`, where `bounds` are those of a spinning probe's residuals.
+    pub(super) fn new(
+        book: &GapBook,
+        proof: &CpuProof,
+        unplaceable: bool,
+        (bounds, registry): (&Bounds, &Registry),
+        uncertainty: Nanos,
+    ) -> Self {
+        let mut settled = Self {
+            proof: proof.proof,
+            unplaceable,
+            shares: [Shares::default(); 3],
+            outside: book.empty.clone(),
+            unproven: Lengths::default(),
+            entry_exit: book.all_around.clone(),
+            around: book.around.clone(),
+            beyond: Tally::default(),
+            suspect_from: Nanos::MAX,
+            uncertainty,
+        };
+        settled.settle_empty(book);
+        settled.settle_residuals(book, bounds, registry);
+        settled
+    }
+
+    /// Whether what the kernel did not do is known on this CPU.
+    pub(super) fn is_proven(&self) -> bool {
+        !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unwitnessed)
+    }
+
+    /// Whether an empty gap of this length was outside. `near` says how near to it a row was.
+    pub(super) fn is_outside(&self, length: Nanos, near: Option<u8>) -> bool {
+        let known = self.is_proven() || matches!(self.proof, Proof::Bounded(_));
+        known && !self.unplaceable && length < self.suspect_from && !is_near(near, self.uncertainty)
+    }
+
+    fn settle_empty(&mut self, book: &GapBook) {
+        let mut unproven = [Tally::default(); 3];
+        if self.unplaceable || self.proof == Proof::Unproven {
+            self.suspect_from = Nanos::ZERO;
+        } else if let Proof::Bounded(unseen) = self.proof {
+            self.suspect_from = book.suspect_from(unseen, self.uncertainty);
+        }
+        if self.suspect_from == Nanos::ZERO {
+            self.unproven = std::mem::take(&mut self.outside);
+            for (shares, side) in self.shares.iter_mut().zip(book.sides()) {
+                shares.unexplained = side.empty;
+            }
+            return;
+        }
+        for (tally, side) in unproven.iter_mut().zip(book.sides()) {
+            *tally = side.near(self.uncertainty);
+        }
+        let mut longest = Nanos::ZERO;
+        for gap in book.longest_empty() {
+            if is_near(gap.near, self.uncertainty) {
+                continue;
+            }
+            if gap.length >= self.suspect_from {
+                unproven[gap.side].add(gap.length, gap.length);
+            } else {
+                longest = longest.max(gap.length);
+            }
+        }
+        for ((shares, side), unproven) in self.shares.iter_mut().zip(book.sides()).zip(unproven) {
+            shares.unexplained = unproven.time;
+            shares.outside = side.empty - unproven.time;
+            self.unproven.tally.merge(&unproven);
+        }
+        // Neither has a distribution of its own; the few that changed sides were the longest.
+        if !self.unproven.tally.is_empty() {
+            self.unproven.histogram.record(self.unproven.tally.longest);
+            self.outside.tally.time -= self.unproven.tally.time;
+            self.outside.tally.count -= self.unproven.tally.count;
+            self.outside.tally.longest = longest;
+        }
+    }
+
+    fn settle_residuals(&mut self, book: &GapBook, bounds: &Bounds, registry: &Registry) {
+        let (unplaceable, proven) = (self.unplaceable, self.is_proven());
+        let mut longest = Nanos::ZERO;
+        for (signature, sides) in book.residuals.iter().enumerate() {
+            let bound = bounds.of(signature);
+            for (shares, residuals) in self.shares.iter_mut().zip(sides) {
+                let split = residuals.split(bound);
+                longest = longest.max(split.longest);
+                if split.beyond.count == 0 {
+                    continue;
+                }
+                let account = registry.account_of(bounds.first(signature)).index();
+                self.around[account].time -= split.beyond.time;
+                let most = bound.map_or(Nanos::ZERO, |bound| bound.most);
+                let kept = &mut self.around[account].longest;
+                *kept = (*kept).min(most);
+                self.beyond.merge(&split.beyond);
+                shares.entry_exit -= split.beyond.time;
+                if proven {
+                    shares.outside += split.beyond.time;
+                } else {
+                    shares.unexplained += split.beyond.time;
+                }
+            }
+        }
+        for (shares, side) in self.shares.iter_mut().zip(book.sides()) {
+            shares.entry_exit += side.around;
+            if unplaceable {
+                shares.unexplained += std::mem::take(&mut shares.entry_exit);
+            }
+        }
+        if self.beyond.count > 0 {
+            self.entry_exit.tally.time -= self.beyond.time;
+            self.entry_exit.tally.longest = longest;
+        }
+    }
+}
+
+/// All residuals of these books, by signature.
+pub(super) fn residuals<'a>(
+    books: impl Iterator<Item = &'a GapBook> + 'a,
+) -> impl Iterator<Item = (usize, &'a Residuals)> + 'a {
+    books.flat_map(|book| {
+        let by_signature = book.residuals.iter().enumerate();
+        by_signature.flat_map(|(signature, sides)| sides.iter().map(move |one| (signature, one)))
+    })
+}
