@@ -5,8 +5,8 @@
 use std::io;
 use std::process::{Command, Stdio};
 
-use ticktax_model::Nanos;
-use ticktax_model::recording::{EndedEarly, Header, Level, ProbeKind};
+use ticktax_model::recording::{EndedEarly, Header, Level, ProbeKind, Row};
+use ticktax_model::{Kind, Nanos, Owner};
 use ticktax_observe::{Event, ObserveError, Plan, ProbeChoice, Program, Session};
 
 /// Drives a session to its end.
@@ -144,4 +144,69 @@ fn a_plan_that_needs_the_tracer_does_not_start_without_it() {
             assert!(said.starts_with("cannot watch this machine: "), "{said}");
         }
     }
+}
+
+/// What the rows say of each CPU's probe: its thread's rows that another's followed, by when they ended.
+#[derive(Default)]
+struct ProbeRows {
+    until: Option<Nanos>,
+    departures: Vec<Nanos>,
+}
+
+#[test]
+fn the_kernel_counts_at_least_as_many_switches_from_a_probe_as_it_reports() {
+    let mut session = Session::start(Plan {
+        length: Some(Nanos::from_millis(1_500)),
+        probe: ProbeChoice::Spin,
+        ..Plan::default()
+    })
+    .unwrap();
+    let mut cpus: std::collections::BTreeMap<u32, ProbeRows> = std::collections::BTreeMap::new();
+    let header = loop {
+        match session.next_event() {
+            Event::Rows { sources, rows } => {
+                for row in rows.iter().filter(|row| matches!(row, Row::Span(_))) {
+                    let source = sources.get(row.source());
+                    let cpu = cpus.entry(row.cpu().0).or_default();
+                    match (source.kind, source.owner) {
+                        (Kind::Task, Owner::Probe) => cpu.until = Some(row.span().end()),
+                        (Kind::Task | Kind::Idle, _) => cpu.departures.extend(cpu.until.take()),
+                        _ => {}
+                    }
+                }
+            }
+            Event::Ended(header) => break header,
+            _ => {}
+        }
+    };
+    if header.level == Level::Proc {
+        return;
+    }
+    let witnesses = header.witnesses.as_ref().unwrap();
+    assert_eq!(witnesses.probes.len(), header.probes.len());
+    for probe in &header.probes {
+        let counted = witnesses.probes[&probe.cpu.0].switches;
+        let within = |at: &&Nanos| (probe.begin..=probe.end).contains(*at);
+        let departures = &cpus[&probe.cpu.0].departures;
+        let told = departures.iter().filter(within).count() as u64;
+        println!("CPU {}: {told} of {counted} reported", probe.cpu);
+        // One may lie between the reading of the counter and the reading of the clock.
+        assert!(
+            told <= counted + 2,
+            "CPU {}: {told} of {counted}",
+            probe.cpu
+        );
+        // A kernel that reports next to none of them would prove nothing.
+        assert!(
+            2 * told + 10 >= counted,
+            "CPU {}: {told} of {counted}",
+            probe.cpu
+        );
+    }
+    println!("{witnesses:?}");
+    let switches = witnesses.switches.unwrap();
+    assert!(
+        switches.reported <= switches.counted + switches.margin,
+        "{switches:?}"
+    );
 }
