@@ -189,7 +189,6 @@ fn the_kernel_counts_at_least_as_many_switches_from_a_probe_as_it_reports() {
         let within = |at: &&Nanos| (probe.begin..=probe.end).contains(*at);
         let departures = &cpus[&probe.cpu.0].departures;
         let told = departures.iter().filter(within).count() as u64;
-        println!("CPU {}: {told} of {counted} reported", probe.cpu);
         // One may lie between the reading of the counter and the reading of the clock.
         assert!(
             told <= counted + 2,
@@ -203,7 +202,6 @@ fn the_kernel_counts_at_least_as_many_switches_from_a_probe_as_it_reports() {
             probe.cpu
         );
     }
-    println!("{witnesses:?}");
     let switches = witnesses.switches.unwrap();
     assert!(
         switches.reported <= switches.counted + switches.margin,

@@ -37,8 +37,8 @@ pub(super) fn unreported(header: &Header, sources: &SourceTable) -> Vec<Limitati
     let traced = traced(sources);
     for (&pid, after) in &header.after.programs {
         let before = header.before.programs.get(&pid);
-        let began = before.map_or(Some(Nanos::ZERO), |before| before.on_cpu);
-        let Some((end, begin)) = after.on_cpu.zip(began) else {
+        let earlier = before.map_or(Some(Nanos::ZERO), |before| before.on_cpu);
+        let Some((end, begin)) = after.on_cpu.zip(earlier) else {
             continue;
         };
         let ran = end - begin;
