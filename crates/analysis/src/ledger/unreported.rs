@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, Level};
+use ticktax_model::witness::SwitchWitness;
 use ticktax_model::{Kind, Nanos, SourceTable};
 
 /// A process that ran for less is not missed.
@@ -16,7 +17,7 @@ pub(super) fn unreported(header: &Header, sources: &SourceTable) -> Vec<Limitati
         .witnesses
         .as_ref()
         .and_then(|witnesses| witnesses.switches);
-    let count = switches.map_or(0, |switches| switches.unreported());
+    let count = switches.map_or(0, SwitchWitness::unreported);
     let mut unreported = Vec::new();
     if count > 0 {
         unreported.push(Limitation::SwitchesUnreported { count });
