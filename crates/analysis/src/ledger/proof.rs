@@ -94,20 +94,17 @@ pub(super) fn proof(
     let mut probes = header.probes.iter();
     let probe = probes.find(|probe| probe.cpu == cpu && probe.probe == ProbeKind::Spin);
     let seen = probe.and_then(|probe| departures?.within(probe.begin, probe.end));
-    match (witnesses.probes.get(&cpu.0), seen) {
-        (Some(witness), Some(seen)) => {
-            doubt(witness.switches.saturating_sub(seen), |count| {
-                Doubt::SwitchesNotReported { count }
-            });
-            doubt(witness.faults, |count| Doubt::PageFaults { count });
-        }
+    if let (Some(witness), Some(seen)) = (witnesses.probes.get(&cpu.0), seen) {
+        doubt(witness.switches.saturating_sub(seen), |count| {
+            Doubt::SwitchesNotReported { count }
+        });
+        doubt(witness.faults, |count| Doubt::PageFaults { count });
+    } else {
         // Without a witness of its own, it may be any CPU that the missing switches were on.
-        _ => {
-            let switches = witnesses.switches.unwrap_or_default();
-            doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
-                count,
-            });
-        }
+        let switches = witnesses.switches.unwrap_or_default();
+        doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
+            count,
+        });
     }
     let untraced =
         header.coverage.limitations.iter().map(|it| match it {
