@@ -371,7 +371,7 @@ fn cpu_0() -> CpuList {
 /// A probe that ticks interrupt: `usual` ns around each of 100, then `late` ns around each of the others.
 fn ticking(late: &[i64]) -> Desk {
     const PERIOD: i64 = 1_000_000;
-    let count = 100 + i64::try_from(late.len()).unwrap();
+    let count = 100 + i64::try_from(late.len()).expect("a few");
     let mut desk = Desk::open(count * PERIOD);
     let mut own = count * PERIOD;
     for tick in 0..count {
@@ -456,7 +456,7 @@ fn witnessed(witness: ProbeWitness) -> Desk {
 }
 
 fn proof(statement: &Statement) -> Proof {
-    statement.gaps.as_ref().unwrap().proofs[0].proof
+    statement.gaps.as_ref().expect("a probe ran").proofs[0].proof
 }
 
 #[test]
