@@ -2,10 +2,11 @@
 //! together.
 
 use ticktax_model::beats::BeatLine;
+use ticktax_model::glance::Glance;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
-use ticktax_model::statement::Statement;
+use ticktax_model::statement::{Account, Statement};
 use ticktax_model::victim::{ProgramFrames, VictimStatement};
 use ticktax_model::{Nanos, SourceTable};
 
@@ -102,6 +103,20 @@ impl Auditor {
     /// Beats that were not told before, for somebody who watches.
     pub fn news(&mut self) -> Vec<BeatLine> {
         self.beats.as_mut().map_or_else(Vec::new, Finder::news)
+    }
+
+    /// The accounts of the rows so far, as the tracer saw them: nothing is moved between accounts by
+    /// what a probe's gaps tell, as it is at the end.
+    pub fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
+        self.ledger.so_far(sources)
+    }
+
+    /// What is known so far, for somebody who watches.
+    pub fn glance(&self, sources: &SourceTable) -> Glance {
+        Glance {
+            accounts: self.so_far(sources),
+            program: self.victim.as_ref().map(|victim| victim.glance(sources)),
+        }
     }
 
     /// The statement of all rows; beats are searched on `threads` threads. `sources` is the table

@@ -56,7 +56,7 @@ mod unreported;
 mod waits;
 
 use ticktax_model::recording::{Header, Sum};
-use ticktax_model::statement::Class;
+use ticktax_model::statement::{Account, Class};
 use ticktax_model::{Nanos, SourceTable};
 
 use self::accounts::Registry;
@@ -99,6 +99,11 @@ struct CpuLedger {
 const TOLERANCE: Nanos = Nanos(100);
 
 impl Ledger {
+    /// The accounts of the rows so far, before anything is moved.
+    pub(crate) fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
+        self.registry.accounts(sources)
+    }
+
     /// Takes an event of a CPU with this past. `judged` gets each gap of the spinning probe of
     /// which everything is known: its length beyond what is named in it, and what is.
     #[inline]

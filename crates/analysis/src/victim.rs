@@ -27,6 +27,7 @@ mod worst;
 
 use std::collections::{BTreeMap, HashMap};
 
+use ticktax_model::glance::ProgramGlance;
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::victim::{DelayKind, OffCpuReason, ThreadState, VictimStatement};
 use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
@@ -83,6 +84,35 @@ impl Victim {
             quota: Quota::default(),
             losses: None,
         }
+    }
+
+    /// What happened to the threads that are known to be the victim's by now.
+    pub(crate) fn glance(&self, sources: &SourceTable) -> ProgramGlance {
+        let mut glance = ProgramGlance::default();
+        for life in self.threads.values().filter(|life| life.followed) {
+            for (state, tally) in &life.states {
+                if state.is_wanted() {
+                    glance.wanted += tally.time;
+                }
+                if *state == ThreadState::Waiting {
+                    glance.waited += tally.time;
+                    glance.longest = glance.longest.max(tally.longest);
+                }
+            }
+        }
+        let mut behind: BTreeMap<&str, Nanos> = BTreeMap::new();
+        for (&id, tally) in &self.behind {
+            let source = sources.get(id);
+            let thread = source.thread.as_ref();
+            let name = thread.map_or(&*source.name, |thread| &*thread.program);
+            *behind.entry(name).or_default() += tally.time;
+        }
+        let all = behind.into_iter();
+        glance.behind = all.map(|(name, time)| (name.to_owned(), time)).collect();
+        glance
+            .behind
+            .sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        glance
     }
 
     /// Keeps what kept the threads of process `pid` from running, piece by piece.

@@ -8,6 +8,7 @@
 
 pub mod axes;
 pub mod cases;
+pub mod changes;
 pub mod conformance;
 pub mod file;
 pub mod fit;

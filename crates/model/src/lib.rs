@@ -10,12 +10,14 @@ pub mod accounting;
 pub mod advice;
 pub mod beats;
 pub mod case;
+pub mod changes;
 pub mod clock;
 pub mod configured;
 pub mod cpu;
 pub mod disk;
 pub mod document;
 pub mod finding;
+pub mod glance;
 pub mod histogram;
 pub mod hook;
 pub mod kernel_words;
@@ -53,6 +55,9 @@ macro_rules! each_document {
             pace {
                 Pace "pace" "`pace`, `report`, `lab run -- pace`" PaceStatement;
                 PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
+            }
+            changes {
+                Changes "changes" "`compare`" ChangeStatement;
             }
             prediction {
                 Prediction "prediction" "`sim`" PredictionStatement;

@@ -67,12 +67,16 @@ impl Section {
     /// Those of a page about a paced loop.
     const PACE: &[Self] = &[Self::Frames, Self::Accounting, Self::Limits, Self::Legend];
 
+    /// Those of a page about what changed.
+    const CHANGES: &[Self] = &[Self::Time, Self::Repeats, Self::Tick, Self::Legend];
+
     /// The sections of such documents; none where the page has only one.
     pub fn of(kind: DocumentKind) -> &'static [Self] {
         match kind {
             DocumentKind::Statement => Self::STATEMENT,
             DocumentKind::Beats => Self::BEATS,
             DocumentKind::Pace => Self::PACE,
+            DocumentKind::Changes => Self::CHANGES,
             DocumentKind::PaceComparison => &[Self::Legend],
             _ => &[],
         }

@@ -1,5 +1,6 @@
 //! What was typed.
 
+mod changes;
 mod complete;
 mod document;
 mod files;
@@ -22,6 +23,7 @@ use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_report::Format;
 
+pub(crate) use changes::ChangesArguments;
 use document::{documents, formats};
 pub(crate) use files::FileArguments;
 pub(crate) use lab::{
@@ -96,6 +98,12 @@ pub(crate) enum Verb {
     #[command(mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Beats]))))]
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
     Beats(BeatsArguments),
+    /// Print what changed between two recordings: accounts, beats, the program that was watched, the tick
+    #[command(
+        after_help = changes::EXAMPLES,
+        mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Changes]))),
+    )]
+    Compare(ChangesArguments),
     /// Predict what a recorded machine, or a scenario, would do under other settings
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArguments),

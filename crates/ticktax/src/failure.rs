@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use ticktax_experiment::changes::CompareError;
 use ticktax_experiment::sweep::SweepError;
 use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
@@ -67,6 +68,9 @@ pub(crate) enum Failure {
     /// Nothing can be predicted.
     #[error("{0}")]
     Prediction(String),
+    /// Nothing can be compared.
+    #[error(transparent)]
+    Compare(#[from] CompareError),
     /// The lab cannot do it.
     #[error(transparent)]
     Lab(#[from] LabError),

@@ -8,6 +8,7 @@ mod arguments;
 mod audit;
 mod beats;
 mod case;
+mod changes;
 mod failure;
 mod interrupt;
 mod lab;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let result = match arguments.verb {
         Verb::Audit(typed) => audit::run(&typed, &terminal),
         Verb::Beats(typed) => beats::run(&typed, &terminal),
+        Verb::Compare(typed) => changes::run(&typed, &terminal),
         Verb::Case { question } => case::run(&question, &terminal),
         Verb::Report(typed) => report::run(&typed, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),

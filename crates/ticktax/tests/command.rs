@@ -313,3 +313,48 @@ fn listed(folder: &Path) -> Vec<String> {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect()
 }
+
+#[test]
+fn two_recordings_are_compared_and_a_statement_has_no_intervals() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (first, second, statement) = (path("a.parquet"), path("b.parquet"), path("b.json"));
+    for (file, extra) in [(&first, &[][..]), (&second, &["--output", &statement])] {
+        let arguments = [
+            "audit", "--for", "1200ms", "--probe", "none", "--save", file,
+        ];
+        let output = ticktax(&[&arguments[..], extra, &["--format", "json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let compare = |arguments: &[&str]| ticktax(&[&["compare"], arguments].concat());
+    let output = compare(&[&first, &second]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = text(&output.stdout);
+    assert!(page.lines().count() <= 24, "{page}");
+    assert!(
+        page.contains("a.parquet") && page.contains("b.parquet"),
+        "{page}"
+    );
+    let output = compare(&[&first, &statement, "--format", "json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told["document"], "changes");
+    assert_eq!(told["second"]["blocks"], serde_json::Value::Null);
+    let accounts = told["accounts"].as_array().unwrap();
+    assert!(!accounts.is_empty());
+    assert!(accounts.iter().all(|it| it["share"]["certain"].is_null()));
+    // A recording beside itself.
+    let output = compare(&[&first, &first, "--format", "json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let accounts = told["accounts"].as_array().unwrap();
+    assert!(
+        accounts.iter().all(|it| it["share"]["certain"] != true),
+        "{told}"
+    );
+    assert_eq!(told["beats"].as_array().unwrap().len(), 0);
+
+    let note = path("note.json");
+    fs::write(&note, "{}").unwrap();
+    let output = compare(&[&first, &note]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("note.json"));
+}

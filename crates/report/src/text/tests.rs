@@ -2,6 +2,7 @@
 
 mod accounting;
 mod beats;
+mod changes;
 mod golden;
 mod grids;
 mod kernels;

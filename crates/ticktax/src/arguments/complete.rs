@@ -20,6 +20,11 @@ pub(super) fn recordings() -> ArgValueCompleter {
     files(&["parquet"])
 }
 
+/// Recordings, and statements in JSON.
+pub(super) fn comparable() -> ArgValueCompleter {
+    files(&["parquet", "json"])
+}
+
 /// Scenarios.
 pub(super) fn scenarios() -> ArgValueCompleter {
     files(&["toml"])

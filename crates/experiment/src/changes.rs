@@ -1,0 +1,185 @@
+//! What changed between two recordings of a machine, or of two: accounts, beats, a program, the tick.
+//!
+//! A recording is cut into blocks of equal length, and what an account took of each is one observation:
+//! the interval of the difference of two means is Welch's. Whether *any* account changed is asked of
+//! all together (Bonferroni), so that two recordings of a machine that did not change show a change in
+//! at most [`FAMILY`] of the comparisons. A statement in JSON has sums only, and so no intervals.
+
+mod judge;
+mod load;
+
+use std::path::Path;
+
+use ticktax_model::changes::{
+    AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
+    MeasureChange,
+};
+use ticktax_model::statement::{Class, Statement};
+
+use judge::{Judge, beats};
+pub use load::CompareError;
+use load::Side;
+
+/// The probability that any change called certain is chance.
+pub const FAMILY: f64 = 0.05;
+
+/// Compares two files, each a recording or a statement in JSON; beats are searched on `threads`
+/// threads.
+///
+/// # Errors
+/// Where one of them cannot be read, or has nothing to compare.
+pub fn compare(
+    first: &Path,
+    second: &Path,
+    threads: usize,
+    version: &str,
+) -> Result<ChangeStatement, CompareError> {
+    let (a, b) = (Side::read(first, threads)?, Side::read(second, threads)?);
+    Ok(of_sides(&a, &b, version))
+}
+
+fn of_sides(a: &Side, b: &Side, version: &str) -> ChangeStatement {
+    let keys = keys(a, b);
+    let judge = Judge::new(FAMILY, keys.len() + 1);
+    let mut accounts: Vec<AccountChange> = keys
+        .into_iter()
+        .map(|(class, name)| account(&judge, a, b, class, &name))
+        .collect();
+    let size = |it: &AccountChange| it.share.difference().unwrap_or_default().abs();
+    accounts.sort_by(|x, y| {
+        size(y)
+            .total_cmp(&size(x))
+            .then_with(|| x.name.cmp(&y.name))
+    });
+    let (beats, beats_kept) = beats(a.statement.beats.as_ref(), b.statement.beats.as_ref());
+    ChangeStatement {
+        tool_version: version.to_owned(),
+        first: about(a),
+        second: about(b),
+        family_alarm: FAMILY,
+        accounts,
+        beats,
+        beats_kept,
+        program: program(&judge, a, b),
+        tick: tick(&a.statement, &b.statement),
+    }
+}
+
+fn about(side: &Side) -> ComparedRecording {
+    let statement = &side.statement;
+    ComparedRecording {
+        file: side.file.clone(),
+        world: statement.world,
+        level: statement.level,
+        machine: statement.machine.clone(),
+        began_unix: statement.began_unix,
+        elapsed: side.wall,
+        cpus: statement.cpus.iter().map(|cpu| cpu.cpu).collect(),
+        program: statement.victim.as_ref().map(|it| it.name.clone()),
+        blocks: side.blocks.as_ref().map(|blocks| blocks.len() as u64),
+    }
+}
+
+/// Every account of either.
+fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
+    let mut keys: Vec<(Class, String)> = a.sums.keys().chain(b.sums.keys()).cloned().collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+fn account(judge: &Judge, a: &Side, b: &Side, class: Class, name: &str) -> AccountChange {
+    let key = (class, name.to_owned());
+    let of = |side: &Side| side.sums.get(&key).copied().unwrap_or_default();
+    let ((share_a, count_a), (share_b, count_b)) = (of(a), of(b));
+    let blocks = |side: &Side| side.shares(&key);
+    let counted = count_a + count_b > 0.0;
+    let rate = |count: f64| counted.then_some(count);
+    AccountChange {
+        class,
+        name: name.to_owned(),
+        share: judge.change(Some(share_a), Some(share_b), blocks(a), blocks(b)),
+        rate_hz: Change {
+            first: rate(count_a),
+            second: rate(count_b),
+            ..Change::default()
+        },
+    }
+}
+
+/// What the two say of the program that was asked for.
+fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
+    use ChangeMeasure as M;
+    let (Some(_), Some(_)) = (&a.statement.victim, &b.statement.victim) else {
+        return Vec::new();
+    };
+    let mut measures: Vec<MeasureChange> = [
+        M::WaitedShare,
+        M::ThrottledShare,
+        M::RanShare,
+        M::LatencyMedianNs,
+        M::LatencyP99Ns,
+        M::LatencyMaxNs,
+        M::RateFps,
+        M::DroppedPerMinute,
+        M::OvershotPerMinute,
+    ]
+    .into_iter()
+    .filter_map(|measure| of_both(measure, a.measure(measure), b.measure(measure)))
+    .collect();
+    let waited = |side: &Side| side.measure(M::WaitedPerSecond);
+    let change = judge.change(waited(a), waited(b), a.waited.clone(), b.waited.clone());
+    if change.first.is_some() && change.second.is_some() {
+        let measure = M::WaitedPerSecond;
+        measures.insert(0, MeasureChange { measure, change });
+    }
+    measures
+}
+
+/// A number without an interval, where it is in one of them.
+fn of_both(
+    measure: ChangeMeasure,
+    first: Option<f64>,
+    second: Option<f64>,
+) -> Option<MeasureChange> {
+    (first.is_some() || second.is_some()).then(|| MeasureChange {
+        measure,
+        change: Change {
+            first,
+            second,
+            ..Change::default()
+        },
+    })
+}
+
+fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
+    use ChangeMeasure as M;
+    let of = |measure: ChangeMeasure, statement: &Statement| {
+        let bill = statement.tick.as_ref()?;
+        let cpus = bill.cpus.len().max(1) as f64;
+        match measure {
+            M::TickRateHz => bill.all().rate(),
+            M::TickMedianNs => Some(bill.cost.as_ref()?.median?.0 as f64),
+            M::TickShare => Some(bill.cost.as_ref()?.cores.value / cpus),
+            _ => None,
+        }
+    };
+    let mut changes: Vec<MeasureChange> = [M::TickRateHz, M::TickMedianNs, M::TickShare]
+        .into_iter()
+        .filter_map(|measure| of_both(measure, of(measure, a), of(measure, b)))
+        .collect();
+    // The bill has an interval of its own.
+    let margin = |statement: &Statement| {
+        let bill = statement.tick.as_ref()?;
+        let cpus = bill.cpus.len().max(1) as f64;
+        Some(bill.cost.as_ref()?.cores.plus_minus? / cpus)
+    };
+    let share = changes.iter_mut().find(|it| it.measure == M::TickShare);
+    if let (Some(share), Some(x), Some(y)) = (share, margin(a), margin(b)) {
+        share.change = judge::with_margins(share.change, x, y);
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Which differences are more than chance.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::changes::Change;
+
+use super::BeatChange;
+use crate::statistics::mean;
+
+/// With fewer blocks than this a spread is a guess.
+const FEWEST: usize = 5;
+
+/// Judges the differences of a family.
+pub(super) struct Judge {
+    /// The two-sided probability at which one of them counts.
+    each: f64,
+}
+
+impl Judge {
+    /// For so many differences, of which none may be wrong with a probability above `family`.
+    pub(super) fn new(family: f64, members: usize) -> Self {
+        Self {
+            each: family / members.max(1) as f64,
+        }
+    }
+
+    /// What became of a number, by its values in the blocks of both.
+    pub(super) fn change(
+        &self,
+        first: Option<f64>,
+        second: Option<f64>,
+        a: Option<Vec<f64>>,
+        b: Option<Vec<f64>>,
+    ) -> Change {
+        let change = Change {
+            first,
+            second,
+            ..Change::default()
+        };
+        let (Some(difference), Some(a), Some(b)) = (change.difference(), a, b) else {
+            return change;
+        };
+        let Some((error, freedom)) = welch(&a, &b) else {
+            return change;
+        };
+        // Two rows of equal values leave no doubt either way.
+        let quantile = |alpha: f64| quantile(1.0 - alpha / 2.0, freedom);
+        let margin = error * quantile(0.05);
+        Change {
+            difference_low: Some(difference - margin),
+            difference_high: Some(difference + margin),
+            certain: Some(difference.abs() > error * quantile(self.each)),
+            ..change
+        }
+    }
+}
+
+/// A difference of two numbers that have 95 % margins of their own.
+pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Change {
+    let Some(difference) = change.difference() else {
+        return change;
+    };
+    let margin = first.hypot(second);
+    Change {
+        difference_low: Some(difference - margin),
+        difference_high: Some(difference + margin),
+        certain: Some(difference.abs() > margin),
+        ..change
+    }
+}
+
+/// The standard error of the difference of two means, and its degrees of freedom (Welch and
+/// Satterthwaite); `None` of too few values.
+fn welch(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+    if a.len().min(b.len()) < FEWEST {
+        return None;
+    }
+    let of = |values: &[f64]| {
+        let (n, mean) = (values.len() as f64, mean(values));
+        let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+        (squares / (n - 1.0) / n, n)
+    };
+    let ((va, na), (vb, nb)) = (of(a), of(b));
+    let error = (va + vb).sqrt();
+    let freedom = if error > 0.0 {
+        (va + vb).powi(2) / (va.powi(2) / (na - 1.0) + vb.powi(2) / (nb - 1.0))
+    } else {
+        na + nb - 2.0
+    };
+    Some((error, freedom))
+}
+
+/// Student's quantile; the normal one's where the degrees of freedom make no sense.
+fn quantile(p: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |law| law.inverse_cdf(p))
+}
+
+/// The beats that came, went or have another period, the costliest first, and how many are the same.
+pub(super) fn beats(
+    a: Option<&BeatStatement>,
+    b: Option<&BeatStatement>,
+) -> (Vec<BeatChange>, u64) {
+    let (Some(a), Some(b)) = (a, b) else {
+        return (Vec::new(), 0);
+    };
+    let of = |it: &BeatStatement| {
+        let others = it.beats.iter().filter(|it| !it.own);
+        others.cloned().collect::<Vec<BeatLine>>()
+    };
+    let (firsts, mut seconds) = (of(a), of(b));
+    let mut kept = 0;
+    let mut unmatched = Vec::new();
+    for first in firsts {
+        let same = |it: &BeatLine| same_source(&first, it) && same_period(&first, it);
+        match seconds.iter().position(same) {
+            Some(place) => {
+                seconds.remove(place);
+                kept += 1;
+            }
+            None => unmatched.push(first),
+        }
+    }
+    let mut changes = Vec::new();
+    for first in unmatched {
+        // What has one beat in each, with different periods, changed its period.
+        let alone = |it: &BeatLine| same_source(&first, it);
+        let place = seconds.iter().position(alone);
+        changes.push(BeatChange {
+            second: place.map(|place| seconds.remove(place)),
+            first: Some(first),
+        });
+    }
+    changes.extend(seconds.into_iter().map(|second| BeatChange {
+        first: None,
+        second: Some(second),
+    }));
+    let share = |it: &Option<BeatLine>| it.as_ref().map_or(0.0, |it| it.share);
+    let cost = |it: &BeatChange| share(&it.first).max(share(&it.second));
+    changes.sort_by(|x, y| cost(y).total_cmp(&cost(x)));
+    (changes, kept)
+}
+
+fn same_source(a: &BeatLine, b: &BeatLine) -> bool {
+    a.name == b.name && a.kind == b.kind
+}
+
+/// Whether the intervals of both periods have something in common, or the periods differ by less than
+/// a thousandth: clocks of two machines do.
+fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
+    let overlap = a.low <= b.high && b.low <= a.high;
+    overlap || (a.period - b.period).abs() < 1e-3 * a.period
+}

@@ -1,0 +1,262 @@
+//! Reading what is compared: a recording, or a statement in JSON.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use ticktax_analysis::RecordingAnalysis;
+use ticktax_model::changes::ChangeMeasure;
+use ticktax_model::document::Document;
+use ticktax_model::recording::{Header, RecordingError, RecordingReader, Row, RowSink};
+use ticktax_model::statement::{Account, Class, Statement};
+use ticktax_model::victim::{OffCpuReason, ThreadState};
+use ticktax_model::{Kind, Nanos, SourceTable};
+
+/// The parts that a recording is cut into.
+const BLOCKS: usize = 20;
+/// A block is no shorter: what runs for longer than a block falls into one of them whole.
+const SHORTEST: Nanos = Nanos::from_millis(100);
+
+/// Why nothing can be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// A file is neither.
+    #[error("cannot compare {file}: {why}")]
+    File {
+        /// Which.
+        file: String,
+        /// Why not, and what would do.
+        why: String,
+    },
+}
+
+/// An account's class and name.
+pub(super) type Key = (Class, String);
+
+/// One of the two.
+#[derive(Debug)]
+pub(super) struct Side {
+    /// The file, as it was named.
+    pub(super) file: String,
+    /// What it says.
+    pub(super) statement: Statement,
+    /// How long it is on the wall.
+    pub(super) wall: Nanos,
+    /// The share of all CPUs' time, and the intervals a second, of each account.
+    pub(super) sums: BTreeMap<Key, (f64, f64)>,
+    /// The share of all CPUs' time of each account in each block.
+    pub(super) blocks: Option<Vec<BTreeMap<Key, f64>>>,
+    /// The time for which the program's threads waited for a CPU, per second, in each block.
+    pub(super) waited: Option<Vec<f64>>,
+}
+
+impl Side {
+    /// Reads a file: a statement by its ending `json`, else a recording.
+    pub(super) fn read(path: &Path, threads: usize) -> Result<Self, CompareError> {
+        let ending = path.extension();
+        if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
+            return Self::of_json(path);
+        }
+        let mut file = RecordingReader::open(path)?;
+        let mut analysis = RecordingAnalysis::audit(file.header());
+        let mut blocks = Blocks::new(file.header());
+        let sources = file.replay(&mut |sources, row| {
+            blocks.row(sources, row);
+            analysis.row(sources, row);
+        })?;
+        let header = file.header();
+        let Document::Statement(statement) = analysis.finish(header, &sources, threads) else {
+            return Err(wrong(path, "it is not the recording of an audit"));
+        };
+        if statement.cpus.is_empty() {
+            let why = "it holds no CPU's time; record with `ticktax audit --save FILE`";
+            return Err(wrong(path, why));
+        }
+        let mut side = Self::new(path, *statement);
+        let cpus = side.statement.cpus.len();
+        (side.blocks, side.waited) = blocks.shares(cpus);
+        side.waited = side.waited.filter(|_| side.statement.victim.is_some());
+        Ok(side)
+    }
+
+    fn of_json(path: &Path) -> Result<Self, CompareError> {
+        let text =
+            fs::read_to_string(path).map_err(|error| wrong(path, &error.kind().to_string()))?;
+        let why = "it is not a statement: `ticktax report FILE --format json` prints one";
+        let statement: Statement = serde_json::from_str(&text).map_err(|_| wrong(path, why))?;
+        Ok(Self::new(path, statement))
+    }
+
+    fn new(path: &Path, statement: Statement) -> Self {
+        let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
+        let wall = wall.unwrap_or_default();
+        Self {
+            file: path.display().to_string(),
+            sums: sums(&statement, wall),
+            statement,
+            wall,
+            blocks: None,
+            waited: None,
+        }
+    }
+
+    /// What an account took of each block; `None` where it was not booked row by row.
+    pub(super) fn shares(&self, key: &Key) -> Option<Vec<f64>> {
+        let blocks = self.blocks.as_ref()?;
+        let by_row = !matches!(
+            key.0,
+            Class::EntryExit | Class::Outside | Class::Steal | Class::Unexplained | Class::Probe
+        );
+        let of = |block: &BTreeMap<Key, f64>| block.get(key).copied().unwrap_or_default();
+        by_row.then(|| blocks.iter().map(of).collect())
+    }
+
+    /// One number about the program that was asked for.
+    pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
+        use ChangeMeasure as M;
+        let victim = self.statement.victim.as_ref()?;
+        let threads = victim.threads.as_ref();
+        let frames = victim.frames.as_ref().map(|frames| &frames.figures);
+        let minutes = self.wall.as_secs_f64() / 60.0;
+        let time = |state: ThreadState| {
+            let accounts = threads?.accounts.iter().filter(move |it| it.state == state);
+            Some(accounts.map(|it| it.time).sum::<Nanos>())
+        };
+        let wanted = || {
+            let accounts = threads?.accounts.iter().filter(|it| it.state.is_wanted());
+            Some(accounts.map(|it| it.time).sum::<Nanos>())
+        };
+        let share = |state| Some(time(state)?.share_of(wanted()?));
+        let latency = threads.and_then(|it| it.latency);
+        match measure {
+            M::WaitedShare => share(ThreadState::Waiting),
+            M::WaitedPerSecond => Some(time(ThreadState::Waiting)?.share_of(self.wall)),
+            M::ThrottledShare => share(ThreadState::Throttled),
+            M::RanShare => share(ThreadState::Running),
+            M::LatencyMedianNs => Some(latency?.median.0 as f64),
+            M::LatencyP99Ns => Some(latency?.p99.0 as f64),
+            M::LatencyMaxNs => Some(latency?.max.0 as f64),
+            M::RateFps => frames?.average_fps,
+            M::DroppedPerMinute => Some(frames?.dropped as f64 / minutes),
+            M::OvershotPerMinute => Some(frames?.overshot as f64 / minutes),
+            M::TickRateHz | M::TickMedianNs | M::TickShare => None,
+        }
+    }
+}
+
+fn wrong(path: &Path, why: &str) -> CompareError {
+    CompareError::File {
+        file: path.display().to_string(),
+        why: why.to_owned(),
+    }
+}
+
+/// The accounts by name: the share of all CPUs' time, and intervals a second.
+fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
+    let mut sums: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
+    let seconds = wall.as_secs_f64();
+    for account in &statement.accounts {
+        let sum = sums
+            .entry((account.class, account.name.clone()))
+            .or_default();
+        sum.0 += account.time.share_of(statement.balance.elapsed);
+        if seconds > 0.0 {
+            sum.1 += account.count as f64 / seconds;
+        }
+    }
+    sums
+}
+
+/// What was booked by the end of each block.
+struct Blocks {
+    begin: Nanos,
+    length: Nanos,
+    count: usize,
+    ledger: ticktax_analysis::Auditor,
+    /// Sums at the blocks' ends.
+    ends: Vec<BTreeMap<Key, Nanos>>,
+    /// In each block.
+    waited: Vec<Nanos>,
+    /// Whether a row was a sum over a window, which is in no block.
+    summed: bool,
+}
+
+impl Blocks {
+    fn new(header: &Header) -> Self {
+        let begin = header.books.iter().map(|it| it.begin).min();
+        let end = header.books.iter().map(|it| it.end).max();
+        let (begin, end) = (begin.unwrap_or_default(), end.unwrap_or_default());
+        let elapsed = (end - begin).max(Nanos::ZERO);
+        let most = usize::try_from(elapsed.0 / SHORTEST.0).unwrap_or(0);
+        let count = most.min(BLOCKS);
+        Self {
+            begin,
+            length: Nanos(elapsed.0 / i64::try_from(count.max(1)).unwrap_or(1)),
+            count,
+            ledger: ticktax_analysis::Auditor::books(),
+            ends: Vec::new(),
+            waited: vec![Nanos::ZERO; count],
+            summed: false,
+        }
+    }
+
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let span = match row {
+            Row::Span(span) => span,
+            Row::Sum(_) => {
+                self.summed = true;
+                return;
+            }
+            Row::Frame(_) | Row::Edge(_) => return,
+        };
+        let at = (span.start + span.dur - self.begin).0.max(0) / self.length.0.max(1);
+        let block = usize::try_from(at).unwrap_or(0);
+        while self.ends.len() < block.min(self.count) {
+            self.ends.push(account_times(&self.ledger.so_far(sources)));
+        }
+        let source = sources.get(span.source);
+        let waiting = || {
+            let reason = OffCpuReason::from_detail(&source.detail);
+            reason.is_some_and(|(it, _)| ThreadState::from(it) == ThreadState::Waiting)
+        };
+        if source.kind == Kind::Wait && waiting() {
+            let block = block.min(self.count.saturating_sub(1));
+            if let Some(waited) = self.waited.get_mut(block) {
+                *waited += span.dur;
+            }
+        }
+        self.ledger.row(sources, row);
+    }
+
+    /// The shares of each account, and what was waited per second, in each block; nothing of sums.
+    fn shares(self, cpus: usize) -> (Option<Vec<BTreeMap<Key, f64>>>, Option<Vec<f64>>) {
+        if self.summed || self.ends.is_empty() {
+            return (None, None);
+        }
+        let whole = Nanos(self.length.0 * i64::try_from(cpus.max(1)).unwrap_or(1));
+        let nothing = BTreeMap::new();
+        let before = std::iter::once(&nothing).chain(&self.ends);
+        let blocks = self.ends.iter().zip(before).map(|(end, before)| {
+            let of = |(key, &time): (&Key, &Nanos)| {
+                let earlier = before.get(key).copied().unwrap_or_default();
+                (key.clone(), (time - earlier).share_of(whole))
+            };
+            end.iter().map(of).collect()
+        });
+        let waited = self.waited.iter().take(self.ends.len());
+        let waited = waited.map(|time| time.share_of(self.length)).collect();
+        (Some(blocks.collect()), Some(waited))
+    }
+}
+
+fn account_times(accounts: &[Account]) -> BTreeMap<Key, Nanos> {
+    let mut times: BTreeMap<Key, Nanos> = BTreeMap::new();
+    for account in accounts {
+        let key = (account.class, account.name.clone());
+        *times.entry(key).or_default() += account.time;
+    }
+    times
+}

@@ -1,0 +1,121 @@
+//! What counts as a change, on statements and samples made by hand.
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
+use ticktax_sim::{Law, Stream};
+
+use super::judge::{Judge, beats};
+
+/// Twenty blocks of an account that takes `mean` ms of each, give or take.
+fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
+    let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
+    (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    Some(crate::statistics::mean(values))
+}
+
+#[test]
+fn the_same_twice_is_rarely_a_change_and_the_interval_holds_the_truth() {
+    let mut stream = Stream::new(11, 0);
+    let (one, many) = (Judge::new(0.05, 1), Judge::new(0.05, 40));
+    let (mut false_one, mut false_many, mut covered) = (0, 0, 0);
+    for _ in 0..2_000 {
+        let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 50));
+        let of = |judge: &Judge| judge.change(mean(&a), mean(&b), Some(a.clone()), Some(b.clone()));
+        let change = of(&one);
+        false_one += u32::from(change.certain == Some(true));
+        false_many += u32::from(of(&many).certain == Some(true));
+        let (low, high) = (
+            change.difference_low.unwrap(),
+            change.difference_high.unwrap(),
+        );
+        covered += u32::from(low <= 0.0 && 0.0 <= high);
+    }
+    // 5 % of 2,000 is 100 ± 10; one of 40 has an eighth of a percent, 2.5 ± 1.6.
+    assert!((70..=130).contains(&false_one), "{false_one}");
+    assert!(false_many <= 9, "{false_many}");
+    assert_eq!(covered, 2_000 - false_one);
+}
+
+#[test]
+fn what_changed_by_more_than_its_spread_is_certain() {
+    let mut stream = Stream::new(12, 0);
+    let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 80));
+    let judge = Judge::new(0.05, 100);
+    let change = judge.change(mean(&a), mean(&b), Some(a.clone()), Some(b));
+    assert_eq!(change.certain, Some(true));
+    let difference = change.difference().unwrap();
+    assert!((0.025..0.035).contains(&difference), "{difference}");
+    // Too few blocks, or none, leave it open.
+    let open = judge.change(Some(0.1), Some(0.9), Some(a[..4].to_vec()), Some(a));
+    assert_eq!((open.certain, open.difference_low), (None, None));
+}
+
+fn beat(name: &str, period: f64, share: f64) -> BeatLine {
+    BeatLine {
+        name: name.to_owned(),
+        kind: BeatKind::Thread,
+        pid: Some(7),
+        cpus: "0".parse().unwrap(),
+        own: false,
+        period,
+        low: period - 10.0,
+        high: period + 10.0,
+        false_alarm: 1e-9,
+        first: Nanos::ZERO,
+        during: None,
+        seen: 100,
+        expected: 100,
+        jitter: Nanos(100),
+        rearmed: false,
+        restarts: 0,
+        burst: 1.0,
+        median: Nanos(1_000),
+        p99: Nanos(2_000),
+        max: Nanos(3_000),
+        share,
+        chain: Vec::new(),
+        gaps: None,
+        held: Vec::new(),
+        alias: None,
+    }
+}
+
+#[test]
+fn beats_come_go_move_and_stay() {
+    let with = |beats: Vec<BeatLine>| BeatStatement {
+        beats,
+        ..BeatStatement::default()
+    };
+    let first = with(vec![
+        beat("tick", 4e6, 0.001),
+        beat("backup", 3e9, 0.01),
+        beat("mixer", 10e6, 0.002),
+    ]);
+    let second = with(vec![
+        // Another machine's clock runs a little faster.
+        beat("tick", 4e6 * 1.000_05, 0.001),
+        beat("mixer", 20e6, 0.002),
+        beat("poller", 50e6, 0.003),
+    ]);
+    let (changes, kept) = beats(Some(&first), Some(&second));
+    assert_eq!(kept, 1);
+    let names = |it: &Option<BeatLine>| it.as_ref().map(|it| it.name.clone());
+    let told: Vec<_> = changes
+        .iter()
+        .map(|it| (names(&it.first), names(&it.second)))
+        .collect();
+    let of = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        told,
+        [
+            (of("backup"), None),
+            (None, of("poller")),
+            (of("mixer"), of("mixer"))
+        ]
+    );
+    // Where beats were not looked for, none came or went.
+    assert_eq!(beats(Some(&first), None), (Vec::new(), 0));
+}

@@ -1,0 +1,346 @@
+//! The page of what changed between two recordings.
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::BeatLine;
+use ticktax_model::changes::{
+    BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording, MeasureChange,
+};
+
+use super::beats::{short_period, who};
+use super::head;
+use super::numbers::{counted, date, grouped, percent};
+use super::page::{Page, Tone, tied};
+use super::screen::{fitted, narrowed};
+use super::{Paged, TextStyle};
+use crate::view::{Section, View};
+
+impl Paged for ChangeStatement {
+    fn page(&self, style: &TextStyle) -> String {
+        changes(self, style)
+    }
+}
+
+/// Rows of accounts, of beats and of the program, from the most to the least.
+const ROOMS: [(usize, usize, usize); 8] = [
+    (10, 4, 8),
+    (8, 3, 6),
+    (6, 3, 6),
+    (5, 3, 4),
+    (4, 2, 4),
+    (3, 2, 3),
+    (2, 1, 2),
+    (1, 1, 1),
+];
+/// From this width on a table has the difference and its interval.
+const ROOMY: usize = 72;
+/// A share below this is nothing to speak of, where no interval says whether it changed.
+const SMALL: f64 = 0.001;
+/// What would be shown as no change at all.
+const TINY: f64 = 0.000_05;
+
+/// What the columns mean.
+const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. change: B \
+    less A, in points of percent, with the 95 % interval of that difference, from blocks of equal length \
+    of both recordings. Certain: beyond chance, all accounts together. A statement has no blocks, and so no \
+    intervals.";
+
+fn changes(statement: &ChangeStatement, style: &TextStyle) -> String {
+    if style.view == View::First {
+        let mut text = fitted(&ROOMS, |room| first(statement, style, room));
+        if style.explain {
+            let mut page = Page::new(*style);
+            page.blank();
+            page.paragraph(Tone::Faint, "  ", WORDS);
+            text.push_str(&page.finish());
+        }
+        return text;
+    }
+    let mut page = Page::new(*style);
+    let view = style.view;
+    let legends = view.is_legend_only();
+    if view == View::Full {
+        sides(&mut page, statement);
+    }
+    if legends || view.shows(Section::Time) {
+        page.section("Accounts");
+        accounts(&mut page, statement, usize::MAX);
+        page.legend(WORDS);
+        if !statement.program.is_empty() {
+            page.section("Program");
+            measures(&mut page, &statement.program, usize::MAX);
+        }
+    }
+    if view.shows(Section::Repeats) {
+        page.section("What repeats");
+        beats(&mut page, statement, usize::MAX);
+    }
+    if view.shows(Section::Tick) && !statement.tick.is_empty() {
+        page.section("The tick");
+        measures(&mut page, &statement.tick, usize::MAX);
+    }
+    page.finish()
+}
+
+fn first(
+    statement: &ChangeStatement,
+    style: &TextStyle,
+    (rows, rhythms, lines): (usize, usize, usize),
+) -> String {
+    let mut page = Page::new(narrowed(style));
+    verdict(&mut page, statement);
+    sides(&mut page, statement);
+    accounts(&mut page, statement, rows);
+    if !statement.program.is_empty() {
+        let name = statement.second.program.as_deref().unwrap_or_default();
+        heading(&mut page, &format!("PROGRAM {name}"));
+        measures(&mut page, &statement.program, lines);
+    }
+    if !statement.tick.is_empty() && tick_moved(statement) {
+        heading(&mut page, "TICK");
+        measures(&mut page, &statement.tick, lines);
+    }
+    beats(&mut page, statement, rhythms);
+    let more = format!("More: --full, {}", tied("--section time,repeats,tick,legend"));
+    page.paragraph(Tone::Plain, "", &more);
+    page.finish()
+}
+
+/// Whether the tick has another rate or takes another share.
+fn tick_moved(statement: &ChangeStatement) -> bool {
+    statement.tick.iter().any(|it| match it.measure {
+        ChangeMeasure::TickRateHz => {
+            let first = it.change.first.unwrap_or_default();
+            let moved = it.change.difference().unwrap_or(f64::MAX).abs();
+            moved > 0.02 * first
+        }
+        _ => it.change.certain == Some(true),
+    })
+}
+
+/// How much changed, in a sentence.
+fn verdict(page: &mut Page, statement: &ChangeStatement) {
+    let certain = |change: &Change| change.certain == Some(true);
+    let all = statement.accounts.len();
+    let changed = statement.accounts.iter().filter(|it| certain(&it.share));
+    let changed = changed.count();
+    let judged = statement.accounts.iter().any(|it| it.share.certain.is_some());
+    let beats = statement.beats.len() as u64;
+    let text = if judged {
+        format!(
+            "{} of {} changed, {} came, went or moved, {} stayed.",
+            grouped(changed as u64),
+            counted(all as u64, "account"),
+            counted(beats, "beat"),
+            grouped(statement.beats_kept),
+        )
+    } else {
+        format!(
+            "{} beside each other, without intervals: one of the two has no single spans.",
+            counted(all as u64, "account")
+        )
+    };
+    let tone = if changed == 0 && judged && beats == 0 {
+        Tone::Good
+    } else {
+        Tone::Strong
+    };
+    page.paragraph(tone, "", &text);
+}
+
+/// The two recordings, and how their machines differ.
+fn sides(page: &mut Page, statement: &ChangeStatement) {
+    let (a, b) = (&statement.first, &statement.second);
+    side(page, "A  ", a);
+    side(page, "B  ", b);
+    let mut differ = Vec::new();
+    if a.machine.host != b.machine.host {
+        differ.push("host");
+    }
+    if a.machine.kernel != b.machine.kernel {
+        differ.push("kernel");
+    }
+    if a.machine.hz_configured != b.machine.hz_configured {
+        differ.push("tick");
+    }
+    if a.cpus != b.cpus {
+        differ.push("CPUs");
+    }
+    if a.level != b.level {
+        differ.push("level");
+    }
+    if !differ.is_empty() {
+        page.paragraph(Tone::Warning, "Not the same: ", &differ.join(", "));
+    }
+}
+
+fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
+    let host = match &*side.machine.host {
+        "" => "this machine",
+        host => host,
+    };
+    let program = side.program.as_ref();
+    let program = program.map_or_else(String::new, |name| format!(", {name}"));
+    let hz = side.machine.hz_configured;
+    let hz = hz.map_or_else(String::new, |hz| format!(" at {}", tied(format!("{hz} Hz"))));
+    let text = format!(
+        "{}: {host}{}, Linux {}{hz}, {}, {} from {}{program}",
+        side.file,
+        head::in_world(side.world),
+        side.machine.kernel,
+        counted(side.cpus.len() as u64, "CPU"),
+        tied(side.elapsed),
+        date(side.began_unix),
+    );
+    page.paragraph(Tone::Plain, label, &text);
+}
+
+fn heading(page: &mut Page, title: &str) {
+    let cells = cells(page, ["A", "B", "change", "95 % interval"]);
+    page.row(Tone::Strong, 0, title, &cells);
+}
+
+fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> String {
+    let mut line = format!("{a:>9} {b:>9}");
+    if page.width() >= ROOMY {
+        line = format!("{line} {change:>10} {interval:>20}");
+    }
+    line
+}
+
+/// The accounts that changed, then where there is room those that may have.
+fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
+    heading(page, "WHAT CHANGED");
+    let told = statement.accounts.iter().filter(|it| {
+        let size = it.share.difference().unwrap_or_default().abs();
+        most == usize::MAX || (it.share.certain.unwrap_or(size >= SMALL) && size >= TINY)
+    });
+    let told: Vec<_> = told.collect();
+    for it in told.iter().take(most) {
+        let tone = match it.share.certain {
+            Some(true) => Tone::Strong,
+            _ => Tone::Plain,
+        };
+        let cells = shares(page, &it.share);
+        page.row(tone, 2, &it.name, &cells);
+    }
+    if told.is_empty() {
+        page.paragraph(Tone::Good, "  ", "no account by more than chance");
+    }
+    let left = told.len().saturating_sub(most);
+    if left > 0 {
+        let text = format!("and {left} that changed less (--section time)");
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+fn shares(page: &Page, change: &Change) -> String {
+    let share = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), percent);
+    let points = |it: f64| format!("{:+.2}", 100.0 * it);
+    let moved = change.difference().map_or_else(String::new, points);
+    let interval = match (change.difference_low, change.difference_high) {
+        (Some(low), Some(high)) => format!("{} to {}", points(low), points(high)),
+        _ => String::new(),
+    };
+    cells(
+        page,
+        [&share(change.first), &share(change.second), &moved, &interval],
+    )
+}
+
+fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
+    for it in all.iter().take(most) {
+        let (measure, change) = (it.measure, &it.change);
+        let line = if measure.is_share() {
+            shares(page, change)
+        } else {
+            let value = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), |it| shown(measure, it));
+            let moved = change.difference().map_or_else(String::new, |it| {
+                let sign = if it < 0.0 { "-" } else { "+" };
+                format!("{sign}{}", shown(measure, it.abs()))
+            });
+            cells(page, [&value(change.first), &value(change.second), &moved, ""])
+        };
+        page.row(Tone::Plain, 2, words(measure), &line);
+    }
+}
+
+/// A number with its unit.
+fn shown(measure: ChangeMeasure, value: f64) -> String {
+    if measure.is_time() {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it was a number of ns before"
+        )]
+        let time = Nanos(value.round() as i64);
+        return time.to_string();
+    }
+    match value {
+        it if it >= 100.0 => format!("{it:.0}"),
+        it => format!("{it:.2}"),
+    }
+}
+
+fn words(measure: ChangeMeasure) -> &'static str {
+    match measure {
+        ChangeMeasure::WaitedShare => "waited, of what it wanted",
+        ChangeMeasure::WaitedPerSecond => "waited, per second",
+        ChangeMeasure::ThrottledShare => "throttled, of what it wanted",
+        ChangeMeasure::RanShare => "ran, of what it wanted",
+        ChangeMeasure::LatencyMedianNs => "woken to running, median",
+        ChangeMeasure::LatencyP99Ns => "woken to running, p99",
+        ChangeMeasure::LatencyMaxNs => "woken to running, longest",
+        ChangeMeasure::RateFps => "frames a second",
+        ChangeMeasure::DroppedPerMinute => "dropped, a minute",
+        ChangeMeasure::OvershotPerMinute => "late, a minute",
+        ChangeMeasure::TickRateHz => "ticks a second, each CPU",
+        ChangeMeasure::TickMedianNs => "median tick",
+        ChangeMeasure::TickShare => "of all CPUs' time",
+    }
+}
+
+/// What came, what went, what has another period.
+fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
+    let all = &statement.beats;
+    if most == usize::MAX && all.is_empty() {
+        page.paragraph(Tone::Good, "  ", "the same in both");
+    }
+    if all.is_empty() {
+        return;
+    }
+    if most != usize::MAX {
+        page.row(Tone::Strong, 0, "WHAT REPEATS", &format!("{:>8}", "share"));
+    }
+    for it in all.iter().take(most) {
+        let (word, beat) = match it {
+            BeatChange {
+                first: None,
+                second: Some(beat),
+            } => ("came", beat),
+            BeatChange {
+                first: Some(beat),
+                second: None,
+            } => ("went", beat),
+            BeatChange {
+                first: Some(_),
+                second: Some(beat),
+            } => ("moved", beat),
+            BeatChange {
+                first: None,
+                second: None,
+            } => continue,
+        };
+        let name = format!("{word:<5}  {}", rhythm(it, beat));
+        page.row(Tone::Plain, 2, &name, &format!("{:>8}", percent(beat.share)));
+    }
+    let left = all.len().saturating_sub(most);
+    if left > 0 {
+        let text = format!("and {left} more (--section repeats)");
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+fn rhythm(change: &BeatChange, beat: &BeatLine) -> String {
+    let before = change.first.as_ref().filter(|_| change.second.is_some());
+    let before = before.map_or_else(String::new, |it| format!("{} → ", short_period(it.period)));
+    format!("every {before}{}  {}", short_period(beat.period), who(beat))
+}

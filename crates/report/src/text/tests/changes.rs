@@ -1,0 +1,127 @@
+//! Pages of what changed.
+
+use ticktax_model::changes::{
+    AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
+    MeasureChange,
+};
+use ticktax_model::recording::{Level, World};
+use ticktax_model::statement::Class;
+use ticktax_model::{Cpu, Nanos};
+
+use super::beats::a_server;
+use super::samples::{everything, kernel_level};
+use crate::TextStyle;
+use crate::text::Paged;
+
+fn side(file: &str) -> ComparedRecording {
+    ComparedRecording {
+        file: file.to_owned(),
+        world: World::Live,
+        level: Level::Kernel,
+        machine: kernel_level().machine,
+        began_unix: 1_700_000_000,
+        elapsed: Nanos::from_secs(20),
+        cpus: vec![Cpu(0), Cpu(1)],
+        program: Some("gamesrv".to_owned()),
+        blocks: Some(19),
+    }
+}
+
+fn share(name: &str, class: Class, first: f64, second: f64, certain: bool) -> AccountChange {
+    let difference = second - first;
+    AccountChange {
+        class,
+        name: name.to_owned(),
+        share: Change {
+            first: Some(first),
+            second: Some(second),
+            difference_low: Some(difference - 0.012),
+            difference_high: Some(difference + 0.012),
+            certain: Some(certain),
+        },
+        rate_hz: Change::default(),
+    }
+}
+
+fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
+    MeasureChange {
+        measure,
+        change: Change {
+            first: Some(first),
+            second: Some(second),
+            ..Change::default()
+        },
+    }
+}
+
+/// A server before and after its compiler was moved.
+fn moved() -> ChangeStatement {
+    let beats = a_server().beats;
+    ChangeStatement {
+        tool_version: "0.1.0".to_owned(),
+        first: side("before.parquet"),
+        second: side("after.parquet"),
+        family_alarm: 0.05,
+        accounts: vec![
+            share("idle", Class::Idle, 0.1, 0.541, true),
+            share("rustc", Class::Program, 0.441, 0.001, true),
+            share("gamesrv", Class::Program, 0.18, 0.21, true),
+            share("local_timer", Class::Irq, 0.004, 0.005, false),
+        ],
+        beats: vec![
+            BeatChange {
+                first: Some(beats[0].clone()),
+                second: None,
+            },
+            BeatChange {
+                first: None,
+                second: Some(beats[2].clone()),
+            },
+            BeatChange {
+                first: Some(beats[1].clone()),
+                second: Some(beats[4].clone()),
+            },
+        ],
+        beats_kept: 12,
+        program: vec![
+            measure(ChangeMeasure::WaitedShare, 0.44, 0.002),
+            measure(ChangeMeasure::LatencyP99Ns, 7.9e6, 31e3),
+            measure(ChangeMeasure::RateFps, 57.8, 60.0),
+            measure(ChangeMeasure::DroppedPerMinute, 135.0, 0.0),
+        ],
+        tick: vec![
+            measure(ChangeMeasure::TickRateHz, 250.0, 1_000.0),
+            measure(ChangeMeasure::TickMedianNs, 3_300.0, 3_250.0),
+            measure(ChangeMeasure::TickShare, 0.001, 0.004),
+        ],
+    }
+}
+
+#[test]
+fn what_changed_on_a_server() {
+    for width in [40, 80, 120, 200] {
+        let style = TextStyle {
+            width,
+            ..TextStyle::default()
+        };
+        let page = moved().page(&style);
+        assert!(width == 40 || page.lines().count() <= 24, "{page}");
+        let columns = |line: &str| line.chars().count();
+        assert!(page.lines().all(|line| columns(line) <= width), "{page}");
+        insta::assert_snapshot!(format!("changes_{width}"), page);
+    }
+    insta::assert_snapshot!(moved().page(&everything(&TextStyle::default())));
+}
+
+#[test]
+fn without_intervals_nothing_is_called_a_change() {
+    let mut statement = moved();
+    for account in &mut statement.accounts {
+        (account.share.difference_low, account.share.difference_high) = (None, None);
+        account.share.certain = None;
+    }
+    statement.second.blocks = None;
+    let page = statement.page(&TextStyle::default());
+    assert!(page.contains("without intervals"), "{page}");
+    assert!(!page.contains(" changed, "), "{page}");
+}
