@@ -20,5 +20,5 @@ pub use format::{Format, render};
 pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};
 pub use rows::{Finished, RowFileError, RowFiles, RowFormat, RowsEnded};
-pub use text::{TextStyle, beat_news, pace_line};
+pub use text::{TextStyle, beat_news, glance, pace_line};
 pub use view::{Grouping, Section, Sections, View};

@@ -9,6 +9,7 @@ mod cpus;
 mod findings;
 mod foot;
 mod gaps;
+mod glance;
 mod head;
 mod held;
 mod late;
@@ -28,6 +29,7 @@ use crate::format::DocumentSink;
 use crate::view::{Grouping, View};
 
 pub use beats::beat_news;
+pub use glance::glance;
 pub use pace::pace_line;
 
 /// The text sink.

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
-use ticktax_model::Nanos;
 use ticktax_model::recording::Header;
 use ticktax_model::tick::TickBill;
+use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Plan, Program, Session, Started};
 use ticktax_probes::SchedulingPolicy;
 use ticktax_report::RowsEnded;
@@ -22,6 +22,9 @@ const LENGTH: Nanos = Nanos::from_secs(20);
 
 /// Longer audits keep sums: spans would fill a disk, or take minutes to read again.
 const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
+
+/// How often somebody who watches is told how it stands. A look takes some tenths of a millisecond.
+const GLANCE: Nanos = Nanos::from_millis(500);
 
 /// How often somebody who watches is told what is new. Looking takes some hundredths of a second.
 const NEWS: Nanos = Nanos::from_secs(10);
@@ -40,7 +43,7 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
         &mut session,
         (&mut auditor, &mut files),
         &interrupt,
-        &mut |auditor, progress| screen.show(progress.elapsed, auditor),
+        &mut |auditor, sources, progress| screen.show(progress.elapsed, auditor, sources),
     )?;
     screen.bar.done();
     let mut statement = auditor.finish(&header, session.sources(), crate::beats::threads());
@@ -129,7 +132,10 @@ fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
 struct Screen<'a> {
     terminal: &'a Terminal,
     bar: Bar,
+    /// What is watched.
+    what: String,
     shown: Nanos,
+    glanced: Nanos,
     told: Nanos,
 }
 
@@ -139,13 +145,21 @@ impl<'a> Screen<'a> {
         Self {
             terminal,
             // A command writes to the same terminal.
-            bar: terminal.progress(started.length, what, started.command),
+            bar: terminal.progress(started.length, what.clone(), started.command),
+            what,
             shown: Nanos::ZERO,
+            glanced: Nanos::ZERO,
             told: Nanos::ZERO,
         }
     }
 
-    fn show(&mut self, elapsed: Nanos, auditor: &mut Auditor) {
+    fn show(&mut self, elapsed: Nanos, auditor: &mut Auditor, sources: &SourceTable) {
+        if self.bar.is_shown() && elapsed - self.glanced >= GLANCE {
+            let style = self.terminal.style();
+            let lines = ticktax_report::glance(&auditor.glance(sources), &style);
+            self.bar.tell(format!("{lines}\n{}", self.what));
+            self.glanced = elapsed;
+        }
         if elapsed - self.shown >= Bar::INTERVAL {
             self.bar.at(elapsed);
             self.shown = elapsed;

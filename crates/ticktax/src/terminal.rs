@@ -274,6 +274,11 @@ impl Progress {
         self.0.set_position(millis(elapsed));
     }
 
+    /// Whether it is on a screen.
+    pub(crate) fn is_shown(&self) -> bool {
+        !self.0.is_hidden()
+    }
+
     /// Says something in front of the bar, in place of what was said there before.
     pub(crate) fn tell(&self, line: String) {
         self.0.set_message(line);

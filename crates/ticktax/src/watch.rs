@@ -1,5 +1,6 @@
 //! Driving an observation: its rows to whoever takes them, until it ends or somebody interrupts.
 
+use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RowSink};
 use ticktax_observe::{Event, Observation, Progress};
 use ticktax_report::RowFiles;
@@ -12,7 +13,7 @@ pub(crate) fn watch<A: RowSink>(
     observed: &mut dyn Observation,
     (analysis, files): (&mut A, &mut RowFiles),
     interrupt: &Interrupt,
-    show: &mut dyn FnMut(&mut A, Progress),
+    show: &mut dyn FnMut(&mut A, &SourceTable, Progress),
 ) -> Result<Box<Header>, Failure> {
     loop {
         match observed.next_event()? {
@@ -23,7 +24,7 @@ pub(crate) fn watch<A: RowSink>(
                     files.row(sources, row);
                 }
             }
-            Event::Progress(progress) => show(analysis, progress),
+            Event::Progress(progress) => show(analysis, observed.sources(), progress),
             Event::Ended(header) => return Ok(header),
         }
         if let Some(signal) = interrupt.signal() {

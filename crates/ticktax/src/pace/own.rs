@@ -1,8 +1,8 @@
 //! A loop of our own.
 
 use ticktax_analysis::pace::{FrameStats, loop_statement};
-use ticktax_model::Nanos;
 use ticktax_model::pace::LoopSpec;
+use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{LoopPlan, Observation, PacedLoop, Progress};
 use ticktax_report::{RowFiles, RowsEnded};
 
@@ -29,16 +29,17 @@ pub(super) fn run(
     let mut paced = PacedLoop::start(plan)?;
     let mut frames = FrameStats::of_loop(period, paced.machine());
     let mut shown = Nanos::ZERO;
-    let mut show = |frames: &mut FrameStats, Progress { elapsed, .. }: Progress| {
-        // Where nobody looks on, it is not worth the loop's time.
-        if terminal.is_watched() && elapsed - shown >= LIVE {
-            let (_, dropped, overshot) = frames.so_far();
-            let last = frames.last_second();
-            bar.tell(ticktax_report::pace_line(last, dropped, overshot));
-            bar.at(elapsed);
-            shown = elapsed;
-        }
-    };
+    let mut show =
+        |frames: &mut FrameStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
+            // Where nobody looks on, it is not worth the loop's time.
+            if terminal.is_watched() && elapsed - shown >= LIVE {
+                let (_, dropped, overshot) = frames.so_far();
+                let last = frames.last_second();
+                bar.tell(ticktax_report::pace_line(last, dropped, overshot));
+                bar.at(elapsed);
+                shown = elapsed;
+            }
+        };
     let header = watch(&mut paced, (&mut frames, &mut files), &interrupt, &mut show)?;
     bar.done();
     let run = header

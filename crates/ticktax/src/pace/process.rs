@@ -2,8 +2,8 @@
 
 use ticktax_analysis::Auditor;
 use ticktax_analysis::pace::tick;
-use ticktax_model::Nanos;
 use ticktax_model::recording::{Header, Level, Paced};
+use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Plan, Program, Progress, Session};
 use ticktax_report::{RowFiles, RowsEnded};
 
@@ -44,7 +44,7 @@ pub(super) fn watch_process(
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Some(length), line, false);
     let mut shown = Nanos::ZERO;
-    let mut show = |auditor: &mut Auditor, progress: Progress| {
+    let mut show = |auditor: &mut Auditor, _: &SourceTable, progress: Progress| {
         let elapsed = progress.elapsed;
         let often = if elapsed < LIVE_UNTIL {
             LIVE
