@@ -1,0 +1,105 @@
+//! The queries of `docs/data.md`, run on a recording by the programs that they are for.
+//!
+//! They need the Python packages `duckdb`, `pandas` and `pyarrow`; where these are not installed, the
+//! tests are reported as ignored, by name.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use common::{GAME, text, ticktax};
+
+const PAGE: &str = include_str!("../../../docs/data.md");
+
+fn main() -> ExitCode {
+    let imports = |packages: &str| {
+        let found = Command::new("python3")
+            .args(["-c", &format!("import {packages}")])
+            .output();
+        found.is_ok_and(|output| output.status.success())
+    };
+    let trials = vec![
+        Trial::test("python::the_sql_of_the_page_runs", || run("sql", SQL))
+            .with_ignored_flag(!imports("duckdb")),
+        Trial::test("python::the_pandas_of_the_page_runs", || {
+            run("python", PANDAS)
+        })
+        .with_ignored_flag(!imports("pandas, pyarrow")),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// What runs one query of a file, and prints how many rows it gave.
+const SQL: &str = "
+import duckdb, sys
+rows = duckdb.sql(open(sys.argv[1]).read()).fetchall()
+print(len(rows))
+print(rows[:1])
+";
+const PANDAS: &str = "
+import sys
+import pandas as pd
+rows = pd.read_parquet('lag.parquet')
+scope = {'pd': pd, 'rows': rows}
+exec(open(sys.argv[1]).read(), scope)
+print(len(scope['result']))
+print(scope['result'])
+";
+
+/// Runs every block of a language of the page by `runner`; each must give at least one row, but for those
+/// about edges, which the model does not report.
+fn run(language: &str, runner: &str) -> Result<(), Failed> {
+    let queries = blocks(language);
+    assert_eq!(queries.len(), 5, "{language}");
+    let folder = tempfile::tempdir()?;
+    let at = folder.path();
+    record(at)?;
+    fs::write(at.join("run.py"), runner)?;
+    for query in queries {
+        fs::write(at.join("query"), &query)?;
+        let output = Command::new("python3")
+            .args(["run.py", "query"])
+            .current_dir(at)
+            .output()?;
+        let said = text(&output.stdout);
+        let rows = said.lines().next().and_then(|it| it.parse::<u64>().ok());
+        let least = u64::from(!query.contains("edge_tid"));
+        if !rows.is_some_and(|rows| rows >= least) {
+            return Err(format!("{query}\n{said}{}", text(&output.stderr)).into());
+        }
+        if query.contains("AS seconds") {
+            // One CPU, 30 s: what the books say of it.
+            assert!(said.contains("(0, 30.0)"), "{said}");
+        }
+    }
+    Ok(())
+}
+
+/// A recording of the model, as `lag.parquet`.
+fn record(folder: &Path) -> Result<(), Failed> {
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (scenario, recording) = (path("game.toml"), path("lag.parquet"));
+    fs::write(&scenario, GAME)?;
+    let output = ticktax(&["sim", "--load", &scenario, "--save", &recording]);
+    if !output.status.success() {
+        return Err(text(&output.stderr).into());
+    }
+    Ok(())
+}
+
+/// The fenced blocks of a language.
+fn blocks(language: &str) -> Vec<String> {
+    let fence = format!("```{language}");
+    let mut lines = PAGE.lines();
+    let mut blocks = Vec::new();
+    while lines.by_ref().any(|line| line == fence) {
+        let block = lines.by_ref().take_while(|line| *line != "```");
+        blocks.push(block.collect::<Vec<_>>().join("\n"));
+    }
+    blocks
+}
