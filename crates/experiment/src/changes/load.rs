@@ -36,6 +36,9 @@ pub enum CompareError {
 /// An account's class and name.
 pub(super) type Key = (Class, String);
 
+/// The share of all CPUs' time of each account.
+type Shares = BTreeMap<Key, f64>;
+
 /// One of the two.
 #[derive(Debug)]
 pub(super) struct Side {
@@ -48,7 +51,7 @@ pub(super) struct Side {
     /// The share of all CPUs' time, and the intervals a second, of each account.
     pub(super) sums: BTreeMap<Key, (f64, f64)>,
     /// The share of all CPUs' time of each account in each block.
-    pub(super) blocks: Option<Vec<BTreeMap<Key, f64>>>,
+    pub(super) blocks: Option<Vec<Shares>>,
     /// The time for which the program's threads waited for a CPU, per second, in each block.
     pub(super) waited: Option<Vec<f64>>,
 }
@@ -110,7 +113,7 @@ impl Side {
             key.0,
             Class::EntryExit | Class::Outside | Class::Steal | Class::Unexplained | Class::Probe
         );
-        let of = |block: &BTreeMap<Key, f64>| block.get(key).copied().unwrap_or_default();
+        let of = |block: &Shares| block.get(key).copied().unwrap_or_default();
         by_row.then(|| blocks.iter().map(of).collect())
     }
 
@@ -232,7 +235,7 @@ impl Blocks {
     }
 
     /// The shares of each account, and what was waited per second, in each block; nothing of sums.
-    fn shares(self, cpus: usize) -> (Option<Vec<BTreeMap<Key, f64>>>, Option<Vec<f64>>) {
+    fn shares(self, cpus: usize) -> (Option<Vec<Shares>>, Option<Vec<f64>>) {
         if self.summed || self.ends.is_empty() {
             return (None, None);
         }
