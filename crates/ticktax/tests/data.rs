@@ -69,7 +69,7 @@ fn run(language: &str, runner: &str) -> Result<(), Failed> {
         let said = text(&output.stdout);
         let rows = said.lines().next().and_then(|it| it.parse::<u64>().ok());
         let least = u64::from(!query.contains("edge_tid"));
-        if !rows.is_some_and(|rows| rows >= least) {
+        if rows.is_none_or(|rows| rows < least) {
             return Err(format!("{query}\n{said}{}", text(&output.stderr)).into());
         }
         if query.contains("AS seconds") {
