@@ -5,15 +5,12 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_sim::{Law, Stream};
 
 use super::judge::{Judge, beats};
+use crate::statistics::mean;
 
 /// Twenty blocks of an account that takes `mean` ms of each, give or take.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    Some(crate::statistics::mean(values))
 }
 
 #[test]
@@ -23,7 +20,14 @@ fn the_same_twice_is_rarely_a_change_and_the_interval_holds_the_truth() {
     let (mut false_one, mut false_many, mut covered) = (0, 0, 0);
     for _ in 0..2_000 {
         let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 50));
-        let of = |judge: &Judge| judge.change(mean(&a), mean(&b), Some(a.clone()), Some(b.clone()));
+        let of = |judge: &Judge| {
+            judge.change(
+                Some(mean(&a)),
+                Some(mean(&b)),
+                Some(a.clone()),
+                Some(b.clone()),
+            )
+        };
         let change = of(&one);
         false_one += u32::from(change.certain == Some(true));
         false_many += u32::from(of(&many).certain == Some(true));
@@ -44,7 +48,7 @@ fn what_changed_by_more_than_its_spread_is_certain() {
     let mut stream = Stream::new(12, 0);
     let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 80));
     let judge = Judge::new(0.05, 100);
-    let change = judge.change(mean(&a), mean(&b), Some(a.clone()), Some(b));
+    let change = judge.change(Some(mean(&a)), Some(mean(&b)), Some(a.clone()), Some(b));
     assert_eq!(change.certain, Some(true));
     let difference = change.difference().unwrap();
     assert!((0.025..0.035).contains(&difference), "{difference}");
@@ -73,13 +77,15 @@ fn beat(name: &str, period: f64, share: f64) -> BeatLine {
         restarts: 0,
         burst: 1.0,
         median: Nanos(1_000),
-        p99: Nanos(2_000),
+        p99: Some(Nanos(2_000)),
         max: Nanos(3_000),
         share,
         chain: Vec::new(),
         gaps: None,
         held: Vec::new(),
         alias: None,
+        same_period: Vec::new(),
+        outside: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ticktax_analysis::pace::TurnStats;
 use ticktax_experiment::vary::LoopVariants;
-use ticktax_model::Nanos;
+use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Observation, PacedTurns, Progress, TurnsPlan};
 use ticktax_report::{RowFiles, RowsEnded};
 
@@ -32,7 +32,7 @@ pub(super) fn run(
     let mut paced = PacedTurns::start(plan.clone())?;
     let mut stats = TurnStats::new(plan.variants(), paced.machine());
     let mut told = None;
-    let mut show = |_: &mut TurnStats, Progress { elapsed, .. }: Progress| {
+    let mut show = |_: &mut TurnStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
         let turn = plan.turn_at(elapsed);
         if told.replace(turn) != Some(turn) {
             let (turns, name) = (plan.turns(), plan.variant_of(turn));
