@@ -87,8 +87,8 @@ impl Proc {
     }
 
     /// The programs' threads that are not scheduled by the ordinary rules: at a real-time policy, or
-    /// with a nice value; `SCHED_IDLE` counts as nice 19. Threads of the kernel are left out. On a machine with more than
-    /// [`MOST_PROCESSES`] those with the highest numbers are, too.
+    /// with a nice value; `SCHED_IDLE` counts as nice 19. Threads of the kernel are left out. On a
+    /// machine with more than `MOST_PROCESSES` processes, those with the highest numbers are, too.
     pub fn special_policies(&self) -> Vec<ThreadPolicy> {
         let thread = |pid: i32, tid: i32| {
             let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
