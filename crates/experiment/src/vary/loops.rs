@@ -133,10 +133,10 @@ mod tests {
         assert_eq!(
             names,
             [
-                "35/s 0s nanosleep deadline",
-                "35/s 0s timerfd deadline",
-                "60/s 0s nanosleep deadline",
-                "60/s 0s timerfd deadline",
+                "35/s 0 ns nanosleep deadline",
+                "35/s 0 ns timerfd deadline",
+                "60/s 0 ns nanosleep deadline",
+                "60/s 0 ns timerfd deadline",
             ]
         );
     }

@@ -105,7 +105,7 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
 }
 
 pub(crate) fn the_guests_verbs_are_nobody_elses() {
-    let replay = "lab-replay frame-rate-vs-hz --for 1s --output x";
+    let replay = "lab-replay frame-rate-vs-hz --for 1s --save x";
     for (verb, words) in [("lab-guest", "PID 1"), (replay, "a lab's guests alone")] {
         let output = ticktax().args(verb.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(2));

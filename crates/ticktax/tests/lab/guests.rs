@@ -33,16 +33,17 @@ fn pace(cmdline: &str) -> (Vec<u8>, PaceStatement) {
     assert!(output.status.success(), "{}", complaint(&output));
     let page = String::from_utf8(output.stdout).unwrap();
     assert!(page.contains("(lab)"), "{page}");
-    assert!(page.contains("caches, pipelines"), "{page}");
-    let report = |format: &str| {
+    let report = |options: &str| {
         let mut command = ticktax();
-        command.arg("report").arg(&file).args(["--format", format]);
+        command.arg("report").arg(&file).args(options.split(' '));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", complaint(&output));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(report("text"), page);
-    let statement = serde_json::from_str(&report("json")).unwrap();
+    assert_eq!(report("--format text"), page);
+    let limits = report("--section limits");
+    assert!(limits.contains("caches, pipelines"), "{limits}");
+    let statement = serde_json::from_str(&report("--format json")).unwrap();
     (fs::read(file).unwrap(), statement)
 }
 
@@ -176,7 +177,8 @@ pub(crate) fn a_case_does_on_a_kernel_what_the_model_says() {
     };
     let (sampled, used) = (kernel("CPU as sampled at ticks"), kernel("CPU as used"));
     assert!(sampled < 0.1, "{sampled}");
-    assert!((9.0..9.5).contains(&used), "{used}");
+    // 31 times 3.01 ms, and what the kernel's own work adds.
+    assert!((9.3..9.7).contains(&used), "{used}");
 }
 
 pub(crate) fn an_idle_guests_instructions_are_counted() {
