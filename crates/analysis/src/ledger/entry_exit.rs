@@ -75,6 +75,17 @@ impl Bucket {
     fn mean(self) -> Nanos {
         Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
     }
+
+    /// What these have beyond entry and exit; `None` where they are all entry and exit.
+    fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
+        let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
+        let count = i64::try_from(self.count).unwrap_or(i64::MAX);
+        Some(Tally {
+            time: self.time - Nanos(median.0.saturating_mul(count)),
+            count: self.count,
+            longest: self.mean() - median,
+        })
+    }
 }
 
 /// Residuals by length, in steps of 4 to 6 %, whose sums are exact.
@@ -141,18 +152,17 @@ impl Residuals {
     pub(super) fn split(&self, bound: Option<Bound>) -> Split {
         let mut split = Split::default();
         for bucket in &self.0 {
-            let mean = bucket.mean();
-            match bound.filter(|bound| mean > bound.most) {
-                Some(Bound { median, .. }) => {
-                    let count = i64::try_from(bucket.count).unwrap_or(i64::MAX);
-                    split.beyond.time += bucket.time - Nanos(median.0.saturating_mul(count));
-                    split.beyond.count += bucket.count;
-                    split.beyond.longest = split.beyond.longest.max(mean - median);
-                }
-                None => split.longest = split.longest.max(mean),
+            match bucket.beyond(bound) {
+                Some(beyond) => split.beyond.merge(&beyond),
+                None => split.longest = split.longest.max(bucket.mean()),
             }
         }
         split
+    }
+
+    /// What is beyond entry and exit, those of about one length together.
+    pub(super) fn beyond(&self, bound: Option<Bound>) -> impl Iterator<Item = Tally> + '_ {
+        self.0.iter().filter_map(move |bucket| bucket.beyond(bound))
     }
 }
 

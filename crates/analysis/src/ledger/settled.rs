@@ -1,6 +1,8 @@
 //! How the residuals of one CPU's gaps are booked, decided when everything is known: what is proven,
 //! how exactly the clocks are tied, and what entry and exit take.
 
+use std::cmp::Reverse;
+
 use ticktax_model::Nanos;
 use ticktax_model::witness::{CpuProof, Proof};
 
@@ -33,8 +35,10 @@ pub(super) struct Settled {
     pub(super) entry_exit: Lengths,
     /// The same by the account of the first row.
     pub(super) around: Vec<Tally>,
-    /// Residuals, as far as they are too long for that.
-    pub(super) beyond: Tally,
+    /// Residuals, as far as they are too long for that: what was outside of them.
+    pub(super) beyond_outside: Tally,
+    /// What may hold an entry that was not seen.
+    pub(super) beyond_unexplained: Tally,
     /// The length from which on an empty gap may hold an entry that was not seen.
     suspect_from: Nanos,
     /// By how much a gap's edges may be off.
@@ -58,7 +62,8 @@ impl Settled {
             unproven: Lengths::default(),
             entry_exit: book.all_around.clone(),
             around: book.around.clone(),
-            beyond: Tally::default(),
+            beyond_outside: Tally::default(),
+            beyond_unexplained: Tally::default(),
             suspect_from: Nanos::MAX,
             uncertainty,
         };
@@ -121,39 +126,75 @@ impl Settled {
     }
 
     fn settle_residuals(&mut self, book: &GapBook, bounds: &Bounds, registry: &Registry) {
-        let (unplaceable, proven) = (self.unplaceable, self.is_proven());
+        let unplaceable = self.unplaceable;
         let mut longest = Nanos::ZERO;
+        let mut beyond = Vec::new();
         for (signature, sides) in book.residuals.iter().enumerate() {
             let bound = bounds.of(signature);
-            for (shares, residuals) in self.shares.iter_mut().zip(sides) {
+            for (side, residuals) in sides.iter().enumerate() {
                 let split = residuals.split(bound);
                 longest = longest.max(split.longest);
                 if split.beyond.count == 0 {
                     continue;
                 }
+                beyond.extend(residuals.beyond(bound).map(|tally| (side, tally)));
                 let account = registry.account_of(bounds.first(signature)).index();
                 self.around[account].time -= split.beyond.time;
                 let most = bound.map_or(Nanos::ZERO, |bound| bound.most);
                 let kept = &mut self.around[account].longest;
                 *kept = (*kept).min(most);
-                self.beyond.merge(&split.beyond);
-                shares.entry_exit -= split.beyond.time;
-                if proven {
-                    shares.outside += split.beyond.time;
-                } else {
-                    shares.unexplained += split.beyond.time;
-                }
+                self.shares[side].entry_exit -= split.beyond.time;
             }
         }
+        self.settle_beyond(beyond);
         for (shares, side) in self.shares.iter_mut().zip(book.sides()) {
             shares.entry_exit += side.around;
             if unplaceable {
                 shares.unexplained += std::mem::take(&mut shares.entry_exit);
             }
         }
-        if self.beyond.count > 0 {
-            self.entry_exit.tally.time -= self.beyond.time;
+        let beyond = self.beyond_outside.time + self.beyond_unexplained.time;
+        if beyond > Nanos::ZERO {
+            self.entry_exit.tally.time -= beyond;
             self.entry_exit.tally.longest = longest;
+        }
+    }
+}
+
+impl Settled {
+    /// What is too long for entry and exit was outside, but for as many of the longest as there may be
+    /// entries that were not seen. `beyond` are such residuals of about one length, with their side.
+    fn settle_beyond(&mut self, mut beyond: Vec<(usize, Tally)>) {
+        let mut suspect = match self.proof {
+            _ if self.is_proven() => 0,
+            Proof::Bounded(unseen) if !self.unplaceable => unseen,
+            _ => u64::MAX,
+        };
+        beyond.sort_by_key(|&(_, tally)| Reverse(tally.longest));
+        for (side, tally) in beyond {
+            let taken = suspect.min(tally.count);
+            suspect -= taken;
+            let part = i128::from(tally.time.0) * i128::from(taken) / i128::from(tally.count);
+            let unexplained = Nanos(i64::try_from(part).expect("a part of a time"));
+            self.shares[side].unexplained += unexplained;
+            self.shares[side].outside += tally.time - unexplained;
+            for (booked, time, count) in [
+                (&mut self.beyond_unexplained, unexplained, taken),
+                (
+                    &mut self.beyond_outside,
+                    tally.time - unexplained,
+                    tally.count - taken,
+                ),
+            ] {
+                if count > 0 {
+                    let longest = tally.longest;
+                    booked.merge(&Tally {
+                        time,
+                        count,
+                        longest,
+                    });
+                }
+            }
         }
     }
 }

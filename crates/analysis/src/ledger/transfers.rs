@@ -95,13 +95,10 @@ impl Transfers {
             .iter_mut()
             .zip(&settled.around)
             .for_each(|(sum, tally)| sum.merge(tally));
-        if settled.is_proven() {
-            self.move_out(classes, Class::Outside, settled.beyond.time);
-            self.beyond_outside.merge(&settled.beyond);
-        } else {
-            self.move_out(classes, Class::Unexplained, settled.beyond.time);
-            self.beyond_unexplained.merge(&settled.beyond);
-        }
+        self.move_out(classes, Class::Outside, settled.beyond_outside.time);
+        self.beyond_outside.merge(&settled.beyond_outside);
+        self.move_out(classes, Class::Unexplained, settled.beyond_unexplained.time);
+        self.beyond_unexplained.merge(&settled.beyond_unexplained);
     }
 
     fn move_out(&mut self, classes: &mut ClassTimes, to: Class, time: Nanos) {

@@ -100,7 +100,10 @@ fn first(
         measures(&mut page, &statement.tick, lines);
     }
     beats(&mut page, statement, rhythms);
-    let more = format!("More: --full, {}", tied("--section time,repeats,tick,legend"));
+    let more = format!(
+        "More: --full, {}",
+        tied("--section time,repeats,tick,legend")
+    );
     page.paragraph(Tone::Plain, "", &more);
     page.finish()
 }
@@ -123,7 +126,10 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let all = statement.accounts.len();
     let changed = statement.accounts.iter().filter(|it| certain(&it.share));
     let changed = changed.count();
-    let judged = statement.accounts.iter().any(|it| it.share.certain.is_some());
+    let judged = statement
+        .accounts
+        .iter()
+        .any(|it| it.share.certain.is_some());
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
@@ -181,7 +187,9 @@ fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
     let program = side.program.as_ref();
     let program = program.map_or_else(String::new, |name| format!(", {name}"));
     let hz = side.machine.hz_configured;
-    let hz = hz.map_or_else(String::new, |hz| format!(" at {}", tied(format!("{hz} Hz"))));
+    let hz = hz.map_or_else(String::new, |hz| {
+        format!(" at {}", tied(format!("{hz} Hz")))
+    });
     let text = format!(
         "{}: {host}{}, Linux {}{hz}, {}, {} from {}{program}",
         side.file,
@@ -243,7 +251,12 @@ fn shares(page: &Page, change: &Change) -> String {
     };
     cells(
         page,
-        [&share(change.first), &share(change.second), &moved, &interval],
+        [
+            &share(change.first),
+            &share(change.second),
+            &moved,
+            &interval,
+        ],
     )
 }
 
@@ -253,12 +266,16 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
         let line = if measure.is_share() {
             shares(page, change)
         } else {
-            let value = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), |it| shown(measure, it));
+            let value =
+                |it: Option<f64>| it.map_or_else(|| "-".to_owned(), |it| shown(measure, it));
             let moved = change.difference().map_or_else(String::new, |it| {
                 let sign = if it < 0.0 { "-" } else { "+" };
                 format!("{sign}{}", shown(measure, it.abs()))
             });
-            cells(page, [&value(change.first), &value(change.second), &moved, ""])
+            cells(
+                page,
+                [&value(change.first), &value(change.second), &moved, ""],
+            )
         };
         page.row(Tone::Plain, 2, words(measure), &line);
     }
@@ -330,7 +347,12 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
             } => continue,
         };
         let name = format!("{word:<5}  {}", rhythm(it, beat));
-        page.row(Tone::Plain, 2, &name, &format!("{:>8}", percent(beat.share)));
+        page.row(
+            Tone::Plain,
+            2,
+            &name,
+            &format!("{:>8}", percent(beat.share)),
+        );
     }
     let left = all.len().saturating_sub(most);
     if left > 0 {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Kind, Nanos};
@@ -40,9 +41,20 @@ pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
     let parts = gaps.long;
     let sum = parts.named + parts.entry_exit + parts.outside + parts.unexplained;
     check(sum == parts.time, || format!("{parts:?}"))?;
-    check(parts.count > 0 && parts.coverage() >= 0.99, || {
-        format!("{parts:?}")
-    })?;
+    // Where the kernel leaves switches out, whose the time was is not known, and is not made up.
+    let missed = statement.coverage.limitations.iter().any(|it| {
+        matches!(
+            it,
+            Limitation::SwitchesMissed { .. } | Limitation::SwitchesUnreported { .. }
+        )
+    });
+    let unexplained = parts.unexplained.0 as f64 / statement.balance.elapsed.0 as f64;
+    let enough = if missed {
+        unexplained < 0.05
+    } else {
+        parts.coverage() >= 0.99
+    };
+    check(parts.count > 0 && enough, || format!("{parts:?}"))?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
     check(clock.uncertainty <= Nanos(100), || format!("{clock:?}"))
 }

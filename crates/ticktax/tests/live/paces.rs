@@ -100,12 +100,9 @@ pub(crate) fn names_who_made_frames_late() -> Result<(), Failed> {
     let told = program.watch("6s")?;
     let truth = running.stop()?;
     let late = told.late.ok_or("no frame was late")?;
-    let named = |cause: &&LateCause| {
-        cause
-            .by
-            .as_ref()
-            .is_some_and(|by| by.name.starts_with(&truth.comm))
-    };
+    // The thread that disturbs is one of this program.
+    let here = i32::try_from(std::process::id())?;
+    let named = |cause: &&LateCause| cause.by.as_ref().is_some_and(|by| by.pids.contains(&here));
     let cause = late.causes.iter().find(named);
     let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
     // It comes 20 times, and ten in eleven of its runs last into a slot for longer than a tick.
