@@ -344,7 +344,7 @@ fn a_simulated_loop_is_reported_as_a_real_one() {
     };
     let page = report(&[]);
     for words in [
-        "pace of a loop (SIMULATED)",
+        "Hz (SIMULATED)",
         "rule deadline",
         "sleep nanosleep",
         "39.526 Hz",
