@@ -115,7 +115,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Hands on a span; `nested` is the time of what interrupted it.
+    /// Emits a span; `nested` is the time of what interrupted it.
     pub(crate) fn span(
         &mut self,
         cpu: usize,
@@ -145,14 +145,14 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Hands on why the followed task was off its CPU.
+    /// Emits why the followed task was off its CPU.
     pub(crate) fn wait(&mut self, cpu: usize, why: OffCpuReason, start: Nanos, end: Nanos) {
         if let Some(source) = self.of_followed(Kind::Wait, why.name()) {
             self.span(cpu, source, start, end, Nanos::ZERO);
         }
     }
 
-    /// Hands on a frame of the followed task.
+    /// Emits a frame of the followed task.
     pub(crate) fn frame(&mut self, cpu: usize, frame: &Frame) {
         if let Some(source) = self.of_followed(Kind::Frame, "") {
             let row = PacedFrame::new(frame, number(cpu), source);

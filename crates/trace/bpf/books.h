@@ -540,7 +540,7 @@ claimed:
 }
 
 /*
- * Hands out an edge: what the CPU is in the middle of made something else able to run. `flag` says
+ * Emits an edge: what the CPU is in the middle of made something else able to run. `flag` says
  * what sort of edge it is, `effect` what it leads to.
  */
 static __noinline void edge(struct here *here, __u8 flag, __u64 effect)

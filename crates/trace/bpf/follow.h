@@ -50,7 +50,7 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
 }
 
-/* Hands out what the thread did until `end`, off its CPU. */
+/* Emits what the thread did until `end`, off its CPU. */
 static __noinline void end_absence(struct here *here, struct followed_thread *thread, struct task_struct *task,
 				   __u64 end)
 {

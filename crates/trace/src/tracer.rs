@@ -214,8 +214,8 @@ impl Tracer {
         sys::set_own_nice(nice)
     }
 
-    /// Hands every record that is ready to `sink`, in the order in which each CPU's ended. When
-    /// summing, hands out once a second what was added since, as the window that ends `now`.
+    /// Passes every record that is ready to `sink`, in the order in which each CPU's ended. When
+    /// summing, passes once a second what was added since, as the window that ends `now`.
     pub fn drain(
         &mut self,
         now: Nanos,

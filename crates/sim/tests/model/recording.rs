@@ -11,7 +11,7 @@ use ticktax_sim::{
 
 use crate::fixture::setup;
 
-/// Hands each row to both.
+/// Passes each row to both.
 struct Both(Auditor, BeatFinder);
 
 impl RowSink for Both {
