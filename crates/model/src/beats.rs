@@ -35,6 +35,8 @@ pub enum BeatKind {
     Work,
     /// A thread.
     Thread,
+    /// The times in which a thread was off its CPU, for one reason.
+    OffCpu,
     /// The starts of threads of one name.
     Starts,
     /// A probe's gaps that no source explains.

@@ -107,6 +107,7 @@ impl What {
         match self {
             Self::Frame { .. } => BeatKind::Interrupt,
             Self::Work { .. } => BeatKind::Work,
+            Self::Thread { why, .. } if !why.is_empty() => BeatKind::OffCpu,
             Self::Thread { .. } => BeatKind::Thread,
             Self::Starts { .. } => BeatKind::Starts,
             Self::Gaps { .. } => BeatKind::Gaps,

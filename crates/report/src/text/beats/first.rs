@@ -47,7 +47,7 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
         beats.beats.iter().partition(|beat| beat.own);
     let mut others = others;
-    others.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    others.sort_by(|a, b| taken(b).total_cmp(&taken(a)).then(cost(b).total_cmp(&cost(a))));
     title(&mut page, beats, &others);
     if !others.is_empty() {
         table(&mut page, &others, rows, causes);
@@ -66,6 +66,9 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let costliest = others.first();
     let text = match costliest {
         None => format!("Nothing repeats that could be seen, in {sources}."),
+        Some(beat) if taken(beat) == 0.0 => {
+            format!("{} in {sources}.", counted(others.len() as u64, "beat"))
+        }
         Some(beat) => format!(
             "{} in {sources}; the costliest is {}, every {}, {} of its CPUs' time.",
             counted(others.len() as u64, "beat"),
@@ -121,6 +124,14 @@ fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
         _ => beat.share,
+    }
+}
+
+/// What a beat takes from whoever else would run: a thread that is off its CPU takes nothing.
+fn taken(beat: &BeatLine) -> f64 {
+    match beat.kind {
+        BeatKind::OffCpu => 0.0,
+        _ => cost(beat),
     }
 }
 

@@ -255,7 +255,12 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             page.paragraph(Tone::Plain, "       $ ", &command);
         }
         Subject::Process(report) if late => {
-            let text = "who made it late, and its worst delays:";
+            let text = match &statement.late {
+                Some(late) if !late.causes.is_empty() => {
+                    "its worst delays one by one, and what to move:"
+                }
+                _ => "who made it late, and its worst delays:",
+            };
             page.paragraph(Tone::Strong, "SO  ", text);
             let command = format!("ticktax audit --pid {}", report.pid);
             page.paragraph(Tone::Plain, "       $ ", &command);

@@ -123,3 +123,19 @@ pub(super) fn nothing_repeats() -> BeatStatement {
         ..BeatStatement::default()
     }
 }
+
+/// A thread that is off its CPU takes nothing from others, however long it sleeps.
+#[test]
+fn what_is_off_its_cpu_is_not_the_costliest() {
+    let mut statement = a_server();
+    let mut asleep = line("gamesrv sleeping", 16_666_667.0, 20.0, "1");
+    (asleep.kind, asleep.share) = (BeatKind::OffCpu, 0.956);
+    statement.beats.insert(0, asleep);
+    let page = crate::text::beats::beats(&statement, &crate::text::TextStyle::default());
+    let (title, rows) = page.split_once("WHAT REPEATS").unwrap();
+    assert!(
+        title.contains("the costliest is") && !title.contains("sleeping"),
+        "{page}"
+    );
+    assert!(rows.contains("gamesrv sleeping"), "{page}");
+}
