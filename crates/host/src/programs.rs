@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ticktax_model::machine::ProgramTime;
 use ticktax_model::victim::{FollowedThread, RunState, ThreadPolicy, Usage};
-use ticktax_model::{Cpu, CpuList, Nanos};
+use ticktax_model::{Cpu, Nanos};
 
 use super::Proc;
 use super::counters::user_hz;
@@ -106,17 +106,21 @@ impl Proc {
         .collect()
     }
 
-    /// The CPUs that the threads of process `pid` last ran on, of the first `most` of them.
-    pub fn last_cpus(&self, pid: i32, most: usize) -> CpuList {
-        let last = |tid: i32| {
-            let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
-            words(&stat)?.nth(36)?.parse().ok().map(Cpu)
+    /// Of the first `most` threads of process `pid`: the thread, the CPU that it last ran on, and for how
+    /// long it has run so far.
+    pub fn cpu_times(&self, pid: i32, most: usize) -> Vec<(i32, Cpu, Nanos)> {
+        let of = |tid: i32| {
+            let folder = format!("proc/{pid}/task/{tid}");
+            let cpu = words(&self.text(&format!("{folder}/stat"))?)?
+                .nth(36)?
+                .parse()
+                .ok()?;
+            let ran = self.text(&format!("{folder}/schedstat"))?;
+            let ran = ran.split_ascii_whitespace().next()?.parse().ok()?;
+            Some((tid, Cpu(cpu), Nanos(ran)))
         };
-        self.tasks(pid)
-            .into_iter()
-            .take(most)
-            .filter_map(last)
-            .collect()
+        let tids = self.tasks(pid).into_iter().take(most);
+        tids.filter_map(of).collect()
     }
 
     /// The numbers of all processes, the lowest of [`MOST_PROCESSES`].

@@ -22,8 +22,8 @@ const MANY: usize = 1 << 14;
 /// The nice values that it asks for, one after the other, as long as it is not served in time.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Turns from one look at where the program runs to the next: a quarter of a second.
-const TURNS: u32 = 5;
+/// Turns from one look at where the program runs to the next: a second.
+const TURNS: u32 = 20;
 
 /// Where and how the calling thread runs while it collects. Dropping it gives back what it was.
 #[derive(Debug)]
@@ -31,8 +31,10 @@ pub(crate) struct Collector {
     tid: Pid,
     /// Where it might run before.
     allowed: CpuSet,
-    /// The CPUs that it keeps off; none where there would be no other.
+    /// The CPUs that it keeps off.
     kept_off: CpuList,
+    /// Whether those were all that the program ran on, at each look; `None` before the first.
+    apart: Option<bool>,
     nice_before: i32,
     nice: i32,
     turn: u32,
@@ -47,6 +49,7 @@ impl Collector {
             tid,
             allowed: sched_getaffinity(tid).unwrap_or_default(),
             kept_off: CpuList::default(),
+            apart: None,
             nice_before: nice,
             nice,
             turn: 0,
@@ -84,27 +87,33 @@ impl Collector {
         due
     }
 
-    /// Keeps off these CPUs, or off none where it may use no other.
-    pub(crate) fn keep_off(&mut self, cpus: &CpuList) {
-        let mut others = self.allowed;
-        for cpu in cpus.iter() {
-            // One beyond what a set holds is none that this thread could run on.
-            let _ = others.unset(cpu.index());
+    /// Keeps off these CPUs, the first of them first: off as many as leave one to run on. None says
+    /// nothing about where the program runs, and changes nothing.
+    pub(crate) fn keep_off(&mut self, cpus: &[Cpu]) {
+        if cpus.is_empty() {
+            return;
         }
-        let none_left = set_cpus(&others).is_empty();
-        let (set, off) = if none_left {
-            (self.allowed, CpuList::default())
-        } else {
-            (others, cpus.clone())
-        };
-        if off != self.kept_off && sched_setaffinity(self.tid, &set).is_ok() {
-            self.kept_off = off;
+        let mut others = set_cpus(&self.allowed);
+        let mut off = CpuList::default();
+        for &cpu in cpus {
+            if others.len() > 1 || !others.contains(cpu) {
+                others = others.iter().filter(|&other| other != cpu).collect();
+                off = off.iter().chain([cpu]).collect();
+            }
         }
+        let mut kept = off.len() == cpus.len();
+        if off != self.kept_off {
+            match sched_setaffinity(self.tid, &cpu_set(&others)) {
+                Ok(()) => self.kept_off = off,
+                Err(_) => kept = false,
+            }
+        }
+        self.apart = Some(self.apart.unwrap_or(true) && kept);
     }
 
-    /// Whether it keeps off the CPUs of the program just now.
+    /// Whether it kept off all CPUs of the program, at each look.
     pub(crate) fn is_apart(&self) -> bool {
-        !self.kept_off.is_empty()
+        self.apart == Some(true)
     }
 
     /// The nice value that it has come to.
@@ -116,18 +125,13 @@ impl Collector {
 impl Drop for Collector {
     fn drop(&mut self) {
         // Whatever is refused stays as it is until the process ends, soon.
-        if self.is_apart() {
+        if !self.kept_off.is_empty() {
             let _ = sched_setaffinity(self.tid, &self.allowed);
         }
         if self.nice != self.nice_before {
             Tracer::set_own_nice(self.nice_before);
         }
     }
-}
-
-/// Where thread `tid` may run; nothing where that cannot be read.
-pub(crate) fn allowed(tid: i32) -> CpuList {
-    sched_getaffinity(Pid::from_raw(tid)).map_or_else(|_| CpuList::default(), |set| set_cpus(&set))
 }
 
 fn set_cpus(set: &CpuSet) -> CpuList {
@@ -138,40 +142,53 @@ fn set_cpus(set: &CpuSet) -> CpuList {
         .collect()
 }
 
+fn cpu_set(cpus: &CpuList) -> CpuSet {
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter() {
+        // One beyond what a set holds is none that this thread could run on.
+        let _ = set.set(cpu.index());
+    }
+    set
+}
+
 #[cfg(test)]
 mod tests {
     use nix::sched::sched_getaffinity;
     use nix::unistd::gettid;
     use ticktax_model::{Cpu, CpuList};
 
-    use super::{Collector, allowed, set_cpus};
+    use super::{Collector, set_cpus};
+
+    fn allowed() -> CpuList {
+        set_cpus(&sched_getaffinity(gettid()).unwrap())
+    }
 
     #[test]
     fn it_keeps_off_what_it_can_and_goes_back_at_the_end() {
-        let own = gettid().as_raw();
-        let before = allowed(own);
-        let first: CpuList = before.iter().take(1).collect();
+        let before = allowed();
+        let all: Vec<Cpu> = before.iter().collect();
         let mut collector = Collector::new();
-        collector.keep_off(&first);
-        assert_eq!(collector.is_apart(), before.len() > 1);
-        assert_eq!(
-            allowed(own).contains(first.iter().next().unwrap()),
-            before.len() == 1
-        );
-        // Nowhere else to go.
-        collector.keep_off(&before);
+        collector.keep_off(&all[..1]);
+        assert_eq!(collector.is_apart(), all.len() > 1);
+        assert_eq!(allowed().contains(all[0]), all.len() == 1);
+        // Of all it has to share one: the last.
+        collector.keep_off(&all);
         assert!(!collector.is_apart());
-        assert_eq!(allowed(own), before);
-        collector.keep_off(&first);
+        assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
+        // It was not apart all the time.
+        collector.keep_off(&all[..1]);
+        assert!(!collector.is_apart());
         drop(collector);
-        assert_eq!(set_cpus(&sched_getaffinity(gettid()).unwrap()), before);
+        assert_eq!(allowed(), before);
     }
 
     #[test]
     fn a_cpu_that_no_machine_has_is_kept_off_for_nothing() {
-        let before = allowed(gettid().as_raw());
+        let before = allowed();
         let mut collector = Collector::new();
-        collector.keep_off(&[Cpu(1_000_000)].into_iter().collect());
-        assert_eq!(allowed(gettid().as_raw()), before);
+        collector.keep_off(&[Cpu(1_000_000)]);
+        assert_eq!(allowed(), before);
+        collector.keep_off(&[]);
+        assert_eq!(allowed(), before);
     }
 }

@@ -126,7 +126,7 @@ impl PacedLoop {
             thread::sleep(SETTLING);
         }
         let mut collector = Collector::new();
-        collector.keep_off(&[settings.cpu].into_iter().collect());
+        collector.keep_off(&[settings.cpu]);
         let tid = probe.tid().unwrap_or_default();
         // Reading what the kernel counts takes milliseconds, which on the loop's own CPU would make its
         // first frames late.

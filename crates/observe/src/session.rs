@@ -225,8 +225,8 @@ impl Running {
         }
         // After the command has been started, which would inherit where it may run.
         let mut collector = Collector::new();
-        if let Some(victim) = &victim {
-            collector.keep_off(&victim.cpus());
+        if let Some(victim) = &mut victim {
+            collector.keep_off(&victim.busiest_cpus());
         }
         Ok(Self {
             proc,
@@ -282,8 +282,8 @@ impl Running {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
             let time = left.map_or(INTERVAL, Duration::from_nanos).min(INTERVAL);
             self.collector.sleep(time);
-            if let (Some(victim), true) = (&self.victim, self.collector.is_due()) {
-                self.collector.keep_off(&victim.cpus());
+            if let (Some(victim), true) = (&mut self.victim, self.collector.is_due()) {
+                self.collector.keep_off(&victim.busiest_cpus());
             }
         }
         self.looked = true;

@@ -1,5 +1,6 @@
 //! The program whose time is asked for: finding it, having it followed, noticing its end.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -10,15 +11,26 @@ use ticktax_model::machine::Throttling;
 use ticktax_model::victim::{
     FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
-use ticktax_model::{Cpu, CpuList, Nanos};
+use ticktax_model::{Cpu, Nanos};
 use ticktax_trace::Tracer;
 
-use crate::collector;
 use crate::command::Audited;
 use crate::plan::{Program, Settings};
 
-/// Processes of it, and threads of each, that are asked where they run: reading one takes some 10 µs.
-const LOOKED_AT: usize = 4;
+/// Threads of it that are asked where they run: reading one takes some 20 µs.
+const LOOKED_AT: usize = 32;
+
+/// A CPU with a smaller share of the program's time is none that it runs on.
+const LITTLE: f64 = 0.02;
+
+/// The CPUs by how much of the program's time they had, those with little left out.
+fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
+    let all: Nanos = times.values().copied().sum();
+    let mut times: Vec<(Cpu, Nanos)> = times.iter().map(|(&cpu, &time)| (cpu, time)).collect();
+    times.retain(|&(_, time)| time > Nanos::ZERO && time.share_of(all) >= LITTLE);
+    times.sort_by_key(|&(cpu, time)| (Reverse(time), cpu));
+    times.into_iter().map(|(cpu, _)| cpu).collect()
+}
 
 /// A victim that is watched.
 #[derive(Debug)]
@@ -37,6 +49,8 @@ pub(crate) struct Watched {
     after: Option<Usage>,
     /// Of each thread, where that is asked for.
     threads: Option<Threads>,
+    /// For how long each thread had run when it was last asked where.
+    ran: BTreeMap<i32, Nanos>,
 }
 
 /// What each thread used, at the begin and when that was last read.
@@ -90,6 +104,7 @@ impl Watched {
             before: None,
             after: None,
             threads: settings.plan.thread_usage.then(Threads::default),
+            ran: BTreeMap::new(),
             program,
         };
         match &watched.program {
@@ -129,25 +144,23 @@ impl Watched {
         }
     }
 
-    /// The CPUs that it runs on, as far as its first threads tell: those that it is tied to, or, where it
-    /// may run on any, those that it last ran on.
-    pub(crate) fn cpus(&self) -> CpuList {
+    /// The CPUs that it ran on since this was last asked, as far as its first threads tell, the one with
+    /// most of its time first. One with next to nothing of it is left out.
+    pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
-        let tied: CpuList = pids
-            .iter()
-            .take(LOOKED_AT)
-            .flat_map(|&pid| {
-                let cpus: Vec<Cpu> = collector::allowed(pid).iter().collect();
-                cpus
-            })
-            .collect();
-        let online = self.proc.online().unwrap_or_default();
-        if online.iter().any(|cpu| !tied.contains(cpu)) && !tied.is_empty() {
-            return tied;
+        let mut left = LOOKED_AT;
+        let mut now = BTreeMap::new();
+        let mut times: BTreeMap<Cpu, Nanos> = BTreeMap::new();
+        for pid in pids {
+            for (tid, cpu, ran) in self.proc.cpu_times(pid, left) {
+                let before = self.ran.get(&tid).copied().unwrap_or_default();
+                *times.entry(cpu).or_default() += ran - before;
+                now.insert(tid, ran);
+                left -= 1;
+            }
         }
-        let last =
-            |&pid: &i32| -> Vec<Cpu> { self.proc.last_cpus(pid, LOOKED_AT).iter().collect() };
-        pids.iter().take(LOOKED_AT).flat_map(last).collect()
+        self.ran = now;
+        busiest(&times)
     }
 
     fn threads(&self) -> Vec<FollowedThread> {
@@ -321,4 +334,19 @@ fn joint_name(proc: &Proc, pids: &[i32]) -> String {
 /// The cgroup that a command will be in.
 fn own_cgroup(proc: &Proc) -> Option<PathBuf> {
     proc.cpu_cgroup(nix::unistd::getpid().as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::{Cpu, Nanos};
+
+    use super::busiest;
+
+    #[test]
+    fn a_cpu_counts_by_the_time_that_it_gave() {
+        let times = [(0, 1_000), (1, 900_000), (2, 0), (3, 99_000)];
+        let times = times.map(|(cpu, ns)| (Cpu(cpu), Nanos(ns))).into();
+        assert_eq!(busiest(&times), [Cpu(1), Cpu(3)]);
+        assert_eq!(busiest(&[(Cpu(0), Nanos::ZERO)].into()), []);
+    }
 }
