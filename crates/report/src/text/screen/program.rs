@@ -160,12 +160,20 @@ fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
         };
         let longest = account.and_then(|account| account.max);
         let longest = longest.filter(|_| state == ThreadState::Waiting);
-        let part = tied(format!("{word} {time} ({})", percent(share)));
+        let part = tied(format!("{word} {time} ({})", rounded(share)));
         parts.push(part);
         parts.extend(longest.map(|max| tied(format!("worst {max}"))));
     }
     let head = tied(format!("Wanted the CPU {wanted}: "));
     page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
+}
+
+/// A share of what was wanted, without a decimal where two digits are enough.
+fn rounded(share: f64) -> String {
+    match share * 100.0 {
+        size if (9.95..99.5).contains(&size) => format!("{size:.0} %"),
+        _ => percent(share),
+    }
 }
 
 /// The rhythm of a group that is one process, where one was found.
