@@ -47,7 +47,11 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
         beats.beats.iter().partition(|beat| beat.own);
     let mut others = others;
-    others.sort_by(|a, b| taken(b).total_cmp(&taken(a)).then(cost(b).total_cmp(&cost(a))));
+    others.sort_by(|a, b| {
+        taken(b)
+            .total_cmp(&taken(a))
+            .then(cost(b).total_cmp(&cost(a)))
+    });
     title(&mut page, beats, &others);
     if !others.is_empty() {
         table(&mut page, &others, rows, causes);
