@@ -69,7 +69,7 @@ fn read(path: &Path, count: usize) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// The same file as another program's, whose checksums nobody looks at.
+/// The same file as another program's, whose checksums are not read.
 fn without_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     const MAKER: &[u8] = b"ticktax version ";
     let place = bytes.windows(MAKER.len()).rposition(|it| it == MAKER);

@@ -96,7 +96,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         }
     }
     print(&adversaries, seconds);
-    // Before this thread is tied to a CPU: whoever it starts may run where it may.
+    // Before this thread is tied to a CPU: its children inherit where it may run.
     soaker(bench, &tool, seconds, paced)?;
     machine::pin(bench.other)?;
     reading(bench)

@@ -93,7 +93,7 @@ fn start(
     let mut command = Command::new(stress);
     command.arg("--quiet").args(load);
     command.arg("--temp-path").arg(folder.path());
-    // A limit of its own, should nobody be left to end it.
+    // A limit of its own, in case this process is killed.
     command.args(["--timeout", &format!("{}s", seconds + 10)]);
     let running = Running::start(&mut command)?;
     bench.pause(Duration::from_secs(1))?;

@@ -122,7 +122,7 @@ impl Bench {
         if self.quick { quick } else { full }
     }
 
-    /// Sleeps for as long as nobody interrupts.
+    /// Sleeps, until it is interrupted.
     fn pause(&self, length: Duration) -> Outcome {
         let end = now() + Nanos(i64::try_from(length.as_nanos())?);
         while now() < end {
@@ -132,7 +132,7 @@ impl Bench {
         self.go_on()
     }
 
-    /// An error once somebody has interrupted: peers are ended and files removed on the way out.
+    /// An error once it was interrupted: peers are ended and files removed on the way out.
     fn go_on(&self) -> Outcome {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err("interrupted".into());

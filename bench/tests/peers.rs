@@ -118,7 +118,7 @@ fn last_line(output: &Output, words: &str) {
     assert!(last.contains(words), "{complaint}");
 }
 
-/// `peers` with a kernel that nobody will get to boot, and any program in ticktax's place.
+/// `peers` with a kernel that will not be booted, and any program in ticktax's place.
 fn peers_with(cache: &Path) -> Command {
     let mut command = bench(&["peers", "--kernel", "/proc/self/exe"]);
     command.args(["--ticktax", env!("CARGO_BIN_EXE_ticktax-bench")]);
@@ -224,7 +224,7 @@ fn peers_measure_the_same_kernel() {
     }
     let coverage = |peer| noise(&statement, peer).attribution.unwrap().coverage();
     assert!((0.99..=1.0).contains(&coverage(Peer::Audit)));
-    // What getting into and out of the kernel takes is nobody's there.
+    // What getting into and out of the kernel takes is in no account there.
     assert!((0.4..1.0).contains(&coverage(Peer::Osnoise)));
     for peer in [Peer::Timerlat, Peer::Cyclictest] {
         let latency = latency(&statement, peer);

@@ -64,7 +64,7 @@ fn audit(length: &str) -> Ran {
     command.args(["audit", "--for", length, "--keep", "spans"]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
-    // Where it leaves what it found is nobody's concern.
+    // Where it leaves its own files does not matter.
     ran.command = format!("ticktax audit --for {length}");
     ran
 }

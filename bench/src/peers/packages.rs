@@ -171,7 +171,7 @@ mod tests {
         Cache::at(root.to_owned())
     }
 
-    /// Nothing is fetched here: whoever asks has nothing to hear.
+    /// Nothing is fetched here, so there is no progress to report.
     fn find(cache: &Cache) -> Result<Tools, LabError> {
         Tools::find(cache, &mut |words| panic!("{words}"))
     }

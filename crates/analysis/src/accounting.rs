@@ -16,7 +16,7 @@
 //! # Ticks that do not come
 //! A hypervisor may swallow ticks. They lie on a grid (`hrtimer_forward` in `tick_nohz_handler` keeps to
 //! multiples of the period), so a tick that was due while a program ran and did not come is known.
-//! It is nobody's sample; whether a program depends on the tick is judged as if it had come.
+//! It samples no task; whether a program depends on the tick is judged as if it had come.
 //!
 //! # What else differs
 //! A process' own times have been rescaled to what the scheduler measured since Linux 2.6.32

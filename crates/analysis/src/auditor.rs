@@ -100,7 +100,7 @@ impl Auditor {
         }
     }
 
-    /// Beats that were not told before, for somebody who watches.
+    /// Beats that were not told before, for a live view.
     pub fn news(&mut self) -> Vec<BeatLine> {
         self.beats.as_mut().map_or_else(Vec::new, Finder::news)
     }

@@ -10,7 +10,7 @@
 //! # What the probes add
 //! A tracer sees an interrupt from the first instruction of its handler's entry point on. A
 //! spinning probe sees the whole time that its loop did not run. The difference, the gap's
-//! *residual*, is charged to the probe's thread by the tracer, because nobody else asked for it.
+//! *residual*, is charged to the probe's thread by the tracer, because no other thread was on the CPU.
 //! The ledger finds the rows inside each gap (`matching`) and moves the residual from the probe's
 //! account to where it belongs:
 //!

@@ -24,7 +24,7 @@
 //!    with a timeline of their own, for verbs that want nothing else. [`RecordingAnalysis`] takes whichever
 //!    of them a recording is for.
 //! 3. `statement` puts together what they made, findings included: nothing else makes a
-//!    [`Statement`](ticktax_model::statement::Statement), and nobody fills it in later.
+//!    [`Statement`](ticktax_model::statement::Statement), and nothing is filled in later.
 //! 4. [`figures()`] reads from a statement the few numbers that predictions are compared by.
 #![forbid(unsafe_code)]
 

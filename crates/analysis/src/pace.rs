@@ -1,7 +1,7 @@
 //! Paced loops: from frames to figures, from a stranger's wakeups to frames, and from many loops to
 //! a choice.
 //!
-//! - [`FrameStats`] takes frames, whoever ran them, and says what became of them.
+//! - [`FrameStats`] takes frames of any loop, and says what became of them.
 //! - [`Auditor::frames_of`](crate::Auditor::frames_of) has an audit find the frames of a process in its
 //!   threads' wakeups; [`Auditor::finish_pace`](crate::Auditor::finish_pace) makes the statement of
 //!   them, with what held up those that were late.

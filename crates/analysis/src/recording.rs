@@ -8,7 +8,7 @@ use ticktax_model::victim::Target;
 use crate::Auditor;
 use crate::pace::{FrameStats, TurnStats, loop_statement};
 
-/// Takes the rows of a recording, and makes the document that whoever recorded them was shown: the
+/// Takes the rows of a recording, and makes the document that the recording verb printed: the
 /// statement of an audit, or what became of a loop's frames.
 #[derive(Debug)]
 pub struct RecordingAnalysis(Kind);

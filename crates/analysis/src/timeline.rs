@@ -2,7 +2,7 @@
 //!
 //! For each row the timeline says, once, what its source means ([`Role`]: a thread, idling, an
 //! interrupt or a function within it, a gap of a probe, a wait and why), how a CPU's occupant came
-//! there ([`Onset`]), and keeps the recent past of each CPU ([`History`]) for whoever asks what ran
+//! there ([`Onset`]), and keeps the recent past of each CPU ([`History`]) for questions about what ran
 //! during an interval: the ledger about a gap, the victim about a wait.
 //!
 //! # Order
@@ -52,7 +52,7 @@ enum Shape<'a> {
 /// What happened on a CPU, or, of a wait, to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventKind<'a> {
-    /// A thread, or nobody, had the CPU: from one context switch to the next, or a part of that.
+    /// A thread had the CPU, or it idled: from one context switch to the next, or a part of that.
     OnCpu(Occupant, Onset),
     /// An interrupt, a softirq or a function within one. Its occupant's event is still to come.
     Interrupt(Interrupt),

@@ -8,7 +8,7 @@
 //! [`ThreadTimes::off`](ticktax_model::victim::Lives::off) says so.
 //!
 //! # In which order rows come
-//! A wait for a CPU is told by the CPU that ends it, after the rows of whoever ran there, so these
+//! A wait for a CPU is told by the CPU that ends it, after the rows of the thread that ran there, so these
 //! are at hand when it comes. Interrupts come before the base row that they interrupted. Rows of
 //! different CPUs come in any order: a new thread may be known by a base row before a wait tells
 //! that it is the victim's. Therefore every program's thread is summed, and who was the victim's is
@@ -50,7 +50,7 @@ pub(crate) struct Victim {
     threads: HashMap<i32, Life>,
     /// Threads that ended, and whose number was given to another.
     past_lives: Vec<Life>,
-    /// By CPU: what interrupted whoever has it.
+    /// By CPU: what interrupted the thread on it.
     cpus: Vec<Interruptions>,
     latency: Lengths,
     migrations: u64,
@@ -187,7 +187,7 @@ impl Victim {
         &mut self.cpus[event.slot]
     }
 
-    /// A thread, or nobody, was on a CPU.
+    /// A thread was on a CPU, or it idled.
     fn base(&mut self, occupant: Occupant, event: &Event<'_>) {
         let (span, since) = (event.span, self.since);
         let mut interruptions = std::mem::take(self.cpu(event));

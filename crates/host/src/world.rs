@@ -5,7 +5,7 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::World;
 
-/// Which world this machine is of, and what nobody can see in it.
+/// Which world this machine is of, and what cannot be seen in it.
 pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
     let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);

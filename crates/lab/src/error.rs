@@ -57,7 +57,7 @@ pub enum LabError {
     /// What came over the line is not what the guest sent.
     #[error("{0}: something else wrote to it; the result is lost")]
     Line(#[from] Garbled),
-    /// Somebody wanted it to end.
+    /// It was interrupted.
     #[error("interrupted; nothing is left running")]
     Interrupted,
     /// The machine of a guest makes no sense.

@@ -17,7 +17,7 @@ pub use tool::{sha256, sha256_of};
 
 use crate::error::LabError;
 
-/// A kernel that somebody wants.
+/// A kernel as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// An image in a file.

@@ -43,7 +43,7 @@ pub struct Counting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// `TICK_CPU_ACCOUNTING`: whoever runs when the tick comes is charged a whole tick.
+    /// `TICK_CPU_ACCOUNTING`: what runs when the tick comes is charged a whole tick.
     Sampled,
     /// `VIRT_CPU_ACCOUNTING_GEN`: measured at each crossing on `nohz_full` CPUs, sampled on all
     /// others.
@@ -75,7 +75,7 @@ pub struct CpuCheck {
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// What was busy by the books: programs, kernel threads, interrupts with their entry and exit,
-    /// ticktax's own work. At level `proc` what the witness did not get. `None` where nobody knows.
+    /// ticktax's own work. At level `proc` what the witness did not get. `None` where it is not known.
     #[serde(rename = "busy_ns")]
     pub busy: Option<Nanos>,
     /// That as a share of [`CpuCheck::elapsed`], 0 to 1.
@@ -155,7 +155,7 @@ pub enum BiasKind {
     /// A program's bursts keep to a phase of the tick, so that samples find it too rarely or too
     /// often; more than chance does at five standard deviations.
     TickPhase,
-    /// Ticks that were due while somebody ran did not come, so that nobody was charged.
+    /// Ticks that were due while a task ran did not come, so that no task was charged.
     TicksLost,
     /// Interrupts are not measured: their time is in the columns of what they interrupted, or
     /// nowhere where that was idling or a probe.

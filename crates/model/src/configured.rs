@@ -35,7 +35,7 @@ pub struct Configured {
     pub wake_latency: Option<WakeLatency>,
     /// The CPUs that device interrupts go to, by number; only where CPUs are isolated.
     pub interrupt_cpus: BTreeMap<String, String>,
-    /// Whether `irqbalance` runs; `None` where nobody looked.
+    /// Whether `irqbalance` runs; `None` where it was not checked.
     pub irqbalance: Option<bool>,
     /// What could not be read, and why.
     pub unread: Vec<Limitation>,

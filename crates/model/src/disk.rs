@@ -94,7 +94,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.armed {
-            // Nobody is left to tell.
+            // There is no caller left to report it to.
             let _ = fs::remove_file(&self.here);
         }
     }
@@ -113,7 +113,7 @@ pub fn creation_words(kind: io::ErrorKind) -> String {
     }
 }
 
-/// What an I/O error means and what to do about it. The system's number for it helps nobody.
+/// What an I/O error means and what to do about it. The system's number for it is left out.
 pub fn words(kind: io::ErrorKind) -> String {
     let words = match kind {
         io::ErrorKind::NotFound => "no such file or folder; check the path",

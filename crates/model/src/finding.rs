@@ -39,7 +39,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// A cost that nobody has measured.
+    /// A cost that was not measured.
     pub fn said(what: impl Into<String>) -> Option<Self> {
         Some(Self {
             what: what.into(),

@@ -1,5 +1,5 @@
-//! Words that recordings use for what the kernel does, where it matters which they are: whoever
-//! writes them and whoever reads them takes them from here.
+//! Words that recordings use for what the kernel does, where it matters which they are: writers
+//! and readers take them from here.
 
 /// The name of the local timer's interrupt.
 pub const LOCAL_TIMER: &str = "local_timer";

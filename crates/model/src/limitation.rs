@@ -252,7 +252,7 @@ pub enum Limitation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookMissing {
-    /// Somebody asked for it.
+    /// It was asked for.
     OnRequest,
     /// This kernel has no such tracepoint.
     NoTracepoint,

@@ -1,4 +1,4 @@
-//! Paced loops: one of ticktax's own, or somebody else's, and what became of its frames.
+//! Paced loops: ticktax's own, or another program's, and what became of their frames.
 //!
 //! # The words
 //! - A loop of `r` frames a second has a *slot* every `1/r` seconds; a frame is *due* at the begin

@@ -181,7 +181,7 @@ pub enum Paced {
 pub enum EndedEarly {
     /// The process or command that it was about ended.
     ProgramEnded,
-    /// Somebody interrupted it.
+    /// It was interrupted, by Ctrl-C or a signal.
     Interrupted,
 }
 
@@ -434,7 +434,7 @@ pub struct SoakReport {
     pub tid: i32,
     /// The scheduling policy that it asked for and got.
     pub policy: PolicyGrant,
-    /// Time of a block of work when nobody disturbs, measured before, in ns.
+    /// Time of an undisturbed block of work, measured before, in ns.
     pub block_before_ns: f64,
     /// The same, measured after.
     pub block_after_ns: f64,

@@ -29,7 +29,7 @@ pub(crate) struct Audited {
 enum End {
     NotYet,
     Known(ExitStatus),
-    /// Somebody else was told how.
+    /// Its exit status was already collected.
     Unknown,
 }
 
@@ -85,7 +85,7 @@ impl Audited {
             return;
         }
         if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
-            // Nobody else waits for this child, so the number is still its own; it may have ended.
+            // Only this process waits for the child, so its PID is not reused; it may have ended.
             let _ = kill(Pid::from_raw(pid), signal);
             self.ends_soon();
         }

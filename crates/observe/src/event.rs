@@ -1,4 +1,4 @@
-//! What an observation tells whoever drives it.
+//! The events of an observation.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;

@@ -5,7 +5,7 @@
 //! [`Session::next_event`] is then called until the session has ended: [`Event::Started`],
 //! [`Event::Rows`] and [`Event::Progress`] by turns, and [`Event::Ended`] with the recording's
 //! header. Nothing here calls back into its user, prints, reads the environment or handles
-//! signals: whoever drives a session decides what becomes of its rows, and ends it early with
+//! signals: the caller decides what becomes of the rows, and ends a session early with
 //! [`Session::stop`].
 //!
 //! A [`PacedLoop`] is driven in the same way ([`Observation`]): it runs a loop of its own in place of

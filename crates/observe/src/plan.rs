@@ -68,7 +68,7 @@ pub enum ProbeChoice {
     Spin,
     /// A thread on each CPU that notes how late it wakes.
     Sleep,
-    /// A loop on each CPU that counts the work it gets done with what nobody else wants.
+    /// A loop on each CPU that counts the work it gets done with unused CPU time.
     Soak,
     /// None.
     None,
@@ -216,7 +216,7 @@ impl Settings {
         program.filter(|_| self.plan.keep == Keep::Spans)
     }
 
-    /// Whether somebody's time was asked for that sums cannot tell.
+    /// Whether a program's time was asked for, which sums cannot tell.
     pub(crate) fn unwatched(&self) -> bool {
         self.plan.program.is_some() && self.plan.keep == Keep::Sums
     }

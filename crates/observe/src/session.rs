@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// The header, with what the session cost: whoever drives it has taken the last rows by now, and
+    /// The header, with what the session cost: the caller has taken the last rows by now, and
     /// that was work, too.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
@@ -183,7 +183,7 @@ struct Running {
     begin: Nanos,
     /// Whether the buffers have been looked at before.
     looked: bool,
-    /// Whether somebody wants it to end.
+    /// Whether it was told to stop.
     stopped: bool,
     /// The signal because of which.
     signal: Option<i32>,
@@ -276,7 +276,7 @@ impl Running {
     }
 
     /// Waits until it is time, and empties the buffers. Returns whether time is up, the command or
-    /// the victim has ended, or somebody wants an end.
+    /// the victim has ended, or it was told to stop.
     fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());

@@ -19,7 +19,7 @@ pub struct TurnsPlan {
 }
 
 impl TurnsPlan {
-    /// The most variants of a comparison: nobody reads more rows.
+    /// The most variants of a comparison: more rows are of no use.
     pub const MAX_VARIANTS: usize = 100;
 
     /// Every variant `rounds` times, one after the other; each turn is of the length of `plan`, on its

@@ -5,7 +5,7 @@
 //! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
 //! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
 //! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
-//! it counts what it gets done with the cycles that nobody else wants. The [`pace`]d loop is a program
+//! it counts what it gets done with unused cycles. The [`pace`]d loop is a program
 //! rather than a probe: it works at a set rate, and every frame says when it was due and when done.
 //!
 //! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads

@@ -1,4 +1,4 @@
-//! The soaker: a thread per CPU that uses up every cycle that nobody else wants, and counts them by
+//! The soaker: a thread per CPU that uses up every unused cycle, and counts them by
 //! the work that it gets done.
 //!
 //! It reads no clock and no counter of the kernel while it works, so it is a witness of its own: a
@@ -157,7 +157,7 @@ fn block(mut state: u64) -> u64 {
     state
 }
 
-/// The time of a block when nobody disturbs, in ns: one in ten is faster. The fastest of all would
+/// The time of an undisturbed block, in ns: one in ten is faster. The fastest of all would
 /// depend on luck, and the median on how busy the CPU was just then.
 fn calibrate() -> f64 {
     let mut times = Vec::with_capacity(MOST_TIMED);

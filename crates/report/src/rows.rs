@@ -49,7 +49,7 @@ pub struct RowsEnded<'a> {
     pub document: &'a Document,
 }
 
-/// What to tell whoever asked for a file that is finished.
+/// What to say of a file that is finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Where it is, and what to do with it.

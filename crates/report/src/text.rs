@@ -1,4 +1,4 @@
-//! Documents as pages of text, for whoever has a program that stutters.
+//! Documents as pages of text.
 //!
 //! The first screen of a statement is the answer (`screen`). Its sections are the proof: where the time went, CPU by
 //! CPU, what a program lost to gaps, what could not be seen, and whether the books balance.

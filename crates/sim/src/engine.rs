@@ -419,7 +419,7 @@ impl CpuState {
     fn new(grid: Grid) -> Self {
         Self {
             grid,
-            // The tick at time 0, or before, is nobody's.
+            // The tick at time 0, or before, is not charged.
             next_tick: grid.last_at(Nanos::ZERO) + 1,
             decisive: i64::MAX,
             decisive_at: Nanos::MAX,

@@ -26,7 +26,7 @@ const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 /// How often somebody who watches is told how it stands. A look takes some tenths of a millisecond.
 const GLANCE: Nanos = Nanos::from_millis(500);
 
-/// How often somebody who watches is told what is new. Looking takes some hundredths of a second.
+/// How often news are shown on a terminal. Looking takes some hundredths of a second.
 const NEWS: Nanos = Nanos::from_secs(10);
 
 /// Runs the verb.
@@ -72,7 +72,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ => Keep::Spans,
     });
-    // Whoever names a program wants to know what happens to it, and not what a probe does to it.
+    // Where a program is named, what a probe does to it would be in the way.
     let probe = typed.probe.unwrap_or(match &program {
         Some(_) if typed.probe_policy.is_none() => ProbeChoice::None,
         _ => ProbeChoice::Spin,
@@ -128,7 +128,7 @@ fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
     auditor
 }
 
-/// What somebody who watches is shown, and when that was last.
+/// What is shown on a terminal, and when that was last.
 struct Screen<'a> {
     terminal: &'a Terminal,
     bar: Bar,

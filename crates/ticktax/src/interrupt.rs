@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// As shells say that a process was ended by SIGINT.
 const ABORTED: i32 = 130;
 
-/// Whether somebody wants the audit to end.
+/// Whether a signal asks for an end.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     signal: Arc<AtomicUsize>,

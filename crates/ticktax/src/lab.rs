@@ -31,7 +31,7 @@ pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// What PID 1 of a guest does; nobody else should.
+/// What PID 1 of a guest does; refused elsewhere.
 pub(crate) fn guest() -> Result<ExitCode, Failure> {
     if !guest::is_init() {
         let why = "lab-guest is for PID 1 of a lab's guest alone; see `ticktax lab run --help`";

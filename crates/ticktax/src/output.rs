@@ -21,7 +21,7 @@ pub(crate) fn begin(files: &FileArguments, output: Option<&Path>) -> Result<RowF
     Ok(begun)
 }
 
-/// Prints the document, and finishes the files: a page that nobody can read is no reason to lose a
+/// Prints the document, and finishes the files: a page that cannot be printed is no reason to lose a
 /// recording as well.
 pub(crate) fn finish(
     ended: &RowsEnded<'_>,

@@ -1,4 +1,4 @@
-//! `ticktax pace`: a paced loop of its own, somebody else's, or many side by side.
+//! `ticktax pace`: a paced loop of its own, another program's, or many side by side.
 
 mod compare;
 mod own;
@@ -16,7 +16,7 @@ use crate::terminal::Terminal;
 /// How long a loop is run or watched, without other wishes.
 const LENGTH: Nanos = Nanos::from_secs(10);
 
-/// How often somebody who watches is told how it goes.
+/// How often figures are shown on a terminal.
 const LIVE: Nanos = Nanos::from_secs(1);
 
 /// Runs the verb.

@@ -76,7 +76,7 @@ fn points(
     let jobs = typed.jobs.map_or_else(crate::beats::threads, usize::from);
     let points = sweep.plan().grid().len() as u64;
     let bar = terminal.count(points, ran.found);
-    // A point that breaks the model is told with the others; its trace is for nobody.
+    // A point that breaks the model is told with the others; its backtrace is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let ended = sweep.run(jobs, &mut |progress| {
         bar.reach(progress.done as u64);

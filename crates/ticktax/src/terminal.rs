@@ -102,7 +102,7 @@ impl Terminal {
         self.style
     }
 
-    /// Whether somebody may be watching while an audit goes on.
+    /// Whether progress can be shown: standard error is a terminal.
     pub(crate) fn is_watched(&self) -> bool {
         self.error_is_tty
     }
@@ -135,7 +135,7 @@ impl Terminal {
         self.remark(&format!("ticktax: {why}"));
     }
 
-    /// Says something on standard error; where nobody can hear it, it is not missed.
+    /// Says something on standard error; a failure to write it is ignored.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn remark(&self, text: &str) {
         drop(writeln!(io::stderr(), "{text}"));
@@ -192,7 +192,7 @@ impl Count {
 }
 
 impl Terminal {
-    /// What goes on for nobody knows how long; nothing in a pipe.
+    /// A spinner for what has no known length; nothing in a pipe.
     pub(crate) fn task(&self, what: String) -> Progress {
         if !self.error_is_tty {
             return Progress(ProgressBar::hidden());

@@ -1,4 +1,4 @@
-//! Driving an observation: its rows to whoever takes them, until it ends or somebody interrupts.
+//! Driving an observation: its rows to their consumers, until it ends or is interrupted.
 
 use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RowSink};

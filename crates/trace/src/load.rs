@@ -42,7 +42,7 @@ pub struct TraceSettings {
     /// Hooks that are left alone.
     pub without: BTreeSet<Hook>,
     /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums have no
-    /// place in time, so there nobody is.
+    /// place in time, so there no thread is followed.
     pub following: bool,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
             }
         });
     let mut stuck: Vec<Cpu> = wanted;
-    // The visitor ends by itself: after its last visit, or at the next one once nobody listens.
+    // The visitor ends by itself: after its last visit, or at the next one once the receiver is gone.
     while visitor.is_ok() && !stuck.is_empty() {
         match arrivals.recv_timeout(PATIENCE) {
             Ok(cpu) => stuck.retain(|&other| other != cpu),

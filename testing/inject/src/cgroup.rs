@@ -124,7 +124,7 @@ impl Group {
 
     fn switch_off(&self) {
         if let Some(file) = &self.switched_on {
-            // Refused only while somebody else uses the controller by now; then it is theirs.
+            // Refused only while another process uses the controller by now; then it stays enabled.
             let _ = fs::write(file, "-cpu");
         }
     }

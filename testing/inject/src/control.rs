@@ -97,7 +97,7 @@ impl Control {
     /// Says that the disturbance begins now; returns when that is.
     pub(crate) fn begin(&self) -> Nanos {
         let start = clock::now();
-        // Whoever spawned the disturbance may have gone; it will be told to stop by other means.
+        // The parent may have gone; the disturbance will be told to stop by other means.
         let _ = self.started.send(start);
         start
     }

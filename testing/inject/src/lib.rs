@@ -118,13 +118,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
-            // Its result has nobody to go to any more; that it has ended is what matters.
+            // Its result has no receiver any more; that it has ended is what matters.
             let _ = thread.join();
         }
     }
 }
 
-/// The CPU to disturb when nobody says which: the last one allowed, as the first is the busiest.
+/// The CPU to disturb by default: the last one allowed, as the first is the busiest.
 pub fn default_cpu() -> Result<Cpu, InjectError> {
     place::allowed_cpus().map(|cpus| cpus.iter().last().unwrap_or(Cpu(0)))
 }

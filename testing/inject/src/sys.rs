@@ -105,7 +105,7 @@ impl Mapping {
         for offset in (0..self.bytes.get()).step_by(PAGE) {
             // SAFETY: `offset` is less than `bytes`, so the place lies in the mapping.
             let place = unsafe { self.start.cast::<u8>().add(offset) };
-            // SAFETY: the place is writable, and `&mut self` says that nobody else uses it.
+            // SAFETY: the place is writable, and `&mut self` says that nothing else uses it.
             unsafe { place.write_volatile(1) };
         }
     }

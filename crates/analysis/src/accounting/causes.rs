@@ -85,7 +85,7 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Ticks that were due while somebody ran, and did not come. One that is so late that somebody else is
+/// Ticks that were due while a task ran, and did not come. One that is so late that somebody else is
 /// on the CPU when it comes looks like a lost one.
 fn lost(samples: &Samples<'_>) -> Option<Bias> {
     let lost = samples.cpu.busy().lost(samples.by);

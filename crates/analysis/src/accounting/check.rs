@@ -200,7 +200,7 @@ fn nice_programs(header: &Header) -> Nanos {
     nice.map(grew).sum()
 }
 
-/// What somebody who never waits found to use. One that ended early, or on another CPU, is no witness.
+/// What a soaker or a spinning probe found to use. One that ended early, or on another CPU, does not count.
 fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     let mut soakers = header.soakers.iter();
     if let Some(soaker) = soakers.find(|soaker| soaker.cpu == books.cpu) {

@@ -50,13 +50,13 @@ pub(super) enum Who {
     Program(i32),
     /// A probe of ticktax.
     Probe,
-    /// Nobody.
+    /// None.
     Idle,
     /// The kernel's own threads, and ticktax's other work.
     Other,
 }
 
-/// What somebody was charged on one CPU.
+/// What a program was charged on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Charge {
     /// Its own time.

@@ -97,7 +97,7 @@ impl OneCpu {
         }
     }
 
-    /// The same without the ticks that `lost` names by number: whoever was on the CPU went on.
+    /// The same without the ticks that `lost` names by number: the task on the CPU went on.
     fn without_ticks(mut self, lost: impl Fn(i64) -> bool) -> Self {
         let nested = [self.timer, self.function];
         let mut given_back = Nanos::ZERO;

@@ -22,7 +22,7 @@ pub(super) fn advise(statement: &Statement) -> Vec<Advice> {
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
-    // Full CPUs may be what somebody wants, so that they come last.
+    // Full CPUs may be intended, so that they come last.
     found.extend(full(statement));
     found.into_iter().map(|(_, advice)| advice).collect()
 }

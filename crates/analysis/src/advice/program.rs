@@ -129,7 +129,7 @@ fn waiting(
 
 fn crowds(behind: &[Interferer]) -> BTreeMap<&str, Crowd> {
     let mut crowds: BTreeMap<&str, Crowd> = BTreeMap::new();
-    // An idle CPU is nobody's doing.
+    // An idle CPU delays no program.
     for interferer in behind.iter().filter(|one| one.kind != Kind::Idle) {
         let name = interferer.program.as_deref().unwrap_or(&interferer.name);
         let crowd = crowds.entry(name).or_default();

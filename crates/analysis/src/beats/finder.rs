@@ -147,7 +147,7 @@ impl Finder {
         lines::statement(&mut self, header, threads)
     }
 
-    /// Beats that were not in an earlier call, for somebody who watches: those of the few sources
+    /// Beats that were not in an earlier call, for a live view: those of the few sources
     /// that took the most time. It costs some hundredths of a second.
     pub(crate) fn news(&mut self) -> Vec<BeatLine> {
         self.ticks = Ticks::of(self.tick, &self.streams, self.last);

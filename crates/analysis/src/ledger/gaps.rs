@@ -1,6 +1,6 @@
 //! What the probes' gaps on each CPU were made of.
 //!
-//! Whether an empty gap proves that somebody outside the machine had the CPU is known only at the
+//! Whether an empty gap proves that the hypervisor or the firmware had the CPU is known only at the
 //! end, so the sums keep apart what is decided then: what lay around named rows, what was empty,
 //! and what could not be told.
 
@@ -234,7 +234,7 @@ impl GapBook {
     }
 }
 
-/// Whether a spinning probe's gap is one in which it gave the CPU to somebody who asked for it.
+/// Whether a spinning probe's gap is one in which it gave the CPU to a program that asked for it.
 pub(super) fn is_lent(gap: &Gap, contents: &Contents, registry: &Registry) -> bool {
     let asked = |source| {
         let (class, _) = registry.describe(registry.account_of(source));

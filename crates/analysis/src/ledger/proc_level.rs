@@ -47,7 +47,7 @@ pub(super) fn class_times(
         let passed = after.since(before);
         // The probe's loop is a nice program to the kernel. It is known exactly and they are
         // sampled, so what the samples miss of it is no program's debt.
-        // One that did not say what it got leaves nobody's time in that column known.
+        // One that did not say what it got leaves that column's other shares unknown.
         let mut soakers = header.soakers.iter();
         let unknown = soakers.any(|s| s.cpu == cpu && s.ended_early.is_some());
         let nice = if unknown {

@@ -107,7 +107,7 @@ impl Transfers {
     }
 
     /// Books as steal what the hypervisor's clock says it took, as far as it was seen as outside.
-    /// What goes beyond that was taken from somebody else's rows, and cannot be told apart there.
+    /// What goes beyond that was taken from other rows, and cannot be told apart there.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
         let stolen = stolen.min(classes.of(Class::Outside));
         if stolen > Nanos::ZERO {

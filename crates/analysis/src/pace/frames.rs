@@ -1,6 +1,6 @@
 //! From a rhythm to frames: when each was due.
 //!
-//! Nobody but the loop knows when its frames are due, but a timer can be late and not early, so its
+//! Only the loop knows when its frames are due, but a timer can be late and not early, so its
 //! earliest wakeups tell. A loop on a grid is due on the grid that its period and its earliest
 //! wakeups span; one that arms itself anew is due its shortest interval after the frame before. Of
 //! a delay that all wakeups share nothing can be seen.
@@ -113,7 +113,7 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
         let to = (i + NEIGHBOURS + 1).min(placed.len());
         let phase = earliest(&placed[i.saturating_sub(NEIGHBOURS)..to]);
         let due = first + Nanos(rounded(one.slot as f64 * period + phase));
-        // A frame that began late enough to serve a later slot leaves that one to nobody else.
+        // A frame that began late enough to serve a later slot leaves no other frame in that one.
         let free = next_slot.unwrap_or(one.slot).min(one.slot);
         let due = due.min(one.run.began) - Nanos((one.slot - free) * whole.0);
         let frame = frame(one.run, due);

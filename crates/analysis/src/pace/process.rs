@@ -1,4 +1,4 @@
-//! The statement of somebody else's loop, from a recording in which its process was followed.
+//! The statement of another program's loop, from a recording in which its process was followed.
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -36,7 +36,7 @@ impl Process {
                 readings: readings(header, &watched, end - begin),
                 cpus: watched.cpus,
                 sampled_at_tick: sampled_at_tick(&header.machine),
-                // Nobody knows to the ns when a stranger's frames are due.
+                // When another program's frames are due is not known to the ns.
                 alias: None,
             },
             figures: watched.figures,

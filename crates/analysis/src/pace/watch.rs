@@ -1,4 +1,4 @@
-//! Somebody else's loop: its threads' wakeups and runs, as the rows of a recording tell them.
+//! Another program's loop: its threads' wakeups and runs, as the rows of a recording tell them.
 //!
 //! A *run* is everything that a thread does from a wakeup until it sleeps, blocks or is throttled
 //! again; being preempted or interrupted does not end it. The thread's own wakeups are all that is

@@ -12,7 +12,7 @@ use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
 /// What a source's rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A thread, or nobody, had the CPU.
+    /// A thread had the CPU, or it idled.
     OnCpu(Occupant),
     /// An interrupt, a softirq, or a function within one.
     Interrupt(Interrupt),
@@ -29,7 +29,7 @@ pub(crate) enum Role {
 /// Who had a CPU between two context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occupant {
-    /// Nobody.
+    /// None: it idled.
     Idle,
     /// A thread.
     Thread(OnCpu),

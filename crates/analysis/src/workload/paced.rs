@@ -194,7 +194,7 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
 /// Frames as work: with whatever else the thread did until the next, and how late it came on its
 /// CPU, waits behind others left out. `timer` is the interrupt that wakes it, which a model adds.
 fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame> {
-    // From being woken on an idle CPU to running, nobody else has the CPU.
+    // From being woken on an idle CPU to running, no other task has the CPU.
     let alone = runs.iter().filter(|run| run.ended_idle);
     let mut coming: Vec<Nanos> = alone.map(|run| run.began - run.woken).collect();
     coming.sort_unstable();

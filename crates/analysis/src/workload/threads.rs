@@ -13,7 +13,7 @@ use crate::pace::watch::{Piece, Run, runs_between};
 const FEWEST: usize = 4;
 /// The most threads that are kept apart.
 const MOST_APART: usize = 256;
-/// Nobody waits longer for a CPU than this, by assumption.
+/// The longest wait for a CPU, by assumption.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 
 /// The rows of one thread.

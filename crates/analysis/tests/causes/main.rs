@@ -277,7 +277,7 @@ fn inject(recording: &mut Recording, number: i32, waker: Waker, dice: &mut Dice)
     for &at in &times {
         task.beat(recording, at, dice);
     }
-    // Now and then somebody else wakes it.
+    // Now and then another thread wakes it.
     for _ in 0..times.len() / 20 {
         let at = dice.below(LENGTH - 20 * MS);
         recording.edge(thread("sshd", 98), 0, at, Effect::Woke(task.tid));

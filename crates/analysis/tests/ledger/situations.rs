@@ -96,7 +96,7 @@ fn times<const N: usize>(statement: &Statement, classes: [Class; N]) -> [i64; N]
 }
 
 /// A spinning probe that is robbed twice: of 3000 ns around a tick of 1000 ns, and of 500 ns by
-/// nobody in the machine.
+/// nothing in the machine.
 fn robbed() -> Desk {
     let mut desk = Desk::open(100_000);
     desk.row((10_500, 1_000, 1_000), timer());

@@ -1,4 +1,4 @@
-//! Somebody else's loop, made up: what is told of it must be what was put into it.
+//! Another program's loop, made up: what is told of it must be what was put into it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

@@ -45,7 +45,7 @@ proptest! {
                 .collect();
         prop_assert_eq!(told(&threads), truth);
         prop_assert_eq!(threads.migrations, fixture.migrations);
-        // Whoever it waited behind had at most the time that it waited.
+        // What it waited behind had at most the time that it waited.
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= fixture.waits);
         for delay in &threads.delays {

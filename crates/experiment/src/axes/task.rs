@@ -273,7 +273,7 @@ pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
 }
 
 /// Makes the tasks of this name `count` (1 or more): the last ones are left out, or the last one
-/// is copied. Whoever signals one that is left out signals the first.
+/// is copied. A signal to one that is left out goes to the first.
 fn recount(setup: &mut Setup, name: &str, count: usize) {
     let Some(first) = setup.tasks.iter().position(|task| task.name == name) else {
         return;

@@ -232,7 +232,7 @@ fn locked(path: &Path, results: &Path) -> Result<File, SweepError> {
             }
             Err(TryLockError::Error(it)) => return Err(error(it)),
         }
-        // Whoever had the lock before may have taken the file away.
+        // The process that had the lock before may have removed the file.
         let ours = file.metadata().map_err(error)?;
         let there = fs::metadata(path);
         if there.is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {

@@ -19,7 +19,7 @@ use super::outcome;
 use super::plan::Plan;
 use super::results;
 
-/// How often whoever watches is asked, at least.
+/// How often the caller is asked whether to go on, at least.
 const WATCH: Duration = Duration::from_millis(100);
 /// How long the journal may go without being flushed.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub struct Progress {
 pub enum Ended {
     /// All points are finished.
     Complete(Progress),
-    /// Whoever watched wanted it to end; what is finished is in the journal.
+    /// The caller ended it; what is finished is in the journal.
     Stopped(Progress),
 }
 
@@ -165,7 +165,7 @@ impl Sweep {
         let ended = self.collect(&finished, watch);
         next.store(todo.len(), Ordering::Relaxed);
         drop(finished);
-        // One that is stopped has threads in the middle of a point; nobody waits for them.
+        // One that is stopped has threads in the middle of a point; they are not waited for.
         if matches!(ended, Ok(Ended::Complete(_))) {
             for worker in workers {
                 let _ = worker.join();
@@ -237,7 +237,7 @@ impl Sweep {
     }
 }
 
-/// A thread's life: the next point, until there is none or nobody listens.
+/// A worker: the next point, until there is none or the receiver is gone.
 fn work(
     plan: &Plan,
     todo: &[usize],

@@ -177,7 +177,7 @@ fn a_sweep_that_is_stopped_goes_on_where_it_was() {
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread may have finished one more, which nobody listened to.
+    // A thread may have finished one more, which was not collected.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
     sweep

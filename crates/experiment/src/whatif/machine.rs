@@ -29,7 +29,7 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     machine.costs = Costs {
         tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
         timer: work.timer,
-        // Switching is in the work of whoever was switched to.
+        // The cost of a switch is in the work of the task that was switched to.
         switch: Nanos::ZERO,
     };
     (machine, assumed)

@@ -48,7 +48,7 @@ fn every_file_of_a_case_is_a_case() {
     assert_eq!(files, names);
 }
 
-/// The constants in a file are what its rows give, so that nobody has tuned them by hand.
+/// The constants in a file are what its rows give, and not tuned by hand.
 #[test]
 fn every_fitted_constant_is_what_the_fit_comes_to() {
     for case in all() {

@@ -98,7 +98,7 @@ fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) 
         let now = f64::from(tick) / f64::from(hz);
         let mut charged = true;
         while wakes < now {
-            // Whoever slept so much is preferred; what it leaves goes to the better hog.
+            // The task that slept so much is preferred; what it leaves goes to the better hog.
             charged = wakes + work < now;
             hogs.choose(None);
             wakes += distances.next();

@@ -57,7 +57,7 @@ impl Reading {
     }
 
     fn open(&mut self, path: &str) -> Option<File> {
-        // Anything but a file, such as a pipe that nobody writes to, could hold the audit up.
+        // Anything but a file, such as a pipe without a writer, could block the audit.
         let full = self.path(path);
         let opened = fs::metadata(&full).and_then(|data| {
             if data.is_file() {

@@ -157,7 +157,7 @@ impl Cache {
         Ok(folder)
     }
 
-    /// Makes sure that nobody else makes the same thing, until what is returned is dropped.
+    /// Keeps other processes from making the same thing, until what is returned is dropped.
     pub fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("make", &path))?;

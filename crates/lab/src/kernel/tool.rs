@@ -28,7 +28,7 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     {
         return Err(LabError::Interrupted);
     }
-    // What it was to do comes last, after options; files of ours tell nobody anything.
+    // What it was to do comes last, after options; temporary files are left out.
     let arguments = command.get_args().map(|it| it.to_string_lossy());
     let telling: Vec<_> = arguments.filter(|it| !it.contains('/')).collect();
     let last = &telling[telling.len().saturating_sub(2)..];

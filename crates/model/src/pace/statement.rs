@@ -181,7 +181,7 @@ pub struct ThreadReport {
     pub why_none: Option<String>,
 }
 
-/// What marks a frame of somebody else's loop.
+/// What marks a frame of another program's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FrameMark {

@@ -37,7 +37,7 @@ impl Next {
 pub(super) enum Verdict {
     /// It was told to.
     Stopped,
-    /// Whoever takes the frames wants no more.
+    /// The receiver of the frames is gone.
     Refused,
     /// It cannot sleep.
     NoSleep(Errno),

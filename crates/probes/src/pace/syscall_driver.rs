@@ -1,5 +1,5 @@
 //! A thread that does what it is told, step by step: sleeps by a system call, and works. What a
-//! paced loop does in turn, for programs that somebody else thought up.
+//! paced loop does in turn, for programs defined elsewhere.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;

@@ -102,7 +102,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 /// The answer in a sentence: how much time programs wanted and did not get.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
-    // A sampled account may be overdrawn; that gives nobody anything back.
+    // A sampled account may be overdrawn, which does not make the others smaller.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
         "{} of {} ({}) was spent in the kernel, taken by the hypervisor, or is unexplained.",

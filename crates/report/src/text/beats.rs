@@ -129,7 +129,7 @@ fn unknown(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// One beat in one line, for somebody who watches.
+/// One beat in one line, for a live view.
 pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
     let width = style.width.max(40);
     elide(

@@ -81,7 +81,7 @@ impl Eevdf {
         self.idle_at + narrow(sum.checked_div_euclid(load).unwrap_or(0))
     }
 
-    /// Takes note of where virtual time is when nobody is left to tell.
+    /// Notes where virtual time is when no task is left.
     fn settle(&mut self, tasks: &[Request]) {
         self.idle_at = self.average(tasks);
     }
@@ -177,7 +177,7 @@ impl RunQueue for Eevdf {
     fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
         let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
         let eligible = b.vruntime <= self.average(tasks);
-        // Putting a task in a queue looks at the slice of whoever runs, as a tick does
+        // Putting a task in a queue looks at the running task's slice, as a tick does
         // (`update_curr` in `enqueue_entity`).
         let used_up = a.vruntime >= a.deadline;
         eligible && (used_up || b.slice < a.slice && b.deadline < a.deadline)

@@ -1,4 +1,4 @@
-//! Tasks that compute until a time: never early, in nobody's way, and alike to those that sleep.
+//! Tasks that compute until a time: never early, giving way to others, and alike to those that sleep.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;

@@ -31,7 +31,7 @@ pub(super) fn run(
     let mut shown = Nanos::ZERO;
     let mut show =
         |frames: &mut FrameStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
-            // Where nobody looks on, it is not worth the loop's time.
+            // Without a terminal, it is not worth the loop's time.
             if terminal.is_watched() && elapsed - shown >= LIVE {
                 let (_, dropped, overshot) = frames.so_far();
                 let last = frames.last_second();

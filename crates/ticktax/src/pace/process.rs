@@ -1,4 +1,4 @@
-//! Somebody else's loop: following a process, and finding its frames.
+//! Another program's loop: following a process, and finding its frames.
 
 use ticktax_analysis::Auditor;
 use ticktax_analysis::pace::tick;
@@ -15,7 +15,7 @@ use crate::output;
 use crate::terminal::{Progress as Bar, Terminal};
 use crate::watch::watch;
 
-/// Somebody who looks on is told by the second for this long; looking takes longer with time.
+/// Figures are shown by the second for this long; making them takes longer with time.
 const LIVE_UNTIL: Nanos = Nanos::from_secs(60);
 const LIVE_LATER: Nanos = Nanos::from_secs(10);
 

@@ -133,7 +133,7 @@ fn samples(window: Window, too_many: bool) -> Result<(), Failed> {
     check(large.0 > 2 * small.0, || {
         format!("sampled {sampled}: {program:?}")
     })?;
-    // Whoever shares its CPU gets its samples, or lacks them, and may be named as well.
+    // A program that shares its CPU gets its samples, or lacks them, and may be named as well.
     let mut causes = line.causes.iter();
     let cause =
         causes.find(|cause| cause.kind == BiasKind::TickPhase && cause.pid == Some(truth.pid));

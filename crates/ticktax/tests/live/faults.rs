@@ -18,7 +18,7 @@ use ticktax_model::{Cpu, Kind, Nanos};
 use super::common::let_children_hear_ctrl_c;
 use super::fixture::{Place, Recorded, check, close, statement, ticktax};
 
-/// Nobody, on every Linux there is.
+/// The user `nobody` of every Linux.
 const NOBODY: u32 = 65_534;
 
 fn time_of(statement: &Statement, class: Class) -> Nanos {

@@ -1,4 +1,4 @@
-//! Audits as the tests make them: of a disturbance, of nothing, as somebody else.
+//! Audits as the tests make them: of a disturbance, of nothing, as another user.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Somebody else's loop, watched: what is found in it must be what it was asked for.
+//! Another program's loop, watched: what is found in it must be what it was asked for.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;

@@ -27,7 +27,7 @@ pub(super) fn run(plan: &Plan, quota: Nanos, control: &Control) -> Result<Truth,
     let room = 2 * usize::try_from(plan.duration.0 / period.0)
         .unwrap_or(usize::MAX)
         .max(8);
-    // Most of what is shorter than an eighth of a throttling is somebody else's doing.
+    // Most of what is shorter than an eighth of a throttling has another cause.
     let shortest = Nanos((period - quota).0 / 8);
     let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |channel| {
         hog(channel, shortest)

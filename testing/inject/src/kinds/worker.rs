@@ -74,7 +74,7 @@ impl Worker {
         let (parent, only) = (getpid(), place::only(cpu)?);
         let child = Child::fork(|| {
             let prepare = || {
-                // Whoever kills the parent kills the child.
+                // The child dies with the parent.
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if getppid() != parent {
                     return Err(Errno::ESRCH);

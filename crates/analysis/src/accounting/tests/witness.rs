@@ -36,7 +36,7 @@ fn spun(nice: Nanos) -> Header {
     header
 }
 
-/// All ticks found somebody nice: a program, or the probe.
+/// All ticks found a nice task: a program, or the probe.
 const ALL: Nanos = Nanos(TICK * TICKS);
 
 #[test]
@@ -155,7 +155,7 @@ fn a_soaker_that_failed_is_no_witness() {
     let (statement, cpu) = close(&header);
     assert_eq!((cpu.left, cpu.busy), (None, None));
     assert_eq!(cpu.shown_busy, Nanos::from_millis(10));
-    // The nice column is the soaker's, or somebody's: nobody knows.
+    // Whether the nice column is the soaker's is not known.
     let of = |class| statement.cpus[0].of(class);
     assert_eq!(of(Class::Program), Nanos::from_millis(10));
     assert_eq!(of(Class::Unexplained), Nanos::from_millis(990));

@@ -2,7 +2,7 @@
 //!
 //! An onset is the moment at which a thread, a work item or a softirq begins to run. The last edge
 //! that leads to it, since it ran last, is what made it run; an onset without one is a thread that
-//! goes on after others had its CPU, or one whose waking nobody saw. Edges come from other CPUs and
+//! goes on after others had its CPU, or one whose waking was not seen. Edges come from other CPUs and
 //! therefore late, so an onset waits for [`SETTLED`] before it is looked at.
 //!
 //! # Memory

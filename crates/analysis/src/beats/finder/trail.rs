@@ -1,4 +1,4 @@
-//! What just happened on one CPU: the stretch that may go on, and the times that nobody saw.
+//! What just happened on one CPU: the stretch that may go on, and the times that were not seen.
 
 use ticktax_model::{Cpu, Nanos, Span};
 

@@ -13,7 +13,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(current) = facts.header.machine.clocksource.as_deref() else {
         return Vec::new();
     };
-    // Somebody who asked for it has it.
+    // It was asked for.
     if !SLOW.contains(&current) || facts.parameter("clocksource") == Some(current) {
         return Vec::new();
     }

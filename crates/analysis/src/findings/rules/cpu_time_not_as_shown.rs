@@ -6,7 +6,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// From here on somebody draws a wrong conclusion: a share of a CPU's time.
+/// From here on the columns mislead: a share of a CPU's time.
 const WORTH_TELLING: f64 = 0.05;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -4,7 +4,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// From here on a limit keeps no CPU from a deep sleep (2000 s is what nobody asks for).
+/// From here on a limit keeps no CPU from a deep sleep (2000 s is the kernel's default).
 const NO_LIMIT_US: u32 = 1_000;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

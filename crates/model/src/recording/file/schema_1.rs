@@ -1,6 +1,6 @@
 //! Reads recordings of schema 1: headers as JSON of today, and what columns were called.
 //!
-//! Today's types carry no aliases. Whoever renames a field of the [`Header`](crate::recording::Header),
+//! Today's types carry no aliases. A change that renames a field of the [`Header`](crate::recording::Header),
 //! or of anything in it, adds it to [`RENAMED`]; a field that takes another form gets a function in
 //! [`upgrade`]. `tests/schema1.rs` fails when a name that the old files have is forgotten.
 

@@ -12,7 +12,7 @@ use crate::text::beats::{short_period, who};
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone, tied};
 
-/// Beats that take less than this share of their CPUs cost nobody anything worth a line.
+/// Beats that take less than this share of their CPUs cost too little for a line.
 const COSTLY: f64 = 0.000_5;
 /// By this much top may be off without a word: what rounding and chance do.
 const TOLERABLE: f64 = 0.01;

@@ -36,7 +36,7 @@ impl Table<'_> {
         } else {
             most.saturating_sub(1)
         };
-        // Whoever had a CPU for longest is worth a line, however rarely that was.
+        // The longest time on a CPU is worth a line, however rare it was.
         let mut groups: Vec<&Group> = groups.iter().collect();
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
         if let Some(longest) = longest.filter(|&i| shown > 1 && i >= shown) {
