@@ -20,6 +20,7 @@
 mod interruptions;
 mod life;
 mod losses;
+mod moved;
 mod quota;
 mod statement;
 mod wakers;
@@ -30,18 +31,21 @@ use std::collections::{BTreeMap, HashMap};
 use ticktax_model::glance::ProgramGlance;
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::victim::{DelayKind, OffCpuReason, ThreadState, VictimStatement};
-use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
 use self::life::Life;
 pub(crate) use self::losses::Loss;
 use self::losses::Losses;
+use self::moved::{Moved, Moves};
 use self::quota::{Quota, Throttled};
 pub(crate) use self::statement::named;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::tally::{Lengths, Tally};
-use crate::timeline::{Event, EventKind, History, Occupant, OffCpu, Part, ThreadId, Timeline};
+use crate::timeline::{
+    Event, EventKind, History, MOST_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
+};
 
 /// Takes a timeline's events and says what happened to a recording's victim.
 #[derive(Debug)]
@@ -58,6 +62,7 @@ pub(crate) struct Victim {
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
+    moves: Moves,
     /// Where they are asked for.
     losses: Option<Losses>,
 }
@@ -82,6 +87,7 @@ impl Victim {
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
+            moves: Moves::default(),
             losses: None,
         }
     }
@@ -136,6 +142,15 @@ impl Victim {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.throttled(&wait, history);
         }
+        while let Some(wait) = self.moves.settled(MOST_TIME) {
+            self.find_place(wait);
+        }
+        for slot in self.moves.slots() {
+            while let Some(wait) = self.moves.of(slot) {
+                let history = timeline.history(slot).map(|(history, _)| &*history);
+                self.moved(&wait, history);
+            }
+        }
     }
 
     /// What happened, once it is settled; `None` where the recording has no victim.
@@ -162,6 +177,12 @@ impl Victim {
         }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
             self.throttled(&wait, Some(history));
+        }
+        while let Some(wait) = self.moves.settled(event.span.end()) {
+            self.find_place(wait);
+        }
+        while let Some(wait) = self.moves.of(event.slot) {
+            self.moved(&wait, Some(history));
         }
     }
 
@@ -199,6 +220,7 @@ impl Victim {
             let life = self.threads.entry(thread.tid);
             let life = life.or_insert_with(|| Life::new(thread.pid));
             life.on_cpu(span, on.state, interruptions.by_source());
+            life.ran_on(span.start, event.slot);
             if let Some(losses) = &mut self.losses {
                 losses.on_cpu((thread.pid, thread.tid), span, on.state, &interruptions);
             }
@@ -243,11 +265,61 @@ impl Victim {
         if reason == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }
-        self.behind(thread, span, Some(history));
+        let pieces: Vec<Piece> = history.on_cpu_during(span).collect();
+        let idle = pieces.iter().rfind(|piece| {
+            let idles = event.sources.get(piece.source).kind == Kind::Idle;
+            idles && piece.end - piece.start >= Moved::LEAST
+        });
+        match idle.filter(|_| off.moved).map(|idle| idle.end) {
+            Some(until) => self.moves.push(Moved {
+                thread,
+                kind,
+                span: *span,
+                until,
+                pieces,
+            }),
+            None => self.waited(thread, kind, span, (None, &pieces)),
+        }
+    }
+
+    /// Puts a wait that ended on another CPU where it was spent.
+    fn find_place(&mut self, wait: Moved) {
+        let life = self.threads.get(&wait.thread.tid);
+        match life.and_then(|life| life.slot_before(wait.span.start)) {
+            Some(slot) => self.moves.keep(slot, wait),
+            // It was not seen to run before.
+            None => self.waited(wait.thread, wait.kind, &wait.span, (None, &wait.pieces)),
+        }
+    }
+
+    /// A wait that ended on another CPU than the one that it was spent on, which has this past.
+    fn moved(&mut self, wait: &Moved, history: Option<&History>) {
+        let history = history.into_iter();
+        let before = wait.before();
+        let mut pieces: Vec<Piece> = history
+            .flat_map(|history| history.on_cpu_during(&before))
+            .collect();
+        pieces.extend(wait.after());
+        let life = self.threads.get(&wait.thread.tid);
+        let on = life.and_then(|life| life.slot_before(wait.span.start));
+        let on = on.and_then(|slot| u32::try_from(slot).ok()).map(Cpu);
+        self.waited(wait.thread, wait.kind, &wait.span, (on, &pieces));
+    }
+
+    /// A thread waited for a CPU, and this ran there; `on` is the CPU where it is not the one that it
+    /// then ran on.
+    fn waited(
+        &mut self,
+        thread: ThreadId,
+        kind: DelayKind,
+        span: &Span,
+        (on, pieces): (Option<Cpu>, &[Piece]),
+    ) {
+        self.behind(thread, span, pieces);
         if self.worst.wants(span.dur) {
-            let pieces = history.on_cpu_during(span);
-            let mut delay = Candidate::waiting(kind, span, pieces);
+            let mut delay = Candidate::waiting(kind, span, pieces.iter().copied());
             delay.tid = thread.tid;
+            delay.waited_on = on;
             delay.woken = match kind {
                 DelayKind::Woken => self.wakers.of(thread.tid, span.start),
                 _ => None,
@@ -257,8 +329,7 @@ impl Victim {
     }
 
     /// Adds up who had the CPU meanwhile.
-    fn behind(&mut self, thread: ThreadId, span: &Span, history: Option<&History>) {
-        let pieces = history.into_iter().flat_map(|it| it.on_cpu_during(span));
+    fn behind(&mut self, thread: ThreadId, span: &Span, pieces: &[Piece]) {
         let mut seen = false;
         for piece in pieces {
             let length = piece.end - piece.start;
@@ -286,13 +357,15 @@ impl Victim {
             losses.throttled(wait.thread, &throttled);
         }
         if let Some(waited) = waited {
-            let pieces = history
+            let pieces: Vec<Piece> = history
                 .into_iter()
-                .flat_map(|history| history.on_cpu_during(&waited));
-            let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, pieces);
+                .flat_map(|history| history.on_cpu_during(&waited))
+                .collect();
+            let ran = pieces.iter().copied();
+            let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, ran);
             life.throttled(ThreadState::Waiting, delay, &mut self.worst);
             if life.followed {
-                self.behind(wait.thread, &waited, history);
+                self.behind(wait.thread, &waited, &pieces);
             }
         }
     }

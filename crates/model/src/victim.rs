@@ -469,13 +469,17 @@ pub struct Delay {
     pub tid: i32,
     /// The CPU that it then ran on.
     pub cpu: Cpu,
+    /// The CPU that it waited for at first, where that is known to be another: what ran there is what it
+    /// waited behind.
+    #[serde(default)]
+    pub waited_on: Option<Cpu>,
     /// When, since the victim was first followed.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How long.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// What that CPU did meanwhile, in order; or by who it was, the costliest first, where it was
+    /// What the CPU that it waited for did meanwhile, in order; or by who it was, the costliest first, where it was
     /// too much to list in order.
     pub timeline: Vec<Episode>,
     /// How many further episodes there were.

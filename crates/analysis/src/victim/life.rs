@@ -1,6 +1,6 @@
 //! One thread's life: its accounts, and whether they tile it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Nanos, SourceId, Span};
@@ -23,6 +23,8 @@ pub(super) struct Life {
     early: Vec<Candidate>,
     /// Whether it was ever throttled.
     throttled: bool,
+    /// Where it lately ran, by the place of the CPU: from when on each time, in order.
+    places: BTreeMap<usize, VecDeque<Nanos>>,
 }
 
 impl Life {
@@ -30,6 +32,8 @@ impl Life {
     const EARLY: usize = 3;
     /// And of one that was throttled: nothing else may ever happen to it.
     const EARLY_THROTTLED: usize = 10;
+    /// Times on each CPU that are kept: rows of another CPU may come late by as many.
+    const PLACES: usize = 32;
 
     pub(super) fn new(pid: i32) -> Self {
         Self {
@@ -41,6 +45,7 @@ impl Life {
             span: None,
             early: Vec::new(),
             throttled: false,
+            places: BTreeMap::new(),
         }
     }
 
@@ -91,6 +96,32 @@ impl Life {
         for (source, tally) in by {
             self.interrupted_by.entry(*source).or_default().merge(tally);
         }
+    }
+
+    /// Takes note of where it ran from `start` on.
+    pub(super) fn ran_on(&mut self, start: Nanos, slot: usize) {
+        if !self.followed {
+            return;
+        }
+        let times = self.places.entry(slot).or_default();
+        if times.len() >= Self::PLACES {
+            times.pop_front();
+        }
+        times.push_back(start);
+    }
+
+    /// The place of the CPU that it last ran on before `time`; `None` where that is not known any more.
+    pub(super) fn slot_before(&self, time: Nanos) -> Option<usize> {
+        let mut last = None;
+        for (&slot, times) in &self.places {
+            let before = times.partition_point(|&start| start < time);
+            match before.checked_sub(1).and_then(|at| times.get(at)) {
+                Some(&start) => last = last.max(Some((start, slot))),
+                None if times.len() >= Self::PLACES => return None,
+                None => {}
+            }
+        }
+        last.map(|(_, slot)| slot)
     }
 
     /// Takes note of the stretches for which it was interrupted.

@@ -220,6 +220,7 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         thread: source.name.to_string(),
         tid: source.thread.as_ref().map_or(0, |thread| thread.tid),
         cpu: delay.span.cpu,
+        waited_on: delay.waited_on,
         // One that was under way when it was first followed counts from there.
         at: (start - begin).max(Nanos::ZERO),
         length: delay.span.dur,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use ticktax_model::victim::DelayKind;
-use ticktax_model::{Nanos, SourceId, Span};
+use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::interruptions::Stretch;
 use super::wakers::{Waking, leads_to};
@@ -20,6 +20,8 @@ pub(super) struct Candidate {
     pub(super) tid: i32,
     /// What woke the thread, of a wait that began so.
     pub(super) woken: Option<Waking>,
+    /// Where it waited, where it then ran on another CPU.
+    pub(super) waited_on: Option<Cpu>,
     pub(super) timeline: Vec<Episodes>,
     pub(super) more: u64,
     /// By source, all that is known of it, the costliest first.
@@ -90,6 +92,7 @@ impl Candidate {
             span,
             tid: 0,
             woken: None,
+            waited_on: None,
             timeline,
             more,
             sums,

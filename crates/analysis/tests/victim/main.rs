@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod fixture;
+mod migration;
 mod properties;
 mod throttling;

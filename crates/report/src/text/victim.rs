@@ -213,10 +213,14 @@ fn delays(page: &mut Page, delays: &[Delay]) {
         let label = format!("  {:>8}  ", delay.length.to_string());
         let by = delay.woken_by.as_ref();
         let by = by.map_or_else(String::new, |by| format!(" (woken by {})", tied(by)));
+        let before = delay
+            .waited_on
+            .map(|cpu| format!(", waiting on CPU {cpu} before"));
+        let before = before.unwrap_or_default();
         let head = format!(
             "{} {}, {}, {}{by}: ",
             delay.thread,
-            tied(format!("({}) on CPU {}", delay.tid, delay.cpu)),
+            tied(format!("({}) on CPU {}{before}", delay.tid, delay.cpu)),
             tied(format!("at {:.6} s", delay.at.as_secs_f64())),
             delay.kind,
         );

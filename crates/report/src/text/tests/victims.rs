@@ -99,6 +99,7 @@ fn threads() -> ThreadTimes {
         ],
         delays: vec![
             Delay {
+                waited_on: None,
                 kind: DelayKind::Woken,
                 thread: "audio-out".to_owned(),
                 tid: 4_123,
@@ -117,6 +118,7 @@ fn threads() -> ThreadTimes {
                 ],
             },
             Delay {
+                waited_on: None,
                 kind: DelayKind::Interrupted,
                 thread: "render".to_owned(),
                 tid: 4_122,
