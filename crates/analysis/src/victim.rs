@@ -268,7 +268,7 @@ impl Victim {
         let pieces: Vec<Piece> = history.on_cpu_during(span).collect();
         let idle = pieces.iter().rfind(|piece| {
             let idles = event.sources.get(piece.source).kind == Kind::Idle;
-            idles && piece.end - piece.start >= Moved::LEAST
+            idles && piece.end - piece.start >= Moved::MIN_IDLE
         });
         match idle.filter(|_| off.moved).map(|idle| idle.end) {
             Some(until) => self.moves.push(Moved {
