@@ -47,6 +47,7 @@ mod entry_exit;
 mod gap_causes;
 mod gaps;
 mod matching;
+mod on_cpu;
 mod proc_level;
 mod proof;
 mod settled;
@@ -68,6 +69,7 @@ use self::entry_exit::Signatures;
 use self::gap_causes::GapCauses;
 use self::gaps::CpuGaps;
 use self::matching::{Gap, GapQueue};
+use self::on_cpu::OnCpuTimes;
 use self::proof::Departures;
 use self::waits::Waits;
 use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
@@ -81,6 +83,7 @@ pub(crate) struct Ledger {
     gap_causes: GapCauses,
     waits: Waits,
     signatures: Signatures,
+    on_cpu: OnCpuTimes,
     /// Kept for its memory.
     contents: Contents,
 }
@@ -139,7 +142,11 @@ impl Ledger {
                 cpu.gaps
                     .note_sum(probe, span.self_time, *count, *max, histogram);
             }
-            (EventKind::Sum(_, sum), Some(class)) => {
+            (EventKind::Sum(role, sum), Some(class)) => {
+                match role {
+                    Role::OnCpu(_) => self.on_cpu.add_sum(sum),
+                    _ => self.on_cpu.add_interrupts(sum),
+                }
                 self.registry.add_sum(event, sum);
                 cpu.classes.add(class, sum.span.self_time);
                 if class != Class::Probe {
@@ -150,6 +157,7 @@ impl Ledger {
                 if let EventKind::OnCpu(..) = kind {
                     let is_probe = class == Class::Probe;
                     cpu.departures.note(is_probe, event.span.end());
+                    self.on_cpu.add(event.span);
                 }
                 self.registry.add_span(event);
                 cpu.classes.add(class, event.span.self_time);

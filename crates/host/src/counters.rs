@@ -23,6 +23,8 @@ impl Proc {
             run_queue: None,
             clocks: clock_offsets(),
             programs: self.program_times(),
+            // After the programs: fields are made in this order.
+            programs_read: read(ClockId::CLOCK_MONOTONIC),
             ticks_stopped: BTreeMap::new(),
         }
     }
@@ -37,13 +39,15 @@ impl Proc {
     }
 }
 
+/// What a clock says.
+fn read(clock: ClockId) -> Option<Nanos> {
+    let time = clock_gettime(clock).ok()?;
+    Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
+}
+
 /// Where the other clocks stand, by the tightest of a few readings: one may be interrupted.
 fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;
-    let read = |clock| {
-        let time = clock_gettime(clock).ok()?;
-        Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
-    };
     let ahead = |clock| {
         let reading = || {
             let first = read(ClockId::CLOCK_MONOTONIC)?;

@@ -127,6 +127,20 @@ pub enum Limitation {
         #[serde(rename = "ran_ns")]
         ran: Nanos,
     },
+    /// A process that was on a CPU for longer, by the scheduler's own account, than its events say.
+    ProcessTracedInPart {
+        /// Its name.
+        name: String,
+        /// Its process id.
+        pid: i32,
+        /// For how long, by the scheduler.
+        #[serde(rename = "ran_ns")]
+        ran: Nanos,
+        /// How much of that no event told of, at least: it is unexplained, or in the time of the threads
+        /// that it displaced.
+        #[serde(rename = "missing_ns")]
+        missing: Nanos,
+    },
     /// The kernel counted more context switches than it reported, and not all that they left open was
     /// found.
     SwitchesUnreported {

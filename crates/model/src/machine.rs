@@ -100,6 +100,9 @@ pub struct Counters {
     /// those whose time grew while recording.
     #[serde(default)]
     pub programs: BTreeMap<i32, ProgramTime>,
+    /// When the last of `programs` had been read; `None` in recordings of earlier versions.
+    #[serde(default, rename = "programs_read_ns")]
+    pub programs_read: Option<Nanos>,
     /// How often the kernel had stopped the tick since the tracer began to count, by CPU; empty
     /// where it did not.
     #[serde(default)]

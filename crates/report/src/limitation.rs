@@ -142,6 +142,18 @@ fn events(limitation: &Limitation) -> Words {
             "the kernel reported none of its context switches: its time is unexplained, or in the \
              time of the threads that it displaced",
         ),
+        Limitation::ProcessTracedInPart {
+            name,
+            pid,
+            ran,
+            missing,
+        } => say(
+            format!(
+                "{missing} of the {ran} that {name} ({pid}) ran for, by the scheduler's own account"
+            ),
+            "the kernel did not report all of its context switches: this time is unexplained, or in \
+             that of the threads that it displaced",
+        ),
         Limitation::SwitchesUnreported { count } => say(
             format!("at least {count} context switches"),
             "the kernel counted them (ctxt in /proc/stat) and did not report them (no sched_switch \
@@ -291,6 +303,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::SwitchesMissed { .. }
         | Limitation::FramesCut { .. }
         | Limitation::ProcessNotTraced { .. }
+        | Limitation::ProcessTracedInPart { .. }
         | Limitation::SwitchesUnreported { .. }
         | Limitation::BordersMissed { .. }
         | Limitation::SourcesFolded { .. }

@@ -102,7 +102,11 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
         accounts,
         throttled: ledger.waits.statement(sources),
         gaps: ledger.gap_causes.statement(header, &gaps, known, sources),
-        coverage: coverage(header, &closings, sources),
+        coverage: coverage(
+            header,
+            &closings,
+            unreported(header, &ledger.on_cpu, sources),
+        ),
     }
 }
 
@@ -198,8 +202,8 @@ fn sort(accounts: &mut [Account]) {
     });
 }
 
-/// The header's coverage, and what the ledger could not see on top of it.
-fn coverage(header: &Header, closings: &[Closing<'_>], sources: &SourceTable) -> Coverage {
+/// The header's coverage, and what the ledger could not see on top of it; `unreported` by events.
+fn coverage(header: &Header, closings: &[Closing<'_>], unreported: Vec<Limitation>) -> Coverage {
     let mut coverage = header.coverage.clone();
     let saw_gaps = |closing: &Closing<'_>| {
         let gaps = closing.ledger.map(|ledger| &ledger.gaps);
@@ -225,6 +229,6 @@ fn coverage(header: &Header, closings: &[Closing<'_>], sources: &SourceTable) ->
         let limitation = Limitation::CountersUnread { cpus };
         coverage.limitations.push(limitation);
     }
-    coverage.limitations.extend(unreported(header, sources));
+    coverage.limitations.extend(unreported);
     coverage
 }

@@ -3,16 +3,31 @@
 use std::collections::BTreeSet;
 
 use ticktax_model::limitation::Limitation;
+use ticktax_model::machine::TickMode;
 use ticktax_model::recording::{Header, Level};
 use ticktax_model::witness::SwitchWitness;
 use ticktax_model::{Kind, Nanos, SourceTable};
 
+use super::on_cpu::{OnCpuTimes, ProcessRows};
+
 /// A process that ran for less is not missed.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
+/// Nor is less than one part in so many of what it ran.
+const PART: i64 = 100;
+/// The longest tick of a kernel that does not say (`CONFIG_HZ_100`).
+const LONGEST_TICK: Nanos = Nanos::from_millis(10);
+/// How often the kernel brings a CPU's clock up to date at least, where the tick stops while the CPU is
+/// busy (`sched_tick_remote`).
+const REMOTE_TICK: Nanos = Nanos::from_secs(1);
 
-/// Context switches that were not reported, and processes of which no event told. Before the books were
-/// opened and after they were closed, the counters went on: what may have been then is let pass.
-pub(super) fn unreported(header: &Header, sources: &SourceTable) -> Vec<Limitation> {
+/// Context switches that were not reported, and processes of whose time events told nothing, or too
+/// little. Before the books were opened and after they were closed, the counters went on: what may have
+/// been then is let pass.
+pub(super) fn unreported(
+    header: &Header,
+    on_cpu: &OnCpuTimes,
+    sources: &SourceTable,
+) -> Vec<Limitation> {
     let switches = header
         .witnesses
         .as_ref()
@@ -36,19 +51,54 @@ pub(super) fn unreported(header: &Header, sources: &SourceTable) -> Vec<Limitati
     }
     let outside = unwatched(header);
     let traced = traced(sources);
+    let rows = on_cpu.by_process(sources);
     for (&pid, after) in &header.after.programs {
         let before = header.before.programs.get(&pid);
         let earlier = before.map_or(Some(Nanos::ZERO), |before| before.on_cpu);
         let Some((end, begin)) = after.on_cpu.zip(earlier) else {
             continue;
         };
-        let ran = end - begin;
-        if ran >= WORTH_NAMING && ran > outside && !traced.contains(&pid) {
-            let name = after.name.clone();
-            unreported.push(Limitation::ProcessNotTraced { name, pid, ran });
+        let (name, ran) = (after.name.clone(), end - begin);
+        if !traced.contains(&pid) {
+            if ran >= WORTH_NAMING && ran > outside {
+                unreported.push(Limitation::ProcessNotTraced { name, pid, ran });
+            }
+            continue;
+        }
+        let none = ProcessRows::default();
+        let rows = rows.get(&pid).unwrap_or(&none);
+        let missing = ran - rows.time;
+        let allowed = allowance(header, rows.threads.len()).map(|at_ends| {
+            let least = WORTH_NAMING.max(Nanos(ran.0 / PART));
+            at_ends + on_cpu.shortfall() + least
+        });
+        if allowed.is_some_and(|allowed| missing > allowed) {
+            unreported.push(Limitation::ProcessTracedInPart {
+                name,
+                pid,
+                ran,
+                missing,
+            });
         }
     }
     unreported
+}
+
+/// By how much the counters of a process, of which so many threads had rows, may exceed these rows: while
+/// the books were not open, as many of them ran as there are CPUs; and a running thread's counter is as
+/// old as the tick that last brought it up to date. `None` where it is not known when they were read.
+fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
+    let end = header.books.iter().map(|books| books.end).min()?;
+    let read = header.after.programs_read?;
+    let outside = unwatched(header).max(Nanos::ZERO) + (read - header.after.at.max(end));
+    let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {
+        (Some(TickMode::NohzFull { .. }), _) => REMOTE_TICK,
+        (_, Some(hz)) if hz > 0 => Nanos(1_000_000_000 / i64::from(hz)),
+        _ => LONGEST_TICK,
+    };
+    let at_once = threads.clamp(1, header.books.len().max(1));
+    let at_once = i64::try_from(at_once).unwrap_or(i64::MAX);
+    Some(Nanos((outside + tick).0.saturating_mul(at_once)))
 }
 
 /// The time between the readings of the counters in which the books were not open.

@@ -1,6 +1,7 @@
 //! The ledger against worlds whose books are known, and against single situations by hand.
 
 mod fixture;
+mod processes;
 mod properties;
 mod situations;
 

@@ -2,7 +2,7 @@
 
 use ticktax_fixture::{books, off_cpu, row, thread, watched_header, whole};
 use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::{CpuTimes, ProgramTime};
+use ticktax_model::machine::CpuTimes;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{ClockReport, Header, Level, Loss, ProbeKind, ProbeReport, Row};
 use ticktax_model::statement::{Class, Statement};
@@ -13,12 +13,12 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable};
 use crate::{statement, time_of};
 
 /// When the books are opened, ns.
-const BEGIN: i64 = 1_000_000_000;
+pub(crate) const BEGIN: i64 = 1_000_000_000;
 
 /// Rows of CPU 0, as (start, length, own time, source).
-struct Desk {
+pub(crate) struct Desk {
     sources: SourceTable,
-    header: Header,
+    pub(crate) header: Header,
     rows: Vec<Row>,
 }
 
@@ -29,7 +29,7 @@ fn probe() -> Source {
     }
 }
 
-fn timer() -> Source {
+pub(crate) fn timer() -> Source {
     Source::kernel(Kind::Irq, "local_timer", "")
 }
 
@@ -42,7 +42,7 @@ fn gap(name: &str) -> Source {
 
 impl Desk {
     /// Books from 1 s on, for `elapsed` ns.
-    fn open(elapsed: i64) -> Self {
+    pub(crate) fn open(elapsed: i64) -> Self {
         let mut header = watched_header();
         header.books.push(books(0, BEGIN, BEGIN + elapsed));
         Self {
@@ -53,7 +53,11 @@ impl Desk {
     }
 
     /// A row that began `start` ns after the books were opened.
-    fn row(&mut self, (start, dur, self_time): (i64, i64, i64), source: Source) -> &mut Self {
+    pub(crate) fn row(
+        &mut self,
+        (start, dur, self_time): (i64, i64, i64),
+        source: Source,
+    ) -> &mut Self {
         let source = self.sources.intern(source);
         self.rows
             .push(row(0, BEGIN + start, dur, self_time, source));
@@ -85,7 +89,7 @@ impl Desk {
         self.header.after.cpu_times.insert(0, after);
     }
 
-    fn close(&self) -> Statement {
+    pub(crate) fn close(&self) -> Statement {
         statement(&self.rows, &self.header, &self.sources)
     }
 }
@@ -545,34 +549,4 @@ fn a_gap_with_a_row_within_the_clocks_uncertainty_is_not_empty() {
     assert_eq!(outside(50), [32_400, 0]);
     assert_eq!(outside(400), [30_400, 2_000]);
     assert_eq!(outside(100_000), [0, 32_400]);
-}
-
-#[test]
-fn a_process_with_cpu_time_and_no_rows_is_named() {
-    let mut desk = Desk::open(100_000_000);
-    desk.row((0, 100_000_000, 100_000_000), Source::idle());
-    let program = |name: &str, ms| ProgramTime {
-        name: name.to_owned(),
-        on_cpu: Some(Nanos::from_millis(ms)),
-        ..ProgramTime::default()
-    };
-    let known = thread(Owner::Program, "game", "game", (10, 10));
-    desk.row((0, 0, 0), known);
-    (desk.header.before.at, desk.header.after.at) = (Nanos(BEGIN), Nanos(BEGIN + 100_000_000));
-    desk.header.before.programs = [(7, program("quiet", 3)), (8, program("waits", 5))].into();
-    desk.header.after.programs = [
-        (7, program("quiet", 37)),
-        (8, program("waits", 5)),
-        (10, program("game", 90)),
-    ]
-    .into();
-    let missing = [Limitation::ProcessNotTraced {
-        name: "quiet".to_owned(),
-        pid: 7,
-        ran: Nanos::from_millis(34),
-    }];
-    assert_eq!(desk.close().coverage.limitations, missing);
-    // It may all have been before the books were opened.
-    desk.header.before.at = Nanos(BEGIN - 40_000_000);
-    assert_eq!(desk.close().coverage.limitations, []);
 }

@@ -94,6 +94,12 @@ fn of_recordings() -> Vec<Limitation> {
             pid: 7,
             ran: Nanos::from_millis(34),
         },
+        Limitation::ProcessTracedInPart {
+            name: "game".to_owned(),
+            pid: 8,
+            ran: Nanos::from_millis(900),
+            missing: Nanos::from_millis(40),
+        },
         Limitation::BordersMissed { count: 5 },
         Limitation::SourcesFolded { intervals: 60 },
         Limitation::FollowingCutShort {
