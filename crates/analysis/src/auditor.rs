@@ -20,6 +20,7 @@ use crate::statement::{Parts, assemble};
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
 use crate::victim::{Loss, Victim, named};
+use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes a recording's rows, live or from a file, and makes its statement.
 ///
@@ -34,6 +35,7 @@ pub struct Auditor {
     beats: Option<Finder>,
     victim: Option<Victim>,
     frames: Option<Process>,
+    work: Option<WorkRows>,
 }
 
 impl Auditor {
@@ -56,6 +58,7 @@ impl Auditor {
             beats: None,
             victim: None,
             frames: None,
+            work: None,
         }
     }
 
@@ -64,6 +67,13 @@ impl Auditor {
     #[must_use]
     pub fn without_beats(mut self) -> Self {
         self.beats = None;
+        self
+    }
+
+    /// Also keeps what [`Auditor::work`] is read from: up to 320 MiB.
+    #[must_use]
+    pub fn with_work(mut self) -> Self {
+        self.work = Some(WorkRows::default());
         self
     }
 
@@ -119,6 +129,22 @@ impl Auditor {
         }
     }
 
+    /// The work in all rows, once ([`Auditor::with_work`]). A frame that begins more than
+    /// `overshot_from` after it was due is overshot.
+    ///
+    /// # Errors
+    /// Where the recording holds no work that could be done again.
+    pub fn work(
+        &mut self,
+        header: &Header,
+        sources: &SourceTable,
+        asked: &Asked,
+        overshot_from: Nanos,
+    ) -> Result<Recorded, NoWorkload> {
+        let rows = self.work.take().unwrap_or_default();
+        rows.finish(header, sources, asked, overshot_from)
+    }
+
     /// The statement of all rows; beats are searched on `threads` threads. `sources` is the table
     /// that the rows point into.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Statement {
@@ -154,6 +180,7 @@ impl Auditor {
             beats,
             victim,
             frames,
+            work: _,
         } = self;
         let books = ledger.close(header, sources, &mut timeline, |roles, residual, held| {
             tick.gap(roles, residual, held);
@@ -232,6 +259,9 @@ impl RowSink for Auditor {
         }
         if let Some(process) = &mut self.frames {
             process.event(&event);
+        }
+        if let Some(work) = &mut self.work {
+            work.event(&event);
         }
     }
 }

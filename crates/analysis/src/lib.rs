@@ -19,10 +19,10 @@
 //!
 //! 1. `timeline` resolves what each source means, once, and emits an event a row. It keeps each
 //!    CPU's recent past, for questions such as what ran during an interval.
-//! 2. The consumers read events. [`Auditor`] holds those that make a statement, which keep sums and
-//!    no rows; [`BeatFinder`], and [`WorkloadReader`] are consumers
-//!    with a timeline of their own, for verbs that want nothing else. [`RecordingAnalysis`] takes whichever
-//!    of them a recording is for.
+//! 2. The consumers read events. [`Auditor`] holds them all, beside one timeline: those that make a
+//!    statement keep sums and no rows, those that make frames and workloads keep rows and are there
+//!    when they are asked for. [`BeatFinder`] is one consumer with a timeline of its own, for the
+//!    verb that wants nothing else. [`RecordingAnalysis`] takes whichever a recording is for.
 //! 3. `statement` puts together what they made, findings included: nothing else makes a
 //!    [`Statement`](ticktax_model::statement::Statement), and nothing is filled in later.
 //! 4. [`figures()`] reads from a statement the few numbers that predictions are compared by.
@@ -47,4 +47,3 @@ pub use auditor::Auditor;
 pub use beats::BeatFinder;
 pub use figures::{figures, of_frames};
 pub use recording::RecordingAnalysis;
-pub use workload::WorkloadReader;

@@ -5,8 +5,8 @@
 //! Of a followed program every wait is a row, so it is known when it was woken. Of any other thread
 //! only its times on CPUs and its wake-ups are known: it is taken to have slept between two of them
 //! until something woke it, and to have been preempted where nothing did. In recordings without
-//! wake-ups it slept where its CPU idled meanwhile, which it would not have with something to run. What ended a sleep is a timer where one went off just before; else it came from
-//! outside.
+//! wake-ups it slept where its CPU idled meanwhile, which it would not have with something to run.
+//! What ended a sleep is a timer where one went off just before; else it came from outside.
 //!
 //! # Memory
 //! At most [`MOST`] rows are kept, 40 bytes each; a recording with more is refused.
@@ -18,13 +18,13 @@ mod threads;
 use std::collections::BTreeMap;
 
 use ticktax_model::pace::Figures;
-use ticktax_model::recording::{Effect, Header, Level, Row, RowSink};
+use ticktax_model::recording::{Effect, Header, Level};
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::workload::Workload;
 use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
 
 use crate::pace::watch::Piece;
-use crate::timeline::{Event, EventKind, Keep, Occupant, ThreadId, Timeline};
+use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 use interrupts::Interrupts;
 use threads::ThreadRows;
 
@@ -97,16 +97,9 @@ pub struct Recorded {
     pub wakeups: Option<u64>,
 }
 
-/// Takes the rows of a recording and tells the work in it.
-#[derive(Debug)]
-pub struct WorkloadReader {
-    timeline: Timeline,
-    rows: Rows,
-}
-
-/// The rows that are kept.
+/// Keeps what the rows of a recording say of the work in it.
 #[derive(Debug, Default)]
-struct Rows {
+pub(crate) struct WorkRows {
     threads: BTreeMap<i32, ThreadRows>,
     cpus: Vec<CpuRows>,
     kept: usize,
@@ -123,43 +116,10 @@ struct CpuRows {
     interrupts: Interrupts,
 }
 
-impl Default for WorkloadReader {
-    fn default() -> Self {
-        Self {
-            timeline: Timeline::new(Keep::NOTHING),
-            rows: Rows::default(),
-        }
-    }
-}
-
-impl WorkloadReader {
-    /// A reader that has seen nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
+impl WorkRows {
     /// The work in all rows. A frame that begins more than `overshot_from` after it was due is
     /// overshot.
-    pub fn finish(
-        self,
-        header: &Header,
-        sources: &SourceTable,
-        asked: &Asked,
-        overshot_from: Nanos,
-    ) -> Result<Recorded, NoWorkload> {
-        self.rows.finish(header, sources, asked, overshot_from)
-    }
-}
-
-impl RowSink for WorkloadReader {
-    fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let (event, _) = self.timeline.event(sources, row);
-        self.rows.event(&event);
-    }
-}
-
-impl Rows {
-    fn finish(
+    pub(crate) fn finish(
         mut self,
         header: &Header,
         sources: &SourceTable,
@@ -238,7 +198,8 @@ impl Rows {
         })
     }
 
-    fn event(&mut self, event: &Event<'_>) {
+    /// Keeps what an event says.
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
         if let EventKind::Sum(..) = event.kind() {
             self.summed = true;
             return;

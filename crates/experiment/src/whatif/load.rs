@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use ticktax_analysis::workload::{Asked, NoWorkload, Recorded};
-use ticktax_analysis::{Auditor, WorkloadReader, figures, of_frames};
+use ticktax_analysis::{Auditor, figures, of_frames};
 use ticktax_model::machine::Machine as Facts;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
 use ticktax_model::recording::{Header, RecordingError, RecordingReader, RowSink, World};
@@ -124,17 +124,15 @@ fn of_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
 
 fn of_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let mut file = RecordingReader::open(path)?;
-    let mut auditor = Auditor::new(&file.header().machine).without_beats();
-    let mut reader = WorkloadReader::new();
-    let sources = file.replay(&mut |sources, row| {
-        auditor.row(sources, row);
-        reader.row(sources, row);
-    })?;
+    let mut auditor = Auditor::new(&file.header().machine)
+        .without_beats()
+        .with_work();
+    let sources = file.replay(&mut |sources, row| auditor.row(sources, row))?;
     let header = file.header();
     let facts = header.machine.clone();
     let hz = facts.hz_configured.filter(|&hz| hz > 0).unwrap_or(100);
     let tick = Nanos(1_000_000_000 / i64::from(hz));
-    let recorded = reader.finish(header, &sources, asked, tick);
+    let recorded = auditor.work(header, &sources, asked, tick);
     let recorded = recorded.map_err(|why| LoadError::NoWorkload {
         file: path.display().to_string(),
         why,
