@@ -90,16 +90,24 @@ static __always_inline int enter_timer(struct hrtimer *timer)
 	return 0;
 }
 
+/* Whether there was a frame to leave. */
+static __always_inline int leave_top(struct here *here)
+{
+	struct frame *top;
+
+	if (!arrive(here) || here->state->depth == 0)
+		return 0;
+	top = &here->state->stack[here->state->depth & (MAX_DEPTH - 1)];
+	if (top->flags & FLAG_FUNCTION)
+		pop(here, top->kind, top->id, FLAG_FUNCTION);
+	return 1;
+}
+
 static __always_inline int leave_function(void)
 {
 	struct here here;
-	struct frame *top;
 
-	if (!arrive(&here) || here.state->depth == 0)
-		return 0;
-	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
-	if (top->flags & FLAG_FUNCTION)
-		pop(&here, top->kind, top->id, FLAG_FUNCTION);
+	leave_top(&here);
 	return 0;
 }
 
@@ -108,11 +116,8 @@ static __always_inline int leave_timer(void)
 	struct here here;
 	struct frame *top;
 
-	if (!arrive(&here) || here.state->depth == 0)
+	if (!leave_top(&here))
 		return 0;
-	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
-	if (top->flags & FLAG_FUNCTION)
-		pop(&here, top->kind, top->id, FLAG_FUNCTION);
 	top = &here.state->stack[1];
 	if (unlikely(here.state->depth == 1 && top->id == VECTOR_UNTRACED_TIMER &&
 		     top->kind == KIND_IRQ))
@@ -250,25 +255,28 @@ int sched_process_exec(__u64 *ctx)
 	return change_number((void *)ctx[0], ctx[1]);
 }
 
+/* What follows of the running thread's stretch is `detail`. */
+static __always_inline int split(__u64 detail)
+{
+	struct here here;
+
+	if (arrive(&here) && here.state->opened && here.state->depth == 0)
+		split_stretch(&here, bpf_get_current_task_btf(), detail);
+	return 0;
+}
+
 SEC("tp_btf/workqueue_execute_start")
 int workqueue_execute_start(__u64 *ctx)
 {
 	struct work_struct *work = (void *)ctx[0];
-	struct here here;
 
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		split_stretch(&here, bpf_get_current_task_btf(), (__u64)work->func);
-	return 0;
+	return split((__u64)work->func);
 }
 
 SEC("tp_btf/workqueue_execute_end")
 int workqueue_execute_end(__u64 *ctx)
 {
-	struct here here;
-
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		split_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
-	return 0;
+	return split(DETAIL_NONE);
 }
 
 /*
@@ -278,21 +286,13 @@ int workqueue_execute_end(__u64 *ctx)
 SEC("fentry/handle_mm_fault")
 int page_fault_entry(__u64 *ctx)
 {
-	struct here here;
-
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		split_stretch(&here, bpf_get_current_task_btf(), DETAIL_PAGE_FAULT);
-	return 0;
+	return split(DETAIL_PAGE_FAULT);
 }
 
 SEC("fexit/handle_mm_fault")
 int page_fault_exit(__u64 *ctx)
 {
-	struct here here;
-
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		split_stretch(&here, bpf_get_current_task_btf(), DETAIL_NONE);
-	return 0;
+	return split(DETAIL_NONE);
 }
 
 /*
@@ -301,14 +301,9 @@ int page_fault_exit(__u64 *ctx)
  */
 static __always_inline int turn_reclaim(__u64 detail)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct here here;
-
-	if (task->flags & PF_KTHREAD)
+	if (bpf_get_current_task_btf()->flags & PF_KTHREAD)
 		return 0;
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		split_stretch(&here, task, detail);
-	return 0;
+	return split(detail);
 }
 
 SEC("tp_btf/mm_vmscan_direct_reclaim_begin")

@@ -211,74 +211,78 @@ impl Decoder {
 
 impl From<&SpanRecord> for Identity {
     fn from(record: &SpanRecord) -> Self {
-        Self::cleared(
-            record.kind,
-            record.flags & !EDGES,
-            (record.tid, record.tgid),
-            record.detail,
-            record.comm,
-        )
+        let &SpanRecord {
+            kind,
+            tid,
+            tgid,
+            detail,
+            comm,
+            ..
+        } = record;
+        let flags = record.flags & !EDGES;
+        Self {
+            kind,
+            flags,
+            tid,
+            tgid,
+            detail,
+            comm,
+        }
+        .cleared()
     }
 }
 
 impl From<&SumRecord> for Identity {
     fn from(record: &SumRecord) -> Self {
-        Self::cleared(
-            record.kind,
-            record.flags,
-            (record.tid, record.tgid),
-            record.detail,
-            record.comm,
-        )
+        let &SumRecord {
+            kind,
+            flags,
+            tid,
+            tgid,
+            detail,
+            comm,
+            ..
+        } = record;
+        Self {
+            kind,
+            flags,
+            tid,
+            tgid,
+            detail,
+            comm,
+        }
+        .cleared()
     }
 }
 
 impl Identity {
     /// An identity without what its kind leaves undefined: a buffer's slot keeps the name of the
     /// thread whose span it held before.
-    fn cleared(
-        kind: u8,
-        flags: u8,
-        (thread, process): (u32, u32),
-        detail: u64,
-        comm: [u8; 16],
-    ) -> Self {
-        if flags & (flag::REST | flag::UNREPORTED) != 0 {
+    fn cleared(self) -> Self {
+        if self.flags & (flag::REST | flag::UNREPORTED) != 0 {
             // The entry is named by whoever came first, or by whoever was found.
-            let (comm, detail) = ([0; 16], detail::NONE);
             return Self {
-                kind,
-                flags,
                 tid: 0,
                 tgid: 0,
-                detail,
-                comm,
+                detail: detail::NONE,
+                comm: [0; 16],
+                ..self
             };
         }
-        match kind {
+        match self.kind {
             kind::IDLE => Self {
-                kind,
+                kind: self.kind,
                 flags: 0,
                 tid: 0,
                 tgid: 0,
                 detail: detail::NONE,
                 comm: [0; 16],
             },
-            kind::TASK | kind::WAIT => Self {
-                kind,
-                flags,
-                tid: thread,
-                tgid: process,
-                detail,
-                comm,
-            },
+            kind::TASK | kind::WAIT => self,
             _ => Self {
-                kind,
-                flags,
-                tid: thread,
                 tgid: 0,
-                detail,
                 comm: [0; 16],
+                ..self
             },
         }
     }
