@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use ticktax_analysis::Auditor;
 use ticktax_lab::kernel::{Cache, Wanted, find};
-use ticktax_lab::qemu::{Clock, Outcome, Stage};
+use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
 use ticktax_lab::{LabError, Program, Run};
 use ticktax_model::recording::{RecordingReader, RowSink};
 
@@ -107,13 +107,16 @@ pub fn run(
         program: &own,
         arguments: &arguments,
         programs: &programs,
-        cmdline: &typed.cmdline,
-        cpus: CPUS,
-        memory: MEMORY,
-        clock: Clock::Icount { shift: 2 },
-        limit: LIMIT,
+        accepted: &[],
+        settings: GuestSettings {
+            cmdline: &typed.cmdline,
+            cpus: CPUS,
+            memory: MEMORY,
+            clock: Clock::Icount { shift: 2 },
+            limit: LIMIT,
+            count: false,
+        },
         scratch: &std::env::temp_dir(),
-        count: false,
         console: typed.console.as_deref(),
     };
     let mut tell = |stage| match stage {
@@ -122,9 +125,6 @@ pub fn run(
         Stage::Sends(_) => {}
     };
     let outcome = run.start(stop, &mut tell)?;
-    if outcome.exit != 0 {
-        return Err(LabError::NoResult(outcome.complaint()).into());
-    }
     let statement = statement(&outcome, &tools)?;
     if let Some(file) = &typed.save {
         let json = serde_json::to_string_pretty(&statement)

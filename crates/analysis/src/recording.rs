@@ -2,7 +2,7 @@
 
 use ticktax_model::SourceTable;
 use ticktax_model::document::Document;
-use ticktax_model::recording::{Header, Paced, Row, RowSink};
+use ticktax_model::recording::{Header, Paced, RecordingError, RecordingReader, Row, RowSink};
 use ticktax_model::victim::Target;
 
 use crate::Auditor;
@@ -32,7 +32,7 @@ impl RecordingAnalysis {
         Self(match &header.paced {
             None => return Self::audit(header),
             Some(Paced::Loop(run)) => {
-                let stats = FrameStats::of_loop(run.report.period, &header.machine);
+                let stats = FrameStats::of_loop(run.report.spec.period, &header.machine);
                 Kind::Loop(Box::new(stats))
             }
             Some(Paced::Turns(turns)) => {
@@ -40,6 +40,19 @@ impl RecordingAnalysis {
             }
             Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
         })
+    }
+
+    /// The document of a whole recording; beats are searched on `threads` threads.
+    ///
+    /// # Errors
+    /// Its rows are damaged.
+    pub fn document(
+        recording: &mut RecordingReader,
+        threads: usize,
+    ) -> Result<Document, RecordingError> {
+        let mut analysis = Self::new(recording.header());
+        let sources = recording.replay(&mut |sources, row| analysis.row(sources, row))?;
+        Ok(analysis.finish(recording.header(), &sources, threads))
     }
 
     /// The document of all rows; beats are searched on `threads` threads. `header` is the one that it

@@ -1,6 +1,7 @@
 //! A matrix of kernels, boot parameters and ways to pace a loop: what the lab measured, what the
 //! model gives, and what was published.
 
+use ticktax_model::document::Document;
 use ticktax_model::kernels::{
     CellFigures, GuestClock, KernelCell, KernelComparison, PredictedCell, PublishedLoop,
 };
@@ -13,14 +14,22 @@ use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
 /// The case whose rows stand beside.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
+/// The loops that a document of one guest tells of, as [`cells`]; `None` where it tells of none.
+pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelCell>> {
+    let (machine, rows) = match document {
+        Document::Pace(statement) => {
+            let row = statement.as_variant();
+            (statement.machine, row.into_iter().collect())
+        }
+        Document::PaceComparison(comparison) => (comparison.machine, comparison.rows),
+        _ => return None,
+    };
+    Some(cells(kernel, cmdline, &machine, &rows))
+}
+
 /// The loops of one guest: what they did on its kernel, which was booted with `cmdline`, and what the
 /// model gives. A loop without frames is left out.
-pub fn cells(
-    kernel: &str,
-    cmdline: &str,
-    machine: &Machine,
-    rows: &[PaceVariant],
-) -> Vec<KernelCell> {
+fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -> Vec<KernelCell> {
     let facts = Kernel::of(machine);
     let measured = rows.iter();
     let measured = measured.filter_map(|row| conformance::measured(rows, row));

@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ticktax_model::recording::RecordingError;
+
 use crate::image::TooLarge;
 use crate::wire::Garbled;
 
@@ -79,6 +81,9 @@ pub enum LabError {
     /// Another lab is at it.
     #[error("another ticktax lab is making {0}; wait until it is done")]
     Busy(String),
+    /// The recording that came from the guest is damaged.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     /// A file is too large for an initramfs.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),

@@ -25,6 +25,8 @@ pub const WORD: &str = "lab-guest";
 pub const REPLAY: &str = "lab-replay";
 /// Where the initramfs says what to do: arguments, each ended by a NUL.
 pub const JOB: &str = "/lab/job";
+/// The file in which a verb leaves its recording.
+pub const RECORDING: &str = "recording.parquet";
 /// Where the verb writes; every file in it is sent.
 pub const OUT: &str = "/lab/out";
 /// Where other people's programs lie that the verb runs, with their libraries beside them.

@@ -1,5 +1,6 @@
 //! Booting a guest, and ending it whatever happens.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -7,11 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use nix::time::{ClockId, clock_gettime};
-
 use ticktax_model::Nanos;
 use ticktax_model::kernels::GuestClock;
 use ticktax_model::machine::LAB_PARAMETER;
+use ticktax_model::recording::RecordingReader;
 
 use crate::error::LabError;
 use crate::guest;
@@ -91,11 +93,18 @@ pub struct Machine<'a> {
     pub kernel: &'a Path,
     /// The initramfs.
     pub initramfs: &'a Path,
+    /// What it is given.
+    pub settings: GuestSettings<'a>,
+}
+
+/// What a guest is given, whatever runs in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestSettings<'a> {
     /// Parameters for the kernel, beside those that the lab needs.
     pub cmdline: &'a str,
     /// Virtual CPUs, 1 to 64.
     pub cpus: u32,
-    /// Memory, in MiB.
+    /// Memory, in MiB, 64 to 65536.
     pub memory: u32,
     /// What its time is.
     pub clock: Clock,
@@ -105,7 +114,7 @@ pub struct Machine<'a> {
     pub count: bool,
 }
 
-impl Machine<'_> {
+impl GuestSettings<'_> {
     fn check(&self) -> Result<(), LabError> {
         let wrong = |why: &str| Err(LabError::Senseless(why.to_owned()));
         if !(1..=64).contains(&self.cpus) {
@@ -148,9 +157,12 @@ impl Machine<'_> {
         let words: Vec<&str> = all.into_iter().filter(|part| !part.is_empty()).collect();
         words.join(" ")
     }
+}
 
+impl Machine<'_> {
     /// QEMU, not started yet. q35 rather than microvm, whose guests lose the TSC.
     fn command(&self, console: &Path, line: &Path) -> Command {
+        let settings = &self.settings;
         let mut command = Command::new(PROGRAM);
         command
             .args([
@@ -162,20 +174,20 @@ impl Machine<'_> {
                 "-no-reboot",
             ])
             // A CPU in each package: the table that kernels without ACPI read knows packages alone.
-            .args(["-smp", &format!("{0},sockets={0}", self.cpus)])
-            .args(["-m", &self.memory.to_string()])
-            .args(self.clock.arguments())
+            .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
+            .args(["-m", &settings.memory.to_string()])
+            .args(settings.clock.arguments())
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")
             .arg(self.initramfs)
-            .args(["-append", &self.whole_cmdline()]);
+            .args(["-append", &settings.whole_cmdline()]);
         for file in [console, line] {
             let mut serial = std::ffi::OsString::from("file:");
             serial.push(file);
             command.arg("-serial").arg(serial);
         }
-        if self.count {
+        if settings.count {
             command.args(monitor::ARGUMENTS);
         }
         command
@@ -193,9 +205,19 @@ pub enum Stage {
     Sends(usize),
 }
 
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boots => f.write_str("boots"),
+            Self::Runs => f.write_str("runs"),
+            Self::Sends(bytes) => write!(f, "{bytes} bytes have come"),
+        }
+    }
+}
+
 impl Stage {
-    /// In words.
-    pub fn words(self) -> String {
+    /// What was going on when it was ended, in words.
+    fn words(self) -> String {
         match self {
             Self::Boots => "its kernel was booting".to_owned(),
             Self::Runs => "the verb was running".to_owned(),
@@ -224,8 +246,34 @@ impl Outcome {
         found.map(|file| &*file.contents)
     }
 
+    /// The recording that the verb left behind as [`guest::RECORDING`].
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn recording(&self) -> Result<RecordingReader, LabError> {
+        let name = guest::RECORDING;
+        let missing = || LabError::NoResult(format!("it wrote no {name}"));
+        let bytes = self.file(name).ok_or_else(missing)?;
+        Ok(RecordingReader::from_bytes(
+            name,
+            Bytes::copy_from_slice(bytes),
+        )?)
+    }
+
+    /// The same, where it ended with 0 or with one of `accepted`.
+    pub(crate) fn require(self, accepted: &[u8]) -> Result<Self, LabError> {
+        let with_result = |code| code == 0 || accepted.contains(&code);
+        if u8::try_from(self.exit).is_ok_and(with_result) {
+            return Ok(self);
+        }
+        let why = self.complaint();
+        Err(LabError::NoResult(
+            why.trim_start_matches("ticktax: ").to_owned(),
+        ))
+    }
+
     /// What the verb complained about, as a line.
-    pub fn complaint(&self) -> String {
+    fn complaint(&self) -> String {
         let bytes = self.file(guest::STANDARD_ERROR).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
         let last = text.lines().rfind(|line| !line.trim().is_empty());
@@ -241,7 +289,8 @@ pub fn boot(
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Stage),
 ) -> Result<Outcome, LabError> {
-    machine.check()?;
+    let settings = &machine.settings;
+    settings.check()?;
     let (console, line) = (folder.join("console"), folder.join("line"));
     for file in [&console, &line] {
         File::create(file).map_err(LabError::file("make", file))?;
@@ -251,7 +300,7 @@ pub fn boot(
     let began = now();
     let mut command = machine.command(&console, &line);
     let ends = || {
-        if machine.count {
+        if settings.count {
             Stdio::piped()
         } else {
             Stdio::null()
@@ -284,9 +333,9 @@ pub fn boot(
             tell(stage);
             told = Some(stage);
         }
-        if since(began) > machine.limit {
+        if since(began) > settings.limit {
             return Err(LabError::Hang {
-                limit: machine.limit,
+                limit: settings.limit,
                 doing: stage.words(),
             });
         }
@@ -432,13 +481,11 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use super::{Clock, Machine, Stage, boot, panic_of};
+    use super::{Clock, GuestSettings, Machine, Stage, boot, panic_of};
     use crate::error::LabError;
 
-    fn machine(cmdline: &str) -> Machine<'_> {
-        Machine {
-            kernel: Path::new("/nonexistent/kernel"),
-            initramfs: Path::new("/nonexistent/initramfs"),
+    fn settings(cmdline: &str) -> GuestSettings<'_> {
+        GuestSettings {
             cmdline,
             cpus: 1,
             memory: 512,
@@ -451,7 +498,7 @@ mod tests {
     #[test]
     fn the_guest_is_told_what_its_time_is() {
         assert_eq!(
-            machine(" nohz=off ").whole_cmdline(),
+            settings(" nohz=off ").whole_cmdline(),
             "console=ttyS0 quiet panic=-1 nokaslr rdinit=/init ticktax.lab=icount:2 nohz=off -- \
              lab-guest"
         );
@@ -460,32 +507,37 @@ mod tests {
     #[test]
     fn machines_that_make_no_sense_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = |machine: &Machine<'_>| {
-            let result = boot(machine, folder.path(), &|| false, &mut |_: Stage| {});
+        let refused = |settings: GuestSettings<'_>| {
+            let machine = Machine {
+                kernel: Path::new("/nonexistent/kernel"),
+                initramfs: Path::new("/nonexistent/initramfs"),
+                settings,
+            };
+            let result = boot(&machine, folder.path(), &|| false, &mut |_: Stage| {});
             matches!(result, Err(LabError::Senseless(_)))
         };
-        assert!(refused(&machine("a -- b")));
-        assert!(refused(&Machine {
+        assert!(refused(settings("a -- b")));
+        assert!(refused(GuestSettings {
             cpus: 0,
-            ..machine("")
+            ..settings("")
         }));
-        assert!(refused(&Machine {
+        assert!(refused(GuestSettings {
             memory: 1,
-            ..machine("")
+            ..settings("")
         }));
-        assert!(refused(&Machine {
+        assert!(refused(GuestSettings {
             cpus: 2,
-            ..machine("")
+            ..settings("")
         }));
-        assert!(refused(&Machine {
+        assert!(refused(GuestSettings {
             clock: Clock::Tcg,
             count: true,
-            ..machine("")
+            ..settings("")
         }));
         let slow = Clock::Icount { shift: 11 };
-        assert!(refused(&Machine {
+        assert!(refused(GuestSettings {
             clock: slow,
-            ..machine("")
+            ..settings("")
         }));
     }
 

@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::error::LabError;
 use crate::guest;
 use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::program;
-use crate::qemu::{Clock, Machine, Outcome, Stage, boot};
+use crate::qemu::{GuestSettings, Machine, Outcome, Stage, boot};
 
 /// A program that a guest has beside the one that is PID 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,18 +32,10 @@ pub struct Run<'a> {
     pub arguments: &'a [String],
     /// Programs that the verb runs in turn; they come to lie in [`guest::TOOLS`].
     pub programs: &'a [Program],
-    /// Parameters for the kernel.
-    pub cmdline: &'a str,
-    /// Virtual CPUs, 1 to 64.
-    pub cpus: u32,
-    /// Memory, in MiB, 64 to 65536.
-    pub memory: u32,
-    /// What the guest's time is.
-    pub clock: Clock,
-    /// How long it may take on the host's clock.
-    pub limit: Duration,
-    /// Whether to count its instructions.
-    pub count: bool,
+    /// Exit codes with a result beside 0.
+    pub accepted: &'a [u8],
+    /// What the guest is given.
+    pub settings: GuestSettings<'a>,
     /// Where a folder for this run alone may be made; it is removed.
     pub scratch: &'a Path,
     /// Where to keep what the kernel said.
@@ -53,6 +44,9 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     /// Does it. `stop` is asked whether to give up; `tell` hears how far it is.
+    ///
+    /// # Errors
+    /// The guest cannot be made, does not end by itself, or ends without a result.
     pub fn start(
         &self,
         stop: &dyn Fn() -> bool,
@@ -67,21 +61,18 @@ impl Run<'_> {
         let machine = Machine {
             kernel: &self.kernel.image,
             initramfs: &initramfs,
-            cmdline: self.cmdline,
-            cpus: self.cpus,
-            memory: self.memory,
-            clock: self.clock,
-            limit: self.limit,
-            count: self.count,
+            settings: self.settings,
         };
         let outcome = boot(&machine, folder.path(), stop, tell);
         if let Some(keep) = self.console {
             let console = folder.path().join("console");
             let kept = fs::copy(console, keep).map_err(LabError::file("write", keep));
             // What the guest failed by comes first.
-            return outcome.and_then(|outcome| kept.map(|_| outcome));
+            return outcome?
+                .require(self.accepted)
+                .and_then(|outcome| kept.map(|_| outcome));
         }
-        outcome
+        outcome?.require(self.accepted)
     }
 
     /// All that the guest has: the binary, its job, and the kernel's configuration.

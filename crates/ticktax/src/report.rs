@@ -22,7 +22,8 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         output: None,
         files: &typed.files,
     };
-    show(&typed.file, &showing, &terminal.grouping(&typed.view))
+    let recording = RecordingReader::open(&typed.file)?;
+    show(recording, &showing, &terminal.grouping(&typed.view))
 }
 
 /// How to show what is in a recording.
@@ -38,13 +39,12 @@ pub(crate) struct Showing<'a> {
     pub(crate) files: &'a FileArguments,
 }
 
-/// Prints the document of the recording in `file`.
+/// Prints the document of a recording.
 pub(crate) fn show(
-    file: &Path,
+    mut recording: RecordingReader,
     showing: &Showing<'_>,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
-    let mut recording = RecordingReader::open(file)?;
     let mut files = output::begin(showing.files, showing.output)?;
     let mut analysis = analysis(recording.header(), showing, terminal);
     let sources = recording.replay(&mut |sources, row| {

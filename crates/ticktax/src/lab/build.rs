@@ -11,6 +11,7 @@ use super::run::cannot;
 use crate::arguments::BuildArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::progress::Extent;
 use crate::terminal::Terminal;
 
 /// Builds kernels, one after the other.
@@ -28,7 +29,7 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
         variant: name.as_deref(),
         jobs: typed.jobs.unwrap_or_else(crate::beats::threads),
     };
-    let progress = terminal.task("looking for the source".to_owned());
+    let progress = terminal.progress(Extent::Unknown, "looking for the source");
     let kernels = build_all(
         &typed.hz,
         &building,

@@ -1,19 +1,20 @@
 //! `ticktax lab compare --case`: a published investigation on real kernels.
 
 use ticktax_experiment::kernels::{self, GuestJob, KernelsError, Trial};
-use ticktax_lab::guest::REPLAY;
+use ticktax_lab::guest::{RECORDING, REPLAY};
 use ticktax_lab::in_turns;
 use ticktax_lab::kernel::{Kernel, Wanted};
 use ticktax_lab::qemu::Clock;
 use ticktax_model::kernels::KernelsStatement;
 
 use super::compare::{found, jobs};
-use super::run::{Guest, RECORDING, header, recording};
+use super::run::Guest;
 use crate::arguments::{CompareArguments, KernelVariants};
 use crate::case;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal::{Progress, Terminal};
+use crate::progress::{Extent, Progress};
+use crate::terminal::Terminal;
 
 /// Boots every kernel for every job of the case.
 pub(super) fn run(
@@ -43,7 +44,7 @@ pub(super) fn run(
     };
     let wanted = rates.into_iter().map(Wanted::Built);
     let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
-    let progress = terminal.task("looking for the kernels".to_owned());
+    let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
     let kernels = found(&wanted, &progress)?;
     kernels::require_one_a_rate(kernels.iter().filter_map(Kernel::hz))?;
     let with = |kernel| wanted_jobs.iter().map(move |job| (kernel, *job));
@@ -91,9 +92,9 @@ impl Guests<'_> {
             interrupt: self.interrupt,
         };
         let outcome = guest.boot(kernel, job.cmdline, None, is_over, self.progress)?;
-        let header = header(recording(&outcome)?)?;
+        let recording = outcome.recording()?;
         let kernel = (&*kernel.name, kernel.hz());
-        let trial = Trial::new(kernel, job, &header, outcome.instructions);
+        let trial = Trial::new(kernel, job, recording.header(), outcome.instructions);
         trial.map_err(Failure::from)
     }
 }

@@ -2,20 +2,19 @@
 
 use std::process::ExitCode;
 
+use ticktax_analysis::RecordingAnalysis;
 use ticktax_experiment::matrix;
 use ticktax_lab::kernel::{Kernel, Wanted, find};
 use ticktax_lab::{LabError, in_turns};
-use ticktax_model::document::Document;
 use ticktax_model::kernels::KernelComparison;
-use ticktax_model::machine::Machine;
-use ticktax_model::pace::PaceVariant;
 
-use super::run::{GuestVerb, Guests, document, recording};
+use super::run::Guests;
 use super::{cache, cases};
-use crate::arguments::{CompareArguments, KernelVariants};
+use crate::arguments::{CompareArguments, GuestVerb, KernelVariants};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal::{Progress, Terminal, require_writable};
+use crate::progress::{Extent, Progress};
+use crate::terminal::{Terminal, require_writable};
 
 /// Boots every kernel with every set of parameters; ends with 1 where the model differs.
 pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -60,15 +59,17 @@ fn loops(
         none if none.is_empty() => vec![String::new()],
         sets => sets,
     };
-    let progress = terminal.task("looking for the kernels".to_owned());
+    let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
     let kernels = found(&wanted, &progress)?;
     let with = |kernel| cmdlines.iter().map(move |cmdline| (kernel, cmdline));
     let places: Vec<(&Kernel, &String)> = kernels.iter().flat_map(with).collect();
     let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
         let guest = guests.guest();
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
-        let (machine, rows) = rows(recording(&outcome)?)?;
-        Ok::<_, Failure>(matrix::cells(&kernel.name, cmdline, &machine, &rows))
+        let document = RecordingAnalysis::document(&mut outcome.recording()?, 1)?;
+        let none = || LabError::NoResult("its recording holds no loop".to_owned());
+        let cells = matrix::cells_of(&kernel.name, cmdline, document).ok_or_else(none)?;
+        Ok::<_, Failure>(cells)
     });
     progress.done();
     let cells = cells?.into_iter().flatten().collect();
@@ -89,16 +90,4 @@ pub(super) fn found(wanted: &[Wanted], progress: &Progress) -> Result<Vec<Kernel
     let found = wanted.iter().map(|one| find(one, &cache, &mut tell));
     let found: Result<Vec<Kernel>, LabError> = found.collect();
     Ok(found?)
-}
-
-/// The ways in which a guest paced a loop, and its machine.
-fn rows(bytes: &[u8]) -> Result<(Machine, Vec<PaceVariant>), Failure> {
-    match document(bytes)? {
-        Document::Pace(statement) => {
-            let row = statement.as_variant();
-            Ok((statement.machine, row.into_iter().collect()))
-        }
-        Document::PaceComparison(comparison) => Ok((comparison.machine, comparison.rows)),
-        _ => Err(LabError::NoResult("its recording holds no loop".to_owned()).into()),
-    }
 }
