@@ -74,6 +74,33 @@ pub enum ProbeChoice {
     None,
 }
 
+impl ProbeChoice {
+    /// Every choice.
+    pub const ALL: [Self; 4] = [Self::Spin, Self::Sleep, Self::Soak, Self::None];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Sleep => "sleep",
+            Self::Soak => "soak",
+            Self::None => "none",
+        }
+    }
+
+    /// What it is, for help.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Spin => "A loop on each CPU that notes every gap",
+            Self::Sleep => "A thread on each CPU that notes how late it wakes",
+            Self::Soak => {
+                "A loop on each CPU that counts the work it gets done with unused CPU time"
+            }
+            Self::None => "Nothing",
+        }
+    }
+}
+
 /// What the tracer hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
@@ -84,6 +111,25 @@ pub enum Keep {
 }
 
 impl Keep {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::Spans, Self::Sums];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spans => "spans",
+            Self::Sums => "sums",
+        }
+    }
+
+    /// What it is, for help.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Spans => "Every span",
+            Self::Sums => "Sums and histograms by source",
+        }
+    }
+
     /// Spans that a CPU's buffer holds, 4 MiB: an eighth of a second at 500,000 spans a second.
     const SPANS_PER_CPU: u32 = 1 << 16;
     /// Sources that the table of sums holds, each counted once a CPU: 10 MiB.

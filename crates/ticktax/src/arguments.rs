@@ -4,6 +4,7 @@ mod changes;
 mod complete;
 mod document;
 mod files;
+mod guest;
 mod lab;
 mod pace;
 mod sim;
@@ -15,17 +16,20 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
+use ticktax_observe::{Keep, ProbeChoice};
 use ticktax_report::Format;
 
 pub(crate) use changes::ChangesArguments;
 use document::{documents, formats};
 pub(crate) use files::FileArguments;
+pub(crate) use guest::GuestVerb;
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
@@ -239,7 +243,7 @@ pub(crate) struct AuditArguments {
     /// a kernel without preemption lets a loop keep the CPU until the next tick.
     ///
     /// [default: spin, or none where a program is watched]
-    #[arg(long, value_enum, hide_possible_values = false)]
+    #[arg(long, value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
     pub(crate) probe: Option<ProbeChoice>,
 
     /// Priority of the probe: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99 [default: idle for spin, other for sleep]
@@ -250,7 +254,7 @@ pub(crate) struct AuditArguments {
     pub(crate) probe_policy: Option<SchedulingPolicy>,
 
     /// Keep single spans, or sums by source for every second [default: spans up to 10 minutes]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]
     pub(crate) keep: Option<Keep>,
 
     #[command(flatten)]
@@ -348,46 +352,6 @@ pub(crate) struct BeatsArguments {
     pub(crate) page: PageArguments,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProbeChoice {
-    /// A loop on each CPU that notes every gap
-    Spin,
-    /// A thread on each CPU that notes how late it wakes
-    Sleep,
-    /// A loop on each CPU that counts the work it gets done with what nobody else wants
-    Soak,
-    /// Nothing
-    None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Keep {
-    /// Every span
-    Spans,
-    /// Sums and histograms by source
-    Sums,
-}
-
-impl From<ProbeChoice> for ticktax_observe::ProbeChoice {
-    fn from(typed: ProbeChoice) -> Self {
-        match typed {
-            ProbeChoice::Spin => Self::Spin,
-            ProbeChoice::Sleep => Self::Sleep,
-            ProbeChoice::Soak => Self::Soak,
-            ProbeChoice::None => Self::None,
-        }
-    }
-}
-
-impl From<Keep> for ticktax_observe::Keep {
-    fn from(typed: Keep) -> Self {
-        match typed {
-            Keep::Spans => Self::Spans,
-            Keep::Sums => Self::Sums,
-        }
-    }
-}
-
 /// A length of time as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(pub(crate) Nanos);
@@ -433,6 +397,21 @@ impl FromStr for ProcessId {
             format!("invalid PID `{text}`: `pgrep NAME` finds the PIDs of a program")
         })
     }
+}
+
+/// Parses one of `all`, by its name; help lists them, with what they are.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+    about: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let words = all
+        .iter()
+        .map(move |&one| PossibleValue::new(name(one)).help(about(one)));
+    PossibleValuesParser::new(words).map(move |word| {
+        let found = all.iter().find(|&&one| name(one) == word);
+        *found.expect("clap lets no other word pass")
+    })
 }
 
 #[cfg(test)]

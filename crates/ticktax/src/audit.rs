@@ -6,15 +6,16 @@ use ticktax_analysis::Auditor;
 use ticktax_model::recording::Header;
 use ticktax_model::tick::TickBill;
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_observe::{Plan, Program, Session, Started};
+use ticktax_observe::{Keep, Plan, ProbeChoice, Program, Session, Started};
 use ticktax_probes::SchedulingPolicy;
 use ticktax_report::RowsEnded;
 
-use crate::arguments::{AuditArguments, Keep, ProbeChoice, ProcessId};
+use crate::arguments::{AuditArguments, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::terminal::{Progress as Bar, Terminal};
+use crate::progress::{Extent, Progress as Bar};
+use crate::terminal::Terminal;
 use crate::watch::watch;
 
 /// How long, without other wishes.
@@ -93,8 +94,8 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     Ok(Plan {
         cpus: typed.cpus.clone(),
         length,
-        keep: keep.into(),
-        probe: probe.into(),
+        keep,
+        probe,
         policy: typed.probe_policy,
         program,
         ..Plan::default()
@@ -145,7 +146,10 @@ impl<'a> Screen<'a> {
         Self {
             terminal,
             // A command writes to the same terminal.
-            bar: terminal.progress(started.length, what.clone(), started.command),
+            bar: match started.length.filter(|_| !started.command) {
+                Some(length) => terminal.progress(Extent::Time(length), what.clone()),
+                None => Bar::hidden(),
+            },
             what,
             shown: Nanos::ZERO,
             glanced: Nanos::ZERO,

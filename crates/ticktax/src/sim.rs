@@ -11,6 +11,7 @@ use ticktax_model::recording::RecordingWriter;
 
 use crate::arguments::SimArguments;
 use crate::failure::{FAILED_CONTROL, Failure};
+use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
 
 /// Runs the verb.
@@ -31,7 +32,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     let loaded = whatif::load(&typed.load, &asked).map_err(not_loaded)?;
     let plan = plan(typed)?;
     let length = plan.length.unwrap_or(loaded.length);
-    let progress = terminal.progress(Some(length), "Predicting".to_owned(), false);
+    let progress = terminal.progress(Extent::Time(length), "Predicting");
     let predicted = plan.predict(loaded, &mut |done, all| {
         let share = done as f64 / all.max(1) as f64;
         #[expect(clippy::cast_possible_truncation, reason = "a part of a time")]

@@ -12,6 +12,7 @@ use ticktax_model::disk;
 use crate::arguments::SweepArguments;
 use crate::failure::{FAILED_POINTS, Failure};
 use crate::interrupt::Interrupt;
+use crate::progress::Extent;
 use crate::terminal::Terminal;
 
 /// Runs what is not finished, writes the results, and says what came of it.
@@ -75,7 +76,13 @@ fn points(
     let interrupt = Interrupt::listen()?;
     let jobs = typed.jobs.map_or_else(crate::beats::threads, usize::from);
     let points = sweep.plan().grid().len() as u64;
-    let bar = terminal.count(points, ran.found);
+    let bar = terminal.progress(
+        Extent::Points {
+            all: points,
+            done: ran.found,
+        },
+        "",
+    );
     // A point that breaks the model is told with the others; its backtrace is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let ended = sweep.run(jobs, &mut |progress| {

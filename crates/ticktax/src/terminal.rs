@@ -5,13 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ticktax_model::Nanos;
 use ticktax_model::document::{Document, DocumentKind};
 use ticktax_report::{Format, Section, TextStyle, View, render};
 
 use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
+use crate::progress::{Extent, Progress};
 
 /// Where output goes.
 pub(crate) struct Terminal {
@@ -141,68 +140,13 @@ impl Terminal {
         drop(writeln!(io::stderr(), "{text}"));
     }
 
-    /// A bar for `all` points of which `found` are finished, on a terminal; nothing in a pipe.
-    pub(crate) fn count(&self, all: u64, found: u64) -> Count {
-        if !self.error_is_tty {
-            return Count(ProgressBar::hidden());
+    /// How far something has come, on a terminal; nothing in a pipe.
+    pub(crate) fn progress(&self, extent: Extent, what: impl Into<String>) -> Progress {
+        if self.error_is_tty {
+            Progress::shown(extent, what.into())
+        } else {
+            Progress::hidden()
         }
-        let template = "{pos} of {len} points [{bar:30}] {elapsed}, {eta} to go";
-        let style = ProgressStyle::with_template(template)
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> ");
-        let target = ProgressDrawTarget::stderr_with_hz(4);
-        let bar = ProgressBar::with_draw_target(Some(all), target).with_position(found);
-        bar.set_style(style);
-        bar.reset_eta();
-        Count(bar)
-    }
-
-    /// A progress bar on a terminal; nothing in a pipe, nor where there is no telling how long it
-    /// will be, or where `quiet` because a command writes to the same terminal.
-    pub(crate) fn progress(&self, length: Option<Nanos>, what: String, quiet: bool) -> Progress {
-        let Some(length) = length.filter(|_| self.error_is_tty && !quiet) else {
-            return Progress(ProgressBar::hidden());
-        };
-        let template = format!("{{msg}} [{{bar:30}}] {{elapsed}} of {length}");
-        let style = ProgressStyle::with_template(&template)
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> ");
-        // Four times a second: drawing is work, too.
-        let target = ProgressDrawTarget::stderr_with_hz(4);
-        let bar = ProgressBar::with_draw_target(Some(millis(length)), target);
-        bar.set_style(style);
-        bar.set_message(what);
-        Progress(bar)
-    }
-}
-
-/// A bar that counts.
-pub(crate) struct Count(ProgressBar);
-
-impl Count {
-    /// Shows that `done` are finished.
-    pub(crate) fn reach(&self, done: u64) {
-        self.0.set_position(done);
-    }
-
-    /// Takes the bar away.
-    pub(crate) fn done(&self) {
-        self.0.finish_and_clear();
-    }
-}
-
-impl Terminal {
-    /// A spinner for what has no known length; nothing in a pipe.
-    pub(crate) fn task(&self, what: String) -> Progress {
-        if !self.error_is_tty {
-            return Progress(ProgressBar::hidden());
-        }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
-        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.set_message(what);
-        bar.enable_steady_tick(std::time::Duration::from_millis(250));
-        Progress(bar)
     }
 }
 
@@ -260,41 +204,4 @@ fn in_words(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "its folder does not exist".to_owned(),
         kind => kind.to_string(),
     }
-}
-
-/// How far an audit has come.
-pub(crate) struct Progress(ProgressBar);
-
-impl Progress {
-    /// How often the bar wants to be told.
-    pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
-
-    /// Shows that `elapsed` has passed.
-    pub(crate) fn at(&self, elapsed: Nanos) {
-        self.0.set_position(millis(elapsed));
-    }
-
-    /// Whether it is on a screen.
-    pub(crate) fn is_shown(&self) -> bool {
-        !self.0.is_hidden()
-    }
-
-    /// Says something in front of the bar, in place of what was said there before.
-    pub(crate) fn tell(&self, line: String) {
-        self.0.set_message(line);
-    }
-
-    /// Says something above the bar.
-    pub(crate) fn say(&self, line: &str) {
-        self.0.println(line);
-    }
-
-    /// Takes the bar away.
-    pub(crate) fn done(&self) {
-        self.0.finish_and_clear();
-    }
-}
-
-fn millis(time: Nanos) -> u64 {
-    u64::try_from(time.0 / 1_000_000).unwrap_or(0)
 }

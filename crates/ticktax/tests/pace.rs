@@ -89,7 +89,8 @@ fn a_short_loop_says_what_became_of_it() {
     assert_eq!(figures.wanted, Some(figures.frames + figures.dropped));
     assert_eq!(figures.slipped, Some(0), "frames on a grid do not slip");
     assert!(figures.work.unwrap().min >= Nanos::from_millis(1));
-    assert!(matches!(told.subject, Subject::Loop(report) if report.work == Nanos::from_millis(1)));
+    let asked = Nanos::from_millis(1);
+    assert!(matches!(told.subject, Subject::Loop(report) if report.spec.work == asked));
     let clocks: Vec<CpuClock> = told
         .cpu
         .readings

@@ -10,6 +10,7 @@ use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
+use super::vary::all_taken;
 use super::{KernelVariants, Length, ViewArguments, formats};
 use crate::failure::Failure;
 
@@ -210,15 +211,8 @@ impl CompareArguments {
     /// The kernels to compare, and what they are booted with.
     pub(crate) fn variants(&self) -> Result<KernelVariants, Failure> {
         let mut variants = KernelVariants::default();
-        for vary in &self.vary {
-            let taken = variants.take(vary);
-            if !taken.map_err(|error| Failure::Arguments(error.to_string()))? {
-                let name = vary.name();
-                let why =
-                    format!("lab compare cannot vary `{name}`: there are hz, kernel and cmdline");
-                return Err(Failure::Arguments(why));
-            }
-        }
+        let what = ("lab compare", "hz, kernel and cmdline");
+        all_taken(&self.vary, what, &mut |vary| variants.take(vary))?;
         let why = match &self.case {
             Some(_) if !variants.cmdlines.is_empty() => {
                 "a case has its own boot parameters: leave --vary cmdline= out"

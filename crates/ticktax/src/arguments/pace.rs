@@ -11,6 +11,7 @@ use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_report::Format;
 
+use super::vary::all_taken;
 use super::{FileArguments, Length, PageArguments, ProcessId, formats};
 use crate::failure::Failure;
 
@@ -103,15 +104,8 @@ impl PaceArguments {
     /// What is to be compared.
     pub(crate) fn variants(&self) -> Result<LoopVariants, Failure> {
         let mut variants = LoopVariants::default();
-        for vary in &self.vary {
-            let taken = variants.take(vary);
-            if !taken.map_err(|error| Failure::Arguments(error.to_string()))? {
-                let name = vary.name();
-                let why =
-                    format!("pace cannot vary `{name}`: there are sleep, rule, rate and work");
-                return Err(Failure::Arguments(why));
-            }
-        }
+        let what = ("pace", "sleep, rule, rate and work");
+        all_taken(&self.vary, what, &mut |vary| variants.take(vary))?;
         Ok(variants)
     }
 

@@ -3,6 +3,25 @@
 use ticktax_experiment::vary::{Vary, VaryError};
 use ticktax_lab::kernel::Wanted;
 
+use crate::failure::Failure;
+
+/// Has `take` take every list in; refuses what it does not know, and says what `verb` can vary.
+pub(super) fn all_taken(
+    typed: &[Vary],
+    (verb, known): (&str, &str),
+    take: &mut dyn FnMut(&Vary) -> Result<bool, VaryError>,
+) -> Result<(), Failure> {
+    for vary in typed {
+        let taken = take(vary);
+        if !taken.map_err(|error| Failure::Arguments(error.to_string()))? {
+            let name = vary.name();
+            let why = format!("{verb} cannot vary `{name}`: there are {known}");
+            return Err(Failure::Arguments(why));
+        }
+    }
+    Ok(())
+}
+
 /// Kernels to compare, and what they are booted with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelVariants {

@@ -11,6 +11,7 @@ use crate::arguments::PaceArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
+use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
@@ -28,7 +29,7 @@ pub(super) fn run(
     let variants = lists.combinations(&plan.spec);
     let plan = TurnsPlan::new(plan, variants, typed.rounds)?;
     let interrupt = Interrupt::listen()?;
-    let bar = terminal.progress(Some(plan.length()), String::new(), false);
+    let bar = terminal.progress(Extent::Time(plan.length()), "");
     let mut paced = PacedTurns::start(plan.clone())?;
     let mut stats = TurnStats::new(plan.variants(), paced.machine());
     let mut told = None;

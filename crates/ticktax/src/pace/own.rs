@@ -11,6 +11,7 @@ use crate::arguments::PaceArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
+use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
@@ -24,7 +25,7 @@ pub(super) fn run(
     let (length, period) = (plan.length, plan.spec.period);
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
-    let bar = terminal.progress(Some(length), line, false);
+    let bar = terminal.progress(Extent::Time(length), line);
     // From here on what is done here may take the loop's CPU.
     let mut paced = PacedLoop::start(plan)?;
     let mut frames = FrameStats::of_loop(period, paced.machine());

@@ -12,7 +12,8 @@ use crate::arguments::PaceArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::terminal::{Progress as Bar, Terminal};
+use crate::progress::{Extent, Progress as Bar};
+use crate::terminal::Terminal;
 use crate::watch::watch;
 
 /// Figures are shown by the second for this long; making them takes longer with time.
@@ -42,7 +43,7 @@ pub(super) fn watch_process(
     auditor.frames_of(started.process.unwrap_or(pid));
     let (tick, _) = tick(&started.machine);
     let line = ticktax_report::pace_line(None, 0, 0);
-    let bar = terminal.progress(Some(length), line, false);
+    let bar = terminal.progress(Extent::Time(length), line);
     let mut shown = Nanos::ZERO;
     let mut show = |auditor: &mut Auditor, _: &SourceTable, progress: Progress| {
         let elapsed = progress.elapsed;

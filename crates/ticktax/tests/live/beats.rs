@@ -33,9 +33,9 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
     let [line] = &lines[..] else {
         return Err(format!("{} beats of the thread: {all:#?}", lines.len()).into());
     };
-    let off = line.period / period.0 as f64 - 1.0;
+    let off = line.rhythm.period / period.0 as f64 - 1.0;
     check(off.abs() < 1e-3, || format!("off by {off}: {line:#?}"))?;
-    check(line.false_alarm < 1e-6, || format!("{line:#?}"))?;
+    check(line.rhythm.false_alarm < 1e-6, || format!("{line:#?}"))?;
     check(is_of_timer(line), || format!("{line:#?}"))
 }
 
