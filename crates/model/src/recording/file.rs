@@ -15,6 +15,7 @@ mod column;
 mod edges;
 mod error;
 mod reader;
+mod rows;
 mod schema;
 mod schema_1;
 #[cfg(test)]

@@ -6,25 +6,20 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
-use parquet::schema::types::SchemaDescriptor;
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
 use super::checksum::{Checksums, Failure, Fetch, Told};
-use super::column::{Batch, Column, Fault, Place};
-use super::edges::{EdgeColumns, EdgePlaces};
+use super::column::Fault;
 use super::error::RecordingError;
+use super::rows::{Known, Names, Places, replay_group};
 use super::{schema, schema_1};
+use crate::SourceTable;
 use crate::disk::decode;
-use crate::recording::{Edge, Header, PacedFrame, Row, SCHEMA_VERSION, Sum};
-use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use crate::recording::{Header, Row, SCHEMA_VERSION};
 
 /// The first and the last four bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
-
-/// Rows decoded at once: few enough to stay in the processor's cache.
-const BATCH_ROWS: usize = 4096;
 
 /// Reads a recording's file. Columns that it does not know are left alone.
 pub struct RecordingReader {
@@ -232,23 +227,6 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     }
 }
 
-/// How a file names its columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
-    Today,
-    Schema1,
-}
-
-impl Names {
-    /// The file's name of the column that today has the name `today`.
-    fn of(self, today: &'static str) -> &'static str {
-        match self {
-            Self::Today => today,
-            Self::Schema1 => schema_1::column(today),
-        }
-    }
-}
-
 /// Reads the header, whichever schema it is of, and finds out how that schema names the columns.
 fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
     /// What every schema's header has.
@@ -283,258 +261,4 @@ fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
             found,
         }),
     }
-}
-
-/// Where the columns are.
-struct Places {
-    cpu: Place,
-    start: Place,
-    dur: Place,
-    self_time: Place,
-    kind: Place,
-    source: Place,
-    detail: Place,
-    owner: Place,
-    program: Place,
-    pid: Place,
-    tid: Place,
-    count: Place,
-    max: Place,
-    histogram: Place,
-    source_id: Place,
-    /// Not in files of schema 1.
-    due: Option<Place>,
-    /// Not in files that were written before there were edges.
-    edges: Option<EdgePlaces>,
-}
-
-impl Places {
-    fn find(columns: &SchemaDescriptor, names: Names) -> Result<Self, Fault> {
-        Ok(Self {
-            cpu: Place::of::<Int32Type>(columns, names.of(schema::CPU))?,
-            start: Place::of::<Int64Type>(columns, names.of(schema::START))?,
-            dur: Place::of::<Int64Type>(columns, names.of(schema::DUR))?,
-            self_time: Place::of::<Int64Type>(columns, names.of(schema::SELF))?,
-            kind: Place::of::<ByteArrayType>(columns, names.of(schema::KIND))?,
-            source: Place::of::<ByteArrayType>(columns, names.of(schema::SOURCE))?,
-            detail: Place::of::<ByteArrayType>(columns, names.of(schema::DETAIL))?,
-            owner: Place::of::<ByteArrayType>(columns, names.of(schema::OWNER))?,
-            program: Place::of::<ByteArrayType>(columns, names.of(schema::PROGRAM))?,
-            pid: Place::of::<Int32Type>(columns, names.of(schema::PID))?,
-            tid: Place::of::<Int32Type>(columns, names.of(schema::TID))?,
-            count: Place::of::<Int64Type>(columns, names.of(schema::COUNT))?,
-            max: Place::of::<Int64Type>(columns, names.of(schema::MAX))?,
-            histogram: Place::of::<ByteArrayType>(columns, names.of(schema::HISTOGRAM))?,
-            source_id: Place::of::<Int32Type>(columns, names.of(schema::SOURCE_ID))?,
-            due: match names {
-                Names::Today => Some(Place::of::<Int64Type>(columns, schema::DUE)?),
-                Names::Schema1 => None,
-            },
-            edges: EdgePlaces::find(columns)?,
-        })
-    }
-}
-
-/// The columns of a row group that say what a source is. They are decoded only at the rows where
-/// a source appears for the first time.
-struct Words {
-    kind: Column<ByteArrayType>,
-    source: Column<ByteArrayType>,
-    detail: Column<ByteArrayType>,
-    owner: Column<ByteArrayType>,
-    program: Column<ByteArrayType>,
-    pid: Column<Int32Type>,
-    tid: Column<Int32Type>,
-}
-
-impl Words {
-    fn open(group: &dyn RowGroupReader, places: &Places) -> Result<Self, Fault> {
-        Ok(Self {
-            kind: Column::open(group, &places.kind)?,
-            source: Column::open(group, &places.source)?,
-            detail: Column::open(group, &places.detail)?,
-            owner: Column::open(group, &places.owner)?,
-            program: Column::open(group, &places.program)?,
-            pid: Column::open(group, &places.pid)?,
-            tid: Column::open(group, &places.tid)?,
-        })
-    }
-
-    /// The source of the row `row`, counted from the start of the group.
-    fn at(&mut self, row: usize) -> Result<Source, Fault> {
-        let kind = text(&mut self.kind, row)?;
-        let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
-            column: schema::KIND,
-            word: kind,
-        })?;
-        let owner = text(&mut self.owner, row)?;
-        let owner = Owner::from_name(&owner).ok_or(Fault::UnknownWord {
-            column: schema::OWNER,
-            word: owner,
-        })?;
-        let thread = match self.tid.at(row)?.copied() {
-            None => None,
-            Some(tid) => {
-                let pid = self.pid.at(row)?.copied();
-                let pid = pid.ok_or_else(|| self.pid.fault("a row has a tid but no pid"))?;
-                Some(Thread {
-                    pid,
-                    tid,
-                    program: text(&mut self.program, row)?.into(),
-                })
-            }
-        };
-        let name = text(&mut self.source, row)?.into();
-        Ok(Source {
-            kind,
-            owner,
-            name,
-            detail: text(&mut self.detail, row)?.into(),
-            thread,
-        })
-    }
-}
-
-/// The text in the row `row` of the column, counted from the start of the group.
-fn text(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
-    let text = column
-        .at(row)?
-        .map(|bytes| std::str::from_utf8(bytes.data()).map(str::to_owned));
-    match text {
-        Some(Ok(text)) => Ok(text),
-        Some(Err(_)) => Err(column.fault("a row is not UTF-8")),
-        None => Err(column.fault("a row has no value")),
-    }
-}
-
-/// The sources that appeared so far.
-#[derive(Default)]
-struct Known {
-    table: SourceTable,
-    /// By the file's number.
-    ids: Vec<Option<SourceId>>,
-}
-
-impl Known {
-    /// The id of the source with the file's number `number`, if it appeared before.
-    fn get(&self, number: i32) -> Option<SourceId> {
-        *self.ids.get(usize::try_from(number).ok()?)?
-    }
-
-    fn add(&mut self, number: i32, source: Source) -> Result<SourceId, Fault> {
-        let place = u32::try_from(number)
-            .ok()
-            .filter(|&number| number < schema::SOURCES_MAX);
-        let place = place.ok_or_else(|| {
-            Fault::damaged(
-                schema::SOURCE_ID,
-                format!("{number} is not the number of a source"),
-            )
-        })? as usize;
-        if self.ids.len() <= place {
-            self.ids.resize(place + 1, None);
-        }
-        let id = self.table.intern(source);
-        self.ids[place] = Some(id);
-        Ok(id)
-    }
-}
-
-/// Gives the rows of one group to `each`.
-fn replay_group(
-    group: &dyn RowGroupReader,
-    places: &Places,
-    known: &mut Known,
-    each: &mut dyn FnMut(&SourceTable, &Row),
-) -> Result<(), Fault> {
-    let mut cpus = Column::<Int32Type>::open(group, &places.cpu)?;
-    let mut starts = Column::<Int64Type>::open(group, &places.start)?;
-    let mut durs = Column::<Int64Type>::open(group, &places.dur)?;
-    let mut selfs = Column::<Int64Type>::open(group, &places.self_time)?;
-    let mut counts = Column::<Int64Type>::open(group, &places.count)?;
-    let mut maxima = Column::<Int64Type>::open(group, &places.max)?;
-    let mut histograms = Column::<ByteArrayType>::open(group, &places.histogram)?;
-    let mut numbers = Column::<Int32Type>::open(group, &places.source_id)?;
-    let mut due_times = match &places.due {
-        Some(place) if place.has_values(group) => Some(Column::<Int64Type>::open(group, place)?),
-        _ => None,
-    };
-    let mut edges = match &places.edges {
-        Some(places) => EdgeColumns::open(group, places)?,
-        None => None,
-    };
-    let mut words = None;
-
-    let all = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-    for first in (0..all).step_by(BATCH_ROWS) {
-        let rows = BATCH_ROWS.min(all - first);
-        let cpus = cpus.read_all(rows)?;
-        let starts = starts.read_all(rows)?;
-        let durs = durs.read_all(rows)?;
-        let selfs = selfs.read_all(rows)?;
-        let counts = counts.read_all(rows)?;
-        let maxima = maxima.read_all(rows)?;
-        let numbers = numbers.read_all(rows)?;
-        let due_times = due_times.as_mut();
-        let due_times = due_times.map(|times| times.read(rows)).transpose()?;
-        let mut due_times = due_times.as_ref().map(Batch::iter);
-        let effects = edges.as_mut().map(|edges| edges.read(rows)).transpose()?;
-        let mut effects = effects.into_iter().flatten();
-        for (row, histogram) in histograms.read(rows)?.iter().enumerate() {
-            let source = if let Some(id) = known.get(numbers[row]) {
-                id
-            } else {
-                let words = match &mut words {
-                    Some(words) => words,
-                    None => words.insert(Words::open(group, places)?),
-                };
-                known.add(numbers[row], words.at(first + row)?)?
-            };
-            let cpu = u32::try_from(cpus[row])
-                .map_err(|_| Fault::damaged(schema::CPU, "a CPU's number is negative"))?;
-            let span = Span {
-                cpu: Cpu(cpu),
-                start: Nanos(starts[row]),
-                dur: Nanos(durs[row]),
-                self_time: Nanos(selfs[row]),
-                source,
-            };
-            let due = due_times.as_mut().and_then(Iterator::next).flatten();
-            let effect = effects.next().flatten();
-            let row = match (histogram, due, effect) {
-                (None, None, None) => Row::Span(span),
-                (None, None, Some(effect)) => Row::Edge(Edge { span, effect }),
-                (None, Some(&due), _) => Row::Frame(PacedFrame {
-                    span,
-                    due: Nanos(due),
-                }),
-                (Some(bytes), ..) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
-            };
-            each(&known.table, &row);
-        }
-    }
-    Ok(())
-}
-
-/// The sum that a row with a histogram is.
-fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
-    let wrong = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
-    let (buckets, rest) = bytes.data().as_chunks::<4>();
-    if !rest.is_empty() || buckets.len() > Histogram::BUCKETS {
-        return Err(wrong(
-            "a histogram has no whole number of buckets, or too many",
-        ));
-    }
-    let mut counts = [0; Histogram::BUCKETS];
-    for (count, bucket) in counts.iter_mut().zip(buckets) {
-        *count = u32::from_le_bytes(*bucket);
-    }
-    Ok(Sum {
-        span,
-        count: u64::try_from(count)
-            .map_err(|_| Fault::damaged(schema::COUNT, "a count is negative"))?,
-        max: Nanos(max),
-        histogram: Histogram::from_counts(&counts)
-            .ok_or_else(|| wrong("a histogram has too many buckets"))?,
-    })
 }
