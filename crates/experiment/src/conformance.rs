@@ -286,7 +286,7 @@ fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) 
     setup
         .tasks
         .push(TaskSpec::new("loop", vec![late, wait, Step::Frame, work]));
-    let ran = crate::frames::frames(&setup, TaskId(0));
+    let ran = ticktax_sim::frames(&setup, TaskId(0));
     let (followed, frames) = ran.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
     let report = followed.report;
     let seconds = it.length.as_secs_f64();

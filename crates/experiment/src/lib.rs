@@ -12,7 +12,6 @@ pub mod changes;
 pub mod conformance;
 pub mod file;
 pub mod fit;
-mod frames;
 pub mod judge;
 pub mod kernels;
 pub mod matrix;

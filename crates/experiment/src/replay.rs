@@ -15,7 +15,7 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 pub use threads::replay_here;
 
 /// What a performing thread stands on.
-pub trait Platform {
+pub trait Performer {
     /// The time, from any moment on.
     fn now(&mut self) -> Nanos;
 
@@ -93,18 +93,18 @@ pub fn replay(
     place: usize,
     seed: u64,
     length: Nanos,
-    platform: &mut impl Platform,
+    performer: &mut impl Performer,
 ) -> Result<ReplayedTask, String> {
     check(task).map_err(|error| error.to_string())?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
     // The stream that the simulator gives this task.
     let mut chance = Stream::new(seed, 2 * number);
-    let begin = platform.now();
+    let begin = performer.now();
     let mut notes = ReplayedTask::default();
     let mut frame_at = Nanos::ZERO;
     let mut due = vec![None; task.program.len()];
     for (at, step) in task.program.iter().enumerate().cycle() {
-        let now = platform.now() - begin;
+        let now = performer.now() - begin;
         if now >= length {
             break;
         }
@@ -112,7 +112,7 @@ pub fn replay(
             let time = time.max(Nanos(1));
             notes.asked += time;
             notes.bursts += 1;
-            platform.work(time);
+            performer.work(time);
         };
         match *step {
             Step::Work(law) => work(chance.draw(&law), &mut notes),
@@ -127,15 +127,15 @@ pub fn replay(
                 }
             }
             Step::Sleep(call, law) => {
-                platform.sleep(call, chance.draw(&law))?;
-                notes.sleeps += u64::from(platform.now() - begin <= length);
+                performer.sleep(call, chance.draw(&law))?;
+                notes.sleeps += u64::from(performer.now() - begin <= length);
             }
             Step::SleepRest { call, time, unit } => {
                 let passed = now - frame_at;
                 let rest = time - Nanos(passed.0 / unit.0 * unit.0);
                 if rest > Nanos::ZERO {
-                    platform.sleep(call, rest)?;
-                    notes.sleeps += u64::from(platform.now() - begin <= length);
+                    performer.sleep(call, rest)?;
+                    notes.sleeps += u64::from(performer.now() - begin <= length);
                 }
             }
             Step::Frame => {
@@ -153,13 +153,13 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TimerRule, run};
 
-    use super::{CannotReplay, Platform, check, replay};
+    use super::{CannotReplay, Performer, check, replay};
 
     /// A machine on which nothing but sleeping and working takes time.
     #[derive(Default)]
     struct Ideal(Nanos);
 
-    impl Platform for Ideal {
+    impl Performer for Ideal {
         fn now(&mut self) -> Nanos {
             self.0
         }

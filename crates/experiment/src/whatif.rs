@@ -153,26 +153,15 @@ impl Plan {
             .collect();
         let grid = Grid::new(base, axes?)?;
         let places = self.places(&grid)?;
-        let all = places.len() as u64 * u64::from(self.runs.max(1));
-        let mut done = 0;
+        let runs = u64::from(self.runs.max(1));
+        let all = places.len() as u64 * runs;
         let mut predicted: Vec<PredictionRow> = Vec::with_capacity(places.len());
         let mut control = None;
         let mut last = None;
-        for place in &places {
-            let mut runs: Vec<Vec<Figure>> = Vec::new();
-            for number in 0..self.runs.max(1) {
-                let (setup, task) = work.setup(number, place, &grid)?;
-                runs.push(judge::judge(judge::Run {
-                    setup: &setup,
-                    task,
-                    asked_for: loaded.asked_for,
-                })?);
-                if number == 0 {
-                    last = Some((setup, task));
-                }
-                done += 1;
-                progress(done, all);
-            }
+        for (number, place) in (0..).zip(&places) {
+            let mut told = |done| progress(number * runs + done, all);
+            let (runs, first) = work.runs(place, &grid, &mut told)?;
+            last = first.or(last);
             predicted.push(PredictionRow {
                 origin: Origin::Predicted,
                 settings: settings(place, &grid),
@@ -252,7 +241,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// The base of run `number` with this pacing: as recorded, or as written.
-    fn base(&self, number: u32, pacing: &Pacing) -> (Setup, Option<TaskId>) {
+    fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
         let seed = self.plan.seed.wrapping_add(u64::from(number));
         match &self.loaded.load {
             Load::Recorded(work, machine) => replicate(work, machine, pacing, self.length, seed),
@@ -265,13 +254,36 @@ impl Work<'_> {
         }
     }
 
+    /// What all runs of a setting gave, and what the first of them ran. `told` is told how many runs
+    /// are done.
+    fn runs(
+        &self,
+        place: &Place,
+        grid: &Grid,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<(Vec<Vec<Figure>>, Option<Drawn>), WhatIfError> {
+        let mut first = None;
+        let mut runs = Vec::new();
+        for number in 0..self.plan.runs.max(1) {
+            let (setup, task) = self.setup(number, place, grid)?;
+            runs.push(judge::judge(judge::Run {
+                setup: &setup,
+                task,
+                asked_for: self.loaded.asked_for,
+            })?);
+            first.get_or_insert((setup, task));
+            told(u64::from(number) + 1);
+        }
+        Ok((runs, first))
+    }
+
     /// What run `number` of a setting runs.
     fn setup(
         &self,
         number: u32,
         (pacing, point): &Place,
         grid: &Grid,
-    ) -> Result<(Setup, Option<TaskId>), WhatIfError> {
+    ) -> Result<Drawn, WhatIfError> {
         let (base, task) = self.base(number, pacing);
         let mut setup = match point {
             Some(point) => Grid::new(base, grid.axes().to_vec())?.setup(*point)?,
@@ -284,6 +296,9 @@ impl Work<'_> {
         Ok((setup, task))
     }
 }
+
+/// A machine, and the task in it that is asked about.
+type Drawn = (Setup, Option<TaskId>);
 
 /// A setting in words.
 fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! The session: tracer and probes side by side, their rows handed out in batches.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -384,16 +385,7 @@ impl Running {
         };
         header.began_unix = self.began_unix;
         header.command = command;
-        header.policies = self.policies;
-        let known = header.policies.len();
-        for thread in Proc::default().special_policies() {
-            if !header.policies[..known]
-                .iter()
-                .any(|other| other.tid == thread.tid)
-            {
-                header.policies.push(thread);
-            }
-        }
+        header.policies = with_new(self.policies, Proc::default().special_policies());
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             header
@@ -403,6 +395,14 @@ impl Running {
         }
         header
     }
+}
+
+/// The policies of these threads, and of those that came later.
+fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<ThreadPolicy> {
+    let known: BTreeSet<i32> = before.iter().map(|thread| thread.tid).collect();
+    let new = after.into_iter();
+    before.extend(new.filter(|thread| !known.contains(&thread.tid)));
+    before
 }
 
 /// Context switches so far, where all CPUs are watched, as the kernel counts them.

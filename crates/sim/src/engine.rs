@@ -50,7 +50,7 @@ pub fn record(
     Ok((report, header, sources.unwrap_or_default()))
 }
 
-pub use follow::{Followed, follow};
+pub use follow::{Followed, Frames, follow, frames};
 
 /// An event in a CPU's agenda.
 #[derive(Clone, Copy, Debug)]

@@ -44,7 +44,7 @@ mod task;
 mod timer;
 
 pub use clock::{Device, Grid};
-pub use engine::{Followed, follow, record, run};
+pub use engine::{Followed, Frames, follow, frames, record, run};
 pub use random::{Law, Stream};
 pub use record::facts;
 pub use report::{CpuReport, LinkReport, Mode, Report};

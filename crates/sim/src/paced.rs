@@ -1,7 +1,7 @@
 //! A simulated loop, in the words of one that `pace` ran.
 
 use ticktax_model::pace::{
-    CpuClock, CpuReading, Frame, LoopReport, LoopRun, PaceRule, SleepMethod, Wakeups,
+    CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, PaceRule, SleepMethod, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::Header;
@@ -138,11 +138,13 @@ pub(crate) fn loop_run(
     }
     Some(LoopRun {
         report: LoopReport {
-            rate: 1e9 / rhythm.period.0.max(1) as f64,
-            period: rhythm.period,
-            work: Nanos(frames.cpu_time.0 / frames.count.max(1)),
-            sleep: rhythm.sleep,
-            rule: rhythm.rule,
+            spec: LoopSpec {
+                rate: 1e9 / rhythm.period.0.max(1) as f64,
+                period: rhythm.period,
+                work: Nanos(frames.cpu_time.0 / frames.count.max(1)),
+                sleep: rhythm.sleep,
+                rule: rhythm.rule,
+            },
             cpu,
             policy: PolicyGrant::full(policy),
             timer_slack: Some(setup.machine.slack),

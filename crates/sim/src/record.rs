@@ -48,6 +48,30 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
+/// A source for each task of the setup, which is a process of its own.
+fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
+    let tasks = (1..).zip(&setup.tasks);
+    let ids = tasks.map(|(pid, task)| {
+        let name: Arc<str> = task.name.as_str().into();
+        sources.intern(Source {
+            kind,
+            owner: if task.kernel {
+                Owner::Kernel
+            } else {
+                Owner::Program
+            },
+            name: name.clone(),
+            detail: detail.into(),
+            thread: Some(Thread {
+                pid,
+                tid: pid,
+                program: name,
+            }),
+        })
+    });
+    ids.collect()
+}
+
 impl<'s> Recorder<'s> {
     /// A recorder of this setup, which hands its rows to `sink`, the waits and frames of a followed
     /// task among them.
@@ -56,28 +80,6 @@ impl<'s> Recorder<'s> {
         let named = |sources: &mut SourceTable, kind| {
             let names = setup.sources.iter();
             let ids = names.map(|source| sources.intern(Source::kernel(kind, &source.name, "")));
-            ids.collect()
-        };
-        let threads = |sources: &mut SourceTable, kind, detail: &str| {
-            let tasks = (1..).zip(&setup.tasks);
-            let ids = tasks.map(|(pid, task)| {
-                let name: Arc<str> = task.name.as_str().into();
-                sources.intern(Source {
-                    kind,
-                    owner: if task.kernel {
-                        Owner::Kernel
-                    } else {
-                        Owner::Program
-                    },
-                    name: name.clone(),
-                    detail: detail.into(),
-                    thread: Some(Thread {
-                        pid,
-                        tid: pid,
-                        program: name,
-                    }),
-                })
-            });
             ids.collect()
         };
         // As a tracer of a real kernel names them: with high-resolution timers the tick is one of
@@ -96,8 +98,13 @@ impl<'s> Recorder<'s> {
             idle: sources.intern(Source::idle()),
             irqs: named(&mut sources, Kind::Irq),
             softirqs: named(&mut sources, Kind::Softirq),
-            tasks: threads(&mut sources, Kind::Task, ""),
-            throttled: threads(&mut sources, Kind::Wait, OffCpuReason::Throttled.name()),
+            tasks: threads(setup, &mut sources, Kind::Task, ""),
+            throttled: threads(
+                setup,
+                &mut sources,
+                Kind::Wait,
+                OffCpuReason::Throttled.name(),
+            ),
         };
         let followed = followed.and_then(|task| {
             let source = sources.get(*ids.tasks.get(task.index())?);

@@ -1,4 +1,4 @@
-//! The machine that this runs on as a [`Platform`], and a thread for each program.
+//! The machine that this runs on as a [`Performer`], and a thread for each program.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use ticktax_probes::clock::now;
 use ticktax_probes::pace::syscall_driver::SyscallDriver;
 use ticktax_sim::{Call, TaskSpec};
 
-use super::{Platform, replay};
+use super::{Performer, replay};
 
 /// The seed that scenarios have without other wishes: the simulator then draws the same.
 const SEED: u64 = 1;
@@ -77,7 +77,7 @@ fn perform_one(task: &TaskSpec, place: usize, length: Nanos) -> Result<ReplayedT
 /// This machine.
 struct Here(SyscallDriver);
 
-impl Platform for Here {
+impl Performer for Here {
     fn now(&mut self) -> Nanos {
         now()
     }

@@ -2,9 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Calibration;
-use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId};
-
-use crate::frames::frames;
+use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, frames};
 
 /// Trials take a tick each, unless others keep the task from its CPU; then fewer must do.
 const LENGTH: Nanos = Nanos::from_secs(4);

@@ -6,9 +6,7 @@ use ticktax_model::pace::Frame;
 use ticktax_model::prediction::{Figure, Measure};
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_sim::{Setup, SetupError, TaskId, follow, record};
-
-use crate::frames::Frames;
+use ticktax_sim::{Frames, Setup, SetupError, TaskId, follow, record};
 
 /// A run that is to be judged.
 #[derive(Clone, Copy, Debug)]

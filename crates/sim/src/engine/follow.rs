@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
 use ticktax_model::pace::Frame;
-use ticktax_model::recording::{Header, Paced, RowSink};
+use ticktax_model::recording::{Header, Paced, Row, RowSink};
 use ticktax_model::victim::OffCpuReason;
 
 use super::Engine;
@@ -50,6 +50,28 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
         header,
         sources: sources.unwrap_or_default(),
     })
+}
+
+/// Keeps the frames among rows.
+#[derive(Debug, Default)]
+pub struct Frames(pub Vec<Frame>);
+
+impl RowSink for Frames {
+    fn row(&mut self, _: &SourceTable, row: &Row) {
+        if let Row::Frame(frame) = row {
+            self.0.push(frame.frame());
+        }
+    }
+}
+
+/// Runs a simulation for the frames of `task` alone, as [`follow`] does.
+///
+/// # Errors
+/// Where the setup makes no sense, or has no such task.
+pub fn frames(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Frame>), SetupError> {
+    let mut frames = Frames::default();
+    let followed = follow(setup, task, &mut frames)?;
+    Ok((followed, frames.0))
 }
 
 /// What is kept of a task that is followed.

@@ -1,12 +1,12 @@
 //! Machines at random, and what is asked of them all.
 
 use proptest::prelude::*;
-use ticktax_model::pace::{Frame, PaceRule};
+use ticktax_model::pace::PaceRule;
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{
-    Attributes, Call, Class, Costs, Device, Followed, Footprint, Group, Law, Link, Machine, Policy,
-    Setup, SetupError, Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule, follow,
+    Attributes, Call, Class, Costs, Device, Footprint, Group, Law, Link, Machine, Policy, Setup,
+    Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
 };
 
 /// Keeps all rows.
@@ -17,17 +17,6 @@ impl RowSink for Rows {
     fn row(&mut self, _: &SourceTable, row: &Row) {
         self.0.push(row.clone());
     }
-}
-
-/// Runs a simulation in which `task` is followed; its frames, from the rows.
-pub(crate) fn followed(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Frame>), SetupError> {
-    let mut rows = Rows::default();
-    let followed = follow(setup, task, &mut rows)?;
-    let frames = rows.0.iter().filter_map(|row| match row {
-        Row::Frame(frame) => Some(frame.frame()),
-        Row::Span(_) | Row::Sum(_) | Row::Edge(_) => None,
-    });
-    Ok((followed, frames.collect()))
 }
 
 /// `eevdf` with slices of 3 ms.

@@ -12,7 +12,7 @@ use ticktax_sim::{
     run,
 };
 
-use crate::fixture::{followed, setup};
+use crate::fixture::setup;
 
 const MS: i64 = 1_000_000;
 
@@ -34,7 +34,7 @@ fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
 
 /// The first frames as (due, began), in µs.
 fn frames(setup: &Setup) -> Vec<(i64, i64)> {
-    let Ok((_, frames)) = followed(setup, TaskId(0)) else {
+    let Ok((_, frames)) = ticktax_sim::frames(setup, TaskId(0)) else {
         panic!("{setup:?}")
     };
     let frames = frames.iter().take(4);
@@ -84,7 +84,7 @@ fn a_late_wakeup_delays_by_its_rule() {
     let mut setup = paced(PaceRule::Remaining, vec![MS], 1);
     let late = Step::Late(Law::Fixed(Nanos(200_000)));
     setup.tasks[0].program.insert(0, late);
-    let by_rule = |setup: &Setup| followed(setup, TaskId(0)).unwrap().1;
+    let by_rule = |setup: &Setup| ticktax_sim::frames(setup, TaskId(0)).unwrap().1;
     let frames = by_rule(&setup);
     assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
     assert_eq!(frames[9].cpu, Nanos(MS));
@@ -109,7 +109,7 @@ fn what_comes_from_outside_waits_for_no_tick() {
 #[test]
 fn a_task_that_is_not_there_cannot_be_followed() {
     let setup = paced(PaceRule::Fixed, vec![MS], 1);
-    assert!(followed(&setup, TaskId(1)).is_err());
+    assert!(ticktax_sim::frames(&setup, TaskId(1)).is_err());
 }
 
 proptest! {
@@ -123,7 +123,7 @@ proptest! {
         let mut auditor = Auditor::new(&ticktax_sim::facts(&setup));
         auditor.victim_since(Nanos::ZERO);
         let id = TaskId(u32::try_from(task).unwrap());
-        let (_, frames) = followed(&setup, id).unwrap();
+        let (_, frames) = ticktax_sim::frames(&setup, id).unwrap();
         let followed = follow(&setup, id, &mut auditor).unwrap();
         prop_assert_eq!(followed.report.hash, run(&setup).unwrap().hash);
         let statement = auditor.finish(&followed.header, &followed.sources, 1);
@@ -193,7 +193,7 @@ fn a_loop_of_any_class_is_a_paced_loop() {
     ] {
         let mut setup = paced(PaceRule::Deadline, vec![3 * MS], 1);
         setup.tasks[0].attributes.class = class;
-        let (followed, frames) = followed(&setup, TaskId(0)).unwrap();
+        let (followed, frames) = ticktax_sim::frames(&setup, TaskId(0)).unwrap();
         let run = followed.header.paced_loop().unwrap();
         assert_eq!(run.report.policy.granted, policy);
         assert!(frames.len() > 90, "{}", frames.len());
@@ -228,6 +228,9 @@ fn the_accounting_check_names_a_loop_that_hides_from_the_tick() {
     assert_eq!(accounting.programs[0].shown, Some(Nanos::ZERO));
     let beats = statement.beats.unwrap();
     let game = beats.beats.iter().find(|beat| beat.name.contains("game"));
-    let period = game.unwrap_or_else(|| panic!("{:#?}", beats.beats)).period;
+    let period = game
+        .unwrap_or_else(|| panic!("{:#?}", beats.beats))
+        .rhythm
+        .period;
     assert!((period / 20e6 - 1.0).abs() < 1e-3, "{period}");
 }

@@ -6,8 +6,6 @@ use ticktax_sim::{
     Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, run,
 };
 
-use crate::fixture::followed;
-
 /// A task that sleeps for 5 ms at 100 Hz, and works for 1 µs.
 fn sleeper(timers: TimerRule) -> Setup {
     let mut machine = Machine::new(1, 100, Policy::Fair);
@@ -84,7 +82,7 @@ proptest! {
         if !fine {
             setup.machine.timers = TimerRule::FirstTick;
         }
-        let (_, frames) = followed(&setup, TaskId(0)).unwrap();
+        let (_, frames) = ticktax_sim::frames(&setup, TaskId(0)).unwrap();
         prop_assert!(frames.len() > 50);
         let tick = 1_000_000_000 / hz;
         for frame in &frames {
@@ -115,7 +113,7 @@ fn a_timer_of_anothers_ends_a_sleep_within_its_slack() {
     );
     other.kernel = true;
     setup.tasks.push(other);
-    let (_, frames) = followed(&setup, TaskId(0)).unwrap();
+    let (_, frames) = ticktax_sim::frames(&setup, TaskId(0)).unwrap();
     let late = |frame: usize| (frames[frame].began - frames[frame].due).0;
     assert_eq!((late(0), late(1)), (30_000, 50_000));
 }

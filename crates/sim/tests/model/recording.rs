@@ -70,6 +70,7 @@ fn the_beats_of_a_simulated_machine_are_found() {
     let found = |name: &str| {
         let beat = beats.beats.iter().find(|beat| beat.name.contains(name));
         beat.unwrap_or_else(|| panic!("no {name} in {:#?}", beats.beats))
+            .rhythm
             .period
     };
     assert!((found("local_timer") - 4e6).abs() < 4e3);

@@ -19,7 +19,7 @@ struct Told {
 }
 
 fn followed(setup: &Setup) -> Told {
-    let told = crate::fixture::followed(setup, TaskId(0));
+    let told = ticktax_sim::frames(setup, TaskId(0));
     let (followed, frames) = told.unwrap_or_else(|error| panic!("{error}"));
     Told {
         report: followed.report,
