@@ -343,7 +343,8 @@ struct Verdict {
 fn judge(case: &Case, beats: &BeatStatement) -> Verdict {
     let mut verdict = Verdict::default();
     let lines: Vec<&BeatLine> = beats.beats.iter().filter(|line| !line.own).collect();
-    let off = |line: &BeatLine, plan: &Plan| line.period / plan.schedule.period.0 as f64 - 1.0;
+    let off =
+        |line: &BeatLine, plan: &Plan| line.rhythm.period / plan.schedule.period.0 as f64 - 1.0;
     for plan in case.plans.iter().filter(|plan| is_beat(plan)) {
         let near = lines.iter().filter(|line| off(line, plan).abs() < NEAR);
         let names_it = |line: &BeatLine| causes(&plan.disturbance).iter().any(|w| says(line, w));
@@ -369,7 +370,7 @@ fn judge(case: &Case, beats: &BeatStatement) -> Verdict {
         } else {
             verdict
                 .wrong
-                .push(format!("{} {:.3} ms", line.name, line.period / 1e6));
+                .push(format!("{} {:.3} ms", line.name, line.rhythm.period / 1e6));
         }
     }
     verdict

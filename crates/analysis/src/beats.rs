@@ -40,6 +40,7 @@ mod tests;
 use std::fmt;
 
 use ticktax_model::Nanos;
+use ticktax_model::beats::Periodicity;
 
 use crate::pace::tellable;
 
@@ -203,6 +204,23 @@ pub struct Beat {
     pub lengths: Lengths,
     /// Its events' time as a share of the observed time.
     pub share: f64,
+}
+
+impl Beat {
+    /// The same as a line of a statement has it.
+    pub(crate) fn periodicity(&self) -> Periodicity {
+        Periodicity {
+            period: self.period.value,
+            low: self.period.low,
+            high: self.period.high,
+            false_alarm: self.false_alarm,
+            seen: self.seen,
+            expected: self.expected,
+            jitter: self.jitter,
+            rearmed: self.rhythm == Rhythm::Rearmed,
+            restarts: self.restarts,
+        }
+    }
 }
 
 /// Why nothing can be known about beats.

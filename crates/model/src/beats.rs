@@ -43,6 +43,34 @@ pub enum BeatKind {
     Gaps,
 }
 
+/// A period that events keep to, and how surely.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Periodicity {
+    /// The period, ns.
+    #[serde(rename = "period_ns")]
+    pub period: f64,
+    /// The lower end of its 95 % interval, ns.
+    #[serde(rename = "period_low_ns")]
+    pub low: f64,
+    /// The upper end of its 95 % interval, ns.
+    #[serde(rename = "period_high_ns")]
+    pub high: f64,
+    /// A bound on the probability that chance shows as much.
+    #[serde(rename = "false_alarm_probability")]
+    pub false_alarm: f64,
+    /// Beats that were seen.
+    pub seen: u64,
+    /// Beats that there was time for.
+    pub expected: u64,
+    /// Standard deviation of a beat around its grid, or of an interval where each starts anew.
+    #[serde(rename = "jitter_ns")]
+    pub jitter: Nanos,
+    /// Whether each interval starts from the last event, so that delays add up.
+    pub rearmed: bool,
+    /// How often the phase jumped.
+    pub restarts: u32,
+}
+
 /// One beat, with everything that was tied to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatLine {
@@ -58,35 +86,16 @@ pub struct BeatLine {
     /// Whether it is ticktax's own doing.
     #[serde(default)]
     pub own: bool,
-    /// The period, ns.
-    #[serde(rename = "period_ns")]
-    pub period: f64,
-    /// The lower end of its 95 % interval, ns.
-    #[serde(rename = "period_low_ns")]
-    pub low: f64,
-    /// The upper end of its 95 % interval, ns.
-    #[serde(rename = "period_high_ns")]
-    pub high: f64,
-    /// A bound on the probability that chance shows as much in any of the sources searched.
-    #[serde(rename = "false_alarm_probability")]
-    pub false_alarm: f64,
+    /// Its period, and how surely that is one. Beats are counted on all its CPUs, and a false alarm
+    /// is one in any of the sources searched.
+    #[serde(flatten)]
+    pub rhythm: Periodicity,
     /// When the first beat was due, since the observation began (the phase).
     #[serde(rename = "first_ns")]
     pub first: Nanos,
     /// From when to when it was found, since the observation began, where not all the time.
     #[serde(default, rename = "during_ns")]
     pub during: Option<(Nanos, Nanos)>,
-    /// Beats that were seen, on all its CPUs.
-    pub seen: u64,
-    /// Beats that there was time for.
-    pub expected: u64,
-    /// Standard deviation of a beat around its grid, or of an interval where each starts anew.
-    #[serde(rename = "jitter_ns")]
-    pub jitter: Nanos,
-    /// Whether each interval starts from the last event, so that errors add up.
-    pub rearmed: bool,
-    /// How often the phase jumped.
-    pub restarts: u32,
     /// Events to a beat.
     #[serde(rename = "events_per_beat")]
     pub burst: f64,

@@ -291,23 +291,38 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_cpu_that_leaves_or_cannot_be_made_to_switch_is_named() {
-        let settings = settings("0-2");
-        let end = End {
-            proc: &Proc::at(Path::new("/nonexistent")),
-            settings: &settings,
-            machine: Machine {
-                online: "0".parse().unwrap(),
-                ..Machine::default()
-            },
+    /// No machine.
+    fn nowhere() -> Proc {
+        Proc::at(Path::new("/nonexistent"))
+    }
+
+    /// The end of a session in which nothing was seen.
+    fn end<'a>(proc: &'a Proc, settings: &'a Settings) -> End<'a> {
+        End {
+            proc,
+            settings,
+            machine: Machine::default(),
             before: Counters::default(),
             after: Counters::default(),
-            late: "1".parse().unwrap(),
+            late: CpuList::default(),
             unprobed: CpuList::default(),
             victim: None,
             results: ProbeResults::default(),
             switches: None,
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_leaves_or_cannot_be_made_to_switch_is_named() {
+        let settings = settings("0-2");
+        let proc = nowhere();
+        let end = End {
+            machine: Machine {
+                online: "0".parse().unwrap(),
+                ..Machine::default()
+            },
+            late: "1".parse().unwrap(),
+            ..end(&proc, &settings)
         };
         let limitations = end.limitations(&"0-1".parse().unwrap());
         let cpus = |text: &str| text.parse().unwrap();
@@ -326,19 +341,7 @@ mod tests {
         let limitations = |probe| {
             let mut settings = settings("0");
             settings.plan.probe = probe;
-            let end = End {
-                proc: &Proc::at(Path::new("/nonexistent")),
-                settings: &settings,
-                machine: Machine::default(),
-                before: Counters::default(),
-                after: Counters::default(),
-                late: CpuList::default(),
-                unprobed: CpuList::default(),
-                victim: None,
-                results: ProbeResults::default(),
-                switches: None,
-            };
-            end.limitations(&"0".parse().unwrap())
+            end(&nowhere(), &settings).limitations(&"0".parse().unwrap())
         };
         let missing = |reason| [Limitation::OutsideNotSeparated { reason }];
         assert_eq!(limitations(ProbeChoice::Spin), []);
@@ -370,19 +373,11 @@ mod tests {
     #[test]
     fn a_cpu_that_is_plugged_in_is_named() {
         let mut header = End {
-            proc: &Proc::at(Path::new("/nonexistent")),
-            settings: &settings("0"),
             machine: Machine {
                 online: "0".parse().unwrap(),
                 ..Machine::default()
             },
-            before: Counters::default(),
-            after: Counters::default(),
-            late: CpuList::default(),
-            unprobed: CpuList::default(),
-            victim: None,
-            results: ProbeResults::default(),
-            switches: None,
+            ..end(&nowhere(), &settings("0"))
         }
         .header(
             Level::Kernel,

@@ -227,11 +227,7 @@ impl PacedLoop {
 
     fn report(&self, report: PaceReport) -> LoopReport {
         LoopReport {
-            rate: self.plan.spec.rate,
-            period: self.plan.spec.period,
-            work: self.plan.spec.work,
-            sleep: self.plan.spec.sleep,
-            rule: self.plan.spec.rule,
+            spec: self.plan.spec,
             cpu: report.cpu,
             policy: report.policy,
             timer_slack: report.timer_slack,

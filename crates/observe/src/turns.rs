@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(header.ended_early, None);
         let turns = header.paced_turns().unwrap();
         assert_eq!((turns.runs.len(), turns.planned()), (4, 4));
-        assert_eq!(turns.runs[1].report.sleep, SleepMethod::Timerfd);
+        assert_eq!(turns.runs[1].report.spec.sleep, SleepMethod::Timerfd);
         assert!(frames.keys().eq(&[0, 1, 2, 3]), "{frames:?}");
 
         let (header, _) = run(&plan, 1);

@@ -290,7 +290,7 @@ fn beats_of(all: &mut Families, beats: &[BeatLine]) {
     };
     let family = all.gauge("beat_period_seconds", "Period of a periodic source.");
     for it in beats {
-        family.value(&borrowed(&labels(it)), it.period / 1e9);
+        family.value(&borrowed(&labels(it)), it.rhythm.period / 1e9);
     }
     let family = all.gauge(
         "beat_duration_seconds",

@@ -297,7 +297,7 @@ impl<W: Write> Perfetto<W> {
         let (beats, limitations) = of_recording(document);
         for beat in beats {
             let annotations = [
-                ("period_ns", format!("{:.0}", beat.period)),
+                ("period_ns", format!("{:.0}", beat.rhythm.period)),
                 ("share", beat.share.to_string()),
                 ("cpus", beat.cpus.to_string()),
                 ("triggered by", beat.chain.join(" → ")),

@@ -151,7 +151,7 @@ fn beat_of(crowd: &Crowd, beats: &[&BeatLine]) -> Option<(f64, CpuList)> {
     };
     let its = beats.iter().filter(|beat| beat.pid == Some(pid));
     let beat = its.max_by(|a, b| a.share.total_cmp(&b.share))?;
-    Some((beat.period, beat.cpus.clone()))
+    Some((beat.rhythm.period, beat.cpus.clone()))
 }
 
 fn throttled(

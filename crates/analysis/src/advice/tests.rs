@@ -1,11 +1,9 @@
 //! Rules beside statements of which it is known what is to be done.
 
-use std::collections::BTreeMap;
-
 use ticktax_model::advice::Advice;
-use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
+use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Coverage, Level, ToolCost, World};
+use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Balance, Class, Statement};
 use ticktax_model::victim::{
     Interferer, PROBE, StateAccount, Target, ThreadState, ThreadTimes, VictimStatement,
@@ -30,37 +28,17 @@ fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
     };
     let elapsed = Nanos::from_secs(10);
     Statement {
-        tool_version: String::new(),
-        world: World::Live,
-        level: Level::Kernel,
         machine: Machine {
             hypervisor: Some("KVM".to_owned()),
             ..Machine::default()
         },
-        began_unix: 0,
         accounts: accounts.iter().map(account).collect(),
-        cpus: Vec::new(),
         balance: Balance {
             elapsed,
             accounted: elapsed,
             off: Vec::new(),
         },
-        throttled: Vec::new(),
-        gaps: None,
-        beats: None,
-        coverage: Coverage::default(),
-        clock: None,
-        probes: Vec::new(),
-        soakers: Vec::new(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
-        pressure: BTreeMap::new(),
-        run_queue: None,
-        accounting: None,
-        tick: None,
-        findings: Vec::new(),
-        advice: Vec::new(),
+        ..ticktax_fixture::statement()
     }
 }
 
@@ -117,33 +95,12 @@ fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement 
 
 fn beat(pid: i32, period: f64) -> BeatStatement {
     let beat = BeatLine {
-        name: "a thread of it".to_owned(),
-        kind: BeatKind::Thread,
         pid: Some(pid),
         cpus: "1".parse().unwrap(),
-        own: false,
-        period,
-        low: period,
-        high: period,
-        false_alarm: 1e-9,
-        first: Nanos::ZERO,
-        during: None,
-        seen: 7,
-        expected: 7,
-        jitter: Nanos::ZERO,
-        rearmed: false,
-        restarts: 0,
-        burst: 1.0,
         median: Nanos::from_millis(30),
-        p99: None,
         max: Nanos::from_millis(30),
         share: 0.01,
-        chain: Vec::new(),
-        gaps: None,
-        held: Vec::new(),
-        alias: None,
-        same_period: Vec::new(),
-        outside: None,
+        ..ticktax_fixture::beat("a thread of it", period, 0.0)
     };
     BeatStatement {
         beats: vec![beat],

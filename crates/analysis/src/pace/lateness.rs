@@ -213,7 +213,7 @@ pub(crate) fn link(late: &mut LateFrames, beats: &[&BeatLine], policies: &[Threa
         };
         let its = beats.iter().filter(|beat| beat.pid == Some(*pid));
         if let Some(beat) = its.max_by(|a, b| a.share.total_cmp(&b.share)) {
-            cause.period = Some(beat.period);
+            cause.period = Some(beat.rhythm.period);
             // The last of a chain is the beat's own.
             let before = beat
                 .chain

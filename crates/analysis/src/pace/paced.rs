@@ -67,7 +67,7 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
 /// What the loop's rhythm makes of samples: only frames on a grid keep to phases of the tick, and
 /// only while the loop sleeps between them.
 fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> Option<TickAlias> {
-    let grid = report.rule == PaceRule::Deadline && report.sleep.sleeps();
+    let grid = report.spec.rule == PaceRule::Deadline && report.spec.sleep.sleeps();
     if !grid || sampled_at_tick(machine) != Some(true) {
         return None;
     }
@@ -76,10 +76,10 @@ fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> O
         return None;
     }
     let tick = counting(machine).tick?;
-    let busy = report.margin.unwrap_or_default() + report.work;
+    let busy = report.margin.unwrap_or_default() + report.spec.work;
     let figures = figures?;
-    let alias = tick_alias(report.period, busy, tick, figures.frames)?;
-    keeps_to_phases(&alias, report.work, figures).then_some(alias)
+    let alias = tick_alias(report.spec.period, busy, tick, figures.frames)?;
+    keeps_to_phases(&alias, report.spec.work, figures).then_some(alias)
 }
 
 /// Whether frames began and ended as nearly in time as their phases are apart: nine of ten within a

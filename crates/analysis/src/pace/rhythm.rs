@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use ticktax_model::Nanos;
+use ticktax_model::beats::Periodicity;
 use ticktax_model::pace::{FrameMark, RhythmReport};
 
 use super::frames;
@@ -28,15 +29,10 @@ impl Found {
     pub(crate) fn reports(&self, runs: &[Run]) -> Vec<RhythmReport> {
         let report = |(mark, beat): &(FrameMark, Beat)| RhythmReport {
             mark: *mark,
-            period: beat.period.value,
-            low: beat.period.low,
-            high: beat.period.high,
-            false_alarm: beat.false_alarm,
-            seen: beat.seen,
-            expected: beat.expected,
-            jitter: beat.jitter,
-            rearmed: frames::delays_add_up(&self.marked(*mark, runs), beat.period.value),
-            restarts: beat.restarts,
+            rhythm: Periodicity {
+                rearmed: frames::delays_add_up(&self.marked(*mark, runs), beat.period.value),
+                ..beat.periodicity()
+            },
             share: beat.share,
         };
         self.beats.iter().map(report).collect()

@@ -211,11 +211,7 @@ mod tests {
     fn run(spec: &LoopSpec) -> LoopRun {
         LoopRun {
             report: LoopReport {
-                rate: spec.rate,
-                period: spec.period,
-                work: spec.work,
-                sleep: spec.sleep,
-                rule: spec.rule,
+                spec: *spec,
                 cpu: Cpu(1),
                 policy: PolicyGrant::default(),
                 timer_slack: None,

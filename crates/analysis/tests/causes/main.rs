@@ -319,7 +319,7 @@ fn a_cause_that_is_named_is_the_true_one() {
             let lines = statement.beats.iter();
             let Some(line) = lines
                 .filter(|line| line.name == truth.name)
-                .find(|line| is_it(line.period))
+                .find(|line| is_it(line.rhythm.period))
             else {
                 continue;
             };

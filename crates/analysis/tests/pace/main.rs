@@ -24,10 +24,10 @@ fn a_loop_on_a_grid_is_told_as_it_is() {
     assert_eq!(told.chosen, Some(0));
     let rhythm = told.threads[0].rhythms[0];
     assert!(
-        (rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-5,
+        (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-5,
         "{rhythm:?}"
     );
-    assert!(!rhythm.rearmed && rhythm.mark == FrameMark::Wakeups);
+    assert!(!rhythm.rhythm.rearmed && rhythm.mark == FrameMark::Wakeups);
     let figures = told.figures.unwrap();
     // The last run is not known to have ended, the first not to have begun.
     assert!((347..=349).contains(&figures.frames), "{}", figures.frames);
@@ -145,7 +145,11 @@ fn a_grid_whose_lateness_wanders_is_a_grid() {
         wander + random.between(0, 12)
     };
     let told = watch(8, &[("frames", grid(20_000, 399, 3_000, late))]);
-    assert!(!told.threads[0].rhythms[0].rearmed, "{:?}", told.threads[0]);
+    assert!(
+        !told.threads[0].rhythms[0].rhythm.rearmed,
+        "{:?}",
+        told.threads[0]
+    );
     let period = told.figures.unwrap().period;
     assert!((period - Nanos::from_millis(20)).0.abs() < 100, "{period}");
 }
@@ -161,8 +165,8 @@ fn a_loop_that_arms_itself_anew_is_due_its_shortest_interval_after_the_last() {
     }
     let told = watch(10, &[("frames", doings)]);
     let rhythm = told.threads[0].rhythms[0];
-    assert!(rhythm.rearmed, "{rhythm:?}");
-    assert!((rhythm.period / 28e6 - 1.0).abs() < 0.01);
+    assert!(rhythm.rhythm.rearmed, "{rhythm:?}");
+    assert!((rhythm.rhythm.period / 28e6 - 1.0).abs() < 0.01);
     let figures = told.figures.unwrap();
     assert!((figures.period - Nanos::from_micros(27_200)).0.abs() < 100_000);
     assert_eq!((figures.dropped, figures.overshot), (0, 0));
@@ -187,7 +191,7 @@ fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
     let rhythm = told.threads[0].rhythms[0];
     assert_eq!(rhythm.mark, FrameMark::LongRuns);
     assert!(
-        (rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-3,
+        (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-3,
         "{rhythm:?}"
     );
     let figures = told.figures.unwrap();

@@ -147,6 +147,6 @@ fn same_source(a: &BeatLine, b: &BeatLine) -> bool {
 /// Whether the intervals of both periods have something in common, or the periods differ by less than
 /// a thousandth: clocks of two machines do.
 fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
-    let overlap = a.low <= b.high && b.low <= a.high;
-    overlap || (a.period - b.period).abs() < 1e-3 * a.period
+    let overlap = a.rhythm.low <= b.rhythm.high && b.rhythm.low <= a.rhythm.high;
+    overlap || (a.rhythm.period - b.rhythm.period).abs() < 1e-3 * a.rhythm.period
 }

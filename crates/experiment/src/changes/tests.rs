@@ -1,7 +1,7 @@
 //! What counts as a change, on statements and samples made by hand.
 
 use ticktax_model::Nanos;
-use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
+use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_sim::{Law, Stream};
 
 use super::judge::{Judge, beats};
@@ -59,33 +59,12 @@ fn what_changed_by_more_than_its_spread_is_certain() {
 
 fn beat(name: &str, period: f64, share: f64) -> BeatLine {
     BeatLine {
-        name: name.to_owned(),
-        kind: BeatKind::Thread,
         pid: Some(7),
-        cpus: "0".parse().unwrap(),
-        own: false,
-        period,
-        low: period - 10.0,
-        high: period + 10.0,
-        false_alarm: 1e-9,
-        first: Nanos::ZERO,
-        during: None,
-        seen: 100,
-        expected: 100,
-        jitter: Nanos(100),
-        rearmed: false,
-        restarts: 0,
-        burst: 1.0,
         median: Nanos(1_000),
         p99: Some(Nanos(2_000)),
         max: Nanos(3_000),
         share,
-        chain: Vec::new(),
-        gaps: None,
-        held: Vec::new(),
-        alias: None,
-        same_period: Vec::new(),
-        outside: None,
+        ..ticktax_fixture::beat(name, period, 10.0)
     }
 }
 

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, CpuStatement, Figures, PaceRule, PaceVariant, SleepMethod, Wakeups};
+use super::{CpuReading, CpuStatement, Figures, LoopSpec, PaceVariant, Wakeups};
+use crate::beats::Periodicity;
 use crate::limitation::Limitation;
 use crate::machine::Machine;
 use crate::policy::PolicyGrant;
@@ -52,10 +53,10 @@ impl PaceStatement {
         };
         let own = self.cpu.readings.first();
         Some(PaceVariant {
-            rate: report.rate,
-            work: report.work,
-            sleep: report.sleep,
-            rule: report.rule,
+            rate: report.spec.rate,
+            work: report.spec.work,
+            sleep: report.spec.sleep,
+            rule: report.spec.rule,
             turns: 1,
             figures: self.figures.clone(),
             cpu_time: own.map_or(Nanos::ZERO, |it| it.time),
@@ -80,19 +81,9 @@ pub enum Subject {
 /// A loop that ticktax ran: what it was asked for, and what it got.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopReport {
-    /// Frames a second.
-    #[serde(rename = "rate_hz")]
-    pub rate: f64,
-    /// The same as a time, to the ns.
-    #[serde(rename = "period_ns")]
-    pub period: Nanos,
-    /// CPU time of each frame's work.
-    #[serde(rename = "work_ns")]
-    pub work: Nanos,
-    /// How it waited.
-    pub sleep: SleepMethod,
-    /// When frames were due.
-    pub rule: PaceRule,
+    /// What it was asked for.
+    #[serde(flatten)]
+    pub spec: LoopSpec,
     /// Where it ran.
     pub cpu: Cpu,
     /// The scheduling policy that it asked for and got.
@@ -100,7 +91,7 @@ pub struct LoopReport {
     /// By how much the kernel may be late with this thread's timers, on purpose.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
-    /// How long before a frame is due [`SleepMethod::Hybrid`] begins to spin.
+    /// How long before a frame is due [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) begins to spin.
     #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
     /// Frames that were run but not handed over, and are in none of the figures.
@@ -196,29 +187,9 @@ pub enum FrameMark {
 pub struct RhythmReport {
     /// Of which events.
     pub mark: FrameMark,
-    /// The period, ns.
-    #[serde(rename = "period_ns")]
-    pub period: f64,
-    /// The lower end of its 95 % interval, ns.
-    #[serde(rename = "period_low_ns")]
-    pub low: f64,
-    /// The upper end of its 95 % interval, ns.
-    #[serde(rename = "period_high_ns")]
-    pub high: f64,
-    /// A bound on the probability that chance shows as much.
-    #[serde(rename = "false_alarm_probability")]
-    pub false_alarm: f64,
-    /// Beats that were seen.
-    pub seen: u64,
-    /// Beats that there was time for.
-    pub expected: u64,
-    /// Standard deviation of a wakeup around its grid, or of an interval where each starts anew.
-    #[serde(rename = "jitter_ns")]
-    pub jitter: Nanos,
-    /// Whether each interval starts from the last event, so that delays add up.
-    pub rearmed: bool,
-    /// How often the phase jumped.
-    pub restarts: u32,
+    /// Its period, and how surely that is one.
+    #[serde(flatten)]
+    pub rhythm: Periodicity,
     /// Its events' time as a share of the time watched.
     pub share: f64,
 }

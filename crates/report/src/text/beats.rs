@@ -194,8 +194,8 @@ fn sizes(beat: &BeatLine) -> String {
     let mut parts = vec![
         tied(format!(
             "{} of {} seen",
-            grouped(beat.seen),
-            grouped(beat.expected)
+            grouped(beat.rhythm.seen),
+            grouped(beat.rhythm.expected)
         )),
         tied(format!(
             "takes {}, {}at most {}",
@@ -245,7 +245,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
 
 /// What makes gaps in which the kernel ran nothing.
 fn outside_text(outside: Outside, beat: &BeatLine) -> String {
-    let every = tied(plain(beat.period));
+    let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {
         Some(hz) => format!(
             "outside, every {every}: most likely the host's own {} tick",
@@ -290,20 +290,20 @@ fn arithmetic(alias: &AliasLine) -> String {
 }
 
 fn evidence(beat: &BeatLine) -> String {
-    let kept = if beat.rearmed {
+    let kept = if beat.rhythm.rearmed {
         "re-armed at each event"
     } else {
         "on a grid"
     };
-    let restarts = match beat.restarts {
+    let restarts = match beat.rhythm.restarts {
         0 => String::new(),
         n => format!(", restarted {}", counted(n.into(), "time")),
     };
     format!(
         "first at {}, {kept}, jitter {}{restarts}; by chance: {}",
         tied(format!("{:.6} s", beat.first.as_secs_f64())),
-        tied(beat.jitter),
-        chance(beat.false_alarm)
+        tied(beat.rhythm.jitter),
+        chance(beat.rhythm.false_alarm)
     )
 }
 
@@ -317,7 +317,7 @@ fn chance(alarm: f64) -> String {
 }
 
 fn period(beat: &BeatLine) -> String {
-    with_interval(beat.period, beat.low, beat.high)
+    with_interval(beat.rhythm.period, beat.rhythm.low, beat.rhythm.high)
 }
 
 /// A period as a person says it: as many digits as its interval leaves, and the interval. In ns.

@@ -363,6 +363,12 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
 
 fn rhythm(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
-    let before = before.map_or_else(String::new, |it| format!("{} → ", short_period(it.period)));
-    format!("every {before}{}  {}", short_period(beat.period), who(beat))
+    let before = before.map_or_else(String::new, |it| {
+        format!("{} → ", short_period(it.rhythm.period))
+    });
+    format!(
+        "every {before}{}  {}",
+        short_period(beat.rhythm.period),
+        who(beat)
+    )
 }

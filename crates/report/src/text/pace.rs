@@ -157,21 +157,21 @@ fn rule_in_words(rule: PaceRule) -> &'static str {
 fn own_loop(page: &mut Page, report: &LoopReport) {
     let text = format!(
         "{} a second, one every {}, each with {} of work; on {}, {}",
-        number(report.rate),
-        tied(report.period),
-        tied(report.work),
+        number(report.spec.rate),
+        tied(report.spec.period),
+        tied(report.spec.work),
         tied(format!("CPU {}", report.cpu)),
         report.policy,
     );
     page.paragraph(Tone::Plain, "Frames    ", &text);
-    page.paragraph(Tone::Plain, "Rule      ", rule_in_words(report.rule));
-    let mut sleep = vec![format!("by {}", report.sleep)];
+    page.paragraph(Tone::Plain, "Rule      ", rule_in_words(report.spec.rule));
+    let mut sleep = vec![format!("by {}", report.spec.sleep)];
     if let Some(margin) = report.margin {
         sleep.push(format!("the last {} spinning", tied(margin)));
     }
     if let Some(slack) = report
         .timer_slack
-        .filter(|slack| *slack > Nanos::ZERO && report.sleep.has_slack())
+        .filter(|slack| *slack > Nanos::ZERO && report.spec.sleep.has_slack())
     {
         sleep.push(format!(
             "the kernel may be {} late with this thread's timers (its timer slack)",
@@ -226,18 +226,18 @@ fn rhythm_in_words(rhythm: &RhythmReport) -> String {
         Wakeups => "of its wakeups",
         LongRuns => "of the wakeups after which it works, among naps",
     };
-    let drift_model = if rhythm.rearmed {
+    let drift_model = if rhythm.rhythm.rearmed {
         "each starts from the last, so that delays add up"
     } else {
         "on a grid: a late one does not delay the next"
     };
-    let period = with_interval(rhythm.period, rhythm.low, rhythm.high);
+    let period = with_interval(rhythm.rhythm.period, rhythm.rhythm.low, rhythm.rhythm.high);
     format!(
         "{} {of}, {} of {} seen, {}; {drift_model}",
         tied(format!("every {period}")),
-        grouped(rhythm.seen),
-        grouped(rhythm.expected),
-        tied(format!("jitter {}", rhythm.jitter)),
+        grouped(rhythm.rhythm.seen),
+        grouped(rhythm.rhythm.expected),
+        tied(format!("jitter {}", rhythm.rhythm.jitter)),
     )
 }
 
@@ -296,7 +296,7 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
         )),
     }
     if let Some(slipped @ 1..) = figures.slipped {
-        let fixed = matches!(subject, Subject::Loop(report) if report.rule == PaceRule::Fixed);
+        let fixed = matches!(subject, Subject::Loop(report) if report.spec.rule == PaceRule::Fixed);
         let why = if fixed {
             "the rule adds each frame's work, and each delay, to its period"
         } else {

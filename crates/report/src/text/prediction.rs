@@ -234,6 +234,26 @@ mod tests {
     use super::prediction;
     use crate::TextStyle;
 
+    /// What was predicted of a recorded game.
+    fn of_game(rows: Vec<PredictionRow>) -> PredictionStatement {
+        PredictionStatement {
+            control: None,
+            tool_version: "0".to_owned(),
+            load: "a.parquet".to_owned(),
+            recorded: true,
+            machine: None,
+            program: Some("game".to_owned()),
+            length: Nanos::from_secs(10),
+            runs: 39,
+            coverage: 0.95,
+            seed: 1,
+            rows,
+            taken: Vec::new(),
+            assumed: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
     #[test]
     fn every_predicted_number_stands_beside_the_word() {
         let figure = |value, interval| Figure {
@@ -248,24 +268,12 @@ mod tests {
         };
         let long = ["hz=1000", "tick=periodic", "highres=off"];
         let statement = PredictionStatement {
-            control: None,
-            tool_version: "0".to_owned(),
-            load: "a.parquet".to_owned(),
-            recorded: true,
-            machine: None,
-            program: Some("game".to_owned()),
-            length: Nanos::from_secs(10),
-            runs: 39,
-            coverage: 0.95,
-            seed: 1,
-            rows: vec![
+            left_out: vec!["much".to_owned()],
+            ..of_game(vec![
                 row(Origin::Measured, &[], figure(34.9, None)),
                 row(Origin::Predicted, &[], figure(34.8, Some((34.7, 35.0)))),
                 row(Origin::Predicted, &long, figure(33.3, Some((33.2, 33.4)))),
-            ],
-            taken: Vec::new(),
-            assumed: Vec::new(),
-            left_out: vec!["much".to_owned()],
+            ])
         };
         let text = prediction(&statement, &TextStyle::default());
         assert!(text.contains("measured as it was"), "{text}");
@@ -301,19 +309,7 @@ mod tests {
             ];
             let statement = PredictionStatement {
                 control: Control::of(&rows[0], &rows[1]),
-                tool_version: "0".to_owned(),
-                load: "a.parquet".to_owned(),
-                recorded: true,
-                machine: None,
-                program: Some("game".to_owned()),
-                length: Nanos::from_secs(10),
-                runs: 39,
-                coverage: 0.95,
-                seed: 1,
-                rows,
-                taken: Vec::new(),
-                assumed: Vec::new(),
-                left_out: Vec::new(),
+                ..of_game(rows)
             };
             prediction(&statement, &TextStyle::default())
         };

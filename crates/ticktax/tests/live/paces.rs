@@ -66,7 +66,7 @@ pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
     check(thread.name.starts_with("ttx-pace"), || {
         format!("{thread:#?}")
     })?;
-    let period = thread.rhythms[0].period;
+    let period = thread.rhythms[0].rhythm.period;
     check((period / 20e6 - 1.0).abs() < 1e-3, || {
         format!("{period} ns")
     })?;

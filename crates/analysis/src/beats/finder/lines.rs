@@ -1,11 +1,11 @@
 //! From beats of sources to the lines of a statement: what is one thing becomes one line.
 
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement, SamePeriod};
+use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement, Periodicity, SamePeriod};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, Level, ProbeKind};
 use ticktax_model::{Cpu, Nanos};
 
-use super::super::{Beat, Events, FEWEST, Lengths, Rhythm, explains};
+use super::super::{Beat, Events, FEWEST, Lengths, explains};
 use super::merge::merge;
 use super::outside::Proof;
 use super::search::{Found, SEARCHES, events, search, searchable};
@@ -398,19 +398,14 @@ impl<'a> Lines<'a> {
             pid: stream.key.what.pid(),
             cpus: stream.cpus(),
             own: stream.key.what.is_own() || self.is_own_timer(found),
-            period: beat.period.value,
-            low: beat.period.low,
-            high: beat.period.high,
-            false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
+            rhythm: Periodicity {
+                false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
+                ..beat.periodicity()
+            },
             first: not_before(beat.first - self.origin, beat.period.value),
             during: found
                 .during
                 .map(|(from, to)| (from - self.origin, to - self.origin)),
-            seen: beat.seen,
-            expected: beat.expected,
-            jitter: beat.jitter,
-            rearmed: beat.rhythm == Rhythm::Rearmed,
-            restarts: beat.restarts,
             burst: beat.burst,
             median: beat.lengths.median,
             p99: beat.lengths.p99,

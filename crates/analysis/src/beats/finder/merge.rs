@@ -12,7 +12,7 @@ const SAME: f64 = 1e-3;
 /// The period of the CPU with the most beats speaks for all, not that with the narrowest interval: of
 /// many intervals some are narrow by luck, and hold the period less often.
 pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
-    lines.sort_by_key(|line| Reverse(line.seen));
+    lines.sort_by_key(|line| Reverse(line.rhythm.seen));
     let mut merged: Vec<BeatLine> = Vec::new();
     for line in lines {
         let same = |other: &&mut BeatLine| {
@@ -20,7 +20,7 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
                 && other.pid == line.pid
                 && other.own == line.own
                 && other.alias == line.alias
-                && (other.period / line.period - 1.0).abs() < SAME
+                && (other.rhythm.period / line.rhythm.period - 1.0).abs() < SAME
         };
         match merged.iter_mut().find(same) {
             Some(other) => join(other, line),
@@ -58,18 +58,21 @@ fn join(into: &mut BeatLine, line: BeatLine) {
         (x, y) => x.or(y),
     };
     // The interval reaches to the others' periods, so that it is of all of these CPUs.
-    (into.low, into.high) = (into.low.min(line.period), into.high.max(line.period));
+    (into.rhythm.low, into.rhythm.high) = (
+        into.rhythm.low.min(line.rhythm.period),
+        into.rhythm.high.max(line.rhythm.period),
+    );
     into.cpus = into.cpus.iter().chain(line.cpus.iter()).collect();
-    into.false_alarm = into.false_alarm.min(line.false_alarm);
+    into.rhythm.false_alarm = into.rhythm.false_alarm.min(line.rhythm.false_alarm);
     into.first = into.first.min(line.first);
     into.during = match (into.during, line.during) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
         _ => None,
     };
-    into.seen += line.seen;
-    into.expected += line.expected;
-    into.jitter = into.jitter.max(line.jitter);
-    into.restarts += line.restarts;
+    into.rhythm.seen += line.rhythm.seen;
+    into.rhythm.expected += line.rhythm.expected;
+    into.rhythm.jitter = into.rhythm.jitter.max(line.rhythm.jitter);
+    into.rhythm.restarts += line.rhythm.restarts;
     into.burst = into.burst.max(line.burst);
     into.median = into.median.max(line.median);
     into.p99 = into.p99.zip(line.p99).map(|(x, y)| x.max(y));

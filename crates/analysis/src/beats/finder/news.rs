@@ -15,10 +15,10 @@ impl News {
         let mut news = Vec::new();
         for line in lines {
             let shown = self.0.iter().any(|(name, period)| {
-                *name == line.name && (period / line.period - 1.0).abs() <= SAME
+                *name == line.name && (period / line.rhythm.period - 1.0).abs() <= SAME
             });
             if !line.own && !shown {
-                self.0.push((line.name.clone(), line.period));
+                self.0.push((line.name.clone(), line.rhythm.period));
                 news.push(line);
             }
         }

@@ -100,7 +100,7 @@ fn names(statement: &BeatStatement) -> Vec<&str> {
 }
 
 fn near(line: &BeatLine, period: i64) -> bool {
-    (line.period / period as f64 - 1.0).abs() < 1e-4
+    (line.rhythm.period / period as f64 - 1.0).abs() < 1e-4
 }
 
 #[test]
@@ -114,9 +114,9 @@ fn a_timer_the_thread_it_wakes_and_the_gap_are_one_entry() {
     let found = world.search(length);
     assert_eq!(names(&found), ["mixer"], "{found:#?}");
     let line = &found.beats[0];
-    assert!(near(line, 50 * MS) && line.false_alarm < 1e-6);
+    assert!(near(line, 50 * MS) && line.rhythm.false_alarm < 1e-6);
     assert_eq!(line.chain, ["local_timer hrtimer_wakeup", "mixer"]);
-    assert_eq!((line.seen, line.pid), (99, Some(70)));
+    assert_eq!((line.rhythm.seen, line.pid), (99, Some(70)));
     let gaps = line.gaps.unwrap();
     assert!(gaps.count == 99 && gaps.inside > 0.99, "{gaps:?}");
     assert_eq!(gaps.median, Nanos(309 * US));
@@ -270,13 +270,14 @@ fn the_beats_of_many_cpus_do_not_narrow_their_interval() {
         world.search(length).beats.remove(0)
     };
     let all: Vec<BeatLine> = (0..8).map(line).collect();
-    let width = |line: &BeatLine| line.high - line.low;
+    let width = |line: &BeatLine| line.rhythm.high - line.rhythm.low;
     let merged = super::merge::merge(all.clone());
     assert_eq!(merged.len(), 1);
     assert!(width(&merged[0]) >= width(&all[0]));
     assert!(
-        all.iter()
-            .all(|line| (merged[0].low..=merged[0].high).contains(&line.period))
+        all.iter().all(
+            |line| (merged[0].rhythm.low..=merged[0].rhythm.high).contains(&line.rhythm.period)
+        )
     );
 }
 
@@ -337,7 +338,11 @@ fn a_hole_in_the_recording_moves_no_period_and_is_told() {
     assert_eq!(names(&found), ["mixer"], "{found:#?}");
     assert!(near(&found.beats[0], 50 * MS));
     // The hole's 40 beats are not expected.
-    assert!(found.beats[0].expected < 145, "{}", found.beats[0].expected);
+    assert!(
+        found.beats[0].rhythm.expected < 145,
+        "{}",
+        found.beats[0].rhythm.expected
+    );
     let told = |which: &dyn Fn(&Limitation) -> bool| found.unknown.iter().any(which);
     assert!(
         told(&|l| matches!(l, Limitation::BeatEventsLost { events: 12, .. }))

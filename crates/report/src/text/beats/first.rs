@@ -77,7 +77,7 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
             "{} in {sources}; the costliest is {}, every {}, {} of its CPUs' time.",
             counted(others.len() as u64, "beat"),
             who(beat),
-            tied(plain(beat.period)),
+            tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),
         ),
     };
@@ -101,7 +101,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
         rows
     };
     for beat in &beats[..shown] {
-        let mut name = format!("{:>10}  {}", plain(beat.period), who(beat));
+        let mut name = format!("{:>10}  {}", plain(beat.rhythm.period), who(beat));
         if wide {
             name = format!("{name}  {}", cpu_names(beat.cpus.iter()));
         }

@@ -72,7 +72,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
 /// Whose loop, its rate, and the verdict in capitals.
 fn headline(page: &mut Page, statement: &PaceStatement) {
     let whose = match &statement.subject {
-        Subject::Loop(report) => format!("Loop of {} Hz", number(report.rate)),
+        Subject::Loop(report) => format!("Loop of {} Hz", number(report.spec.rate)),
         Subject::Process(report) => format!("{} ({})", report.name, report.pid),
     };
     let title = format!(
@@ -127,14 +127,14 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             let tick = hz.map_or_else(String::new, |hz| {
                 format!(", {}", tied(format!("tick of {hz} Hz")))
             });
-            let work = match report.work {
+            let work = match report.spec.work {
                 Nanos::ZERO => "no work".to_owned(),
                 work => tied(format!("{work} of work")),
             };
             let text = format!(
                 "{work}, {}, {} on {}, {}{tick}",
-                tied(format!("sleep {}", report.sleep)),
-                tied(format!("rule {}", report.rule)),
+                tied(format!("sleep {}", report.spec.sleep)),
+                tied(format!("rule {}", report.spec.rule)),
                 tied(format!("CPU {}", report.cpu)),
                 report.policy,
             );
@@ -146,8 +146,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 return;
             };
             let rhythm = thread.rhythms.first().map_or_else(String::new, |rhythm| {
-                let hz = tied(format!("{:.3} Hz", 1e9 / rhythm.period));
-                format!(", {hz}, jitter {}", tied(rhythm.jitter))
+                let hz = tied(format!("{:.3} Hz", 1e9 / rhythm.rhythm.period));
+                format!(", {hz}, jitter {}", tied(rhythm.rhythm.jitter))
             });
             let text = format!("Loop in thread {} ({}){rhythm}", thread.name, thread.tid);
             page.paragraph(Tone::Plain, "", &text);
@@ -267,18 +267,18 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
         }
         Subject::Loop(report)
             if figures.slipped.is_some_and(|slipped| slipped > 0)
-                && report.rule != PaceRule::Deadline =>
+                && report.spec.rule != PaceRule::Deadline =>
         {
             let text = "its rule adds up delays: keep to a grid.";
             page.paragraph(Tone::Strong, "SO  ", text);
-            let rate = number(report.rate);
+            let rate = number(report.spec.rate);
             let command = format!("ticktax pace --rate {rate} --rule deadline");
             page.paragraph(Tone::Plain, "       $ ", &command);
         }
         Subject::Loop(report) if late => {
             let text = "compare ways to sleep on this kernel:";
             page.paragraph(Tone::Strong, "SO  ", text);
-            let rate = number(report.rate);
+            let rate = number(report.spec.rate);
             let command =
                 format!("ticktax pace --rate {rate} --vary sleep=nanosleep,timerfd,hybrid");
             page.paragraph(Tone::Plain, "       $ ", &command);

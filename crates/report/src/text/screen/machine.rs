@@ -179,7 +179,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     for beat in &shown {
         let name = format!(
             "every {}  {}  {}",
-            short_period(beat.period),
+            short_period(beat.rhythm.period),
             who(beat),
             cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ")
         );
@@ -219,7 +219,7 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>) -> bool {
         let ticks = ns * f64::from(hz) / 1e9;
         ticks > 0.9 && (ticks - ticks.round()).abs() < 0.03
     };
-    whole(beat.period) && whole(beat.median.0 as f64)
+    whole(beat.rhythm.period) && whole(beat.median.0 as f64)
 }
 
 /// The longest that the spinning probe was kept from its CPU without giving way to a program.

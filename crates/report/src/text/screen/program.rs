@@ -185,7 +185,7 @@ fn pattern(group: &Group, statement: &Statement) -> String {
     let its = beats.filter(|beat| beat.pid == Some(pid));
     let costliest = its.max_by(|a: &&BeatLine, b| a.share.total_cmp(&b.share));
     costliest.map_or_else(String::new, |beat| {
-        format!("EVERY {}", short_period(beat.period))
+        format!("EVERY {}", short_period(beat.rhythm.period))
     })
 }
 

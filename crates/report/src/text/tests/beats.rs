@@ -1,5 +1,6 @@
 //! Beats made by hand.
 
+use ticktax_fixture::beat;
 use ticktax_model::Nanos;
 use ticktax_model::beats::{
     AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, Outside, SamePeriod,
@@ -8,35 +9,19 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
 
 fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
-    BeatLine {
-        name: name.to_owned(),
+    let mut line = BeatLine {
         kind: BeatKind::Interrupt,
-        pid: None,
         cpus: cpus.parse().unwrap(),
-        own: false,
-        period,
-        low: period - margin,
-        high: period + margin,
-        false_alarm: 3e-9,
         first: Nanos(1_234_567_890),
-        during: None,
-        seen: 110,
-        expected: 116,
-        jitter: Nanos(310_000),
-        rearmed: false,
-        restarts: 0,
-        burst: 1.0,
         median: Nanos::from_millis(17),
-        p99: None,
         max: Nanos::from_millis(21),
         share: 0.000_55,
-        chain: Vec::new(),
-        gaps: None,
-        held: Vec::new(),
-        alias: None,
-        same_period: Vec::new(),
-        outside: None,
-    }
+        ..beat(name, period, margin)
+    };
+    let rhythm = &mut line.rhythm;
+    (rhythm.false_alarm, rhythm.jitter) = (3e-9, Nanos(310_000));
+    (rhythm.seen, rhythm.expected) = (110, 116);
+    line
 }
 
 fn gaps(share: f64) -> BeatGaps {
@@ -65,11 +50,17 @@ pub(super) fn a_server() -> BeatStatement {
     syncer.gaps = Some(gaps(0.000_56));
     syncer.kind = BeatKind::Work;
     let mut tick = line("local_timer tick_nohz_handler", 4e6, 0.02, "0-63");
-    (tick.seen, tick.expected, tick.jitter) = (57_599_988, 57_600_000, Nanos(4_100));
+    (tick.rhythm.seen, tick.rhythm.expected, tick.rhythm.jitter) =
+        (57_599_988, 57_600_000, Nanos(4_100));
     (tick.median, tick.p99, tick.max) = (Nanos(3_300), Some(Nanos(13_000)), Nanos(90_000));
     let mut mixer = line("mixer", 10.076e6, 9.1e3, "0,2");
     mixer.kind = BeatKind::Thread;
-    (mixer.pid, mixer.rearmed, mixer.restarts, mixer.burst) = (Some(4_121), true, 1, 2.4);
+    (
+        mixer.pid,
+        mixer.rhythm.rearmed,
+        mixer.rhythm.restarts,
+        mixer.burst,
+    ) = (Some(4_121), true, 1, 2.4);
     mixer.during = Some((Nanos::from_secs(1_800), Nanos::from_secs(3_600)));
     mixer.share = 0.000_1;
     let mut met = line("gaps", 1.0101e9, 2.0e5, "3");

@@ -1,12 +1,13 @@
 //! Pages about paced loops.
 
+use ticktax_model::beats::Periodicity;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, PaceComparison, PaceEnd, PaceRule, PaceStatement,
-    PaceVariant, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject, ThreadReport,
-    TickAlias, Wakeups,
+    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceComparison, PaceEnd, PaceRule,
+    PaceStatement, PaceVariant, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject,
+    ThreadReport, TickAlias, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::World;
@@ -111,11 +112,13 @@ fn a_loop() -> PaceStatement {
         began_unix: 1_700_000_000,
         elapsed: Nanos::from_secs(10),
         subject: Subject::Loop(LoopReport {
-            rate: 35.0,
-            period: Nanos(28_571_429),
-            work: Nanos::from_millis(3),
-            sleep: SleepMethod::Hybrid,
-            rule: PaceRule::Remaining,
+            spec: LoopSpec {
+                rate: 35.0,
+                period: Nanos(28_571_429),
+                work: Nanos::from_millis(3),
+                sleep: SleepMethod::Hybrid,
+                rule: PaceRule::Remaining,
+            },
             cpu: Cpu(1),
             policy: PolicyGrant::full(SchedulingPolicy::Other),
             timer_slack: Some(Nanos::from_micros(50)),
@@ -188,15 +191,17 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
 fn a_busier_thread_without_a_rhythm_is_named() {
     let rhythm = RhythmReport {
         mark: FrameMark::Wakeups,
-        period: 28_571_429.0,
-        low: 28_571_400.0,
-        high: 28_571_460.0,
-        false_alarm: 1e-12,
-        seen: 344,
-        expected: 350,
-        jitter: Nanos::from_micros(40),
-        rearmed: false,
-        restarts: 0,
+        rhythm: Periodicity {
+            period: 28_571_429.0,
+            low: 28_571_400.0,
+            high: 28_571_460.0,
+            false_alarm: 1e-12,
+            seen: 344,
+            expected: 350,
+            jitter: Nanos::from_micros(40),
+            rearmed: false,
+            restarts: 0,
+        },
         share: 0.1,
     };
     let mut statement = a_process(vec![rhythm]);
@@ -224,7 +229,7 @@ fn frames_that_slipped_are_explained_by_their_rule() {
     let Subject::Loop(report) = &mut statement.subject else {
         panic!("{statement:?}")
     };
-    report.rule = PaceRule::Fixed;
+    report.spec.rule = PaceRule::Fixed;
     assert!(page(&statement).contains("2 slipped: the rule adds each frame's work"));
 }
 
@@ -235,20 +240,7 @@ fn a_loop_of_our_own() {
 
 #[test]
 fn somebody_elses_loop() {
-    let rhythm = RhythmReport {
-        mark: FrameMark::LongRuns,
-        period: 28_571_428.6,
-        low: 28_571_391.0,
-        high: 28_571_466.0,
-        false_alarm: 1e-30,
-        seen: 346,
-        expected: 350,
-        jitter: Nanos::from_micros(91),
-        rearmed: false,
-        restarts: 0,
-        share: 0.1,
-    };
-    insta::assert_snapshot!(pace(&a_process(vec![rhythm]), &TextStyle::default()));
+    insta::assert_snapshot!(pace(&with_rhythm(), &TextStyle::default()));
 }
 
 #[test]
@@ -346,15 +338,17 @@ fn no_line_is_too_long() {
 fn with_rhythm() -> PaceStatement {
     a_process(vec![RhythmReport {
         mark: FrameMark::LongRuns,
-        period: 28_571_428.6,
-        low: 28_571_391.0,
-        high: 28_571_466.0,
-        false_alarm: 1e-30,
-        seen: 346,
-        expected: 350,
-        jitter: Nanos::from_micros(91),
-        rearmed: false,
-        restarts: 0,
+        rhythm: Periodicity {
+            period: 28_571_428.6,
+            low: 28_571_391.0,
+            high: 28_571_466.0,
+            false_alarm: 1e-30,
+            seen: 346,
+            expected: 350,
+            jitter: Nanos::from_micros(91),
+            rearmed: false,
+            restarts: 0,
+        },
         share: 0.1,
     }])
 }

@@ -36,37 +36,11 @@ pub(crate) fn everything(style: &TextStyle) -> TextStyle {
 /// A statement about nothing.
 pub(crate) fn empty() -> Statement {
     Statement {
-        tool_version: "0.1.0".to_owned(),
-        world: World::Live,
-        level: Level::Kernel,
-        machine: Machine::default(),
-        began_unix: 0,
-        accounts: Vec::new(),
-        cpus: Vec::new(),
-        balance: Balance {
-            elapsed: Nanos::ZERO,
-            accounted: Nanos::ZERO,
-            off: Vec::new(),
-        },
-        throttled: Vec::new(),
-        gaps: None,
-        beats: None,
         coverage: Coverage {
             every_entry_watched: true,
             ..Coverage::default()
         },
-        clock: None,
-        probes: Vec::new(),
-        soakers: Vec::new(),
-        cost: ToolCost::default(),
-        command: None,
-        victim: None,
-        pressure: std::collections::BTreeMap::new(),
-        run_queue: None,
-        accounting: None,
-        tick: None,
-        findings: Vec::new(),
-        advice: Vec::new(),
+        ..ticktax_fixture::statement()
     }
 }
 

@@ -53,9 +53,9 @@ pub(super) fn held_up() -> Statement {
         name: "backup".to_owned(),
         kind: BeatKind::Thread,
         pid: Some(812),
-        period: 3.03e9,
         ..beats.beats[0].clone()
     });
+    beats.beats.last_mut().unwrap().rhythm.period = 3.03e9;
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
     threads.behind.extend(compiler());
     let of = |state| move |account: &&mut StateAccount| account.state == state;
