@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use ticktax_analysis::BeatFinder;
+use ticktax_bench::typed::Words;
 use ticktax_fixture::{SplitMix64, books, header, replay, thread, whole};
 use ticktax_model::recording::Row;
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
@@ -71,9 +72,8 @@ fn rows_of_tick(cast: &Cast, cpu: u32, number: i64, dice: &mut SplitMix64, rows:
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let cpus: u32 = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(64);
-    let minutes: i64 = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(60);
+    let mut words = Words::typed();
+    let (cpus, minutes): (u32, i64) = (words.number(64), words.number(60));
     let mut sources = SourceTable::default();
     let cast = Cast::new(&mut sources, i32::try_from(cpus).unwrap_or(64));
     let mut finder = BeatFinder::new().with_halves();
@@ -107,7 +107,7 @@ fn main() {
     for line in found.beats.iter().take(8) {
         println!(
             "  {:.6} ms {} on {} CPUs",
-            line.period / 1e6,
+            line.rhythm.period / 1e6,
             line.name,
             line.cpus.len()
         );

@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ticktax_analysis::beats::{Beat, Events, Tick, detect};
+use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
 
@@ -15,15 +16,9 @@ use ticktax_model::Nanos;
 const COUNTS: [u32; 4] = [5, 6, 10, 40];
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = |otherwise| {
-        arguments
-            .next()
-            .and_then(|a| a.parse().ok())
-            .unwrap_or(otherwise)
-    };
-    let (trains, seed): (u64, u64) = (number(2000), number(7));
-    let verbose = number(0) > 0;
+    let mut words = Words::typed();
+    let (trains, seed): (u64, u64) = (words.number(2000), words.number(7));
+    let verbose = words.number(0) > 0;
     println!(
         "{:28} {:>14} {:>8}  95 % interval",
         "no period", "false", "share"

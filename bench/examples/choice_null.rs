@@ -6,19 +6,14 @@
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_analysis::pace::{FrameStats, Terms, choices};
+use ticktax_bench::typed::Words;
 use ticktax_fixture::{TURN_LENGTH, TURN_PERIOD, equal_turns};
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule, PaceTurn, PaceVariant, SleepMethod};
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = |otherwise| {
-        arguments
-            .next()
-            .and_then(|a| a.parse().ok())
-            .unwrap_or(otherwise)
-    };
-    let (comparisons, seed): (u64, u64) = (number(2000), number(7));
+    let mut words = Words::typed();
+    let (comparisons, seed): (u64, u64) = (words.number(2000), words.number(7));
     for rounds in [2, 3, 5, 10] {
         for ways in [2, 5, 10] {
             let chosen = (0..comparisons).filter(|i| {
