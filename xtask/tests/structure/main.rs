@@ -5,6 +5,7 @@ mod code;
 mod format;
 mod lists;
 mod orphans;
+mod paths;
 mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
