@@ -359,7 +359,11 @@ fn a_simulated_loop_is_reported_as_a_real_one() {
         (of.spec.period, of.spec.rule),
         (Nanos::from_micros(25_300), PaceRule::Deadline)
     );
-    assert!((of.spec.work.0 - 3_000_000).abs() < 50_000, "{}", of.spec.work);
+    assert!(
+        (of.spec.work.0 - 3_000_000).abs() < 50_000,
+        "{}",
+        of.spec.work
+    );
     let figures = of_loop.figures.as_ref().unwrap();
     let row = &told.rows[0];
     let wait = figures.wait.as_ref().unwrap();
