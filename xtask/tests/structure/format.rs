@@ -1,4 +1,4 @@
-//! Files that `cargo fmt` does not see.
+//! Files that no `mod` line declares: those that a macro does, and those that were forgotten.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,7 @@ use crate::workspace::{packages, read, root, shown, sources};
 /// formatted by `rustfmt FILE`.
 #[test]
 fn modules_that_macros_declare_are_formatted() {
-    let declared: BTreeSet<PathBuf> = sources("rs")
-        .iter()
-        .flat_map(|file| modules(file))
-        .collect();
-    let roots = packages().into_iter().flat_map(|folder| {
-        let src = folder.join("src");
-        [src.join("main.rs"), src.join("lib.rs"), src.join("bin")]
-    });
-    let roots: Vec<PathBuf> = roots.collect();
-    let unseen: Vec<PathBuf> = sources("rs")
-        .into_iter()
-        .filter(|file| file.components().any(|part| part.as_os_str() == "src"))
-        .filter(|file| !declared.contains(file) && !roots.contains(file))
-        .collect();
+    let unseen = undeclared();
     assert!(!unseen.is_empty(), "cases are declared by a macro");
     let mut wrong = Vec::new();
     for file in unseen {
@@ -41,6 +28,43 @@ fn modules_that_macros_declare_are_formatted() {
         }
     }
     crate::report(&wrong);
+}
+
+/// A file that nothing declares is compiled by nobody, and no compiler says so. A build script lists
+/// the cases, and `each_document` the modules with pages.
+#[test]
+fn every_source_file_is_compiled() {
+    let documents = read(&root().join("crates/model/src/lib.rs"));
+    let mut wrong = Vec::new();
+    for file in undeclared() {
+        let path = shown(&file);
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let is_case = path == format!("crates/experiment/src/cases/{stem}.rs");
+        let is_page = path == format!("crates/report/src/text/{stem}.rs")
+            && documents.contains(&format!(" {stem} {{\n"));
+        if !is_case && !is_page {
+            wrong.push(format!("{path} is declared by no module"));
+        }
+    }
+    crate::report(&wrong);
+}
+
+/// The source files that no `mod` line declares.
+fn undeclared() -> Vec<PathBuf> {
+    let declared: BTreeSet<PathBuf> = sources("rs")
+        .iter()
+        .flat_map(|file| modules(file))
+        .collect();
+    let roots = packages().into_iter().flat_map(|folder| {
+        let src = folder.join("src");
+        [src.join("main.rs"), src.join("lib.rs"), src.join("bin")]
+    });
+    let roots: Vec<PathBuf> = roots.collect();
+    sources("rs")
+        .into_iter()
+        .filter(|file| file.components().any(|part| part.as_os_str() == "src"))
+        .filter(|file| !declared.contains(file) && !roots.contains(file))
+        .collect()
 }
 
 /// The files of the modules that a file declares by a line of its own.
