@@ -30,6 +30,8 @@ use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 pub struct Auditor {
     timeline: Timeline,
     ledger: Ledger,
+    /// Where no program is asked for.
+    waits: Option<crate::waits::Waits>,
     tick: TickAccumulator,
     accounting: Option<AccountingCheck>,
     beats: Option<Finder>,
@@ -44,6 +46,7 @@ impl Auditor {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
             beats: Some(Finder::new(machine)),
+            waits: Some(crate::waits::Waits::default()),
             ..Self::books()
         }
     }
@@ -53,6 +56,7 @@ impl Auditor {
         Self {
             timeline: Timeline::new(Keep::LONG),
             ledger: Ledger::default(),
+            waits: None,
             tick: TickAccumulator::default(),
             accounting: None,
             beats: None,
@@ -80,6 +84,7 @@ impl Auditor {
     /// From when on there is a program whose time is asked for, unless that was said before. Rows
     /// that ended at `begin` or before are not looked at for it.
     pub fn victim_since(&mut self, begin: Nanos) {
+        self.waits = None;
         let victim = self.victim.get_or_insert_with(|| Victim::new(begin));
         if let Some(process) = &self.frames {
             victim.keep_losses(process.pid());
@@ -175,6 +180,7 @@ impl Auditor {
         let Self {
             mut timeline,
             ledger,
+            waits,
             mut tick,
             accounting,
             beats,
@@ -201,6 +207,7 @@ impl Auditor {
                 Box::new(frames)
             });
         let parts = Parts {
+            waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
             tick: tick.finish(header, sources),
             accounting,
             beats,
@@ -248,6 +255,9 @@ impl RowSink for Auditor {
             self.tick.gap(roles, residual, held);
         });
         self.tick.event(&event);
+        if let Some(waits) = &mut self.waits {
+            waits.event(&event, history);
+        }
         if let Some(check) = &mut self.accounting {
             check.event(&event);
         }

@@ -36,14 +36,17 @@ mod figures;
 pub mod findings;
 mod ledger;
 pub mod pace;
+mod part;
 mod recording;
 mod statement;
 pub mod tick;
 mod timeline;
 mod victim;
+mod waits;
 pub mod workload;
 
 pub use auditor::Auditor;
 pub use beats::BeatFinder;
 pub use figures::{figures, of_frames};
+pub use part::{Cut, CutError};
 pub use recording::RecordingAnalysis;

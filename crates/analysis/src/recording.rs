@@ -80,7 +80,9 @@ fn auditor(header: &Header) -> Auditor {
     let mut auditor = Auditor::new(&header.machine);
     if let Some(victim) = &header.victim {
         auditor.victim_since(victim.begin);
+        // A loop whose frames are rows needs no search for them.
         let pid = victim.pid.filter(|_| victim.target == Target::Process);
+        let pid = pid.filter(|_| header.paced_loop().is_none());
         if let Some(pid) = pid {
             auditor.frames_of(pid);
         }

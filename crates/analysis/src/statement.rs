@@ -10,6 +10,7 @@ use ticktax_model::recording::Header;
 use ticktax_model::statement::Statement;
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
+use ticktax_model::waits::WaitStatement;
 
 use crate::advice::advise;
 use crate::findings::{self, Measured};
@@ -24,6 +25,8 @@ pub(crate) struct Parts {
     pub(crate) accounting: Option<AccountingStatement>,
     /// `None` where they were not asked for.
     pub(crate) beats: Option<BeatStatement>,
+    /// `None` where they were not asked for, or the rows do not tell.
+    pub(crate) waits: Option<WaitStatement>,
     /// `None` where the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
 }
@@ -44,9 +47,11 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         level: header.level,
         machine: header.machine.clone(),
         began_unix: header.began_unix,
+        part: header.part,
         balance: parts.books.balance,
         cpus: parts.books.cpus,
         throttled: parts.books.throttled,
+        waits: parts.waits,
         gaps: parts.books.gaps,
         coverage: parts.books.coverage,
         accounts: parts.books.accounts,

@@ -36,6 +36,7 @@ pub mod table;
 pub mod tick;
 pub mod time;
 pub mod victim;
+pub mod waits;
 pub mod witness;
 pub mod workload;
 

@@ -187,6 +187,15 @@ pub enum Limitation {
         /// How many.
         events: u64,
     },
+    /// Only a part of a recording is shown: what was counted over the whole does not tell of it.
+    PartOfRecording {
+        /// Where the part begins, after the begin of the whole.
+        #[serde(rename = "from_ns")]
+        from: Nanos,
+        /// Where it ends.
+        #[serde(rename = "to_ns")]
+        to: Nanos,
+    },
     /// Gaps of the probe whose contents have no place in time.
     GapContentsUnknown {
         /// On which CPUs.

@@ -16,9 +16,11 @@ use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceId, Span};
 
 mod edge;
 mod file;
+mod part;
 
 pub use edge::{Edge, EdgeKind, Effect};
 pub use file::{RecordingError, RecordingReader, RecordingWriter};
+pub use part::RecordingPart;
 
 /// The version of the recording's format. A reader refuses what is newer than itself and reads
 /// what is older.
@@ -124,6 +126,9 @@ pub struct Header {
     /// Start, as seconds since 1970 on the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
+    /// Which part of a longer recording it is, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<RecordingPart>,
     /// The interval over which each CPU's books are kept.
     pub books: Vec<Books>,
     /// What could not be seen, and why.
@@ -186,6 +191,19 @@ pub enum EndedEarly {
 }
 
 impl Header {
+    /// When the recording began, on `CLOCK_MONOTONIC`: when the first books were opened, of a part when
+    /// those of the whole were. `None` where no CPU has books.
+    pub fn begin(&self) -> Option<Nanos> {
+        let books = self.books.iter().map(|books| books.begin).min();
+        self.part.map(|part| part.begin).or(books)
+    }
+
+    /// From when on this recording's program was followed; `None` where it is about none.
+    pub fn followed_since(&self) -> Option<Nanos> {
+        let begin = self.victim.as_ref()?.begin;
+        Some(self.part.map_or(begin, |part| begin.max(part.start())))
+    }
+
     /// The loop of ticktax's own whose frames the rows are, where they are some.
     pub fn paced_loop(&self) -> Option<&LoopRun> {
         match &self.paced {
@@ -211,6 +229,7 @@ impl Header {
             level,
             machine: Machine::default(),
             began_unix: 0,
+            part: None,
             books: Vec::new(),
             coverage: Coverage::default(),
             clock: None,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, Pressure, RunQueue};
 use crate::recording::{
-    ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, SoakReport, ToolCost,
-    World,
+    ClockReport, CommandReport, Coverage, Level, ProbeKind, ProbeReport, RecordingPart, SoakReport,
+    ToolCost, World,
 };
 use crate::victim::{OffCpuReason, ThreadTimes, VictimStatement};
 use crate::{Cpu, Nanos};
@@ -30,12 +30,18 @@ pub struct Statement {
     /// Start, as seconds since 1970 on the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
+    /// Which part of a longer recording it is of, where it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<RecordingPart>,
     /// Every account of the machine, all CPUs together, largest first within its class.
     pub accounts: Vec<Account>,
     /// The books of each CPU.
     pub cpus: Vec<CpuBooks>,
     /// Whether it all adds up.
     pub balance: Balance,
+    /// Who waited for a CPU behind whom, where it was asked for and is known.
+    #[serde(default)]
+    pub waits: Option<crate::waits::WaitStatement>,
     /// Programs that wanted to run and were not allowed to, longest wait first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,

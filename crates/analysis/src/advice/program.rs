@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{Interferer, PROBE, TOOL, ThreadState, ThreadTimes, VictimStatement};
+use ticktax_model::victim::{
+    HoldUp, Interferer, LateCause, PROBE, TOOL, ThreadState, ThreadTimes, VictimStatement,
+};
 use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::machine::stolen;
@@ -43,8 +45,35 @@ pub(super) fn advise(
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
     found.extend(stolen(statement));
-    found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+    // What made frames late comes first: it is what people see.
+    let late = victim
+        .frames
+        .as_ref()
+        .and_then(|frames| frames.late.as_ref());
+    let mut causes = late.iter().flat_map(|late| &late.causes);
+    let worst = causes.find(|cause| !cause.kind.is_own());
+    let leads = |advice: &Advice| worst.is_some_and(|cause| is_about(advice, cause));
+    found.sort_by_key(|(time, advice)| (!leads(advice), std::cmp::Reverse(*time)));
     found.into_iter().map(|(_, advice)| advice).collect()
+}
+
+/// Whether a piece of advice is against what made frames late.
+fn is_about(advice: &Advice, cause: &LateCause) -> bool {
+    let name = cause.by.as_ref().map(|by| &*by.name);
+    match (cause.kind, advice) {
+        (HoldUp::Waiting, Advice::PeriodicProgram { program, .. }) => name == Some(program),
+        (HoldUp::Waiting, Advice::CrowdingPrograms { programs, .. }) => {
+            programs.iter().any(|it| name == Some(&it.program))
+        }
+        (HoldUp::Waiting, Advice::CrowdingKernelThread { name: thread, .. }) => {
+            name == Some(thread)
+        }
+        (HoldUp::Interrupts, Advice::Interrupts { .. })
+        | (HoldUp::Quota, Advice::Throttled { .. })
+        | (HoldUp::PageFaults, Advice::PageFaults { .. })
+        | (HoldUp::Reclaim, Advice::MemoryReclaim { .. }) => true,
+        _ => false,
+    }
 }
 
 fn wanted(threads: &ThreadTimes) -> Nanos {

@@ -17,7 +17,7 @@ impl Process {
     pub(crate) fn statement(&self, header: &Header, late: Option<LateFrames>) -> PaceStatement {
         let pid = self.pid();
         let victim = header.victim.as_ref();
-        let begin = victim.map_or(header.before.at, |victim| victim.begin);
+        let begin = header.followed_since().unwrap_or(header.before.at);
         let end = header.after.at;
         let (tick, unknown_tick) = tick(&header.machine);
         let watched = self.judge(begin, end, tick);

@@ -109,7 +109,7 @@ impl Process {
     /// What was found in the process that a recording with this header is about; `None` where it is
     /// about none.
     pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
-        let begin = header.victim.as_ref()?.begin;
+        let begin = header.followed_since()?;
         let (tick, _) = super::tick(&header.machine);
         Some(self.judge(begin, header.after.at, tick))
     }

@@ -177,6 +177,21 @@ impl History {
         self.rows.range_mut(first..)
     }
 
+    /// The same as [`History::on_cpu_during`] for a span that may be long ago.
+    pub(crate) fn on_cpu_within(&self, span: &Span) -> impl Iterator<Item = Piece> {
+        let (begin, end) = (span.start, span.end());
+        let first = self.rows.partition_point(|row| row.end <= begin);
+        self.rows
+            .range(first..)
+            .filter(|row| row.on_cpu)
+            .take_while(move |row| row.start < end)
+            .map(move |row| Piece {
+                start: row.start.max(begin),
+                end: row.end.min(end),
+                source: row.source,
+            })
+    }
+
     /// Who had the CPU during `span`, in order, each cut to it: threads and idling, which tile a
     /// CPU's time.
     pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> {

@@ -5,6 +5,8 @@ mod processes;
 mod properties;
 mod situations;
 
+mod parts;
+
 use ticktax_analysis::Auditor;
 use ticktax_fixture::replay;
 use ticktax_model::recording::{Header, Row};

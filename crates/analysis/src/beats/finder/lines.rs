@@ -35,9 +35,8 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
         .map(|probe| probe.period)
         .max()
         .unwrap_or_default();
-    let begin = header.books.iter().map(|books| books.begin).min();
     let mut lines = Lines::new(finder, found, streams.len() * SEARCHES);
-    lines.origin = begin.or(finder.first).unwrap_or_default();
+    lines.origin = header.begin().or(finder.first).unwrap_or_default();
     lines.own_rhythm = own_rhythm;
     lines.proof = Proof::of(header);
     BeatStatement {

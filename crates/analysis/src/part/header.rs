@@ -1,0 +1,110 @@
+//! The header of a part of a recording.
+
+use ticktax_model::Nanos;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::machine::Counters;
+use ticktax_model::recording::{Books, Header, Loss, Paced, ToolCost};
+use ticktax_model::victim::VictimHeader;
+
+use super::Cut;
+
+impl Cut {
+    /// The header of the part. What was counted from the begin of the whole to its end is left out.
+    pub(super) fn header(&self, header: &Header) -> Header {
+        let part = self.part;
+        let mut coverage = header.coverage.clone();
+        let books: Vec<Books> = header
+            .books
+            .iter()
+            .filter_map(|it| self.books(*it))
+            .collect();
+        coverage.lost = books
+            .iter()
+            .filter_map(|books| self.loss(books, header.coverage.lost_on(books.cpu)))
+            .collect();
+        coverage.limitations.push(Limitation::PartOfRecording {
+            from: part.from,
+            to: part.to,
+        });
+        let counters = |at| Counters {
+            at,
+            ..Counters::default()
+        };
+        let probes = header.probes.iter().cloned().filter_map(|mut probe| {
+            probe.begin = probe.begin.max(part.start());
+            probe.end = probe.end.min(part.end());
+            (probe.begin < probe.end).then_some(probe)
+        });
+        Header {
+            began_unix: header.began_unix + self.passed_s(header),
+            books,
+            coverage,
+            probes: probes.collect(),
+            before: counters(part.start()),
+            after: counters(part.end()),
+            cost: ToolCost {
+                cpu: self.tool,
+                events: 0,
+                tracer: None,
+                ..header.cost
+            },
+            victim: header.victim.clone().map(|victim| VictimHeader {
+                before: None,
+                after: None,
+                threads: None,
+                ..victim
+            }),
+            soakers: Vec::new(),
+            ended_early: None,
+            paced: header.paced.clone().map(|paced| self.paced(paced)),
+            replayed: None,
+            witnesses: None,
+            part: Some(part),
+            ..header.clone()
+        }
+    }
+
+    /// Seconds from the begin of what `header` is of to that of the part.
+    fn passed_s(&self, header: &Header) -> i64 {
+        let before = header.part.map_or(Nanos::ZERO, |part| part.from);
+        (self.part.from - before).0 / 1_000_000_000
+    }
+
+    /// The books of a CPU within the part, where it has any there.
+    fn books(&self, books: Books) -> Option<Books> {
+        let begin = books.begin.max(self.part.start());
+        let end = books.end.min(self.part.end());
+        (begin < end).then_some(Books {
+            begin,
+            end,
+            ..books
+        })
+    }
+
+    /// What was lost on a CPU within the part, of which `whole` was lost in all: what its rows leave of
+    /// its time. How many events that were is known only of the whole.
+    fn loss(&self, books: &Books, whole: Loss) -> Option<Loss> {
+        let own = self.cpus.get(books.cpu.index());
+        let own = own.map_or(Nanos::ZERO, |cpu| cpu.own);
+        let self_time = books.elapsed() - own;
+        let lost = whole.events > 0 && self_time != Nanos::ZERO;
+        (lost || whole.gaps > 0).then(|| Loss {
+            events: if lost { whole.events } else { 0 },
+            self_time: if lost { self_time } else { Nanos::ZERO },
+            ..whole
+        })
+    }
+
+    /// A loop's report, of which only what it was asked for holds for a part.
+    fn paced(&self, paced: Paced) -> Paced {
+        match paced {
+            Paced::Loop(mut run) => {
+                run.elapsed = self.part.length();
+                run.readings = Vec::new();
+                run.wakeups = None;
+                Paced::Loop(run)
+            }
+            other @ (Paced::Turns(_) | Paced::Program) => other,
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Who waited for a CPU behind whom, of all threads of a machine.
+//!
+//! # What a wait is
+//! A thread waits from the moment at which something woke it, or at which it lost its CPU without having
+//! gone to sleep, until it has a CPU. A wake-up is an edge. A thread that comes back without a wake-up since
+//! it left did not sleep: it was preempted. Where events were lost, an edge may have been, and only waits
+//! that begin with one are told.
+//!
+//! # In which order rows come
+//! Edges and rows of other CPUs may come late, so a run is judged a second after it began. Wake-ups that come
+//! later than that are taken for none.
+//!
+//! # Memory
+//! For each thread what happened to it in the last second; the sums by waiter and by who ran meanwhile.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use ticktax_model::hook::Hook;
+use ticktax_model::recording::{Edge, Effect, Header};
+use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
+
+use crate::ledger::tally::Tally;
+use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
+use crate::victim::named;
+
+/// By so much a row of another CPU may come late.
+const SETTLED: Nanos = Nanos::from_secs(1);
+/// Idling that a wait for a CPU may contain: the time it takes to wake a CPU, or to move to it. A thread
+/// that would wait for longer beside an idle CPU was not able to run: its wake-up is not among the rows.
+const IDLING: Nanos = Nanos::from_millis(1);
+/// Programs that are told.
+const PROGRAMS: usize = 20;
+/// Of each, those that it waited for.
+const BEHIND: usize = 4;
+
+/// Takes a timeline's events and says who waited behind whom.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    threads: HashMap<i32, Recent>,
+    /// Runs that are not judged yet, by CPU, in order of begin.
+    runs: Vec<VecDeque<Run>>,
+    woken: Found,
+    preempted: Found,
+    edges: u64,
+}
+
+/// What happened to a thread lately, in order of time.
+#[derive(Debug, Default)]
+struct Recent {
+    wakes: VecDeque<Nanos>,
+    /// When it got a CPU, and when it left it.
+    runs: VecDeque<(Nanos, Nanos)>,
+}
+
+/// A thread that got a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    tid: i32,
+    source: SourceId,
+    begin: Nanos,
+}
+
+/// The waits that were found.
+#[derive(Debug, Default)]
+struct Found {
+    /// By who waited, with the begin of the longest.
+    waiters: BTreeMap<SourceId, (Tally, Nanos)>,
+    /// By who waited and who ran.
+    pairs: BTreeMap<(SourceId, SourceId), Nanos>,
+}
+
+/// How a wait began.
+enum Begin {
+    Woken(Nanos),
+    Preempted(Nanos),
+}
+
+impl Waits {
+    /// Takes an event of a CPU with this past.
+    pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
+        match event.kind() {
+            EventKind::OnCpu(Occupant::Thread(on), onset) => {
+                let Some(thread) = on.thread else { return };
+                // A recording without wake-ups, as the model's are, tells of no wait.
+                if self.edges == 0 || matches!(on.owner, Owner::Probe | Owner::Tool) {
+                    return;
+                }
+                let span = event.span;
+                let recent = self.threads.entry(thread.tid).or_default();
+                recent.ran(span);
+                // On a CPU that idled nobody was before it.
+                if !onset.continues && !onset.after_idle {
+                    if event.slot >= self.runs.len() {
+                        self.runs.resize_with(event.slot + 1, VecDeque::new);
+                    }
+                    self.runs[event.slot].push_back(Run {
+                        tid: thread.tid,
+                        source: span.source,
+                        begin: span.start,
+                    });
+                }
+                self.settle_until(event.slot, span.end() - SETTLED, history, event.sources);
+            }
+            EventKind::Edge(edge) => self.edge(edge),
+            _ => {}
+        }
+    }
+
+    fn edge(&mut self, edge: &Edge) {
+        let Effect::Woke(tid) = edge.effect else {
+            return;
+        };
+        self.edges += 1;
+        let wakes = &mut self.threads.entry(tid).or_default().wakes;
+        insert(wakes, edge.span.start);
+    }
+
+    /// Judges the runs that began on the CPU in `slot` before `until`.
+    fn settle_until(
+        &mut self,
+        slot: usize,
+        until: Nanos,
+        history: &History,
+        sources: &SourceTable,
+    ) {
+        while let Some(run) = self
+            .runs
+            .get_mut(slot)
+            .and_then(|runs| runs.pop_front_if(|run| run.begin < until))
+        {
+            self.judge(slot, run, history, sources);
+        }
+    }
+
+    fn judge(&mut self, slot: usize, run: Run, history: &History, sources: &SourceTable) {
+        let Some(recent) = self.threads.get(&run.tid) else {
+            return;
+        };
+        let Some(begin) = recent.wait_before(run.begin) else {
+            return;
+        };
+        let (found, begin) = match begin {
+            Begin::Woken(at) => (&mut self.woken, at),
+            Begin::Preempted(at) => (&mut self.preempted, at),
+        };
+        let span = Span {
+            cpu: Cpu(u32::try_from(slot).unwrap_or(u32::MAX)),
+            start: begin,
+            dur: run.begin - begin,
+            self_time: run.begin - begin,
+            source: run.source,
+        };
+        found.add(&span, history, sources);
+    }
+
+    /// Who waited behind whom; `None` where the recording does not tell. No more rows come.
+    pub(crate) fn finish(
+        mut self,
+        header: &Header,
+        sources: &SourceTable,
+        timeline: &mut Timeline,
+    ) -> Option<WaitStatement> {
+        let attached = header.coverage.attached.contains(&Hook::SchedWaking);
+        if !attached || self.edges == 0 {
+            return None;
+        }
+        for slot in 0..self.runs.len() {
+            if let Some((history, _)) = timeline.history(slot) {
+                self.settle_until(slot, Nanos(i64::MAX), history, sources);
+            }
+        }
+        let preempted = header.coverage.events_lost() == 0;
+        let mut found = self.woken;
+        if preempted {
+            found.merge(self.preempted);
+        }
+        let begin = header.begin().unwrap_or_default();
+        Some(found.statement(preempted, begin, sources))
+    }
+}
+
+/// Puts a time in its place; times mostly come in order.
+fn insert(times: &mut VecDeque<Nanos>, at: Nanos) {
+    let mut place = times.len();
+    while place > 0 && times[place - 1] > at {
+        place -= 1;
+    }
+    times.insert(place, at);
+}
+
+impl Recent {
+    /// The thread had a CPU for so long.
+    fn ran(&mut self, span: &Span) {
+        let (begin, end) = (span.start, span.end());
+        match self.runs.back_mut() {
+            Some(last) if last.1 == begin => last.1 = end,
+            Some(last) if last.0 > begin => {
+                let place = self.runs.partition_point(|run| run.0 < begin);
+                self.runs.insert(place, (begin, end));
+            }
+            _ => self.runs.push_back((begin, end)),
+        }
+        // Of a thread that never waits nothing is judged: all but the last second is of no use.
+        while self.runs.len() > 1 && self.runs[1].1 < end - SETTLED - SETTLED {
+            self.runs.pop_front();
+        }
+        while self
+            .wakes
+            .front()
+            .is_some_and(|&at| at < end - SETTLED - SETTLED)
+        {
+            self.wakes.pop_front();
+        }
+    }
+
+    /// How the wait for the CPU that the thread got at `until` began; `None` where there was none that
+    /// is known.
+    fn wait_before(&self, until: Nanos) -> Option<Begin> {
+        let after = self.runs.partition_point(|run| run.0 < until);
+        let left = after.checked_sub(1).map(|last| self.runs[last].1);
+        // A thread is on one CPU at a time.
+        if left.is_some_and(|left| left > until) {
+            return None;
+        }
+        let mut wakes = self.wakes.iter().copied();
+        let woken = wakes.find(|&at| at <= until && left.is_none_or(|left| at > left));
+        match (woken, left) {
+            (Some(at), _) => Some(Begin::Woken(at)),
+            (None, Some(left)) if left < until => Some(Begin::Preempted(left)),
+            _ => None,
+        }
+    }
+}
+
+impl Found {
+    /// Adds a wait, unless the CPU idled meanwhile or nobody else had it.
+    fn add(&mut self, span: &Span, history: &History, sources: &SourceTable) {
+        let pieces = || {
+            history
+                .on_cpu_within(span)
+                .map(|piece| (piece.source, piece.end - piece.start))
+        };
+        let is_idle = |source: SourceId| sources.get(source).kind == Kind::Idle;
+        let idle: Nanos = pieces()
+            .filter(|&(source, _)| is_idle(source))
+            .map(|(_, time)| time)
+            .sum();
+        let seen: Nanos = pieces().map(|(_, time)| time).sum();
+        if idle > IDLING || seen == idle {
+            return;
+        }
+        let (tally, at) = self.waiters.entry(span.source).or_default();
+        if span.dur > tally.longest {
+            *at = span.start;
+        }
+        tally.add(span.dur, span.dur);
+        for (source, time) in pieces().filter(|&(source, _)| !is_idle(source)) {
+            *self.pairs.entry((span.source, source)).or_default() += time;
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (source, (tally, at)) in other.waiters {
+            let (sum, begin) = self.waiters.entry(source).or_default();
+            if tally.longest > sum.longest {
+                *begin = at;
+            }
+            sum.merge(&tally);
+        }
+        for (pair, time) in other.pairs {
+            *self.pairs.entry(pair).or_default() += time;
+        }
+    }
+
+    fn statement(&self, preempted: bool, begin: Nanos, sources: &SourceTable) -> WaitStatement {
+        let mut all = Tally::default();
+        let mut programs: BTreeMap<String, WaitingProgram> = BTreeMap::new();
+        for (&source, (tally, at)) in &self.waiters {
+            all.merge(tally);
+            let (name, _, pid) = named(source, sources);
+            let program = programs.entry(name.clone()).or_default();
+            program.name = name;
+            let pid = pid.filter(|pid| !program.pids.contains(pid));
+            program.pids.extend(pid);
+            program.time += tally.time;
+            program.count += tally.count;
+            if tally.longest > program.max {
+                (program.max, program.max_at) = (tally.longest, *at - begin);
+            }
+        }
+        let mut behind: BTreeMap<String, BTreeMap<String, WaitedFor>> = BTreeMap::new();
+        let mut costs: BTreeMap<(String, Option<i32>), WaitedFor> = BTreeMap::new();
+        for (&(waiter, source), &time) in &self.pairs {
+            let (name, kind, pid) = named(source, sources);
+            let new = || WaitedFor {
+                name: name.clone(),
+                kind,
+                pids: Vec::new(),
+                time: Nanos::ZERO,
+            };
+            let of_waiter = behind.entry(named(waiter, sources).0).or_default();
+            let cost = costs.entry((name.clone(), pid));
+            for sum in [
+                of_waiter.entry(name.clone()).or_insert_with(new),
+                cost.or_insert_with(new),
+            ] {
+                let pid = pid.filter(|pid| !sum.pids.contains(pid));
+                sum.pids.extend(pid);
+                sum.time += time;
+            }
+        }
+        for (name, of_waiter) in behind {
+            if let Some(program) = programs.get_mut(&name) {
+                program.behind = costliest(of_waiter.into_values(), BEHIND);
+            }
+        }
+        let mut programs: Vec<WaitingProgram> = programs.into_values().collect();
+        programs.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+        let left_out = programs.len().saturating_sub(PROGRAMS);
+        programs.truncate(PROGRAMS);
+        WaitStatement {
+            time: all.time,
+            count: all.count,
+            preempted,
+            programs,
+            programs_left_out: left_out as u64,
+            behind: costliest(costs.into_values(), PROGRAMS),
+        }
+    }
+}
+
+/// Those that were waited for longest.
+fn costliest(all: impl Iterator<Item = WaitedFor>, most: usize) -> Vec<WaitedFor> {
+    let mut all: Vec<WaitedFor> = all.collect();
+    all.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    all.truncate(most);
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Waits whose lengths and causes are known.
+
+use ticktax_fixture::{books, header, process, replay, whole};
+use ticktax_model::hook::Hook;
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{Edge, Effect, Header, Loss, Row};
+use ticktax_model::waits::WaitStatement;
+use ticktax_model::{Cpu, Nanos, Owner, Source, SourceId, SourceTable};
+
+use crate::Auditor;
+
+const MS: i64 = 1_000_000;
+
+/// Two programs, each one thread, and idling.
+struct Cast {
+    sources: SourceTable,
+    game: SourceId,
+    mixer: SourceId,
+    idle: SourceId,
+}
+
+impl Cast {
+    fn new() -> Self {
+        let mut sources = SourceTable::default();
+        Self {
+            game: sources.intern(process(Owner::Program, "game", 10)),
+            mixer: sources.intern(process(Owner::Program, "mixer", 20)),
+            idle: sources.intern(Source::idle()),
+            sources,
+        }
+    }
+
+    fn told(&self, rows: &[Row], header: &Header) -> Option<WaitStatement> {
+        let mut auditor = Auditor::new(&Machine::default()).without_beats();
+        replay(&self.sources, rows, &mut auditor);
+        auditor.finish(header, &self.sources, 1).waits
+    }
+}
+
+fn traced(end_ms: i64) -> Header {
+    let mut header = header();
+    header.books.push(books(0, 0, end_ms * MS));
+    header.coverage.attached.push(Hook::SchedWaking);
+    header
+}
+
+fn ran(from: i64, to: i64, source: SourceId) -> Row {
+    whole(0, from * MS, (to - from) * MS, source)
+}
+
+fn woke(at: i64, by: SourceId, tid: i32) -> Row {
+    Row::Edge(Edge::new(Cpu(0), Nanos(at * MS), by, Effect::Woke(tid)))
+}
+
+/// Each program's waiting in ms, its number of waits, and who was before it.
+fn short(waits: &WaitStatement) -> Vec<(&str, i64, u64, &str, i64)> {
+    let programs = waits.programs.iter();
+    programs
+        .map(|it| {
+            let first = it.behind.first().unwrap();
+            let (time, behind) = (it.time.0 / MS, first.time.0 / MS);
+            (&*it.name, time, it.count, &*first.name, behind)
+        })
+        .collect()
+}
+
+/// The mixer is woken at 4 ms and runs at 10 ms, in the game's place.
+fn preempting(cast: &Cast, late: bool) -> Vec<Row> {
+    let edge = woke(4, cast.game, 20);
+    let mut rows = vec![
+        woke(0, cast.idle, 30),
+        ran(0, 10, cast.game),
+        ran(10, 11, cast.mixer),
+        ran(11, 30, cast.game),
+    ];
+    // Rows of other CPUs come in any order.
+    rows.insert(if late { 4 } else { 1 }, edge);
+    rows
+}
+
+#[test]
+fn a_woken_thread_waits_behind_who_has_the_cpu_and_a_preempted_one_behind_it() {
+    let cast = Cast::new();
+    for late in [false, true] {
+        let waits = cast.told(&preempting(&cast, late), &traced(30)).unwrap();
+        let told = [("mixer", 6, 1, "game", 6), ("game", 1, 1, "mixer", 1)];
+        assert_eq!(short(&waits), told);
+        assert_eq!((waits.time, waits.count), (Nanos(7 * MS), 2));
+        assert_eq!(waits.programs[0].max_at, Nanos(4 * MS));
+        let costliest = &waits.behind[0];
+        assert_eq!((&*costliest.name, &*costliest.pids), ("game", &[10][..]));
+    }
+}
+
+#[test]
+fn where_events_were_lost_nobody_is_known_to_have_been_preempted() {
+    let cast = Cast::new();
+    let mut header = traced(30);
+    header.coverage.lost.push(Loss {
+        events: 1,
+        ..Loss::none(Cpu(0))
+    });
+    let waits = cast.told(&preempting(&cast, false), &header).unwrap();
+    assert!(!waits.preempted);
+    assert_eq!(short(&waits), [("mixer", 6, 1, "game", 6)]);
+}
+
+#[test]
+fn who_comes_back_beside_an_idle_cpu_was_asleep() {
+    let cast = Cast::new();
+    let rows = [
+        woke(0, cast.idle, 20),
+        ran(0, 1, cast.game),
+        ran(1, 50, cast.idle),
+        ran(50, 52, cast.mixer),
+        ran(52, 60, cast.game),
+    ];
+    let waits = cast.told(&rows, &traced(60)).unwrap();
+    assert_eq!(short(&waits), []);
+}
+
+#[test]
+fn without_wake_ups_nothing_is_told() {
+    let cast = Cast::new();
+    let rows = preempting(&cast, false);
+    let mut untraced = traced(30);
+    untraced.coverage.attached.clear();
+    assert_eq!(cast.told(&rows, &untraced), None);
+    assert_eq!(cast.told(&rows[2..], &traced(30)), None);
+    // Of a program that was asked for there is more to tell than this.
+    let mut auditor = Auditor::new(&Machine::default());
+    auditor.victim_since(Nanos::ZERO);
+    replay(&cast.sources, &rows, &mut auditor);
+    assert_eq!(auditor.finish(&traced(30), &cast.sources, 1).waits, None);
+}
