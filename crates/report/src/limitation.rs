@@ -109,6 +109,13 @@ fn machine(limitation: &Limitation) -> Words {
             "what happened to the program",
             "it needs every span: leave out --keep sums",
         ),
+        Limitation::PartOfRecording { from, to } => say(
+            "what the kernel's own counters show",
+            format!(
+                "they were read when the recording began and when it ended, and this is {from} to {to} of \
+                 it"
+            ),
+        ),
         Limitation::CountersUnread { cpus } => say(
             format!("every account on {}", named(cpus)),
             "the kernel's counters in /proc/stat were not read at both ends",
@@ -298,6 +305,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::OutsideNotSeparated { .. }
         | Limitation::ProgramNotFollowed
         | Limitation::CountersUnread { .. }
+        | Limitation::PartOfRecording { .. }
         | Limitation::ThreadsNotFollowed { .. }
         | Limitation::InterruptsNotTraced { .. }
         | Limitation::SwitchesMissed { .. }

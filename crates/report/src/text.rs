@@ -20,6 +20,7 @@ mod screen;
 pub(crate) mod tests;
 mod tick;
 mod victim;
+mod waits;
 
 use ticktax_model::Nanos;
 use ticktax_model::document::{Document, DocumentKind};

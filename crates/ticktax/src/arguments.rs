@@ -323,6 +323,17 @@ pub(crate) struct ReportArguments {
     #[arg(long)]
     pub(crate) audit: bool,
 
+    /// Leave out what was before this time after the recording's begin, such as 12 or 12.5s
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) from: Option<Moment>,
+
+    /// Leave out what was after this time
+    ///
+    /// What runs at an edge is cut there. What the kernel counted from the recording's begin to its end
+    /// is left out, because nobody read it in between.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) to: Option<Moment>,
+
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
@@ -336,6 +347,14 @@ pub(crate) struct ReportArguments {
 
     #[command(flatten)]
     pub(crate) view: ViewArguments,
+}
+
+impl ReportArguments {
+    /// Which part of the recording is asked for, where not all of it.
+    pub(crate) fn part(&self) -> Option<(Option<Nanos>, Option<Nanos>)> {
+        let named = self.from.is_some() || self.to.is_some();
+        named.then(|| (self.from.map(|at| at.0), self.to.map(|at| at.0)))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -366,21 +385,36 @@ impl FromStr for Length {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A number alone is of seconds, as `sleep` and `timeout` have it.
-        let is_number = |it: char| it.is_ascii_digit() || it == '.';
-        let seconds = text.chars().any(|it| it.is_ascii_digit()) && text.chars().all(is_number);
-        let with_unit = if seconds {
-            format!("{text}s")
-        } else {
-            text.to_owned()
-        };
-        let total: Nanos = with_unit
-            .parse()
-            .map_err(|error: DurationError| error.to_string())?;
+        let total = seconds_or_units(text)?;
         if !(Self::LEAST..=Self::MOST).contains(&total) {
             return Err(format!("invalid duration `{text}`: 10ms to 7d"));
         }
         Ok(Self(total))
+    }
+}
+
+/// Reads a duration; a number alone is of seconds, as `sleep` and `timeout` have it.
+fn seconds_or_units(text: &str) -> Result<Nanos, String> {
+    let is_number = |it: char| it.is_ascii_digit() || it == '.';
+    let seconds = text.chars().any(|it| it.is_ascii_digit()) && text.chars().all(is_number);
+    let with_unit = if seconds {
+        format!("{text}s")
+    } else {
+        text.to_owned()
+    };
+    let time = with_unit.parse();
+    time.map_err(|error: DurationError| error.to_string())
+}
+
+/// A time after a recording's begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(pub(crate) Nanos);
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        seconds_or_units(text).map(Self)
     }
 }
 

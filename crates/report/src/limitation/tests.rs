@@ -73,6 +73,10 @@ fn of_machines() -> Vec<Limitation> {
         },
         Limitation::ProgramNotFollowed,
         Limitation::CountersUnread { cpus: cpus("0-3") },
+        Limitation::PartOfRecording {
+            from: Nanos::from_secs(12),
+            to: Nanos::from_secs(14),
+        },
     ]);
     all
 }

@@ -5,6 +5,7 @@ use ticktax_model::beats::BeatLine;
 use ticktax_model::changes::{
     BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording, MeasureChange,
 };
+use ticktax_model::statement::Class;
 
 use super::beats::{short_period, who};
 use super::head;
@@ -40,7 +41,7 @@ const TINY: f64 = 0.000_05;
 
 /// What the columns mean.
 const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. change: B \
-    less A, in points of percent, with the 95 % interval of that difference, from blocks of equal length \
+    less A, of shares in percentage points (pt), with the 95 % interval of that difference, from blocks of equal length \
     of both recordings. Certain: beyond chance, all accounts together. A statement has no blocks, and so no \
     intervals.";
 
@@ -123,7 +124,8 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
 /// How much changed, in a sentence.
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let certain = |change: &Change| change.certain == Some(true);
-    let all = statement.accounts.len();
+    let all = statement.accounts.iter();
+    let all = all.filter(|it| it.class != Class::Probe).count();
     let changed = statement.accounts.iter().filter(|it| certain(&it.share));
     let changed = changed.count();
     let judged = statement
@@ -174,9 +176,20 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
     if a.level != b.level {
         differ.push("level");
     }
+    if probes_differ(statement) {
+        differ.push("probe");
+    }
     if !differ.is_empty() {
         page.paragraph(Tone::Warning, "Not the same: ", &differ.join(", "));
     }
+}
+
+/// Whether a probe took the idle time of only one of the two.
+fn probes_differ(statement: &ChangeStatement) -> bool {
+    let all = statement.accounts.iter();
+    let mut probes = all.filter(|it| it.class == Class::Probe);
+    let ran = |share: Option<f64>| share.unwrap_or_default() >= SMALL;
+    probes.any(|it| ran(it.share.first) != ran(it.share.second))
 }
 
 fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
@@ -218,7 +231,11 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> String {
 /// The accounts that changed, then where there is room those that may have.
 fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     heading(page, "WHAT CHANGED");
+    // A probe takes what nobody wants: how much that was is in the others.
     let told = statement.accounts.iter().filter(|it| {
+        it.class != Class::Probe
+    });
+    let told = told.filter(|it| {
         let size = it.share.difference().unwrap_or_default().abs();
         most == usize::MAX || (it.share.certain.unwrap_or(size >= SMALL) && size >= TINY)
     });
@@ -244,9 +261,10 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
 fn shares(page: &Page, change: &Change) -> String {
     let share = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), percent);
     let points = |it: f64| format!("{:+.2}", 100.0 * it);
-    let moved = change.difference().map_or_else(String::new, points);
+    let moved = change.difference();
+    let moved = moved.map_or_else(String::new, |it| format!("{} pt", points(it)));
     let interval = match (change.difference_low, change.difference_high) {
-        (Some(low), Some(high)) => format!("{} to {}", points(low), points(high)),
+        (Some(low), Some(high)) => format!("{} to {} pt", points(low), points(high)),
         _ => String::new(),
     };
     cells(
@@ -261,7 +279,11 @@ fn shares(page: &Page, change: &Change) -> String {
 }
 
 fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
-    for it in all.iter().take(most) {
+    let nothing = |it: &&MeasureChange| {
+        let never = it.change.first == Some(0.0) && it.change.second == Some(0.0);
+        !never || most == usize::MAX
+    };
+    for it in all.iter().filter(nothing).take(most) {
         let (measure, change) = (it.measure, &it.change);
         let line = if measure.is_share() {
             shares(page, change)

@@ -31,6 +31,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         date(statement.began_unix),
     );
     page.paragraph(Tone::Strong, "", &title);
+    if let Some(part) = &statement.part {
+        page.paragraph(Tone::Warning, "", &super::screen::in_words(part));
+    }
     page.paragraph(Tone::Plain, "Machine   ", &machine(&statement.machine));
     page.paragraph(Tone::Plain, "Kernel    ", &kernel(&statement.machine));
     if let Some(command) = &statement.command {

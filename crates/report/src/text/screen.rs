@@ -10,11 +10,11 @@ mod proc_level;
 mod program;
 mod tables;
 
-use ticktax_model::recording::{Level, World};
+use ticktax_model::recording::{Level, RecordingPart, World};
 use ticktax_model::statement::Statement;
 
 use super::TextStyle;
-use super::page::Page;
+use super::page::{Page, Tone, tied};
 
 /// The lines of a page at 80 columns: a terminal of 24 lines has its prompt on the last one.
 const LINES: usize = 23;
@@ -47,7 +47,7 @@ impl Room {
 }
 
 /// From the most that is worth reading to the least that is an answer.
-const ROOMS: [Room; 10] = [
+const ROOMS: [Room; 11] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
@@ -57,6 +57,7 @@ const ROOMS: [Room; 10] = [
     Room::new(5, 3, 2, false),
     Room::new(4, 2, 2, false),
     Room::new(3, 2, 1, false),
+    Room::new(2, 2, 1, false),
     Room::new(2, 1, 1, false),
 ];
 
@@ -97,6 +98,9 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
         style,
         room,
     };
+    if let Some(part) = &statement.part {
+        page.paragraph(Tone::Warning, "", &in_words(part));
+    }
     let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
     match (statement.level, &statement.victim, threads) {
         (Level::Proc, ..) => proc_level::write(&mut page, &screen),
@@ -107,6 +111,17 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
     }
     foot::write(&mut page, &screen);
     page.finish()
+}
+
+/// Which part of a recording a page is about.
+pub(super) fn in_words(part: &RecordingPart) -> String {
+    let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
+    let (from, to, whole) = (second(part.from), second(part.to), second(part.whole));
+    format!(
+        "Only {} of a recording of {}; times are the recording's.",
+        tied(format!("{from} to {to} s")),
+        tied(format!("{whole} s")),
+    )
 }
 
 /// What a first screen is made of.

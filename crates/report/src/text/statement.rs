@@ -5,7 +5,7 @@ use ticktax_model::statement::Statement;
 use super::page::Page;
 use super::{
     Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, head, held, screen,
-    tick, victim,
+    tick, victim, waits,
 };
 use crate::view::{Section, View};
 
@@ -44,7 +44,13 @@ type Writer = fn(&mut Page, &Statement);
 const SECTIONS: &[(Section, &[Writer])] = &[
     (
         Section::Time,
-        &[accounts::write, cpus::write, held::write, victim::write],
+        &[
+            accounts::write,
+            cpus::write,
+            waits::write,
+            held::write,
+            victim::write,
+        ],
     ),
     (Section::Noise, &[gaps::write]),
     (Section::Repeats, &[beats::write]),

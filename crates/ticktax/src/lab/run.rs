@@ -150,6 +150,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         format: typed.format,
         output: typed.output.as_deref(),
         files: &FileArguments::default(),
+        part: None,
     };
     report::show(
         outcome.recording()?,

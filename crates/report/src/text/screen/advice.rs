@@ -1,6 +1,7 @@
 //! What to do, in words, each with a command that does it or proves it.
 
 use ticktax_model::advice::Advice;
+use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, CpuList};
@@ -49,9 +50,9 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
             ..
         } => (
             format!(
-                "{program} ({pid}) runs every {} on {}, {} at a time: move it.",
-                tied(short_period(*period)),
+                "{program} ({pid}) takes {} every {} for up to {}: move it.",
                 cpu_names(cpus.iter()),
+                tied(short_period(*period)),
                 tied(max),
             ),
             match other_cpus(statement, cpus) {
@@ -108,8 +109,9 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
                 counted(*count, "time"),
             ),
             match (cgroup, pid) {
+                // A cgroup of version 1 has other files than one of version 2.
                 (Some(folder), _) if is_plain(folder) => {
-                    format!("cat {folder}/cpu.max {folder}/cpu.stat")
+                    format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
                 }
                 (_, Some(pid)) => {
                     format!("cat /sys/fs/cgroup$(cut -d: -f3 /proc/{pid}/cgroup)/cpu.max")
@@ -124,14 +126,14 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
 /// The same for what the kernel and the hypervisor do.
 fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
     match advice {
-        Advice::Interrupts { name, share, .. } => (
-            format!(
-                "Interrupts took {} of the time that it wanted, most of it {name}: move them to \
-                 another CPU.",
+        Advice::Interrupts { name, share, .. } => {
+            let (remedy, command) = against(name, statement);
+            let sentence = format!(
+                "Interrupts took {} of the time that it wanted, most of it {name}: {remedy}.",
                 tied(percent(*share))
-            ),
-            "grep . /proc/irq/*/smp_affinity_list; cat /proc/interrupts".to_owned(),
-        ),
+            );
+            (sentence, command)
+        }
         Advice::PageFaults { count, share, .. } => (
             format!(
                 "{} took {} of the time that it wanted: allocate and touch memory beforehand.",
@@ -192,6 +194,26 @@ fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
             "ticktax audit --keep sums".to_owned(),
         ),
         _ => (String::new(), String::new()),
+    }
+}
+
+/// What to do about an interrupt: only a device's can be moved to another CPU.
+fn against(name: &str, statement: &Statement) -> (&'static str, String) {
+    let repeats = || again(statement, "time,repeats");
+    match name {
+        LOCAL_TIMER => ("see whose timers it runs", repeats()),
+        "call_function" | "call_function_single" | "reschedule" | "irq_work" => {
+            ("another CPU sends them; see who runs there", repeats())
+        }
+        "NET_RX" | "NET_TX" => (
+            "packets; have another CPU take them",
+            "grep . /proc/irq/*/smp_affinity_list; grep . /sys/class/net/*/queues/rx-*/rps_cpus"
+                .to_owned(),
+        ),
+        _ => (
+            "move them to another CPU",
+            "grep . /proc/irq/*/smp_affinity_list; cat /proc/interrupts".to_owned(),
+        ),
     }
 }
 

@@ -73,6 +73,17 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     groups
 }
 
+/// Processes put together as the reader asked for.
+pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
+    let each = all.into_iter();
+    match by {
+        Grouping::Name => merged(each.map(|group| (group.name.clone(), group))),
+        Grouping::Process | Grouping::Thread => {
+            merged(each.map(|group| ((group.name.clone(), group.pids.clone()), group)))
+        }
+    }
+}
+
 /// Who had the time that a program wanted.
 pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
     let groups = all.iter().map(|one| {

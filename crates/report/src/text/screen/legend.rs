@@ -34,12 +34,16 @@ const MACHINE: &[(&str, &str)] = &[
         "all processes of one name together (--by process, thread). times: how often they were put on a CPU.",
     ),
     (
+        "who waited for a CPU",
+        "threads that were woken, or had to give way, until they ran: of all programs, added up, but for ticktax. behind: who ran meanwhile on the CPU that it then got, the one with the most first.",
+    ),
+    (
         "taken from programs by",
         "interrupts, softirqs, kernel threads, the hypervisor, and entering and leaving the kernel around them.",
     ),
     (
         "repeats",
-        "sources with a period that take 0.05 % of their CPUs or more; of programs only where CPUs were scarce.",
+        "sources with a period that take 0.05 % of their CPUs or more; of programs only the time for which others waited, or, where that is not known, their own where CPUs were scarce.",
     ),
     (
         "where top is wrong",

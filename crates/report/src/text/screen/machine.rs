@@ -6,14 +6,18 @@ use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::{Account, Holder, Statement};
 
 use super::groups::{Group, programs};
-use super::tables::Table;
+use super::tables::{Table, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{short_period, who};
 use crate::text::numbers::{counted, cpu_names, percent};
-use crate::text::page::{Page, Tone, tied};
+use crate::text::page::{Page, Tone, columns, tied};
 
 /// Beats that take less than this share of their CPUs cost too little for a line.
 const COSTLY: f64 = 0.000_5;
+/// A program that waited for less than this share of the recording is not told to have waited,
+const WAITED: f64 = 0.001;
+/// unless it once waited for so long.
+const LONG_WAIT: Nanos = Nanos::from_millis(5);
 /// By this much top may be off without a word: what rounding and chance do.
 const TOLERABLE: f64 = 0.01;
 /// With less to spare than this, a program that runs keeps another from running.
@@ -42,6 +46,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         screen.gap(page);
         table("TOP CPU TIME").write(page, &groups, screen.room.rows);
     }
+    waited_for(page, screen);
     let taken = taken(&statement.accounts);
     if !taken.is_empty() {
         table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.fewer + 1);
@@ -56,6 +61,52 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     top(page, statement);
     tick(page, statement);
     advice::write(page, screen);
+}
+
+/// Who waited for a CPU, and behind whom.
+fn waited_for(page: &mut Page, screen: &Screen<'_>) {
+    let Some(waits) = &screen.statement.waits else {
+        return;
+    };
+    let wall = crate::text::wall(screen.statement);
+    let much = waits
+        .programs
+        .iter()
+        .filter(|program| program.time.share_of(wall) >= WAITED || program.max >= LONG_WAIT);
+    let groups: Vec<Group> = much
+        .map(|program| Group {
+            name: program.name.clone(),
+            pids: program.pids.clone(),
+            time: program.time,
+            count: program.count,
+            max: program.max,
+            ..Group::default()
+        })
+        .collect();
+    if groups.is_empty() {
+        return;
+    }
+    let behind = |group: &Group| {
+        let mut programs = waits.programs.iter();
+        let program = programs.find(|program| program.name == group.name);
+        let mut text = String::new();
+        for one in program.iter().flat_map(|program| &program.behind) {
+            let separator = if text.is_empty() { "" } else { ", " };
+            let more = format!("{text}{separator}{}", one.name);
+            if !text.is_empty() && columns(&more) > WORDS_WIDTH {
+                break;
+            }
+            text = more;
+        }
+        text
+    };
+    let table = Table {
+        title: "WHO WAITED FOR A CPU",
+        whole: waits.time,
+        words: "behind",
+        word: &behind,
+    };
+    table.write(page, &groups, screen.room.fewer + 1);
 }
 
 fn time_of(statement: &Statement, holder: Holder) -> Nanos {
@@ -153,8 +204,10 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let unused = time_of(statement, Holder::Nothing);
     let scarce = unused.share_of(statement.balance.elapsed) < SCARCE;
     let tick = statement.tick.as_ref().and_then(|bill| bill.hz_configured);
+    let cost = |beat: &BeatLine| taken_by(beat, statement);
     let costs = |beat: &&BeatLine| {
-        let others = beat.pid.is_none() || (scarce && !is_slicing(beat, tick));
+        let known = beat.pid.is_none() || statement.waits.is_some();
+        let others = (known || scarce) && !(beat.pid.is_some() && is_slicing(beat, tick));
         !beat.own && others && !is_tick(beat) && cost(beat) >= COSTLY
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
@@ -195,6 +248,19 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         let text = format!("and {left} that take less, the tick included");
         page.paragraph(Tone::Faint, "  ", &text);
     }
+}
+
+/// What a beat takes from others: of a program only the time for which others waited meanwhile, where that
+/// is known.
+fn taken_by(beat: &BeatLine, statement: &Statement) -> f64 {
+    let (Some(pid), Some(waits)) = (beat.pid, &statement.waits) else {
+        return cost(beat);
+    };
+    let waited = waits.behind.iter().filter(|it| it.pids.contains(&pid));
+    let waited: Nanos = waited.map(|it| it.time).sum();
+    let cpus = i64::try_from(beat.cpus.len()).unwrap_or(1).max(1);
+    let wall = crate::text::wall(statement);
+    cost(beat).min(waited.share_of(Nanos(wall.0.saturating_mul(cpus))))
 }
 
 /// What a beat takes, as a share of its CPUs' time: gaps without a named cause were lost as well.

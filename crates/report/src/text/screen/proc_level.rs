@@ -6,7 +6,7 @@ use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::victim::VictimStatement;
 
-use super::groups::Group;
+use super::groups::{Group, processes};
 use super::tables::Table;
 use super::{Screen, advice};
 use crate::text::numbers::{counted, grouped, percent};
@@ -102,8 +102,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
             ..Group::default()
         })
     });
-    let mut groups: Vec<Group> = shown.collect();
-    groups.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    let groups = processes(shown.collect(), screen.style.grouping);
     if groups.is_empty() {
         return;
     }

@@ -3,6 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::hook::Hook;
+use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     Delay, DelayKind, LostTo, PROBE, ProgramFrames, TOOL, Target, ThreadState, ThreadTimes,
@@ -66,12 +67,25 @@ pub(super) fn write(
         );
         page.paragraph(Tone::Plain, "Woken to running: ", &text);
     }
+    interrupted(page, threads, wanted);
     let not = not_the_cause(statement, victim, threads, wanted);
     if !not.is_empty() {
         page.paragraph(Tone::Plain, "Not the cause: ", &not.join(", "));
     }
     screen.gap(page);
     advice::write(page, screen);
+}
+
+/// What interrupted it, where that took much.
+fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
+    if time_of(threads, ThreadState::Interrupted).share_of(wanted) < CAUSE {
+        return;
+    }
+    let most = threads.interrupted_by.iter().take(3);
+    let most: Vec<String> = most
+        .map(|one| tied(format!("{} {}", called(&one.name, one.kind), one.time)))
+        .collect();
+    page.paragraph(Tone::Plain, "Interrupted by: ", &most.join(", "));
 }
 
 /// Whom it is about, for how long, and the verdict in capitals.
@@ -296,6 +310,11 @@ fn not_the_cause(
             names.collect::<String>(),
             tied(format!("{last} 0"))
         ));
+    }
+    // The model has none.
+    let unknown = !watched(Hook::PageFault) && statement.world != World::Simulated;
+    if let Some(last) = told.last_mut().filter(|_| unknown) {
+        last.push_str("; unknown: page faults");
     }
     told
 }

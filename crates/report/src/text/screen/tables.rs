@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 
 use super::groups::Group;
 use crate::text::numbers::{counted, grouped, percent};
-use crate::text::page::{Page, TIE, Tone};
+use crate::text::page::{Page, TIE, Tone, elide};
 
 /// From this width on a table says how often.
 const TIMES: usize = 56;
@@ -13,7 +13,7 @@ const WORDS: usize = 72;
 /// From this width on it counts threads.
 const ROOMY: usize = 100;
 /// The width of that column.
-const WORDS_WIDTH: usize = 13;
+pub(super) const WORDS_WIDTH: usize = 13;
 
 /// A table of groups.
 pub(super) struct Table<'a> {
@@ -87,6 +87,7 @@ impl Table<'_> {
             cells.push(format!(" {max:>9}"));
         }
         if page.width() >= WORDS && !self.words.is_empty() {
+            let word = elide(word, WORDS_WIDTH);
             cells.push(format!("  {word:<WORDS_WIDTH$}"));
         }
         cells.concat()

@@ -3,8 +3,10 @@
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
+use ticktax_model::recording::RecordingPart;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{Interferer, ProgramFrames, StateAccount, ThreadState};
+use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::a_server;
@@ -102,12 +104,46 @@ pub(super) fn held_up() -> Statement {
     statement
 }
 
+/// A game that waits behind a compiler and a thread of the kernel, and one that hardly waits.
+fn waits() -> WaitStatement {
+    let behind = |name: &str, pids: &[i32], ms| WaitedFor {
+        name: name.to_owned(),
+        kind: Kind::Task,
+        pids: pids.to_vec(),
+        time: Nanos::from_millis(ms),
+    };
+    let program = |name: &str, pids: &[i32], ms, count, behind: &[WaitedFor]| WaitingProgram {
+        name: name.to_owned(),
+        pids: pids.to_vec(),
+        time: Nanos::from_millis(ms),
+        count,
+        max: Nanos::from_micros(ms * 100),
+        max_at: Nanos::from_millis(2_345),
+        behind: behind.to_vec(),
+    };
+    let compiler = behind("rustc", &[900, 901, 902], 1_200);
+    let flusher = behind("kworker/u4:2", &[], 150);
+    let both = [compiler.clone(), flusher.clone()];
+    WaitStatement {
+        time: Nanos::from_millis(1_412),
+        count: 931,
+        preempted: true,
+        programs: vec![
+            program("game", &[4_121], 1_400, 915, &both),
+            program("sshd", &[77, 78], 12, 16, &both[1..]),
+        ],
+        programs_left_out: 3,
+        behind: vec![compiler, flusher],
+    }
+}
+
 /// A machine with everything that a page can say of one.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
     statement.beats = Some(a_server());
     statement.tick = with_ticks().tick;
     statement.findings = findings();
+    statement.waits = Some(waits());
     statement.advice = vec![Advice::Stolen {
         time: Nanos::from_millis(900),
         share: 0.022,
@@ -127,6 +163,36 @@ fn a_whole_machine() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
+}
+
+#[test]
+fn who_waited_and_behind_whom() {
+    let page = at(&a_machine(), 100);
+    for words in ["WHO WAITED FOR A CPU", "game (4121)", "rustc"] {
+        assert!(page.contains(words), "{words} is missing:\n{page}");
+    }
+    let style = TextStyle {
+        view: View::Only(Sections::from_iter([Section::Time])),
+        ..TextStyle::default()
+    };
+    let page = text(&a_machine(), &style);
+    let told = "behind rustc x3 1.20 s, kworker/u4:2 150 ms; longest at 2.345 s";
+    assert!(page.contains(told), "{page}");
+    assert!(page.contains("and 3 other programs"), "{page}");
+}
+
+#[test]
+fn a_part_of_a_recording_says_so_at_its_top() {
+    let mut statement = a_machine();
+    statement.part = Some(RecordingPart {
+        begin: Nanos(77),
+        from: Nanos::from_secs(12),
+        to: Nanos::from_secs(14),
+        whole: Nanos::from_millis(20_004),
+    });
+    let page = at(&statement, 80);
+    let told = "Only 12.000 to 14.000 s of a recording of 20.004 s; times are the recording's.";
+    assert!(page.starts_with(told), "{page}");
 }
 
 #[test]
@@ -169,7 +235,7 @@ fn the_culprits_are_on_the_first_screen() {
         "cc1  x46",
         "EVERY 3.03 s",
         "taskset -acp 0 812",
-        "cat /sys/fs/cgroup/games",
+        "grep . /sys/fs/cgroup/games/cpu.*",
     ] {
         assert!(page.contains(word), "{word} is missing:\n{page}");
     }

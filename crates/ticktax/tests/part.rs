@@ -1,0 +1,119 @@
+//! `ticktax report --from --to`: a part of a recording, as its users ask for one.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::PaceStatement;
+use ticktax_model::statement::Statement;
+
+use common::{GAME, complaint, text, ticktax};
+
+/// A recording of [`GAME`], of 30 s, in a folder of its own.
+fn recorded() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("game.toml");
+    let recording = folder.path().join("game.parquet");
+    fs::write(&scenario, GAME).unwrap();
+    let output = ticktax(&[
+        "sim",
+        "--load",
+        scenario.to_str().unwrap(),
+        "--resample",
+        "1",
+        "--save",
+        recording.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (folder, recording)
+}
+
+fn json(arguments: &[&str]) -> Statement {
+    let output = ticktax(&[arguments, &["--audit", "--format", "json"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
+    let (folder, recording) = recorded();
+    let recording = recording.to_str().unwrap();
+    let saved = folder.path().join("part.parquet");
+    let saved = saved.to_str().unwrap();
+    let part = json(&[
+        "report", recording, "--from", "12s", "--to", "14", "--save", saved,
+    ]);
+    assert!(part.balance.balances(), "{:?}", part.balance);
+    let cpus = i64::try_from(part.cpus.len()).unwrap();
+    assert_eq!(part.balance.elapsed, Nanos(2_000_000_000 * cpus));
+    let told = part.part.unwrap();
+    assert_eq!(
+        (told.from, told.to),
+        (Nanos::from_secs(12), Nanos::from_secs(14))
+    );
+
+    let again = json(&["report", saved]);
+    assert_eq!(again, part);
+    // Times are those of the whole, whose beats go on in the part.
+    let beats = again.beats.unwrap().beats;
+    assert!(!beats.is_empty());
+    let whole = json(&["report", recording]);
+    assert!(whole.part.is_none());
+    let all = whole.beats.unwrap().beats;
+    for beat in &beats {
+        assert!(beat.first >= Nanos::from_secs(12), "{beat:#?}");
+        let same = all.iter().find(|other| other.name == beat.name);
+        if let Some(other) = same.filter(|it| !it.rearmed && !beat.rearmed) {
+            let periods = (beat.first - other.first).0 as f64 / other.period;
+            let off = (periods - periods.round()).abs();
+            assert!(
+                off < 0.05,
+                "{periods} periods between {beat:#?} and {other:#?}"
+            );
+        }
+    }
+    let page = ticktax(&["report", saved, "--audit"]);
+    let page = text(&page.stdout);
+    assert!(
+        page.contains("Only 12.000 to 14.000 s of a recording of 30"),
+        "{page}"
+    );
+}
+
+#[test]
+fn the_frames_of_a_part_are_those_that_were_due_in_it() {
+    let (_folder, recording) = recorded();
+    let recording = recording.to_str().unwrap();
+    let output = ticktax(&[
+        "report", recording, "--from", "10", "--to", "20", "--format", "json",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told.elapsed, Nanos::from_secs(10));
+    let frames = told.figures.unwrap().frames;
+    assert!((394..=396).contains(&frames), "{frames} in 10 s at 25.3 ms");
+}
+
+#[test]
+fn what_is_no_part_is_refused_in_one_line() {
+    let (_folder, recording) = recorded();
+    let recording = recording.to_str().unwrap();
+    for (arguments, why) in [
+        (&["--from", "14s", "--to", "12s"][..], "before it begins"),
+        (&["--from", "12s", "--to", "12s"], "no time is between"),
+        (&["--from", "31s"], "31.0 s is not in the recording"),
+        (&["--to", "40s"], "40.0 s is not in the recording"),
+    ] {
+        let output = ticktax(&[&["report", recording], arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let told = complaint(&output);
+        assert!(told.contains(why), "{arguments:?}: {told}");
+        assert!(output.stdout.is_empty());
+    }
+    let output = ticktax(&["report", recording, "--from", "-1s"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("invalid duration"));
+}
