@@ -19,10 +19,14 @@ use ticktax_analysis::Auditor;
 use ticktax_fixture::{SplitMix64, books, process, replay, row, watched_header};
 use ticktax_model::recording::{Header, Row};
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
+use ticktax_report::{TextStyle, glance};
 
 const SPANS: usize = 5_000_000;
 const CPUS: u32 = 8;
 const RUNS: usize = 5;
+/// How often a terminal shows how an audit stands.
+const LOOKS_HZ: f64 = 2.0;
+const LOOKS: u32 = 200;
 
 fn main() {
     for (name, with_probe) in [("spans", false), ("spans and gaps", true)] {
@@ -36,7 +40,25 @@ fn main() {
             rows.len(),
             sources.len()
         );
+        let look = look(&sources, &rows);
+        println!(
+            "{name}: {:.0} µs for a look at the live view, {:.3} % of a CPU at {LOOKS_HZ} a second",
+            look * 1e6,
+            look * LOOKS_HZ * 100.0
+        );
     }
+}
+
+/// Seconds that the two lines take which a terminal shows while an audit goes on, but for drawing them.
+fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
+    let mut auditor = Auditor::books();
+    replay(sources, rows, &mut auditor);
+    let begin = Instant::now();
+    for _ in 0..LOOKS {
+        let lines = glance(&auditor.glance(sources), &TextStyle::default());
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+    }
+    begin.elapsed().as_secs_f64() / f64::from(LOOKS)
 }
 
 /// Millions of rows a second, from the first row to the statement.
