@@ -17,6 +17,7 @@ mod disturbances;
 mod faults;
 mod fixture;
 mod paces;
+mod screens;
 mod ticks;
 mod victims;
 
@@ -142,6 +143,43 @@ const ROOT: &[(&str, Test)] = &[
     ("pace::ends_with_the_process", paces::ends_with_the_process),
 ];
 
+/// Those that look at a terminal.
+const SCREENS: &[(&str, Test)] = &[
+    (
+        "screens::a_real_time_thief_is_named",
+        screens::a_real_time_thief_is_named,
+    ),
+    (
+        "screens::a_compiler_is_one_name_with_its_processes",
+        screens::a_compiler_is_one_name_with_its_processes,
+    ),
+    ("screens::a_quota_is_named", screens::a_quota_is_named),
+    (
+        "screens::a_storm_of_packets_is_named",
+        screens::a_storm_of_packets_is_named,
+    ),
+    (
+        "screens::a_storm_of_timers_is_named",
+        screens::a_storm_of_timers_is_named,
+    ),
+    (
+        "screens::where_nothing_is_wrong_the_screen_says_so",
+        screens::where_nothing_is_wrong_the_screen_says_so,
+    ),
+];
+
+/// The same of recordings made by hand, which anybody may look at.
+const RECORDED: &[(&str, Test)] = &[
+    (
+        "screens::a_hypervisor_that_takes_time_is_named",
+        screens::a_hypervisor_that_takes_time_is_named,
+    ),
+    (
+        "screens::a_storm_of_page_faults_is_named",
+        screens::a_storm_of_page_faults_is_named,
+    ),
+];
+
 /// Those that need a CPU whose columns are sampled at the tick as well.
 const SAMPLED: &[(&str, Test)] = &[
     (
@@ -174,6 +212,18 @@ fn main() -> ExitCode {
     });
     let root = ROOT.iter();
     let root = root.map(|named| trial(named).with_ignored_flag(!allowed));
-    let trials = root.chain(sampled).collect();
+    let terminal = screens::has_tmux();
+    let screens = SCREENS.iter();
+    let needs = if terminal { "" } else { "needs tmux" };
+    let screens = screens.map(|named| {
+        let ignored = !(allowed && terminal);
+        trial(named).with_kind(needs).with_ignored_flag(ignored)
+    });
+    let recorded = RECORDED.iter().map(|&(name, test)| {
+        Trial::test(name, test)
+            .with_kind(needs)
+            .with_ignored_flag(!terminal)
+    });
+    let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
