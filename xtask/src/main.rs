@@ -7,13 +7,15 @@
 
 mod bpf;
 mod clang;
+mod picture;
 mod record;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c, and write src/record.rs by it
-       cargo xtask bpf --check    say whether the committed object and record.rs are what they give";
+       cargo xtask bpf --check    say whether the committed object and record.rs are what they give
+       cargo xtask picture        draw docs/picture.svg, the terminal in the README";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
+        ["picture"] => picture::draw(),
         ["help" | "--help" | "-h"] => Ok(USAGE.to_owned()),
         _ => {
             eprintln!("{USAGE}");

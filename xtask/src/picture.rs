@@ -1,0 +1,18 @@
+//! `cargo xtask picture`: draws `docs/picture.svg` again.
+
+use std::process::Command;
+
+/// Has the test that compares the picture write it.
+pub(crate) fn draw() -> Result<String, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["test", "-q", "-p", "ticktax", "--test", "picture"])
+        .env("TICKTAX_PICTURE", "draw")
+        .status()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if status.success() {
+        Ok("docs/picture.svg is what the page looks like.".to_owned())
+    } else {
+        Err("the picture was not drawn".to_owned())
+    }
+}
