@@ -47,7 +47,7 @@ impl Room {
 }
 
 /// From the most that is worth reading to the least that is an answer.
-const ROOMS: [Room; 11] = [
+const ROOMS: [Room; 13] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
@@ -58,6 +58,8 @@ const ROOMS: [Room; 11] = [
     Room::new(4, 2, 2, false),
     Room::new(3, 2, 1, false),
     Room::new(2, 2, 1, false),
+    Room::new(4, 1, 1, false),
+    Room::new(3, 1, 1, false),
     Room::new(2, 1, 1, false),
 ];
 

@@ -116,11 +116,18 @@ fn renamed(program: &Path, name: &str, place: &Place) -> Result<PathBuf, Failed>
 
 /// A shell called `name` with a script, on the CPU that is disturbed.
 fn shell(name: &str, script: &str, place: &Place) -> Result<Running, Failed> {
-    let shell = renamed(Path::new("/bin/sh"), name, place)?;
+    let shell = place.file(name);
+    if !shell.exists() {
+        renamed(Path::new("/bin/sh"), name, place)?;
+    }
+    on_the_cpu(vec![shell.into(), "-c".into(), script.into()])
+}
+
+/// A program on the CPU that is disturbed.
+fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let command = ["taskset", "-c", &cpu.to_string()].map(OsString::from);
-    let mut command = command.to_vec();
-    command.extend([shell.into(), "-c".into(), script.into()]);
+    let command: Vec<OsString> = command.into_iter().chain(program).collect();
     Running::above(&["-r", "1"], &command)
 }
 
@@ -182,17 +189,17 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let command = words.collect::<Vec<_>>().join(" ");
     shows(
         &format!("{} audit --probe none -- {command}", ticktax()),
-        &["THROTTLED", "its CPU quota", "raise cpu.max"],
+        &["THROTTLED", "The CPU quota of"],
     )
 }
 
 pub(crate) fn a_storm_of_packets_is_named() -> Result<(), Failed> {
     let place = Place::new();
     let schedule = Schedule::every(Nanos::from_millis(2), Nanos::ZERO);
-    let _storm = backup(Disturbance::Softirq { packets: 256 }, schedule, &place)?;
+    let _storm = backup(Disturbance::Softirq { packets: 64 }, schedule, &place)?;
     shows(
         &format!("{} audit --for 3 --probe none", ticktax()),
-        &["TOP CPU TIME", "backupd", "NET_RX"],
+        &["KERNEL AND HYPERVISOR", "NET_RX"],
     )
 }
 
@@ -209,8 +216,13 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 
 pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> {
     let place = Place::new();
-    let script = "while :; do sleep 0.05; done";
-    let server = shell("gamesrv", script, &place)?;
+    let server = renamed(Path::new(ticktax()), "gamesrv", &place)?;
+    let pace = ["pace", "--rate", "50", "--work", "2ms", "--for", "60"].map(OsString::from);
+    let cpu = ticktax_inject::default_cpu()?.to_string();
+    let pace = pace.into_iter().chain(["--cpu".into(), cpu.into()]);
+    let server = on_the_cpu(std::iter::once(server.into()).chain(pace).collect())?;
+    // Until its loop runs.
+    thread::sleep(Duration::from_secs(2));
     shows(&audit(&server), &["NOT HELD UP", "nothing to change"])
 }
 
