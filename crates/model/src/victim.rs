@@ -420,6 +420,9 @@ pub struct Interferer {
     /// How many of its threads these are.
     #[serde(default)]
     pub threads: u64,
+    /// Whether it is the watched program itself: another of its threads, or a child of it.
+    #[serde(default)]
+    pub own: bool,
     /// For how long.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

@@ -30,6 +30,8 @@ struct Crowd {
     time: Nanos,
     max: Nanos,
     kernel: bool,
+    /// Whether all of it is the program itself.
+    own: bool,
 }
 
 /// The rules, the costliest first.
@@ -105,10 +107,11 @@ fn waiting(
     let beats: Vec<&BeatLine> = beats.collect();
     let mut found = Vec::new();
     let mut crowding: Vec<CrowdingProgram> = Vec::new();
+    let mut own_time = Nanos::ZERO;
     for (name, crowd) in crowds(&threads.behind) {
         let share = crowd.time.share_of(in_line);
         let much = share >= MUCH_OF_WAITING;
-        let own = crowd.pids.iter().any(|&pid| Some(pid) == victim.pid);
+        let own = crowd.own || crowd.pids.iter().any(|&pid| Some(pid) == victim.pid);
         let beat = beat_of(&crowd, &beats);
         let advice = match (crowd.kernel, &*crowd.pids, beat) {
             (true, ..) if much => Advice::CrowdingKernelThread {
@@ -116,12 +119,11 @@ fn waiting(
                 time: crowd.time,
                 share,
             },
-            (false, ..) if own && much => Advice::OwnThreads {
-                threads: threads.threads,
-                time: crowd.time,
-                share,
-            },
-            (false, &[pid], Some((period, cpus))) if !own && (much || crowd.max >= LONG_WAIT) => {
+            (false, ..) if own => {
+                own_time += crowd.time;
+                continue;
+            }
+            (false, &[pid], Some((period, cpus))) if much || crowd.max >= LONG_WAIT => {
                 Advice::PeriodicProgram {
                     program: name.to_owned(),
                     pid,
@@ -131,7 +133,7 @@ fn waiting(
                     max: crowd.max,
                 }
             }
-            (false, [_, ..], _) if !own && much => {
+            (false, [_, ..], _) if much => {
                 crowding.push(CrowdingProgram {
                     program: name.to_owned(),
                     pids: crowd.pids,
@@ -142,6 +144,15 @@ fn waiting(
             _ => continue,
         };
         found.push((crowd.time, advice));
+    }
+    let share = own_time.share_of(in_line);
+    if share >= MUCH_OF_WAITING {
+        let advice = Advice::OwnThreads {
+            threads: threads.threads,
+            time: own_time,
+            share,
+        };
+        found.push((own_time, advice));
     }
     crowding.sort_by_key(|program| std::cmp::Reverse(program.time));
     if !crowding.is_empty() {
@@ -163,6 +174,7 @@ fn crowds(behind: &[Interferer]) -> BTreeMap<&str, Crowd> {
         let name = interferer.program.as_deref().unwrap_or(&interferer.name);
         let crowd = crowds.entry(name).or_default();
         crowd.kernel = interferer.pid.is_none();
+        crowd.own = interferer.own && (crowd.own || crowd.pids.is_empty());
         crowd.time += interferer.time;
         crowd.max = crowd.max.max(interferer.max);
         let pid = interferer.pid.filter(|pid| !crowd.pids.contains(pid));

@@ -53,6 +53,7 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
         pid,
         program: pid.map(|_| name.to_owned()),
         threads: 1,
+        own: false,
         time: Nanos::from_millis(ms),
         count: 10,
         max: Nanos::from_millis(max),
@@ -194,6 +195,17 @@ fn each_state_has_its_advice_the_costliest_first() {
 fn threads_that_wait_for_each_other_are_the_programs_own_matter() {
     let crowd = vec![behind("gamesrv", Some(4290), 900, 4)];
     let advice = advise(&program(&[(WAITING, 1_000)], crowd));
+    assert!(
+        matches!(&*advice, [Advice::OwnThreads { .. }]),
+        "{advice:?}"
+    );
+    // So are its children, whatever they are called; none of them is much by itself.
+    let child = |(nth, name): (i32, &str)| Interferer {
+        own: true,
+        ..behind(name, Some(5_000 + nth), 80, 4)
+    };
+    let children = (0..).zip(["cc1", "as", "sh", "ld"]).map(child);
+    let advice = advise(&program(&[(WAITING, 1_000)], children.collect()));
     assert!(
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"

@@ -109,6 +109,9 @@ fn threads(
     told.accounted = told.accounts.iter().map(|account| account.time).sum();
     told.latency = latency(&victim);
     told.behind = interferers(&victim.behind, sources);
+    for one in &mut told.behind {
+        one.own = one.pid.is_some_and(|pid| pids.contains(&pid));
+    }
     told.interrupted_by = interferers(&interrupted_by, sources);
     let delays = victim.worst.into_longest();
     told.delays = delays
@@ -191,6 +194,7 @@ fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> 
             pid,
             program: share.program,
             threads: share.threads.len() as u64,
+            own: false,
             time: share.tally.time,
             count: share.tally.count,
             max: share.tally.longest,

@@ -39,6 +39,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
         pid: Some(20_000 + i),
         program: Some("cc1".to_owned()),
         threads: 1,
+        own: false,
         time: Nanos::from_millis(if i == 0 { 310 } else { 10 }),
         count: 12,
         max: Nanos::from_micros(4_000),

@@ -21,6 +21,7 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
         pid,
         program: pid.map(|_| program_of(name).to_owned()),
         threads: 1,
+        own: false,
         time: Nanos::from_micros(us),
         count,
         max: Nanos::from_micros(us / 3),
