@@ -245,7 +245,7 @@ fn whole(header: &Header) -> Option<RecordingPart> {
         Some(begin) => (begin, header.books.iter().map(|books| books.end).max()?),
         None => (header.before.at, header.after.at),
     };
-    (begin < end).then(|| RecordingPart {
+    (begin < end).then_some(RecordingPart {
         begin,
         from: Nanos::ZERO,
         to: end - begin,

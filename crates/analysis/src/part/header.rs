@@ -88,7 +88,7 @@ impl Cut {
         let own = own.map_or(Nanos::ZERO, |cpu| cpu.own);
         let self_time = books.elapsed() - own;
         let lost = whole.events > 0 && self_time != Nanos::ZERO;
-        (lost || whole.gaps > 0).then(|| Loss {
+        (lost || whole.gaps > 0).then_some(Loss {
             events: if lost { whole.events } else { 0 },
             self_time: if lost { self_time } else { Nanos::ZERO },
             ..whole
