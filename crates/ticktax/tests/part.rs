@@ -66,8 +66,8 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
     for beat in &beats {
         assert!(beat.first >= Nanos::from_secs(12), "{beat:#?}");
         let same = all.iter().find(|other| other.name == beat.name);
-        if let Some(other) = same.filter(|it| !it.rearmed && !beat.rearmed) {
-            let periods = (beat.first - other.first).0 as f64 / other.period;
+        if let Some(other) = same.filter(|it| !it.rhythm.rearmed && !beat.rhythm.rearmed) {
+            let periods = (beat.first - other.first).0 as f64 / other.rhythm.period;
             let off = (periods - periods.round()).abs();
             assert!(
                 off < 0.05,
