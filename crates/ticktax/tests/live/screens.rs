@@ -217,10 +217,10 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> {
     let place = Place::new();
     let server = renamed(Path::new(ticktax()), "gamesrv", &place)?;
-    let pace = ["pace", "--rate", "50", "--work", "2ms", "--for", "60"].map(OsString::from);
+    let arguments = ["pace", "--rate", "50", "--work", "2ms", "--for", "60"].map(OsString::from);
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    let pace = pace.into_iter().chain(["--cpu".into(), cpu.into()]);
-    let server = on_the_cpu(std::iter::once(server.into()).chain(pace).collect())?;
+    let arguments = arguments.into_iter().chain(["--cpu".into(), cpu.into()]);
+    let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
     // Until its loop runs.
     thread::sleep(Duration::from_secs(2));
     shows(&audit(&server), &["NOT HELD UP", "nothing to change"])
@@ -251,7 +251,7 @@ fn recording(
     }
     let mut told = header();
     told.books.push(books(0, 0, now));
-    told.machine.host = "vm-7".to_owned();
+    "vm-7".clone_into(&mut told.machine.host);
     change(&mut told);
     writer.finish(&told)?;
     Ok(file)
