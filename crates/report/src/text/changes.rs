@@ -232,9 +232,10 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> String {
 fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     heading(page, "WHAT CHANGED");
     // A probe takes what nobody wants: how much that was is in the others.
-    let told = statement.accounts.iter().filter(|it| {
-        it.class != Class::Probe
-    });
+    let told = statement
+        .accounts
+        .iter()
+        .filter(|it| it.class != Class::Probe);
     let told = told.filter(|it| {
         let size = it.share.difference().unwrap_or_default().abs();
         most == usize::MAX || (it.share.certain.unwrap_or(size >= SMALL) && size >= TINY)
