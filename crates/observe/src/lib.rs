@@ -21,6 +21,7 @@ mod header;
 mod paced;
 mod plan;
 mod probe;
+mod running;
 mod session;
 mod turns;
 mod victim;

@@ -1,35 +1,16 @@
 //! The session: tracer and probes side by side, their rows handed out in batches.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use nix::time::{ClockId, clock_gettime};
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
-use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::{Counters, Machine, RunQueue};
-use ticktax_model::recording::{Books, EndedEarly, Header, Level, Row, ToolCost, World};
-use ticktax_model::victim::ThreadPolicy;
-use ticktax_model::{CpuList, Nanos, SourceTable};
-use ticktax_probes::ProbeError;
+use ticktax_model::recording::{Header, Level, Row, World};
+use ticktax_model::{Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{TraceError, TraceSettings, Tracer};
 
-use crate::collector::Collector;
-use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress, Started};
-use crate::header::End;
-use crate::plan::{Plan, ProbeChoice, Program, Settings};
-use crate::probe::Probe;
-use crate::victim::Watched;
-use crate::witness::SwitchReading;
-
-/// How often buffers are emptied. Ten times the interval fits into them at 500,000 events a second,
-/// and a process that wakes up twenty times a second is hardly a disturbance.
-const INTERVAL: Duration = Duration::from_millis(50);
-
-/// By how much the watching may be longer or shorter than asked.
-const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
+use crate::plan::{Plan, Program, Settings};
+use crate::running::Running;
 
 /// A live observation of this machine. Dropping it takes the tracer out of the kernel and stops
 /// the probes; a command that it started is left running.
@@ -135,8 +116,7 @@ impl Session {
     /// the command, unless that ends of itself: a Ctrl-C at the terminal has reached it already.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
-            running.stopped = true;
-            running.signal = running.signal.or(signal);
+            running.stop(signal);
         }
     }
 
@@ -158,269 +138,6 @@ impl Observation for Session {
     fn sources(&self) -> &SourceTable {
         &self.sources
     }
-}
-
-/// Everything that runs.
-struct Running {
-    proc: Proc,
-    settings: Settings,
-    machine: Machine,
-    tracer: Result<Tracer, TraceError>,
-    load: Nanos,
-    probe: Probe,
-    victim: Option<Watched>,
-    command: Option<Audited>,
-    began_unix: i64,
-    cpu_before: Nanos,
-    before: Counters,
-    late: CpuList,
-    /// Context switches as the books were opened.
-    switches: Option<SwitchReading>,
-    unprobed: CpuList,
-    collector: Collector,
-    policies: Vec<ThreadPolicy>,
-    run_queue: RunQueue,
-    /// When the watching began.
-    begin: Nanos,
-    /// Whether the buffers have been looked at before.
-    looked: bool,
-    /// Whether it was told to stop.
-    stopped: bool,
-    /// The signal because of which.
-    signal: Option<i32>,
-    ended_early: Option<EndedEarly>,
-}
-
-impl Running {
-    fn start(
-        proc: Proc,
-        settings: Settings,
-        machine: Machine,
-        mut tracer: Result<Tracer, TraceError>,
-        load: Nanos,
-    ) -> Result<Self, ObserveError> {
-        let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
-        // Its threads calibrate: before the books are open, so that an audit is as long as asked.
-        let (mut probe, unprobed) = prepare_probe(&settings)?;
-        let policies = proc.special_policies();
-        let began_unix = unix_time();
-        let cpu_before = own_thread_cpu_time();
-        let mut before = proc.counters(now());
-        before.throttling = victim.as_ref().and_then(Watched::throttling);
-        let late = match &mut tracer {
-            Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
-            Err(_) => CpuList::default(),
-        };
-        let switches = read_switches(tracer.as_ref().ok(), &proc, &settings);
-        let begin = now();
-        probe.begin();
-        if let Some(victim) = &mut victim {
-            victim.begin(tracer.as_mut().ok(), now());
-        }
-        let command = match &settings.plan.program {
-            Some(Program::Command(argv)) => Some(Audited::start(argv)?),
-            _ => None,
-        };
-        if let Some(victim) = &mut victim {
-            victim.started(command.as_ref(), tracer.as_mut().ok());
-        }
-        // After the command has been started, which would inherit where it may run.
-        let mut collector = Collector::new();
-        if let Some(victim) = &mut victim {
-            collector.keep_off(&victim.busiest_cpus());
-        }
-        Ok(Self {
-            proc,
-            settings,
-            machine,
-            tracer,
-            load,
-            probe,
-            victim,
-            command,
-            began_unix,
-            cpu_before,
-            before,
-            late,
-            switches,
-            unprobed,
-            collector,
-            policies,
-            run_queue: RunQueue::default(),
-            begin,
-            looked: false,
-            stopped: false,
-            signal: None,
-            ended_early: None,
-        })
-    }
-
-    fn started(&self) -> Started {
-        let tracer = self.tracer.as_ref();
-        Started {
-            machine: self.machine.clone(),
-            cpus: self.settings.online.clone(),
-            length: self.settings.plan.length,
-            command: self.command.is_some(),
-            level: match tracer {
-                Ok(_) => Level::Kernel,
-                Err(_) => Level::Proc,
-            },
-            no_tracer: tracer.err().map(ToString::to_string),
-            limitations: tracer.map_or_else(|_| Vec::new(), |tracer| tracer.limitations().to_vec()),
-            process: match self.settings.plan.program {
-                Some(Program::Process(pid)) => Some(pid),
-                _ => None,
-            },
-            victim_begin: self.victim.as_ref().map(Watched::first_moment),
-        }
-    }
-
-    /// Waits until it is time, and empties the buffers. Returns whether time is up, the command or
-    /// the victim has ended, or it was told to stop.
-    fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
-        if self.looked && !self.stopped {
-            let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
-            let time = left.map_or(INTERVAL, Duration::from_nanos).min(INTERVAL);
-            self.collector.sleep(time);
-            if let (Some(victim), true) = (&mut self.victim, self.collector.is_due()) {
-                self.collector.keep_off(&victim.busiest_cpus());
-            }
-        }
-        self.looked = true;
-        let time = now();
-        let over = if self.left(time).is_some_and(|left| left <= Nanos::ZERO) {
-            true
-        } else if self.stopped {
-            self.ended_early = Some(EndedEarly::Interrupted);
-            true
-        } else if self.ended(time) {
-            // A session without a length is to last until then.
-            let early = self.settings.plan.length.is_some();
-            self.ended_early = early.then_some(EndedEarly::ProgramEnded);
-            true
-        } else {
-            false
-        };
-        if let Ok(tracer) = &mut self.tracer {
-            tracer.drain(time, sources, &mut |_, row| rows.push(row.clone()));
-        }
-        self.collector.drained(rows.len());
-        self.probe.drain(sources, rows);
-        over
-    }
-
-    fn left(&self, time: Nanos) -> Option<Nanos> {
-        let length = self.settings.plan.length?;
-        Some(self.begin + length - time)
-    }
-
-    fn progress(&self) -> Progress {
-        Progress {
-            begin: self.begin,
-            elapsed: now() - self.begin,
-        }
-    }
-
-    /// Whether the command or the victim has ended.
-    fn ended(&mut self, time: Nanos) -> bool {
-        self.sample();
-        let command = self.command.as_mut().is_some_and(Audited::ended);
-        let victim = self.victim.as_mut();
-        command || victim.is_some_and(|victim| victim.ended(time))
-    }
-
-    /// Notes how many threads run or wait just now, ticktax's own left out: the one that looks, and
-    /// the probes that spin.
-    fn sample(&mut self) {
-        let probes = match self.settings.plan.probe {
-            ProbeChoice::Spin | ProbeChoice::Soak => self.settings.online.len() as u64,
-            ProbeChoice::Sleep | ProbeChoice::None => 0,
-        };
-        if let Some(threads) = self.proc.runnable_threads() {
-            self.run_queue.sample(threads.saturating_sub(1 + probes));
-        }
-    }
-
-    /// Stops the probes, reads the counters again, ends the command where a signal asks for it, and
-    /// closes the books.
-    fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
-        let results = self.probe.stop(sources, rows);
-        if let Some(victim) = &mut self.victim {
-            victim.look_at_threads(now());
-        }
-        // Before the tracer leaves the kernel: that sends interrupts of its own.
-        let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
-        let switches = switches.zip(self.switches);
-        let mut after = self.proc.counters(now());
-        after.throttling = self.victim.as_ref().and_then(Watched::throttling);
-        after.keep_what_ran(&mut self.before);
-        after.run_queue = (self.run_queue.samples > 0).then_some(self.run_queue);
-        if let (Some(command), Some(signal)) = (&mut self.command, self.signal) {
-            command.interrupt(signal);
-        }
-        let command = self.command.as_mut().map(Audited::report);
-        let asked = self.settings.plan.length;
-        let end = End {
-            proc: &self.proc,
-            settings: &self.settings,
-            machine: self.machine,
-            before: self.before,
-            after,
-            victim: self.victim,
-            late: self.late,
-            unprobed: self.unprobed,
-            results,
-            switches: switches.map(|(end, begin)| end.since(begin)),
-        };
-        let cost = ToolCost {
-            load: self.load,
-            nice: self.collector.nice(),
-            apart: self.collector.is_apart(),
-            ..ToolCost::default()
-        };
-        let mut header = match self.tracer {
-            Ok(tracer) => end.at_level_kernel(tracer, sources, rows, cost),
-            Err(why) => end.at_level_proc(&why, cost),
-        };
-        header.began_unix = self.began_unix;
-        header.command = command;
-        header.policies = with_new(self.policies, Proc::default().special_policies());
-        header.ended_early = self.ended_early;
-        if let (Some(asked), None) = (asked, self.ended_early) {
-            header
-                .coverage
-                .limitations
-                .extend(length_not_kept(asked, &header));
-        }
-        header
-    }
-}
-
-/// The policies of these threads, and of those that came later.
-fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<ThreadPolicy> {
-    let known: BTreeSet<i32> = before.iter().map(|thread| thread.tid).collect();
-    let new = after.into_iter();
-    before.extend(new.filter(|thread| !known.contains(&thread.tid)));
-    before
-}
-
-/// Context switches so far, where all CPUs are watched, as the kernel counts them.
-fn read_switches(
-    tracer: Option<&Tracer>,
-    proc: &Proc,
-    settings: &Settings,
-) -> Option<SwitchReading> {
-    let online = proc.online()?;
-    let all = online.iter().all(|cpu| settings.watched.contains(cpu));
-    SwitchReading::take(tracer.filter(|_| all)?, proc)
-}
-
-/// Says so where the watching was not as long as asked.
-fn length_not_kept(asked: Nanos, header: &Header) -> Option<Limitation> {
-    let watched = header.books.iter().map(Books::elapsed).max()?;
-    let off = Nanos((watched - asked).0.abs());
-    (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }
 
 /// Loads the tracer, and tells how long that took.
@@ -450,25 +167,6 @@ fn require(
             Err(ObserveError::NoTracer { program, why })
         }
         tracer => Ok(tracer),
-    }
-}
-
-/// Makes the probe ready wherever this process may run. Where it was told on which CPUs, it is these or
-/// none. Returns the CPUs that are left without a probe as well.
-fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
-    let plan = &settings.plan;
-    let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);
-    match start(&settings.online) {
-        Err(ProbeError::NotAllowed { allowed, .. }) if !settings.named() => {
-            let online = &settings.online;
-            let possible: CpuList = online.iter().filter(|&cpu| allowed.contains(cpu)).collect();
-            let unprobed = online
-                .iter()
-                .filter(|&cpu| !allowed.contains(cpu))
-                .collect();
-            Ok((start(&possible)?, unprobed))
-        }
-        started => Ok((started?, CpuList::default())),
     }
 }
 

@@ -1,0 +1,180 @@
+//! What a guest is given: its kernel, its size, and what its time is.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use ticktax_model::Nanos;
+use ticktax_model::kernels::GuestClock;
+use ticktax_model::machine::LAB_PARAMETER;
+
+use crate::error::LabError;
+use crate::guest;
+use crate::monitor;
+use crate::qemu::PROGRAM;
+
+/// What a guest's time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Each instruction takes 2^shift ns, and nothing else takes any: the same every time.
+    Icount {
+        /// From 0 to 10.
+        shift: u8,
+    },
+    /// The host's, for a CPU that QEMU translates: slow, and as noisy as the host.
+    Tcg,
+    /// The host's, on its own CPU.
+    Kvm,
+}
+
+impl Clock {
+    /// As the guest is told, and its readers.
+    pub fn word(self) -> String {
+        match self {
+            Self::Icount { shift } => format!("icount:{shift}"),
+            Self::Tcg => "tcg".to_owned(),
+            Self::Kvm => "kvm".to_owned(),
+        }
+    }
+
+    /// What it is made of, for readers of what came of it.
+    pub fn facts(self) -> GuestClock {
+        match self {
+            Self::Icount { shift } => GuestClock::Instructions {
+                each: Nanos(1 << shift.min(10)),
+            },
+            Self::Tcg | Self::Kvm => GuestClock::Host,
+        }
+    }
+
+    /// QEMU's arguments. A guest under `icount` is the same every time only if nothing in it comes
+    /// from outside: no random numbers from the CPU, no time of day.
+    fn arguments(self) -> Vec<String> {
+        let fixed = |accelerator: &str, cpu: &str| {
+            vec![
+                "-accel".into(),
+                accelerator.into(),
+                "-cpu".into(),
+                cpu.into(),
+            ]
+        };
+        match self {
+            Self::Icount { shift } => {
+                let mut all = fixed("tcg,thread=single", "max,-rdrand,-rdseed");
+                all.extend(["-icount".into(), format!("shift={shift},sleep=off")]);
+                all.extend(["-rtc".into(), "base=2020-01-01,clock=vm".into()]);
+                all
+            }
+            Self::Tcg => fixed("tcg", "max"),
+            Self::Kvm => fixed("kvm", "host"),
+        }
+    }
+}
+
+/// A guest to boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine<'a> {
+    /// The kernel's image.
+    pub kernel: &'a Path,
+    /// The initramfs.
+    pub initramfs: &'a Path,
+    /// What it is given.
+    pub settings: GuestSettings<'a>,
+}
+
+/// What a guest is given, whatever runs in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestSettings<'a> {
+    /// Parameters for the kernel, beside those that the lab needs.
+    pub cmdline: &'a str,
+    /// Virtual CPUs, 1 to 64.
+    pub cpus: u32,
+    /// Memory, in MiB, 64 to 65536.
+    pub memory: u32,
+    /// What its time is.
+    pub clock: Clock,
+    /// How long it may take on the host's clock.
+    pub limit: Duration,
+    /// Whether to count its instructions, for which its time has to be made of them.
+    pub count: bool,
+}
+
+impl GuestSettings<'_> {
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        let wrong = |why: &str| Err(LabError::Senseless(why.to_owned()));
+        if !(1..=64).contains(&self.cpus) {
+            return wrong("a guest can have 1 to 64 CPUs");
+        }
+        if !(64..=65_536).contains(&self.memory) {
+            return wrong("a guest can have 64 to 65536 MiB of memory");
+        }
+        match self.clock {
+            Clock::Icount { shift: 11.. } => {
+                return wrong("an instruction can take 2^0 to 2^10 ns");
+            }
+            Clock::Icount { .. } if self.cpus > 1 => {
+                return wrong(
+                    "a guest under --icount has one CPU: kernels do not get past starting a second \
+                     one in such a time; --tcg can have more",
+                );
+            }
+            Clock::Tcg | Clock::Kvm if self.count => {
+                return wrong("only the instructions of a guest under --icount can be counted");
+            }
+            _ => {}
+        }
+        if self
+            .cmdline
+            .split_ascii_whitespace()
+            .any(|word| word == "--")
+        {
+            return wrong("`--` cannot be among the kernel's parameters: what follows is init's");
+        }
+        Ok(())
+    }
+
+    /// The kernel's whole command line.
+    pub fn whole_cmdline(&self) -> String {
+        let ours = "console=ttyS0 quiet panic=-1 nokaslr rdinit=/init";
+        let clock = format!("{}={}", LAB_PARAMETER, self.clock.word());
+        let theirs = self.cmdline.trim();
+        let all = [ours, &clock, theirs, "--", guest::WORD];
+        let words: Vec<&str> = all.into_iter().filter(|part| !part.is_empty()).collect();
+        words.join(" ")
+    }
+}
+
+impl Machine<'_> {
+    /// QEMU, not started yet. q35 rather than microvm, whose guests lose the TSC.
+    pub(crate) fn command(&self, console: &Path, line: &Path) -> Command {
+        let settings = &self.settings;
+        let mut command = Command::new(PROGRAM);
+        command
+            .args([
+                "-machine",
+                "q35",
+                "-nodefaults",
+                "-display",
+                "none",
+                "-no-reboot",
+            ])
+            // A CPU in each package: the table that kernels without ACPI read knows packages alone.
+            .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
+            .args(["-m", &settings.memory.to_string()])
+            .args(settings.clock.arguments())
+            .arg("-kernel")
+            .arg(self.kernel)
+            .arg("-initrd")
+            .arg(self.initramfs)
+            .args(["-append", &settings.whole_cmdline()]);
+        for file in [console, line] {
+            let mut serial = std::ffi::OsString::from("file:");
+            serial.push(file);
+            command.arg("-serial").arg(serial);
+        }
+        if settings.count {
+            command.args(monitor::ARGUMENTS);
+        }
+        command
+    }
+}
