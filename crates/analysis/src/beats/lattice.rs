@@ -163,7 +163,8 @@ impl Comb {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Lattice, Tick};
+    use super::super::track::PHASES;
+    use super::{Comb, Lattice, Tick};
 
     const TICK: Tick = Tick {
         length: Nanos::from_millis(4),
@@ -182,6 +183,37 @@ mod tests {
         assert!(Lattice::of(&after_ticks(2e6), 0.0, TICK).is_none());
         let any: Vec<f64> = (0..50).map(|k| 12.37e6 * f64::from(k)).collect();
         assert!(Lattice::of(&any, 0.0, TICK).is_none());
+    }
+
+    #[test]
+    fn over_all_ticks_of_a_slot_a_path_gains_nothing() {
+        let tick = 1_000.0;
+        let lattice = Lattice { tick, phase: 137.0 };
+        // A bell of a fiftieth of the period on a floor.
+        let mut kernel = [0.2_f32; 2 * PHASES];
+        for (place, value) in (0_i16..).zip(&mut kernel) {
+            let away = (f32::from(place) / PHASES as f32 - 1.0).abs();
+            let away = away.min(1.0 - away);
+            *value += 20.0 * (-0.5 * (away / 0.02).powi(2)).exp();
+        }
+        for period in [3.2 * tick, 10.3 * tick, 27.0 * tick] {
+            let comb = Comb::new(lattice, period, &kernel).unwrap();
+            for path in [0, PHASES / 3, PHASES - 1] {
+                let (mut sum, mut ticks) = (0.0, 0.0);
+                for slot in 0..5_000 {
+                    let begin = f64::from(slot) * period;
+                    let mut at = ((begin - 137.0) / tick).ceil() * tick + 137.0;
+                    while at < begin + period {
+                        let (phase, gains) = comb.place(begin, at - begin);
+                        sum += f64::from(kernel[PHASES - phase + path] * gains[path]);
+                        ticks += 1.0;
+                        at += tick;
+                    }
+                }
+                let mean: f64 = sum / ticks;
+                assert!((mean - 1.0).abs() < 0.03, "{period} {path}: {mean}");
+            }
+        }
     }
 
     #[test]

@@ -136,7 +136,9 @@ pub(crate) fn student(freedom: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{clean, gamma_below, student};
+    use ticktax_fixture::Draws;
+
+    use super::{binomial_tail, clean, gamma_below, poisson_regular, student};
 
     #[test]
     fn the_special_functions_agree_with_tables() {
@@ -144,6 +146,46 @@ mod tests {
         assert!((student(30.0) - 2.0423).abs() < 0.001);
         // χ² with 5 degrees of freedom lies below 0.554 with a probability of 1 %.
         assert!((gamma_below(2.5, 0.277) - 0.01).abs() < 2e-4);
+    }
+
+    #[test]
+    fn the_binomial_bound_is_never_below_the_tail_itself() {
+        for all in 1..=30_u32 {
+            for share in [0.05_f64, 0.3, 0.7] {
+                let mut term = (1.0 - share).powi(all.cast_signed());
+                let mut exact = vec![term];
+                for hit in 1..=all {
+                    term *= f64::from(all - hit + 1) / f64::from(hit) * share / (1.0 - share);
+                    exact.push(term);
+                }
+                for hit in 0..=all {
+                    let tail: f64 = exact[hit as usize..].iter().sum();
+                    let bound = binomial_tail(hit.into(), all.into(), share);
+                    assert!(bound >= tail * 0.999_999, "{hit} of {all}, {share}");
+                    // And it is no looser than it has to be.
+                    assert!(bound <= tail * 20.0 || tail > 0.05, "{hit} of {all}, {share}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn poisson_intervals_are_as_alike_as_often_as_is_said() {
+        let mut draws = Draws::new(3);
+        for (count, spread) in [(4, 0.3), (5, 0.4), (8, 0.5)] {
+            let mut alike = 0;
+            for _ in 0..40_000 {
+                let gaps: Vec<f64> = (0..count).map(|_| draws.exponential()).collect();
+                let mean = gaps.iter().sum::<f64>() / f64::from(count);
+                let squares: f64 = gaps.iter().map(|gap| (gap - mean).powi(2)).sum();
+                let deviation = (squares / f64::from(count - 1)).sqrt();
+                alike += u32::from(deviation <= spread * mean);
+            }
+            let seen = f64::from(alike) / 40_000.0;
+            let said = poisson_regular(count as usize, spread);
+            let error = (seen / 40_000.0).sqrt();
+            assert!((seen - said).abs() < 4.0 * error, "{count} {spread}: {seen} {said}");
+        }
     }
 
     #[test]
