@@ -274,7 +274,7 @@ pub struct Account {
     /// Median length of an interval on the wall.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// The length that 99 of 100 intervals stay below.
+    /// The length that 99 of 100 intervals stay below; `None` of too few to tell (299).
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest interval.
@@ -389,7 +389,7 @@ pub struct ThrottledProgram {
     /// The median time.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// The time that 99 of 100 stay below.
+    /// The time that 99 of 100 stay below; `None` of too few to tell (299).
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest.
@@ -473,7 +473,7 @@ pub struct GapParts {
     /// The median gap.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// The gap that 99 of 100 stay below.
+    /// The gap that 99 of 100 stay below; `None` of too few to tell (299).
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest.

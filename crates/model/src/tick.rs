@@ -128,7 +128,7 @@ pub struct TickCost {
     /// The median tick. Of [`Basis::Sums`] the three are of the tick's function alone.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// The length that 99 of 100 ticks stay below.
+    /// The length that 99 of 100 ticks stay below; `None` of too few to tell (299).
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// The longest tick.
@@ -161,9 +161,9 @@ pub struct Around {
     /// The median.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// The time that 99 of 100 stay below.
-    #[serde(rename = "p99_ns")]
-    pub p99: Nanos,
+    /// The time that 99 of 100 stay below; `None` of too few to tell (299).
+    #[serde(default, rename = "p99_ns")]
+    pub p99: Option<Nanos>,
 }
 
 /// A number with the interval that holds the truth in 95 of 100 recordings.

@@ -209,6 +209,27 @@ impl<'a> Sum<&'a Nanos> for Nanos {
 }
 
 /// As a person reads it: three significant digits and a unit from `ns` to `s`.
+impl Nanos {
+    /// The time to two digits, with its unit: as much as a bucket of a
+    /// [`Histogram`](crate::Histogram) tells of a quantile.
+    pub fn rough(self) -> String {
+        const UNITS: [(u64, &str); 4] = [
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+            (1_000, "µs"),
+            (1, "ns"),
+        ];
+        let size = self.0.unsigned_abs();
+        let step = 10_u64.pow(size.max(1).ilog10().saturating_sub(1));
+        let size = size.saturating_add(step / 2) / step * step;
+        let known = UNITS.into_iter().find(|(scale, _)| size >= *scale);
+        let (scale, unit) = known.unwrap_or((1, "ns"));
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let digits = usize::from(scale > 1 && size < 10 * scale);
+        format!("{sign}{:.digits$} {unit}", size as f64 / scale as f64)
+    }
+}
+
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
@@ -251,6 +272,24 @@ mod tests {
             (3_600_000_000_000, "3600 s"),
         ] {
             assert_eq!(Nanos(ns).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn rough_times_have_two_digits() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (7, "7 ns"),
+            (137, "140 ns"),
+            (996, "1.0 µs"),
+            (1_340, "1.3 µs"),
+            (15_349, "15 µs"),
+            (999_499, "1.0 ms"),
+            (-2_560_000, "-2.6 ms"),
+            (153_000_000, "150 ms"),
+            (123_000_000_000, "120 s"),
+        ] {
+            assert_eq!(Nanos(ns).rough(), text);
         }
     }
 

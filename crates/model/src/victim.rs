@@ -397,9 +397,9 @@ pub struct Latency {
     /// The median.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// What 99 of 100 stay below.
-    #[serde(rename = "p99_ns")]
-    pub p99: Nanos,
+    /// What 99 of 100 stay below; `None` of too few to tell (299).
+    #[serde(default, rename = "p99_ns")]
+    pub p99: Option<Nanos>,
     /// The longest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,

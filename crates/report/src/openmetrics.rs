@@ -248,9 +248,8 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
             "From a wake-up until the thread ran: the median, what 99 of 100 stay below, the \
              longest.",
         );
-        let quantiles = [latency.median, latency.p99, latency.max].map(Some);
-        let [median, p99, max] = quantiles;
-        family.quantiles(&borrowed(&of), median, p99, max);
+        let (median, max) = (Some(latency.median), Some(latency.max));
+        family.quantiles(&borrowed(&of), median, latency.p99, max);
         all.counter("program_wakeups", "Wake-ups of the program's threads.")
             .value(&borrowed(&of), latency.count as f64);
     }

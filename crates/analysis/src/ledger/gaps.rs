@@ -306,7 +306,7 @@ pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapP
         count: gaps.tally.count,
         time: gaps.tally.time,
         median: gaps.quantile(0.5),
-        p99: gaps.quantile(0.99),
+        p99: gaps.p99(),
         max: gaps.tally.max(),
         ..sum
     }

@@ -4,6 +4,8 @@ use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
 use ticktax_model::{Histogram, Nanos};
 
+use crate::pace::tellable;
+
 /// Time, the number of intervals it came in, and the longest of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
@@ -85,6 +87,12 @@ impl Lengths {
         Some(self.histogram.quantile(q)?.min(self.tally.longest))
     }
 
+    /// The length that 99 of 100 stay below; `None` of too few to tell ([`tellable`]).
+    pub(crate) fn p99(&self) -> Option<Nanos> {
+        let known = tellable(0.99, self.tally.count);
+        self.quantile(0.99).filter(|_| known)
+    }
+
     /// An account with these intervals, and with `time` in it.
     pub(crate) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
         Account {
@@ -95,7 +103,7 @@ impl Lengths {
             time,
             count: self.tally.count,
             median: self.quantile(0.5),
-            p99: self.quantile(0.99),
+            p99: self.p99(),
             max: self.tally.max(),
             parts: Vec::new(),
         }

@@ -56,7 +56,7 @@ impl Waits {
                 time: lengths.tally.time,
                 count: lengths.tally.count,
                 median: lengths.quantile(0.5),
-                p99: lengths.quantile(0.99),
+                p99: lengths.p99(),
                 max: lengths.tally.max(),
             });
         let mut throttled: Vec<ThrottledProgram> = throttled.collect();

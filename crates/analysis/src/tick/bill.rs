@@ -189,7 +189,7 @@ fn cost(
         count: lengths.tally.count,
         time,
         median: lengths.quantile(0.5),
-        p99: lengths.quantile(0.99),
+        p99: lengths.p99(),
         max: lengths.tally.max(),
         within,
         softirqs,
@@ -210,7 +210,7 @@ fn seen_around(book: &TickAccumulator) -> Option<Around> {
     Some(Around {
         count: book.around.tally.count,
         median: book.around.quantile(0.5)?,
-        p99: book.around.quantile(0.99)?,
+        p99: book.around.p99(),
     })
 }
 

@@ -126,7 +126,7 @@ fn latency(victim: &Victim) -> Option<Latency> {
     Some(Latency {
         count: lengths.tally.count,
         median: lengths.quantile(0.5)?,
-        p99: lengths.quantile(0.99)?,
+        p99: lengths.p99(),
         max: lengths.tally.max()?,
     })
 }

@@ -140,7 +140,7 @@ impl Side {
             M::ThrottledShare => share(ThreadState::Throttled),
             M::RanShare => share(ThreadState::Running),
             M::LatencyMedianNs => Some(latency?.median.0 as f64),
-            M::LatencyP99Ns => Some(latency?.p99.0 as f64),
+            M::LatencyP99Ns => Some(latency?.p99?.0 as f64),
             M::LatencyMaxNs => Some(latency?.max.0 as f64),
             M::RateFps => frames?.average_fps,
             M::DroppedPerMinute => Some(frames?.dropped as f64 / minutes),

@@ -1,5 +1,6 @@
 //! What came of a point, as cells of a table.
 
+use ticktax_analysis::pace::tellable;
 use ticktax_model::table::{Cell, Column, Values};
 use ticktax_model::{Histogram, Nanos};
 use ticktax_sim::{Mode, Report, Setup, Step, TaskReport};
@@ -120,8 +121,8 @@ fn task(name: &str, setup: &Setup, report: &Report) -> Vec<Cell> {
     let worst = worst.unwrap_or_default();
     // A quantile is the middle of a bucket, which may be past the longest.
     let late = |q: f64| {
-        lateness
-            .quantile(q)
+        let told = lateness.quantile(q);
+        told.filter(|_| tellable(q, lateness.total()))
             .map_or(Cell::Nothing, |it| time(it.min(worst)))
     };
     let has_frames = places.iter().any(|&place| {

@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Account, Class, Part, Statement};
 
-use super::numbers::{counted, percent, rate, time_or_blank};
+use super::numbers::{counted, percent, rate, rough_or_blank, time_or_blank};
 use super::page::{Page, Tone, tied};
 use super::{Group, wall};
 
@@ -208,8 +208,8 @@ fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
 fn account_cells(account: &Account, scale: Scale) -> Cells {
     Cells {
         rate: rate(account.count, scale.wall),
-        median: time_or_blank(account.median),
-        p99: time_or_blank(account.p99),
+        median: rough_or_blank(account.median),
+        p99: rough_or_blank(account.p99),
         max: time_or_blank(account.max),
         ..Cells::of_time(account.time, scale.whole)
     }

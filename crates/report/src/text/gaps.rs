@@ -8,7 +8,9 @@ use ticktax_model::statement::{
 use ticktax_model::witness::{CpuProof, Doubt, Proof};
 
 use super::accounts::Cells;
-use super::numbers::{counted, cpu_names, percent, percent_of_success, rate, time_or_blank};
+use super::numbers::{
+    counted, cpu_names, percent, percent_of_success, rate, rough_or_blank, time_or_blank,
+};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
@@ -240,8 +242,8 @@ impl Table {
     fn summary(self, parts: &GapParts) -> Cells {
         Cells {
             rate: rate(parts.count, self.wall),
-            median: time_or_blank(parts.median),
-            p99: time_or_blank(parts.p99),
+            median: rough_or_blank(parts.median),
+            p99: rough_or_blank(parts.p99),
             max: time_or_blank(parts.max),
             ..Cells::of_time(parts.time, self.watched)
         }
@@ -275,7 +277,7 @@ impl Table {
         for cause in &causes[..shown] {
             let cells = Cells {
                 rate: rate(cause.count, self.wall),
-                median: time_or_blank(cause.median),
+                median: rough_or_blank(cause.median),
                 max: time_or_blank(cause.max),
                 ..Cells::of_time(cause.time, self.watched)
             };

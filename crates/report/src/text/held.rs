@@ -5,7 +5,7 @@ use ticktax_model::statement::{Statement, ThrottledProgram};
 use ticktax_model::victim::OffCpuReason;
 
 use super::accounts::Cells;
-use super::numbers::{counted, rate, time_or_blank};
+use super::numbers::{counted, rate, rough_or_blank, time_or_blank};
 use super::page::{Page, Tone};
 use super::wall;
 
@@ -62,8 +62,8 @@ fn cells(held: &ThrottledProgram, wall: Nanos) -> Cells {
         time: held.time.to_string(),
         share: String::new(),
         rate: rate(held.count, wall),
-        median: time_or_blank(held.median),
-        p99: time_or_blank(held.p99),
+        median: rough_or_blank(held.median),
+        p99: rough_or_blank(held.p99),
         max: time_or_blank(held.max),
     }
 }

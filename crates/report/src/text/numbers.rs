@@ -1,5 +1,6 @@
 //! Numbers as a person reads them, every one with its unit.
 
+use ticktax_model::pace::Distribution;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
@@ -7,6 +8,28 @@ use super::page::tied;
 /// A time, or nothing where there is none.
 pub(super) fn time_or_blank(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, |time| time.to_string())
+}
+
+/// A quantile that a histogram's bucket tells.
+pub(super) fn rough_or_blank(time: Option<Nanos>) -> String {
+    time.map_or_else(String::new, Nanos::rough)
+}
+
+/// The median and, where there were enough to tell it, what 99 of 100 stay below, of a histogram.
+pub(super) fn quantiles(median: Nanos, p99: Option<Nanos>) -> String {
+    let median = tied(format!("median {}", median.rough()));
+    let p99 = p99.map(|p99| tied(format!("p99 {}", p99.rough())));
+    p99.map_or(median.clone(), |p99| format!("{median}, {p99}"))
+}
+
+/// A quantile of a distribution, to as many digits as it is known.
+pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
+    let value = distribution.quantile(q);
+    if distribution.exact {
+        time_or_blank(value)
+    } else {
+        rough_or_blank(value)
+    }
 }
 
 /// A share of 1 as a percentage.

@@ -15,7 +15,7 @@ use crate::limitation::words;
 
 use super::beats::with_interval;
 use super::late;
-use super::numbers::{counted, date, grouped, percent, time_or_blank};
+use super::numbers::{counted, date, grouped, percent, quantile_or_blank};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
 use super::{foot, head};
@@ -331,7 +331,7 @@ fn cells(words: [&str; 6]) -> String {
 }
 
 fn of(distribution: &Distribution) -> String {
-    let quantile = |q| time_or_blank(distribution.quantile(q));
+    let quantile = |q| quantile_or_blank(distribution, q);
     cells([
         &distribution.count.to_string(),
         &quantile(0.5),

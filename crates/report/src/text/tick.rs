@@ -6,7 +6,7 @@ use ticktax_model::Nanos;
 use ticktax_model::statement::{Part, Statement};
 use ticktax_model::tick::{Basis, CpuTicks, Estimate, Fleet, TickBill, TickCost, Ticks};
 
-use super::numbers::{counted, grouped, percent};
+use super::numbers::{counted, grouped, percent, quantiles};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
@@ -178,11 +178,10 @@ fn each(cost: &TickCost, basis: Basis) -> String {
         Basis::Spans | Basis::Counters => "",
     };
     let mut parts = Vec::new();
-    if let (Some(median), Some(p99), Some(max)) = (cost.median, cost.p99, cost.max) {
+    if let (Some(median), Some(max)) = (cost.median, cost.max) {
         parts.push(format!(
-            "median {}, p99 {}, at most {}{of}, in {}",
-            tied(median),
-            tied(p99),
+            "{}, at most {}{of}, in {}",
+            quantiles(median, cost.p99),
             tied(max),
             counted(cost.count, "tick"),
         ));
@@ -201,9 +200,8 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     }
     if let Some(around) = &cost.around {
         parts.push(format!(
-            "entry and exit around it median {}, p99 {}, in {} that the probe saw",
-            tied(around.median),
-            tied(around.p99),
+            "entry and exit around it {}, in {} that the probe saw",
+            quantiles(around.median, around.p99),
             grouped(around.count),
         ));
     }

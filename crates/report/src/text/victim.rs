@@ -9,7 +9,7 @@ use ticktax_model::victim::{
 use ticktax_model::{Kind, Nanos};
 
 use super::accounts::Cells;
-use super::numbers::{counted, exact, grouped, percent, rate, time_or_blank};
+use super::numbers::{counted, exact, grouped, percent, quantiles, rate, time_or_blank};
 use super::page::{Page, TIE, Tone, tied};
 use super::wall;
 
@@ -146,9 +146,8 @@ fn account_cells(account: &StateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
 fn latency(page: &mut Page, threads: &ThreadTimes) {
     if let Some(latency) = &threads.latency {
         let text = format!(
-            "median {}, p99 {}, at most {}, over {}; {}",
-            tied(latency.median),
-            tied(latency.p99),
+            "{}, at most {}, over {}; {}",
+            quantiles(latency.median, latency.p99),
             tied(latency.max),
             counted(latency.count, "wake-up"),
             counted(threads.migrations, "migration"),

@@ -4,7 +4,7 @@ use ticktax_model::pace::{Choice, Criterion, PaceComparison, PaceVariant};
 
 use super::super::TextStyle;
 use super::super::head;
-use super::super::numbers::{counted, date, percent, time_or_blank};
+use super::super::numbers::{counted, date, percent, quantile_or_blank};
 use super::super::page::{Page, Tone, tied};
 use super::{limitations, number};
 use crate::view::View;
@@ -114,7 +114,8 @@ fn of(row: &PaceVariant, q: Option<f64>) -> String {
         return cells("-", "-", "-", "-", "-");
     };
     let wait = figures.wait.as_ref();
-    let wait = time_or_blank(wait.and_then(|wait| wait.quantile(q?)));
+    let wait = wait.zip(q);
+    let wait = wait.map_or_else(String::new, |(wait, q)| quantile_or_blank(wait, q));
     cells(
         &figures
             .average_fps

@@ -7,7 +7,7 @@ use super::{distributions, legend, lost_in_words, nothing, number, seconds, with
 use crate::text::TextStyle;
 use crate::text::head;
 use crate::text::late;
-use crate::text::numbers::{counted, grouped, percent, rate};
+use crate::text::numbers::{counted, grouped, percent, quantile_or_blank, rate};
 use crate::text::page::{Page, Tone, tied};
 use crate::text::screen::{fitted, narrowed};
 
@@ -178,8 +178,7 @@ fn times(page: &mut Page, figures: &Figures) {
         ("begin to end", &figures.busy),
     ] {
         if let Some(distribution) = distribution {
-            let median = distribution.quantile(0.5);
-            let median = median.map_or_else(String::new, |median| median.to_string());
+            let median = quantile_or_blank(distribution, 0.5);
             page.row(
                 Tone::Plain,
                 2,

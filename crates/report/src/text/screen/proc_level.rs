@@ -127,7 +127,7 @@ fn late(page: &mut Page, statement: &Statement) {
         let text = format!(
             "{} late: median {}, longest {}",
             counted(gaps.long.count, "wake-up"),
-            tied(median),
+            tied(median.rough()),
             tied(max)
         );
         page.paragraph(Tone::Plain, "Sleeping probe: ", &text);

@@ -15,7 +15,7 @@ use super::tables::Table;
 use super::{Screen, advice};
 use crate::text::beats::short_period;
 use crate::text::late;
-use crate::text::numbers::{grouped, percent};
+use crate::text::numbers::{grouped, percent, quantiles};
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
 /// From this share of the time that a program wanted on, what took it is in the verdict; what took
@@ -59,9 +59,8 @@ pub(super) fn write(
     }
     if let Some(latency) = &threads.latency {
         let text = format!(
-            "median {}, p99 {}, longest {}, {}",
-            tied(latency.median),
-            tied(latency.p99),
+            "{}, longest {}, {}",
+            quantiles(latency.median, latency.p99),
             tied(latency.max),
             tied(format!("n {}", grouped(latency.count))),
         );

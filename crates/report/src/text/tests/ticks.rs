@@ -89,7 +89,7 @@ fn cost(basis: Basis) -> TickCost {
         around: spans.then_some(Around {
             count: 3_883,
             median: Nanos(9_210),
-            p99: Nanos(26_600),
+            p99: Some(Nanos(26_600)),
         }),
         cores: Estimate {
             value: 0.003_7,

@@ -81,7 +81,7 @@ fn threads() -> ThreadTimes {
         latency: Some(Latency {
             count: 16_240,
             median: Nanos(3_210),
-            p99: Nanos(812_000),
+            p99: Some(Nanos(812_000)),
             max: Nanos(4_100_000),
         }),
         migrations: 31,
