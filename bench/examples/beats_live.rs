@@ -1,8 +1,8 @@
 //! How well beats are found on this machine: audits disturbances of known rhythm and compares.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
-//! [quick|full|slow] [seed]` as root prints a table in Markdown: in three minutes, in eight, or in
-//! as long as six beats of 30.999 s take. Each case is one `ticktax audit` of a command that injects
+//! [quick|full|slow|sums] [seed]` as root prints a table in Markdown: in three minutes, in eight, in
+//! as long as six beats of 30.999 s take, or in ten minutes of an audit that keeps sums. Each case is one `ticktax audit` of a command that injects
 //! one or two disturbances into one CPU. A case whose injector could not keep to its plan, because
 //! the machine was busy, is named and not judged: there is no truth to judge it by.
 //!
@@ -37,6 +37,19 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 struct Case {
     name: String,
     plans: Vec<Plan>,
+    keep: &'static str,
+}
+
+impl Case {
+    /// One that is audited with every span.
+    fn new(plans: Vec<Plan>) -> Self {
+        let names: Vec<String> = plans.iter().map(describe).collect();
+        Self {
+            name: names.join(" and "),
+            plans,
+            keep: "spans",
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -94,6 +107,7 @@ fn measure(size: &str, seed: u64) -> Result<()> {
     let cpu = ticktax_inject::default_cpu()?;
     let cases = match size {
         "slow" => slow(cpu),
+        "sums" => sums(cpu, seed),
         _ => grid(cpu, size == "full", seed)?,
     };
     let folder = tempfile::tempdir()?;
@@ -123,7 +137,8 @@ fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     std::fs::write(&plans, serde_json::to_vec(&case.plans)?)?;
     let own = std::env::current_exe()?;
     let output = Command::new(command()?)
-        .args(["audit", "--format", "json", "--probe", "spin", "--"])
+        .args(["audit", "--format", "json", "--probe", "spin", "--keep"])
+        .args([case.keep, "--"])
         .arg(own)
         .arg(INJECT)
         .arg(&plans)
@@ -160,10 +175,7 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     let mut add = |disturbance: Disturbance, schedule: Schedule| {
         let plan = plan(disturbance, cpu, Schedule { seed, ..schedule });
-        cases.push(Case {
-            name: describe(&plan),
-            plans: vec![plan],
-        });
+        cases.push(Case::new(vec![plan]));
     };
     let periods: &[i64] = if full {
         &[1, 2, 5, 10, 20, 50, 100, 200, 500]
@@ -198,15 +210,13 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
                 },
             ),
         ];
-        let names: Vec<String> = plans.iter().map(describe).collect();
-        cases.push(Case {
-            name: names.join(" and "),
-            plans,
-        });
+        cases.push(Case::new(plans));
     }
     cases.push(Case {
         name: "none".to_owned(),
-        plans: vec![Plan::new(Disturbance::None, cpu).duration(Nanos::from_secs(4))],
+        ..Case::new(vec![
+            Plan::new(Disturbance::None, cpu).duration(Nanos::from_secs(4)),
+        ])
     });
     Ok(cases)
 }
@@ -217,9 +227,31 @@ fn slow(cpu: Cpu) -> Vec<Case> {
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
         .schedule(schedule)
         .duration(Nanos::from_secs(187));
+    vec![Case::new(vec![plan])]
+}
+
+/// What only a long audit can see, in which every interval below a millisecond is summed: 17 ms every
+/// 30.999 s and 3 ms every 7.013 s, beside threads of no rhythm and of 2 ms each.
+fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
+    let fifo = |seed: u64, schedule: Schedule| {
+        Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+            .schedule(Schedule { seed, ..schedule })
+            .duration(Nanos::from_secs(600))
+    };
+    let of =
+        |period, length| Schedule::every(Nanos::from_millis(period), Nanos::from_millis(length));
+    let random = Schedule {
+        random: true,
+        ..of(2_000, 2)
+    };
+    let plans = vec![
+        fifo(seed, of(30_999, 17)),
+        fifo(seed + 1, of(7_013, 3)),
+        fifo(seed + 2, random),
+    ];
     vec![Case {
-        name: describe(&plan),
-        plans: vec![plan],
+        keep: "sums",
+        ..Case::new(plans)
     }]
 }
 

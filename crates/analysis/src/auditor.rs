@@ -194,7 +194,7 @@ impl Auditor {
         let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
         let mut victim = victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
         victim.settle(&mut timeline);
-        let beats = beats.map(|finder| finder.finish(header, threads));
+        let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
         let own_frames = frames
             .as_ref()
             .and_then(|process| program_frames(process, header, &victim, sources))

@@ -71,6 +71,7 @@ use self::gaps::CpuGaps;
 use self::matching::{Gap, GapQueue};
 use self::on_cpu::OnCpuTimes;
 use self::proof::Departures;
+pub(crate) use self::proof::Proofs;
 use self::waits::Waits;
 use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 
@@ -99,7 +100,12 @@ struct CpuLedger {
 
 /// By how much a row may stick out of the gap of a spinning probe and count as wholly in it: the
 /// probe's counter is tied to the tracer's clock to within some tens of ns.
-const TOLERANCE: Nanos = Nanos(100);
+pub(crate) const TOLERANCE: Nanos = Nanos(100);
+
+/// The same where the clocks of the recording with this header are tied as loosely as it says.
+pub(crate) fn slack(header: &Header) -> Nanos {
+    TOLERANCE + proof::uncertainty(header)
+}
 
 impl Ledger {
     /// The accounts of the rows so far, before anything is moved.

@@ -206,10 +206,18 @@ pub enum Limitation {
         /// Of which CPUs.
         cpus: CpuList,
     },
-    /// Rows that sum intervals over windows have no times to find beats in.
+    /// Rows that sum intervals over windows have no times to find beats in: where sums are kept, only
+    /// long intervals and gaps have.
     BeatTimesSummed {
         /// How many rows.
         rows: u64,
+    },
+    /// Windows in which long intervals were summed too, because there was no room for their times.
+    BeatLongTimesSummed {
+        /// How many, of all sources together.
+        windows: u64,
+        /// Sources that it happened to so often that they were not searched.
+        sources: u64,
     },
     /// Only gaps were recorded: their beats have no names.
     BeatSourcesUnnamed,

@@ -74,7 +74,10 @@ impl PacedFrame {
     }
 }
 
-/// All intervals of one source on one CPU within a window of time.
+/// All intervals of one source on one CPU within a window of time that have no row of their own.
+///
+/// Where sums are kept, the intervals from [`Sum::TIMED_FROM`] on are rows of their own as far as there
+/// was room for them, idling excepted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
     /// The window's place and length, and in `self_time` the sum of all intervals' own time.
@@ -85,6 +88,18 @@ pub struct Sum {
     pub max: Nanos,
     /// All of them by their length on the wall.
     pub histogram: Histogram,
+}
+
+impl Sum {
+    /// The shortest length of the histogram's bucket of 1 ms (`LONG_NS` in `record.h`).
+    pub const TIMED_FROM: Nanos = Nanos(917_504);
+
+    /// Whether intervals are among them that should have had rows of their own: there was no room for
+    /// them, or an earlier version summed everything. Their times are not known.
+    pub fn has_long(&self) -> bool {
+        let long = Histogram::bucket(Self::TIMED_FROM);
+        self.max >= Self::TIMED_FROM || self.histogram.counts()[long..].iter().any(|&n| n > 0)
+    }
 }
 
 /// Which of the three worlds a recording is of.

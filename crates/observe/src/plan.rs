@@ -106,7 +106,8 @@ impl ProbeChoice {
 pub enum Keep {
     /// Every span.
     Spans,
-    /// Sums and histograms by source, once a second.
+    /// Sums and histograms by source, once a second, and the spans from
+    /// [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM) on.
     Sums,
 }
 
@@ -126,7 +127,7 @@ impl Keep {
     pub fn about(self) -> &'static str {
         match self {
             Self::Spans => "Every span",
-            Self::Sums => "Sums and histograms by source",
+            Self::Sums => "Sums and histograms by source, and one by one what lasts 1 ms",
         }
     }
 

@@ -248,8 +248,24 @@ fn clock(limitation: &Limitation) -> Words {
 fn beats(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatTimesSummed { rows } => say(
-            format!("the times in {rows} rows"),
-            "they sum intervals over windows; beats need every span: record with --keep spans",
+            format!("the times of what is shorter than 1 ms, in {rows} rows"),
+            "they sum intervals over windows; beats are found in gaps and in what lasts longer: record \
+             with --keep spans for all",
+        ),
+        Limitation::BeatLongTimesSummed {
+            windows,
+            sources: 0,
+        } => say(
+            format!("the times of longer intervals in {windows} windows"),
+            "they were summed, because there was no room for their times; these windows count as not \
+             observed",
+        ),
+        Limitation::BeatLongTimesSummed { windows, sources } => say(
+            format!(
+                "the times of longer intervals in {windows} windows (sources left out: {sources})"
+            ),
+            "they were summed, because there was no room for their times; a source is left out that \
+             lost more than 64 windows so",
         ),
         Limitation::BeatSourcesUnnamed => say(
             "the sources of beats",

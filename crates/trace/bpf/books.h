@@ -12,7 +12,7 @@
 /* Set by the loader. */
 volatile const __u32 ring_mask = 0;	/* records a CPU - 1; a power of two - 1 */
 volatile const __u32 ring_order = 0;	/* log2 of records a CPU */
-volatile const __u32 summing = 0;	/* sums in place of spans */
+volatile const __u32 summing = 0;	/* sums in place of spans shorter than LONG_NS */
 volatile const __u32 sum_mask = 0;	/* entries of the table of sums - 1 */
 volatile const struct record_constants record_constants = {};
 
@@ -242,6 +242,11 @@ static __noinline void add_to_sum(struct here *here, const struct frame *frame, 
 /* Room for interrupts that come between the look at `tail` and the claim of a record. */
 #define RING_SLACK 16
 
+static __always_inline int ring_is_full(const struct here *here)
+{
+	return here->state->head - here->control->tail + RING_SLACK > ring_mask;
+}
+
 static __always_inline void hand_out(struct here *here, const struct frame *frame, __u64 dur,
 				     __s64 self, struct task_struct *task)
 {
@@ -250,7 +255,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	__u64 number;
 	__u32 index;
 
-	if (unlikely(state->head - here->control->tail + RING_SLACK > ring_mask)) {
+	if (unlikely(ring_is_full(here))) {
 		__sync_fetch_and_add(&state->lost, 1);
 		if (frame->kind != KIND_WAIT)
 			__sync_fetch_and_add(&state->lost_self, self);
@@ -277,6 +282,15 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 }
 
 /*
+ * Whether an interval keeps its time although sums are kept: beats of hours are made of few long ones.
+ * Where the buffer is full it is summed, which loses its time and nothing else.
+ */
+static __always_inline int keeps_time(const struct here *here, const struct frame *frame, __u64 dur)
+{
+	return dur >= LONG_NS && frame->kind != KIND_IDLE && !ring_is_full(here);
+}
+
+/*
  * `task` is whose time it was, where it was a thread's, and any other thread where it was not; 0 is
  * the thread that lost_sight() names.
  */
@@ -286,7 +300,7 @@ static __always_inline void account(struct here *here, const struct frame *frame
 	__u64 dur = end - frame->start;
 	__s64 self = dur - frame->child;
 
-	if (summing)
+	if (summing && likely(!keeps_time(here, frame, dur)))
 		add_to_sum(here, frame, dur, self, task);
 	else
 		hand_out(here, frame, dur, self, task);

@@ -68,6 +68,7 @@ enum flag {
 enum limit {
 	COMM_LEN = 16,		 /* bytes of a thread's name, with a 0 at the end */
 	HISTOGRAM_BUCKETS = 140, /* buckets of a histogram of lengths */
+	LONG_NS = 917504,	 /* ns: intervals from this length on keep their times beside sums; the bucket of 1 ms begins here */
 	RESTS_PER_CPU = 16,	 /* entries for sources that the table of sums has no room for */
 	MAX_THROTTLED = 16384,	 /* threads that can be throttled at one time */
 	MAX_FOLLOWED = 16384,	 /* threads that can be followed at one time */
@@ -90,7 +91,7 @@ struct span_record {
 	char comm[COMM_LEN]; /* the thread's name, padded with zeros */
 };
 
-/* All intervals of one source on one CPU, for long recordings. */
+/* All intervals of one source on one CPU that have no times, for long recordings. */
 struct sum_record {
 	__u64 key;     /* what the entry is keyed by (`sum_key`); 0 while it is free */
 	__u64 detail;  /* as in [`SpanRecord`] */

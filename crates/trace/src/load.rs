@@ -25,7 +25,8 @@ pub enum Output {
         /// Spans that a CPU's buffer holds; rounded up to a power of two, 2^10 to 2^22.
         per_cpu: u32,
     },
-    /// Sums and histograms, kept in the kernel.
+    /// Sums and histograms, kept in the kernel, and the spans from
+    /// [`LONG_NS`](crate::record::LONG_NS) on through a ring buffer.
     Sums {
         /// Sources, each counted once a CPU, that the table holds; rounded up to a power of two.
         entries: u32,
@@ -80,13 +81,17 @@ impl Sizes {
             },
             Output::Sums { entries } => Self {
                 cpus,
-                ring_order: 0,
+                ring_order: power(Self::LONG_SPANS.min(Self::share(cpus)), 1 << 8, 1 << 10).ilog2(),
                 sum_entries: power(entries, 1 << 8, 1 << 20),
                 summing: true,
                 following: false,
             },
         }
     }
+
+    /// Long spans that a CPU's ring holds beside sums, 64 KiB: a CPU makes a thousand a second at most,
+    /// but for what is nested and for waits. Those that find no room are summed.
+    const LONG_SPANS: u32 = 1 << 10;
 
     /// Most memory for all rings together, in bytes. It is real memory, and there is a ring for
     /// every CPU that the machine may ever have.

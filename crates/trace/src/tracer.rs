@@ -113,11 +113,7 @@ impl Tracer {
         }
         let (sums, rests) = (sizes.sum_entries as usize, sizes.rest_entries() as usize);
         let windowed = if sizes.summing { sums + rests } else { 0 };
-        let ring = if sizes.summing {
-            1
-        } else {
-            sizes.ring_len() * sizes.cpus
-        };
+        let ring = sizes.ring_len() * sizes.cpus;
         Ok(Self {
             spans: shared(&mut programs, map::SPANS, ring)?,
             sums: shared(&mut programs, map::SUMS, sums)?,
@@ -215,21 +211,19 @@ impl Tracer {
     }
 
     /// Passes every record that is ready to `sink`, in the order in which each CPU's ended. When
-    /// summing, passes once a second what was added since, as the window that ends `now`.
+    /// summing, these are the long ones, and once a second the sums of what was added since, as the
+    /// window that ends `now`.
     pub fn drain(
         &mut self,
         now: Nanos,
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        if self.sizes.summing {
-            if now - self.window_begin >= WINDOW {
-                self.drain_sums(now, sources, sink);
-            }
-        } else {
-            for cpu in 0..self.sizes.cpus {
-                self.drain_ring(cpu, sources, sink);
-            }
+        for cpu in 0..self.sizes.cpus {
+            self.drain_ring(cpu, sources, sink);
+        }
+        if self.sizes.summing && now - self.window_begin >= WINDOW {
+            self.drain_sums(now, sources, sink);
         }
     }
 
@@ -327,10 +321,9 @@ impl Tracer {
         for cpu in 0..self.sizes.cpus {
             self.controls.set_running(cpu, 0);
         }
+        self.drain_all(sources, sink);
         if self.sizes.summing {
             self.drain_sums(now, sources, sink);
-        } else {
-            self.drain_all(sources, sink);
         }
         let mut closing = Closing {
             in_programs: self.time_in_programs(),

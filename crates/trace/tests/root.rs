@@ -13,8 +13,9 @@ use ticktax_host::Proc;
 use ticktax_model::hook::Hook;
 use ticktax_model::kernel_words::{TICK_FUNCTIONS, UNREPORTED, UNTRACED_TIMER};
 use ticktax_model::limitation::{HookMissing, Limitation};
-use ticktax_model::recording::Row;
+use ticktax_model::recording::{Row, Sum};
 use ticktax_model::{CpuList, Nanos, Source, SourceTable};
+use ticktax_trace::record::LONG_NS;
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
 /// How long a thread sleeps that is there to be one more.
@@ -30,6 +31,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "a_full_table_of_sums_is_counted_to_the_ns",
         a_full_table_of_sums_is_counted_to_the_ns,
+    ),
+    (
+        "sums_leave_what_is_long_its_time",
+        sums_leave_what_is_long_its_time,
     ),
     (
         "a_missing_hook_loses_its_account_and_not_the_run",
@@ -129,6 +134,51 @@ fn a_full_table_of_sums_is_counted_to_the_ns() -> Result<(), Failed> {
     }
     if closing.folded == 0 {
         return Err("the table was not too small".into());
+    }
+    balances(&closing, &times)
+}
+
+fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
+    assert_eq!(Sum::TIMED_FROM, Nanos(i64::try_from(LONG_NS)?));
+    let mut tracer = load(&TraceSettings {
+        output: Output::Sums { entries: 1 << 12 },
+        ..TraceSettings::default()
+    })?;
+    let online = Proc::default().online()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || spin_and_sleep(0, &stop)
+    });
+    let (mut sources, mut long, mut wrong) = (SourceTable::default(), 0, Vec::new());
+    let mut times = vec![0; CpuList::MAX_CPU as usize];
+    let mut sink = |is_open: bool, sources: &SourceTable, row: &Row| {
+        let source = sources.get(row.source());
+        if source.kind != ticktax_model::Kind::Wait {
+            times[row.cpu().index()] += row.span().self_time.0;
+        }
+        match row {
+            Row::Span(span) if span.dur >= Sum::TIMED_FROM => long += 1,
+            Row::Sum(sum) if !sum.has_long() || source.kind == ticktax_model::Kind::Idle => {}
+            // What is open as the books are closed is a row, however long it is.
+            Row::Span(_) if is_open => {}
+            _ => wrong.push(format!("{row:?} of {source:?}")),
+        }
+    };
+    tracer.start(&online, &online, Nanos(1));
+    for _ in 0..25 {
+        std::thread::sleep(MOMENT / 25);
+        tracer.drain(Nanos(2), &mut sources, &mut |sources, row| {
+            sink(false, sources, row);
+        });
+    }
+    stop.store(true, Ordering::Relaxed);
+    let closing = tracer.close(&online, Nanos(2), &mut sources, &mut |sources, row| {
+        sink(true, sources, row);
+    });
+    busy.join().unwrap_or_default();
+    if long < 20 || !wrong.is_empty() {
+        return Err(format!("{long} long spans; wrong: {wrong:?}").into());
     }
     balances(&closing, &times)
 }

@@ -9,6 +9,10 @@
 //! - A work item's function: on each CPU where the worker is bound to one, else on all together.
 //! - A probe's gaps on each CPU, of several lengths and more ([`gaps`]).
 //!
+//! Where sums are kept, a source has the events from [`Sum::TIMED_FROM`] on: beats of minutes and hours
+//! are made of few long ones. A window in which such events have no times either counts as not
+//! observed for their source ([`MOST_UNTIMED`]).
+//!
 //! Idling is no source. ticktax's own threads are collected only to know their effects; the
 //! statement marks them.
 //!
@@ -35,18 +39,21 @@ mod trail;
 
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Header, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink, Sum};
+use ticktax_model::witness::CpuProof;
 use ticktax_model::{Cpu, Nanos, SourceTable, Span};
 
 use self::causes::Causes;
 use self::gaps::GapStreams;
 use self::news::News;
+pub(crate) use self::outside::Trust;
 use self::routes::{Route, Routes};
 use self::starts::Starts;
 use self::streams::{NONE, StreamId, Streams};
 use self::ticks::Ticks;
 use self::trail::{Stretch, Trail};
 use super::Tick;
+use crate::ledger::{self, Proofs};
 use crate::timeline::{Event, EventKind, Keep, MOST_TIME, Timeline};
 
 /// Rows of one thread that are closer than this are one stretch.
@@ -55,6 +62,8 @@ const JOIN: Nanos = Nanos(1_000);
 const MOST_STREAMS: usize = 4_096;
 /// The most sources that may keep more than one block of events.
 const MOST_GROWN: usize = 1_024;
+/// The most windows without times that a source may have and still be searched.
+const MOST_UNTIMED: usize = 64;
 /// Events to a block.
 const BLOCK: usize = 2_048;
 
@@ -62,6 +71,7 @@ const BLOCK: usize = 2_048;
 #[derive(Debug)]
 pub struct BeatFinder {
     timeline: Timeline,
+    proofs: Proofs,
     finder: Finder,
 }
 
@@ -69,6 +79,7 @@ impl Default for BeatFinder {
     fn default() -> Self {
         Self {
             timeline: Timeline::new(Keep::NOTHING),
+            proofs: Proofs::default(),
             finder: Finder::default(),
         }
     }
@@ -90,13 +101,15 @@ impl BeatFinder {
 
     /// Searches everything that came, on `threads` threads at once.
     pub fn finish(self, header: &Header, threads: usize) -> BeatStatement {
-        self.finder.finish(header, threads)
+        let proofs = self.proofs.finish(header);
+        self.finder.finish(header, proofs, threads)
     }
 }
 
 impl RowSink for BeatFinder {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         let (event, _) = self.timeline.event(sources, row);
+        self.proofs.event(&event);
         self.finder.event(&event);
     }
 }
@@ -121,6 +134,7 @@ pub(crate) struct Finder {
     tick: Option<Tick>,
     /// What it was for each CPU when it was last looked for.
     ticks: Ticks,
+    trust: Trust,
 }
 
 impl Finder {
@@ -132,8 +146,19 @@ impl Finder {
         }
     }
 
-    /// Searches everything that came, on `threads` threads at once.
-    pub(crate) fn finish(mut self, header: &Header, threads: usize) -> BeatStatement {
+    /// Searches everything that came, on `threads` threads at once. `proofs` says what an empty gap
+    /// proves on each CPU.
+    pub(crate) fn finish(
+        mut self,
+        header: &Header,
+        proofs: Vec<CpuProof>,
+        threads: usize,
+    ) -> BeatStatement {
+        self.trust = Trust {
+            proofs,
+            slack: ledger::slack(header),
+            guest: header.machine.hypervisor.is_some(),
+        };
         for cpu in 0..self.trails.len() {
             if let Some(stretch) = self.trails[cpu].close() {
                 self.end_of_stretch(stretch);
@@ -163,8 +188,11 @@ impl Finder {
         let is_sane =
             event.is_on_possible_cpu() && sane.contains(&span.start) && sane.contains(&span.dur);
         match event.kind() {
-            EventKind::Sum(..) => {
+            EventKind::Sum(_, sum) => {
                 self.sums += 1;
+                if is_sane {
+                    self.sum(event, sum);
+                }
                 return;
             }
             _ if !is_sane => return,
@@ -174,9 +202,7 @@ impl Finder {
             }
             _ => {}
         }
-        let begin = self.first.map_or(span.start, |first| first.min(span.start));
-        self.first = Some(begin);
-        self.last = self.last.max(span.end());
+        let begin = self.observe(span);
         if event.slot >= self.trails.len() {
             self.trails.resize_with(event.slot + 1, Trail::default);
         }
@@ -198,6 +224,33 @@ impl Finder {
         }
     }
 
+    /// Takes note of the time of a row; returns when the observation began.
+    fn observe(&mut self, span: &Span) -> Nanos {
+        let begin = self.first.map_or(span.start, |first| first.min(span.start));
+        self.first = Some(begin);
+        self.last = self.last.max(span.end());
+        begin
+    }
+
+    /// Takes the intervals of a source in a window that have no times.
+    fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
+        let begin = self.observe(event.span);
+        if !sum.has_long() {
+            return;
+        }
+        let stream = match self.route(event, begin) {
+            Route::Frame(group) | Route::Work(group) => {
+                self.streams.of_group(group, event.span, begin)
+            }
+            Route::Thread(stream) | Route::Wait(stream) => stream,
+            Route::Ignore | Route::Base | Route::Gap(_) => NONE,
+        };
+        if stream != NONE {
+            let window = (event.span.start, event.span.end());
+            self.streams.has_no_times(stream, window);
+        }
+    }
+
     #[inline]
     fn route(&mut self, event: &Event<'_>, begin: Nanos) -> Route {
         if let Some(route) = self.routes.known(event.span.source) {
@@ -205,8 +258,11 @@ impl Finder {
         }
         let route = self.routes.enter(event, &mut self.streams, begin);
         let source = event.sources.get(event.span.source);
-        self.starts
-            .note(&mut self.streams, source, event.span, begin);
+        // Where there are sums, the first row of a thread is not its first run.
+        if self.sums == 0 {
+            self.starts
+                .note(&mut self.streams, source, event.span, begin);
+        }
         route
     }
 

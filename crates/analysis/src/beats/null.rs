@@ -163,7 +163,10 @@ mod tests {
                     let bound = binomial_tail(hit.into(), all.into(), share);
                     assert!(bound >= tail * 0.999_999, "{hit} of {all}, {share}");
                     // And it is no looser than it has to be.
-                    assert!(bound <= tail * 20.0 || tail > 0.05, "{hit} of {all}, {share}");
+                    assert!(
+                        bound <= tail * 20.0 || tail > 0.05,
+                        "{hit} of {all}, {share}"
+                    );
                 }
             }
         }
@@ -184,7 +187,10 @@ mod tests {
             let seen = f64::from(alike) / 40_000.0;
             let said = poisson_regular(count as usize, spread);
             let error = (seen / 40_000.0).sqrt();
-            assert!((seen - said).abs() < 4.0 * error, "{count} {spread}: {seen} {said}");
+            assert!(
+                (seen - said).abs() < 4.0 * error,
+                "{count} {spread}: {seen} {said}"
+            );
         }
     }
 

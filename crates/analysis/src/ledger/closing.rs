@@ -75,6 +75,8 @@ pub(crate) struct Books {
     pub(crate) gaps: Option<GapStatement>,
     /// The header's coverage, and what the ledger could not see on top of it.
     pub(crate) coverage: Coverage,
+    /// What an empty gap of the spinning probe proves on each CPU.
+    pub(crate) proofs: Vec<CpuProof>,
 }
 
 /// Closes the books over all that `ledger` took.
@@ -107,6 +109,10 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
             &closings,
             unreported(header, &ledger.on_cpu, sources),
         ),
+        proofs: closings
+            .iter()
+            .map(|closing| closing.proof.clone())
+            .collect(),
     }
 }
 

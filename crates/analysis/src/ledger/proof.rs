@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 
 use ticktax_model::recording::{Header, Level, ProbeKind};
+use ticktax_model::statement::Class;
 use ticktax_model::witness::{CpuProof, Doubt, Proof};
 use ticktax_model::{Cpu, Nanos};
 
 use super::gaps::NEAR_MOST;
+use crate::timeline::{Event, EventKind, MOST_TIME};
 
 /// When the probe's thread was switched away from, by the rows: the first and the last times, which
 /// may lie outside the time in which it measured, and how many there were between.
@@ -55,6 +57,44 @@ impl Departures {
             return None;
         }
         Some(count(&mut self.first.iter()) + count(&mut self.last.iter()) + self.between)
+    }
+}
+
+/// What an empty gap proves on each CPU, for whoever wants to know nothing else of the books.
+#[derive(Debug, Default)]
+pub(crate) struct Proofs {
+    /// By CPU number: when the probe's thread left it, and whether rows there have no place in time.
+    cpus: Vec<(Departures, bool)>,
+}
+
+impl Proofs {
+    /// Takes an event.
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
+        let sane = Nanos::ZERO..=MOST_TIME;
+        let is_sane = sane.contains(&event.span.start) && sane.contains(&event.span.dur);
+        if !is_sane || !event.is_on_possible_cpu() {
+            return;
+        }
+        if event.slot >= self.cpus.len() {
+            self.cpus.resize_with(event.slot + 1, Default::default);
+        }
+        let (departures, unplaceable) = &mut self.cpus[event.slot];
+        match (event.kind(), event.class) {
+            (EventKind::Sum(..), Some(class)) => *unplaceable |= class != Class::Probe,
+            (EventKind::OnCpu(..), Some(class)) => {
+                departures.note(class == Class::Probe, event.span.end());
+            }
+            _ => {}
+        }
+    }
+
+    /// What an empty gap proves on each CPU that had an event, in the recording with this header.
+    pub(crate) fn finish(&self, header: &Header) -> Vec<CpuProof> {
+        let cpus = (0..).map(Cpu).zip(&self.cpus);
+        cpus.map(|(cpu, (departures, unplaceable))| {
+            proof(cpu, header, Some(departures), *unplaceable)
+        })
+        .collect()
     }
 }
 

@@ -138,6 +138,14 @@ fn of_recordings() -> Vec<Limitation> {
 fn of_beats() -> Vec<Limitation> {
     vec![
         Limitation::BeatTimesSummed { rows: 4_000 },
+        Limitation::BeatLongTimesSummed {
+            windows: 3,
+            sources: 0,
+        },
+        Limitation::BeatLongTimesSummed {
+            windows: 300,
+            sources: 1,
+        },
         Limitation::BeatSourcesUnnamed,
         Limitation::BeatsTooFewEvents,
         Limitation::BeatPeriodsTooLong {

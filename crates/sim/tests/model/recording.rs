@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use ticktax_analysis::{Auditor, BeatFinder};
-use ticktax_model::recording::RowSink;
+use ticktax_fixture::Summing;
+use ticktax_model::machine::TickMode;
+use ticktax_model::recording::{Row, RowSink, Sum};
 use ticktax_model::statement::Class;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{
@@ -15,7 +17,7 @@ use crate::fixture::setup;
 struct Both(Auditor, BeatFinder);
 
 impl RowSink for Both {
-    fn row(&mut self, sources: &SourceTable, row: &ticktax_model::recording::Row) {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
         self.0.row(sources, row);
         self.1.row(sources, row);
     }
@@ -79,4 +81,56 @@ fn the_beats_of_a_simulated_machine_are_found() {
     assert!((game - 40e6).abs() < 4e4, "{game}");
     let statement = both.0.finish(&header, &sources, 1);
     assert!(statement.balance.balances());
+}
+
+/// Passes rows to both, and counts those that are no sums.
+struct Counted(Both, u64);
+
+impl RowSink for Counted {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        if let Row::Span(span) = row {
+            assert!(span.dur >= Sum::TIMED_FROM);
+            self.1 += 1;
+        }
+        self.0.row(sources, row);
+    }
+}
+
+#[test]
+fn a_beat_of_half_a_minute_is_found_in_two_hours_of_sums() {
+    let length = Nanos::from_secs(7_200);
+    let period = Nanos::from_millis(30_999);
+    let mut machine = Machine::new(1, 100, Policy::Fair);
+    machine.tick = TickMode::NohzIdle;
+    machine.costs.tick = Nanos(5_000);
+    let mut setup = Setup::new(machine, length);
+    let task = |name: &str, period, work| {
+        let sleep = Step::SleepUntil(Call::Nanosleep, period);
+        TaskSpec::new(name, vec![sleep, Step::Work(work)])
+    };
+    let work = Nanos::from_millis(17);
+    setup.tasks.push(task("backup", period, Law::Fixed(work)));
+    // A program that runs often and for less, which delays the other now and then.
+    let short = Law::Uniform(Nanos(100_000), Nanos(700_000));
+    setup
+        .tasks
+        .push(task("game", Nanos::from_millis(33), short));
+    let both = Both(Auditor::books(), BeatFinder::new());
+    let mut summing = Summing::new(Counted(both, 0));
+    let (_, header, sources) = record(&setup, &mut summing).unwrap();
+    let Counted(Both(auditor, finder), timed) = summing.finish(&sources, length);
+    assert!(timed < 1_000, "{timed}");
+    let beats = finder.finish(&header, 1);
+    let [beat] = &beats.beats[..] else {
+        panic!("{:#?}", beats.beats)
+    };
+    assert_eq!(beat.name, "backup");
+    assert!(
+        beat.low <= period.0 as f64 && period.0 as f64 <= beat.high,
+        "{beat:#?}"
+    );
+    assert!((beat.period / period.0 as f64 - 1.0).abs() < 1e-5);
+    assert!(beat.seen >= 225 && beat.expected == 232, "{beat:#?}");
+    assert!(beat.max >= work, "{beat:#?}");
+    assert!(auditor.finish(&header, &sources, 1).balance.balances());
 }

@@ -7,7 +7,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Beat, Events, FEWEST, Lengths, explains};
 use super::merge::merge;
-use super::outside::Proof;
+use super::outside::outside;
 use super::search::{Found, SEARCHES, events, search, searchable};
 use super::stream::{Key, Stream, What};
 use super::tie::{
@@ -38,7 +38,6 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
     let mut lines = Lines::new(finder, found, streams.len() * SEARCHES);
     lines.origin = header.begin().or(finder.first).unwrap_or_default();
     lines.own_rhythm = own_rhythm;
-    lines.proof = Proof::of(header);
     BeatStatement {
         beats: lines.make(),
         searched: streams.len() as u64,
@@ -73,6 +72,10 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     let window = finder.last - finder.first.unwrap_or(finder.last);
     if finder.sums > 0 {
         unknown.push(Limitation::BeatTimesSummed { rows: finder.sums });
+    }
+    let (windows, sources) = finder.streams.untimed();
+    if windows > 0 {
+        unknown.push(Limitation::BeatLongTimesSummed { windows, sources });
     }
     if header.level == Level::Proc && finder.sums == 0 {
         unknown.push(Limitation::BeatSourcesUnnamed);
@@ -109,7 +112,7 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         events: loss.events,
     }));
     for (cpu, trail) in (0..).map(Cpu).zip(&finder.trails) {
-        if !trail.holes.is_empty() {
+        if !trail.holes.is_empty() && finder.sums == 0 {
             unknown.push(Limitation::RecordingHoles {
                 cpu,
                 time: trail.holes.iter().map(|hole| hole.1 - hole.0).sum(),
@@ -157,7 +160,6 @@ struct Lines<'a> {
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
-    proof: Proof,
 }
 
 impl<'a> Lines<'a> {
@@ -171,7 +173,6 @@ impl<'a> Lines<'a> {
             searched,
             origin: Nanos::ZERO,
             own_rhythm: Nanos::ZERO,
-            proof: Proof::default(),
         }
     }
 
@@ -341,8 +342,9 @@ impl<'a> Lines<'a> {
                 &events(self.finder, self.found[s].stream),
                 &self.found[s].beat,
             );
-            let (inside, looked) = share_inside(&inner, outer);
-            if inside < INSIDE || looked < FEWEST || !is_tied(&inner, outer) {
+            let slack = self.finder.trust.slack;
+            let (inside, looked) = share_inside(&inner, outer, slack);
+            if inside < INSIDE || looked < FEWEST || !is_tied(&inner, outer, slack) {
                 continue;
             }
             let teller = self.teller(s);
@@ -351,7 +353,7 @@ impl<'a> Lines<'a> {
                 .as_ref()
                 .is_none_or(|other| length(other.teller) < length(teller))
             {
-                let gaps = gaps_of(outer, &holding(outer, &inner), inside);
+                let gaps = gaps_of(outer, &holding(outer, &inner, slack), inside);
                 best = Some(Tie { teller, gaps });
             }
         }
@@ -452,13 +454,14 @@ impl<'a> Lines<'a> {
         line.same_period = self.same_period(g, &outer);
         line.outside = self.cpu_of(g).and_then(|cpu| {
             let period = found.beat.period.value;
-            self.proof.outside(self.finder, cpu, &outer, period)
+            outside(self.finder, cpu, &outer, period)
         });
         line.alias = self.alias(&found.beat, &outer, self.cpu_of(g), named);
         if line.alias.is_some() {
             return line;
         }
         let mut held: Vec<(i64, String)> = Vec::new();
+        let slack = self.finder.trust.slack;
         for (index, stream) in (0u32..).zip(self.finder.streams.iter()) {
             let here = self
                 .cpu_of(g)
@@ -467,7 +470,7 @@ impl<'a> Lines<'a> {
             if !apt || (stream.count as f64) < HOLDING * outer.starts.len() as f64 {
                 continue;
             }
-            let (share, looked) = share_holding(&outer, &events(self.finder, index));
+            let (share, looked) = share_holding(&outer, &events(self.finder, index), slack);
             if share >= HOLDING && looked >= FEWEST {
                 let mean = stream.time.0 / i64::try_from(stream.count).unwrap_or(1).max(1);
                 held.push((-mean, stream.key.what.name()));
@@ -509,7 +512,7 @@ impl<'a> Lines<'a> {
                 };
                 let both = [a, b].iter().all(|source| {
                     let inner = events(self.finder, source.stream);
-                    let (share, looked) = share_holding(outer, &inner);
+                    let (share, looked) = share_holding(outer, &inner, self.finder.trust.slack);
                     share >= INSIDE && looked >= FEWEST
                 });
                 if both {

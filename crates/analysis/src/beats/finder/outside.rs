@@ -1,13 +1,14 @@
 //! Gaps in which the kernel ran nothing: the hypervisor's or the firmware's.
 
 use ticktax_model::beats::Outside;
-use ticktax_model::recording::Header;
+use ticktax_model::witness::{CpuProof, Proof};
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Events, FEWEST};
 use super::Finder;
 use super::search::events;
 use super::tie::{holding, was_observed};
+use crate::ledger;
 
 /// The share of a beat's gaps that must be empty.
 const EMPTY: f64 = 0.8;
@@ -17,48 +18,59 @@ const TICKS: [u32; 4] = [100, 250, 300, 1000];
 /// by far less than this.
 const DRIFT: f64 = 1e-3;
 
-/// What a recording can say of gaps without a row in them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Proof {
-    /// Whether every way into the kernel was watched and nothing was lost.
-    complete: bool,
+/// How far a recording's rows are to be trusted when gaps are put beside them.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    /// What an empty gap proves on each CPU.
+    pub(crate) proofs: Vec<CpuProof>,
+    /// By how much a row may stick out of a gap that it is in.
+    pub(crate) slack: Nanos,
     /// Whether there is a hypervisor.
-    guest: bool,
+    pub(crate) guest: bool,
 }
 
-impl Proof {
-    pub(super) fn of(header: &Header) -> Self {
-        let coverage = &header.coverage;
-        let lost = coverage.lost.iter().any(|loss| loss.events > 0);
+impl Default for Trust {
+    /// That of a recording that is still being made: nothing is proven yet.
+    fn default() -> Self {
         Self {
-            complete: coverage.every_entry_watched && !lost,
-            guest: header.machine.hypervisor.is_some(),
+            proofs: Vec::new(),
+            slack: ledger::TOLERANCE,
+            guest: false,
         }
-    }
-
-    /// What makes these gaps of a CPU, which come every `period` ns, where it can only be somebody
-    /// outside the kernel.
-    pub(super) fn outside(
-        self,
-        finder: &Finder,
-        cpu: Cpu,
-        gaps: &Events,
-        period: f64,
-    ) -> Option<Outside> {
-        if !self.complete || !is_mostly_empty(finder, cpu, gaps) {
-            return None;
-        }
-        let is_tick = |hz: &u32| (period * f64::from(*hz) / 1e9 - 1.0).abs() < DRIFT;
-        let host_hz = TICKS.into_iter().find(is_tick);
-        Some(Outside {
-            host_hz: host_hz.filter(|_| self.guest),
-        })
     }
 }
 
-/// Whether most of these gaps hold no event of any source that was on the CPU. A thread's event may
-/// have been on another of its CPUs, and counts all the same: then nothing is proven.
-fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events) -> bool {
+impl Trust {
+    /// How many entries into the kernel there may have been on a CPU that no row tells of; `None` where
+    /// nobody knows.
+    fn unseen(&self, cpu: Cpu) -> Option<u64> {
+        let proof = self.proofs.iter().find(|proof| proof.cpu == cpu)?;
+        match proof.proof {
+            Proof::Proven | Proof::Unwitnessed => Some(0),
+            Proof::Bounded(unseen) => Some(unseen),
+            Proof::Unproven => None,
+        }
+    }
+}
+
+/// What makes these gaps of a CPU, which come every `period` ns, where it can only be somebody outside
+/// the kernel.
+pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> Option<Outside> {
+    let unseen = finder.trust.unseen(cpu)?;
+    if !is_mostly_empty(finder, cpu, gaps, unseen) {
+        return None;
+    }
+    let is_tick = |hz: &u32| (period * f64::from(*hz) / 1e9 - 1.0).abs() < DRIFT;
+    let host_hz = TICKS.into_iter().find(is_tick);
+    Some(Outside {
+        host_hz: host_hz.filter(|_| finder.trust.guest),
+    })
+}
+
+/// Whether most of these gaps hold no event of any source that was on the CPU, even if each of `unseen`
+/// more events was in one. A thread's event may have been on another of its CPUs, and counts all the
+/// same: then nothing is proven.
+fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];
     for (place, stream) in (0u32..).zip(finder.streams.iter()) {
@@ -70,7 +82,7 @@ fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events) -> bool {
         for (known, start) in known.iter_mut().zip(&gaps.starts) {
             *known &= observed(start);
         }
-        for gap in holding(gaps, &events) {
+        for gap in holding(gaps, &events, finder.trust.slack) {
             empty[gap] = false;
         }
     }
@@ -79,5 +91,5 @@ fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events) -> bool {
         .iter()
         .zip(&empty)
         .filter(|(known, empty)| **known && **empty);
-    looked >= FEWEST && both.count() as f64 >= EMPTY * looked as f64
+    looked >= FEWEST && both.count() as f64 - unseen as f64 >= EMPTY * looked as f64
 }

@@ -7,6 +7,7 @@ use ticktax_model::Nanos;
 
 use super::super::{Beat, Events, FEWEST, detect, knowable};
 use super::Finder;
+use super::stream::What;
 
 /// The share of a window that may be unobserved before it matters.
 const NEGLIGIBLE: f64 = 0.02;
@@ -30,11 +31,12 @@ pub(super) const SEARCHES: usize = 4;
 const ENOUGH: usize = 20;
 
 /// The streams whose events are enough for a search, and those whose are not for another reason
-/// than their number.
+/// than their number. Where there are sums, the first row of a thread is not its first run.
 pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(finder.streams.iter())
         .filter(|(_, stream)| stream.collector.count() >= FEWEST as u64 && !stream.stunted)
+        .filter(|(_, stream)| finder.sums == 0 || !matches!(stream.key.what, What::Starts { .. }))
         .map(|(index, _)| index)
         .collect()
 }
@@ -47,7 +49,12 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let window = events.span();
     let cpu = stream.only_cpu().or(stream.key.cpu);
     let trail = cpu.and_then(|cpu| finder.trails.get(cpu.index()));
-    if let Some(trail) = trail {
+    stream
+        .untimed
+        .iter()
+        .for_each(|&window| cut(&mut events, window));
+    // Sums leave out most rows, so that times without one were observed all the same.
+    if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
             trail.holes.iter().for_each(|&hole| cut(&mut events, hole));

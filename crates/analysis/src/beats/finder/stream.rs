@@ -182,7 +182,9 @@ pub(super) struct Stream {
     pub(super) last: Nanos,
     /// Events that came too late to be put in order.
     pub(super) late: u64,
-    /// It wanted to keep more than one block and may not.
+    /// Windows in which it had events without times.
+    pub(super) untimed: Vec<(Nanos, Nanos)>,
+    /// It wanted to keep more than one block and may not, or has too many windows without times.
     pub(super) stunted: bool,
     may_grow: bool,
     seen_on: Vec<Cpu>,
@@ -200,6 +202,7 @@ impl Stream {
             first: Nanos::MAX,
             last: Nanos(i64::MIN),
             late: 0,
+            untimed: Vec::new(),
             stunted: false,
             may_grow: false,
             seen_on: Vec::new(),

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::stream::{Key, Stream, What};
-use super::{MOST_GROWN, MOST_STREAMS};
+use super::{MOST_GROWN, MOST_STREAMS, MOST_UNTIMED};
 
 /// A stream by its place among the [`Streams`].
 pub(super) type StreamId = u32;
@@ -30,6 +30,8 @@ pub(super) struct Streams {
     left_out: HashSet<SourceId>,
     grown: usize,
     stunted: u64,
+    untimed_windows: u64,
+    untimed_sources: u64,
 }
 
 impl Deref for Streams {
@@ -116,6 +118,24 @@ impl Streams {
                 self.stunted += 1;
             }
         }
+    }
+
+    /// Takes note of a window in which a stream had events without times.
+    pub(super) fn has_no_times(&mut self, stream: StreamId, window: (Nanos, Nanos)) {
+        let stream = &mut self.all[stream as usize];
+        self.untimed_windows += 1;
+        if stream.untimed.len() < MOST_UNTIMED {
+            stream.untimed.push(window);
+        } else if !stream.stunted {
+            stream.stunted = true;
+            self.untimed_sources += 1;
+        }
+    }
+
+    /// How many windows of all streams had events without times, and how many streams had too many
+    /// of them to be searched.
+    pub(super) fn untimed(&self) -> (u64, u64) {
+        (self.untimed_windows, self.untimed_sources)
     }
 
     /// The stream of `key`, where there is one.

@@ -1,9 +1,12 @@
 //! What the finder makes of whole recordings, made up with a known truth.
 
+mod sums;
+
 use ticktax_fixture::{SplitMix64, books, process, replay, whole};
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement, Outside};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Books, Coverage, Edge, Effect, Header, Loss, Row, Sum};
+use ticktax_model::witness::{SwitchWitness, Witnesses};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span};
 
 use super::{BeatFinder, MOST_STREAMS};
@@ -17,6 +20,7 @@ struct Story {
     sources: SourceTable,
     rows: Vec<Row>,
     lost: Vec<Loss>,
+    witnesses: Option<Witnesses>,
 }
 
 impl Story {
@@ -69,7 +73,11 @@ impl Story {
         self.rows.sort_by_key(|row| (row.cpu(), row.span().end()));
         let mut finder = BeatFinder::new().with_halves();
         replay(&self.sources, &self.rows, &mut finder);
-        finder.finish(&header(books(0, 0, length), self.lost), 2)
+        let header = Header {
+            witnesses: self.witnesses,
+            ..header(books(0, 0, length), self.lost)
+        };
+        finder.finish(&header, 2)
     }
 }
 
@@ -226,8 +234,23 @@ fn two_beats_that_meet_explain_the_gaps_in_which_they_do() {
 
 /// A gap every 10 ms on a CPU whose timer has the same period.
 fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
+    gaps_with_unseen_switches(late, dur, None)
+}
+
+/// The same on a machine that counted so many switches more than were reported.
+fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
     let length = 20_000 * MS;
-    let mut world = Story::default();
+    let mut world = Story {
+        witnesses: unseen.map(|unseen| Witnesses {
+            switches: Some(SwitchWitness {
+                counted: 10_000 + unseen,
+                reported: 10_000,
+                margin: 0,
+            }),
+            ..Witnesses::default()
+        }),
+        ..Story::default()
+    };
     world.observe(0, length, (0, 0));
     for at in every(10 * MS, length) {
         let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
@@ -254,6 +277,19 @@ fn gaps_that_only_share_a_period_are_locked_and_empty() {
     let own = gaps_beside_a_timer(-US, 50 * US);
     assert_eq!((own.kind, own.outside), (BeatKind::Interrupt, None));
     assert_eq!(own.gaps.unwrap().count, 1_999);
+}
+
+#[test]
+fn gaps_are_outside_only_as_far_as_the_witnesses_prove_it() {
+    let outside = |unseen| {
+        let gaps = gaps_with_unseen_switches(3 * MS, 50 * US, Some(unseen));
+        assert_eq!(gaps.gaps.unwrap().count, 1_999);
+        gaps.outside.is_some()
+    };
+    assert!(outside(0));
+    // Even if each was in a gap of its own, four of five gaps hold nothing.
+    assert!(outside(300));
+    assert!(!outside(500));
 }
 
 #[test]

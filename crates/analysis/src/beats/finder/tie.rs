@@ -6,9 +6,6 @@ use super::super::null::binomial_tail;
 use super::super::number::whole;
 use super::super::{Beat, Events, FEWEST, Rhythm};
 
-/// By how much an event may stick out of its gap: the two are timed by clocks that agree to within
-/// some tens of ns, and a handler's first instruction may come before the probe's loop stops.
-const SLACK: Nanos = Nanos(1_000);
 /// Circular shifts that a tie is compared with.
 const SHIFTS: i64 = 199;
 /// Events of a source that are shifted.
@@ -17,19 +14,19 @@ const SAMPLE: usize = 2_048;
 /// the phases between them. Half a period's spread, evenly, has 0.64.
 const LOCKED: f64 = 0.8;
 
-/// The share of `inner`'s events that begin within one of `outer`, among those at times when both
-/// were observed, and how many were looked at.
-pub(super) fn share_inside(inner: &Events, outer: &Events) -> (f64, usize) {
+/// The share of `inner`'s events that begin within one of `outer` or stick out of it by no more than
+/// `slack`, among those at times when both were observed, and how many were looked at.
+pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64, usize) {
     let (mut looked, mut inside, mut at) = (0_usize, 0_usize, 0);
     for &start in &inner.starts {
         if !was_observed(outer, start) {
             continue;
         }
         looked += 1;
-        while at < outer.starts.len() && outer.starts[at] + outer.durations[at] + SLACK < start {
+        while at < outer.starts.len() && outer.starts[at] + outer.durations[at] + slack < start {
             at += 1;
         }
-        if at < outer.starts.len() && outer.starts[at] - SLACK <= start {
+        if at < outer.starts.len() && outer.starts[at] - slack <= start {
             inside += 1;
         }
     }
@@ -37,21 +34,14 @@ pub(super) fn share_inside(inner: &Events, outer: &Events) -> (f64, usize) {
 }
 
 /// The share of `outer`'s events that hold at least one of `inner`.
-pub(super) fn share_holding(outer: &Events, inner: &Events) -> (f64, usize) {
+pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f64, usize) {
     let (mut looked, mut holding) = (0_usize, 0_usize);
     for (&start, &dur) in outer.starts.iter().zip(&outer.durations) {
         if !was_observed(inner, start) {
             continue;
         }
         looked += 1;
-        let at = inner.starts.partition_point(|&other| other < start - SLACK);
-        if inner
-            .starts
-            .get(at)
-            .is_some_and(|&other| other <= start + dur)
-        {
-            holding += 1;
-        }
+        holding += usize::from(holds((start, dur), inner, slack));
     }
     (holding as f64 / looked.max(1) as f64, looked)
 }
@@ -66,28 +56,32 @@ pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
 }
 
 /// The gaps among `outer`, by place, that hold at least one of `inner`.
-pub(super) fn holding(outer: &Events, inner: &Events) -> Vec<usize> {
-    let holds = |&(_, (&start, &dur)): &(usize, (&Nanos, &Nanos))| {
-        let at = inner.starts.partition_point(|&other| other < start - SLACK);
-        let next = inner.starts.get(at);
-        next.is_some_and(|&other| other <= start + dur)
-    };
+pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize> {
     let gaps = outer.starts.iter().zip(&outer.durations).enumerate();
-    gaps.filter(holds).map(|(place, _)| place).collect()
+    gaps.filter(|(_, (start, dur))| holds((**start, **dur), inner, slack))
+        .map(|(place, _)| place)
+        .collect()
+}
+
+/// Whether an event begins within this gap or, by no more than `slack`, before or after it.
+fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
+    let at = inner.starts.partition_point(|&other| other < start - slack);
+    let next = inner.starts.get(at);
+    next.is_some_and(|&other| other <= start + dur + slack)
 }
 
 /// Whether a source's events lie in gaps more often than they would at any other phase. Each of
 /// [`SHIFTS`] circular shifts of its events through the observation keeps their rhythm and loses their
 /// tie to the gaps: at most one in twenty may have as many inside, and the number inside may not be
 /// that of independent events with the shifts' mean share (a binomial tail).
-pub(super) fn is_tied(inner: &Events, outer: &Events) -> bool {
+pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
     else {
         return false;
     };
     let span = (end - begin).0;
     let sample: Vec<Nanos> = inner.starts.iter().copied().take(SAMPLE).collect();
-    let (seen, looked) = share_inside(&at(&sample, inner), outer);
+    let (seen, looked) = share_inside(&at(&sample, inner), outer, slack);
     if span <= 0 || looked == 0 {
         return false;
     }
@@ -100,7 +94,7 @@ pub(super) fn is_tied(inner: &Events, outer: &Events) -> bool {
             .map(|&start| begin + Nanos(((start - begin).0 + by).rem_euclid(span)))
             .collect();
         starts.sort_unstable();
-        let (share, _) = share_inside(&at(&starts, inner), outer);
+        let (share, _) = share_inside(&at(&starts, inner), outer, slack);
         mean += share / SHIFTS as f64;
         as_many += i64::from(share >= seen);
     }
@@ -176,6 +170,8 @@ mod tests {
 
     use super::{Events, holding, is_tied, locked, share_holding, share_inside};
 
+    const SLACK: Nanos = Nanos(100);
+
     fn events(at: &[(i64, i64)]) -> Events {
         let (starts, durations) = at.iter().map(|&(s, d)| (Nanos(s), Nanos(d))).unzip();
         Events::new(Nanos(0), Nanos(1_000_000), starts, durations)
@@ -185,9 +181,22 @@ mod tests {
     fn an_event_lies_in_the_gap_around_it() {
         let gaps = events(&[(100_000, 50_000), (300_000, 10_000), (500_000, 10_000)]);
         let source = events(&[(120_000, 5), (130_000, 5), (305_000, 5), (700_000, 5)]);
-        assert_eq!(share_inside(&source, &gaps), (0.75, 4));
-        let (share, looked) = share_holding(&gaps, &source);
+        assert_eq!(share_inside(&source, &gaps, SLACK), (0.75, 4));
+        let (share, looked) = share_holding(&gaps, &source, SLACK);
         assert!((share - 2.0 / 3.0).abs() < 1e-9 && looked == 3);
+    }
+
+    #[test]
+    fn how_far_an_event_may_stick_out_is_how_exactly_the_clocks_are_tied() {
+        let gaps = events(&[(100_000, 1_000)]);
+        let beside = |at: i64, slack: i64| {
+            let source = events(&[(at, 5)]);
+            let found = holding(&gaps, &source, Nanos(slack)).len();
+            assert_eq!(share_inside(&source, &gaps, Nanos(slack)).0, found as f64);
+            found == 1
+        };
+        assert!(!beside(99_500, 100) && beside(99_500, 500));
+        assert!(!beside(101_500, 100) && beside(101_500, 500));
     }
 
     #[test]
@@ -200,9 +209,9 @@ mod tests {
             Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations)
         };
         let gaps = of(500_000);
-        assert!(is_tied(&of(501_000), &gaps));
-        assert!(!is_tied(&of(700_000), &gaps));
-        assert_eq!(holding(&gaps, &of(501_000)).len(), 1_000);
+        assert!(is_tied(&of(501_000), &gaps, SLACK));
+        assert!(!is_tied(&of(700_000), &gaps, SLACK));
+        assert_eq!(holding(&gaps, &of(501_000), SLACK).len(), 1_000);
         assert_eq!(locked(&gaps, &of(200_000), 1e6), Some(Nanos(300_000)));
         // One of nearly that period passes by all phases.
         let starts: Vec<Nanos> = (0..999).map(|k| Nanos(k * 1_001_000)).collect();
@@ -212,7 +221,7 @@ mod tests {
         // Where gaps cover nearly all the time, every source lies in them.
         let mut wide = of(10_000);
         wide.durations.fill(Nanos(980_000));
-        assert!(!is_tied(&of(500_000), &wide));
+        assert!(!is_tied(&of(500_000), &wide, SLACK));
     }
 
     #[test]
@@ -220,7 +229,7 @@ mod tests {
         let mut gaps = events(&[(100_000, 50_000)]);
         gaps.observed = vec![(Nanos(0), Nanos(200_000))];
         let source = events(&[(120_000, 5), (700_000, 5)]);
-        assert_eq!(share_inside(&source, &gaps), (1.0, 1));
-        assert_eq!(share_inside(&Events::default(), &gaps), (0.0, 0));
+        assert_eq!(share_inside(&source, &gaps, SLACK), (1.0, 1));
+        assert_eq!(share_inside(&Events::default(), &gaps, SLACK), (0.0, 0));
     }
 }

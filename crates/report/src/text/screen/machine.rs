@@ -363,7 +363,9 @@ fn tick(page: &mut Page, statement: &Statement) {
     };
     let cpus = bill.cpus.len().max(1) as f64;
     let rate = bill.all().rate().unwrap_or_default();
-    let each = cost.median.map(|median| tied(format!("{} each", median.rough())));
+    let each = cost
+        .median
+        .map(|median| tied(format!("{} each", median.rough())));
     let mut parts = vec![format!("{} a CPU", tied(format!("{rate:.0} Hz")))];
     parts.extend(each);
     let share = percent(cost.cores.value / cpus);
