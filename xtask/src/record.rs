@@ -153,8 +153,9 @@ impl Types {
         for (name, value) in self.enumerators(LIMIT)? {
             writeln!(
                 text,
-                "\n{}pub const {name}: usize = {value};",
-                self.comment(LIMIT, &name)?
+                "\n{}pub const {name}: usize = {};",
+                self.comment(LIMIT, &name)?,
+                grouped(&value)
             )?;
         }
         for (of, prefix, kind, what) in CONSTANTS {
@@ -364,6 +365,22 @@ fn camel(name: &str) -> String {
             first.unwrap_or_default() + letters.as_str()
         })
         .collect()
+}
+
+/// A number as Rust is written: with a separator before every three digits where there are many.
+fn grouped(value: &impl ToString) -> String {
+    let digits = value.to_string();
+    if digits.len() < 6 {
+        return digits;
+    }
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push('_');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 #[cfg(test)]

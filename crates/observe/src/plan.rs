@@ -127,7 +127,7 @@ impl Keep {
     pub fn about(self) -> &'static str {
         match self {
             Self::Spans => "Every span",
-            Self::Sums => "Sums and histograms by source, and one by one what lasts 1 ms",
+            Self::Sums => "Sums and histograms by source, and one by one what lasts 1 ms or more",
         }
     }
 

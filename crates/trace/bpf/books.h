@@ -202,8 +202,8 @@ static __always_inline struct sum_record *sum_entry(__u64 key, __u64 detail)
 	return 0;
 }
 
-static __noinline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
-				  __s64 self, struct task_struct *task)
+static __always_inline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
+				       __s64 self, struct task_struct *task)
 {
 	struct sum_record *sum = sum_entry(sum_key(frame, here->cpu), frame->detail);
 	__u8 flags = frame->flags;
@@ -291,6 +291,19 @@ static __always_inline int keeps_time(const struct here *here, const struct fram
 }
 
 /*
+ * A function of its own, so that both ways end in one state: the verifier follows each of them to the end
+ * of the program otherwise, for every frame that a pop may end.
+ */
+static __noinline void sum_up(struct here *here, const struct frame *frame, __u64 dur, __s64 self,
+			      struct task_struct *task)
+{
+	if (unlikely(keeps_time(here, frame, dur)))
+		hand_out(here, frame, dur, self, task);
+	else
+		add_to_sum(here, frame, dur, self, task);
+}
+
+/*
  * `task` is whose time it was, where it was a thread's, and any other thread where it was not; 0 is
  * the thread that lost_sight() names.
  */
@@ -300,8 +313,8 @@ static __always_inline void account(struct here *here, const struct frame *frame
 	__u64 dur = end - frame->start;
 	__s64 self = dur - frame->child;
 
-	if (summing && likely(!keeps_time(here, frame, dur)))
-		add_to_sum(here, frame, dur, self, task);
+	if (summing)
+		sum_up(here, frame, dur, self, task);
 	else
 		hand_out(here, frame, dur, self, task);
 }

@@ -267,7 +267,7 @@ pub const COMM_LEN: usize = 16;
 pub const HISTOGRAM_BUCKETS: usize = 140;
 
 /// ns: intervals from this length on keep their times beside sums; the bucket of 1 ms begins here.
-pub const LONG_NS: usize = 917504;
+pub const LONG_NS: usize = 917_504;
 
 /// Entries for sources that the table of sums has no room for.
 pub const RESTS_PER_CPU: usize = 16;

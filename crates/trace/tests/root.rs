@@ -144,7 +144,7 @@ fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
         output: Output::Sums { entries: 1 << 12 },
         ..TraceSettings::default()
     })?;
-    let online = Proc::default().online()?;
+    let online = Proc::default().online().unwrap_or_default();
     let stop = Arc::new(AtomicBool::new(false));
     let busy = std::thread::spawn({
         let stop = Arc::clone(&stop);
