@@ -26,7 +26,8 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
     let told = machine(limitation)
         .or_else(|| events(limitation))
         .or_else(|| clock(limitation))
-        .or_else(|| beats(limitation));
+        .or_else(|| beats(limitation))
+        .or_else(|| summed(limitation));
     let (what, why) = told.unwrap_or_default();
     LimitationWords { what, why }
 }
@@ -244,8 +245,8 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// What limits the search for beats.
-fn beats(limitation: &Limitation) -> Words {
+/// What the search for beats cannot see where sums are kept.
+fn summed(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatTimesSummed { rows } => say(
             format!("the times of what is shorter than 1 ms, in {rows} rows"),
@@ -267,6 +268,13 @@ fn beats(limitation: &Limitation) -> Words {
             "they were summed, because there was no room for their times; a source is left out that \
              lost more than 64 windows so",
         ),
+        _ => None,
+    }
+}
+
+/// What limits the search for beats.
+fn beats(limitation: &Limitation) -> Words {
+    match limitation {
         Limitation::BeatSourcesUnnamed => say(
             "the sources of beats",
             "only the probes' gaps were recorded; run as root to see what is in them",
@@ -308,7 +316,9 @@ fn beats(limitation: &Limitation) -> Words {
             "they arrived too late to be sorted",
         ),
         // Named one by one, so that a new limitation does not go without words.
-        Limitation::KernelNotTraced { .. }
+        Limitation::BeatTimesSummed { .. }
+        | Limitation::BeatLongTimesSummed { .. }
+        | Limitation::KernelNotTraced { .. }
         | Limitation::HookMissing { .. }
         | Limitation::FunctionNamesHidden
         | Limitation::SettingsUnread { .. }

@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn poisson_intervals_are_as_alike_as_often_as_is_said() {
         let mut draws = Draws::new(3);
-        for (count, spread) in [(4, 0.3), (5, 0.4), (8, 0.5)] {
+        for (count, spread) in [(4_u32, 0.3), (5, 0.4), (8, 0.5)] {
             let mut alike = 0;
             for _ in 0..40_000 {
                 let gaps: Vec<f64> = (0..count).map(|_| draws.exponential()).collect();
