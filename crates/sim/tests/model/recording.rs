@@ -126,11 +126,14 @@ fn a_beat_of_half_a_minute_is_found_in_two_hours_of_sums() {
     };
     assert_eq!(beat.name, "backup");
     assert!(
-        beat.low <= period.0 as f64 && period.0 as f64 <= beat.high,
+        beat.rhythm.low <= period.0 as f64 && period.0 as f64 <= beat.rhythm.high,
         "{beat:#?}"
     );
-    assert!((beat.period / period.0 as f64 - 1.0).abs() < 1e-5);
-    assert!(beat.seen >= 225 && beat.expected == 232, "{beat:#?}");
+    assert!((beat.rhythm.period / period.0 as f64 - 1.0).abs() < 1e-5);
+    assert!(
+        beat.rhythm.seen >= 225 && beat.rhythm.expected == 232,
+        "{beat:#?}"
+    );
     assert!(beat.max >= work, "{beat:#?}");
     assert!(auditor.finish(&header, &sources, 1).balance.balances());
 }

@@ -45,7 +45,7 @@ fn long_events_and_gaps_of_hours_are_put_together() {
     };
     assert_eq!(backup.name, "backup");
     assert!(
-        near(backup, 30_999 * MS) && backup.seen == 232,
+        near(backup, 30_999 * MS) && backup.rhythm.seen == 232,
         "{backup:#?}"
     );
     assert_eq!(backup.gaps.unwrap().count, 232);
@@ -107,12 +107,12 @@ fn what_there_was_no_room_for_was_not_observed() {
         limits.next()
     };
     let whole = with_full_buffer(0);
-    assert_eq!((whole.beats[0].seen, limit(&whole)), (200, None));
+    assert_eq!((whole.beats[0].rhythm.seen, limit(&whole)), (200, None));
     let part = with_full_buffer(20);
     let beat = &part.beats[0];
     assert!(near(beat, 1_000 * MS), "{beat:#?}");
-    assert_eq!((beat.seen, limit(&part)), (180, Some((20, 0))));
-    assert!(beat.expected <= 182, "{beat:#?}");
+    assert_eq!((beat.rhythm.seen, limit(&part)), (180, Some((20, 0))));
+    assert!(beat.rhythm.expected <= 182, "{beat:#?}");
     let most = with_full_buffer(100);
     assert!(most.beats.is_empty());
     assert_eq!(limit(&most), Some((100, 1)));
