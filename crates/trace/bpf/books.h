@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The bookkeeping: the stack of what a CPU is in the middle of, and the two ways in which what
- * ends on it is handed out, as a span or as part of a sum.
+ * The bookkeeping: the stack of what a CPU is in the middle of. How what ends on it is handed out, as a
+ * span or as part of a sum, is in hand_out.h.
  */
 #ifndef TICKTAX_BOOKS_H
 #define TICKTAX_BOOKS_H
@@ -99,23 +99,7 @@ static __always_inline int arrive(struct here *here)
 	return 1;
 }
 
-/* The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. */
-static __always_inline __u32 bucket(__u64 value)
-{
-	__u32 octave = 0, index;
-	__u64 rest = value;
-
-	if (value < 4)
-		return value;
-	if (rest >> 32) { octave += 32; rest >>= 32; }
-	if (rest >> 16) { octave += 16; rest >>= 16; }
-	if (rest >> 8) { octave += 8; rest >>= 8; }
-	if (rest >> 4) { octave += 4; rest >>= 4; }
-	if (rest >> 2) { octave += 2; rest >>= 2; }
-	if (rest >> 1) octave += 1;
-	index = (octave - 1) * 4 + ((value >> (octave - 2)) & 3);
-	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
-}
+#include "hand_out.h"
 
 /* The function that a worker thread is in the middle of. */
 static __always_inline __u64 work_in_progress(struct task_struct *task)
@@ -134,189 +118,6 @@ static __always_inline __u64 work_in_progress(struct task_struct *task)
 	bpf_probe_read_kernel(&function, sizeof(function),
 			      __builtin_preserve_access_index(&worker->current_func));
 	return (__u64)function;
-}
-
-static __always_inline int names_thread(__u8 kind)
-{
-	return kind == KIND_TASK || kind == KIND_WAIT;
-}
-
-/* In two words: a helper that copies bytes costs as much as all the rest. */
-static __always_inline void copy_name(char *to, const struct task_struct *task)
-{
-	((__u64 *)to)[0] = *(const __u64 *)&task->comm[0];
-	((__u64 *)to)[1] = *(const __u64 *)&task->comm[8];
-}
-
-/* Whose time it was: `task`'s or, where that is 0, the thread's that lost_sight() names. */
-static __always_inline void name_thread(__u32 *tgid, char *comm, const struct here *here,
-					const struct task_struct *task)
-{
-	const struct cpu_state *state = here->state;
-	__u64 first, second;
-
-	if (likely(task)) {
-		*tgid = task->tgid;
-		copy_name(comm, task);
-		return;
-	}
-	*tgid = state->seen_tgid;
-	first = *(const __u64 *)&state->seen_comm[0];
-	second = *(const __u64 *)&state->seen_comm[8];
-	/* The verifier takes no instruction that reads a thread and, on another path, a map. */
-	barrier_var(first);
-	barrier_var(second);
-	((__u64 *)comm)[0] = first;
-	((__u64 *)comm)[1] = second;
-}
-
-/* Never 0: the lowest bit says that the entry is taken. */
-static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
-{
-	return ((__u64)frame->id << 32) | ((__u64)(cpu & 0xffff) << 16) | ((__u64)frame->kind << 10) |
-	       ((__u64)frame->flags << 1) | 1;
-}
-
-#define SUM_PROBES 8
-
-/* The entry for this source on this CPU; 0 when the table has no room left for it. */
-static __always_inline struct sum_record *sum_entry(__u64 key, __u64 detail)
-{
-	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
-	__u32 at = hash >> 40;
-
-#pragma unroll
-	for (int i = 0; i < SUM_PROBES; i++) {
-		__u32 index = (at + i) & sum_mask;
-		struct sum_record *sum = bpf_map_lookup_elem(&sums, &index);
-
-		if (!sum)
-			return 0;
-		if (likely(sum->key == key && sum->detail == detail))
-			return sum;
-		if (sum->key == 0 && __sync_val_compare_and_swap(&sum->key, 0, key) == 0) {
-			sum->detail = detail;
-			return sum;
-		}
-	}
-	return 0;
-}
-
-static __always_inline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
-				       __s64 self, struct task_struct *task)
-{
-	struct sum_record *sum = sum_entry(sum_key(frame, here->cpu), frame->detail);
-	__u8 flags = frame->flags;
-	__u32 index;
-
-	if (unlikely(!sum)) {
-		/* The table is full: one entry of each CPU takes all the rest of a kind. */
-		index = here->cpu * RESTS_PER_CPU + (frame->kind & 7) * 2 +
-			(flags & FLAG_KERNEL_THREAD);
-		sum = bpf_map_lookup_elem(&rests, &index);
-		if (!sum)
-			return;
-		flags |= FLAG_REST;
-		here->state->folded++;
-	}
-	if (unlikely(sum->count == 0)) {
-		sum->tid = frame->id;
-		sum->kind = frame->kind;
-		sum->flags = flags;
-		sum->cpu = here->cpu;
-		if (names_thread(frame->kind))
-			name_thread(&sum->tgid, sum->comm, here, task);
-	}
-	/* The reader takes entries whose count is not 0: all that names the entry stands before. */
-	barrier();
-	sum->count++;
-	sum->self_ns += self;
-	sum->wall += dur;
-	if (dur > sum->max)
-		sum->max = dur;
-	index = bucket(dur);
-	if (index < HISTOGRAM_BUCKETS)
-		sum->histogram[index]++;
-}
-
-/* Room for interrupts that come between the look at `tail` and the claim of a record. */
-#define RING_SLACK 16
-
-static __always_inline int ring_is_full(const struct here *here)
-{
-	return here->state->head - here->control->tail + RING_SLACK > ring_mask;
-}
-
-static __always_inline void hand_out(struct here *here, const struct frame *frame, __u64 dur,
-				     __s64 self, struct task_struct *task)
-{
-	struct cpu_state *state = here->state;
-	struct span_record *span;
-	__u64 number;
-	__u32 index;
-
-	if (unlikely(ring_is_full(here))) {
-		__sync_fetch_and_add(&state->lost, 1);
-		if (frame->kind != KIND_WAIT)
-			__sync_fetch_and_add(&state->lost_self, self);
-		return;
-	}
-	/* An interrupt may claim the next record before this one is written: hence atomic. */
-	number = __sync_fetch_and_add(&state->head, 1);
-	index = (here->cpu << ring_order) | (number & ring_mask);
-	span = bpf_map_lookup_elem(&spans, &index);
-	if (!span)
-		return;
-	span->start = frame->start;
-	span->dur = dur;
-	span->self_ns = self;
-	span->detail = frame->detail;
-	span->kind = frame->kind;
-	span->flags = frame->flags;
-	span->cpu = here->cpu;
-	span->tid = frame->id;
-	if (names_thread(frame->kind))
-		name_thread(&span->tgid, span->comm, here, task);
-	/* Full order, so that the reader on another CPU sees the record whole. */
-	__sync_lock_test_and_set(&span->seq, (__u32)number + 1);
-}
-
-/*
- * Whether an interval keeps its time although sums are kept: beats of hours are made of few long ones.
- * Where the buffer is full it is summed, which loses its time and nothing else.
- */
-static __always_inline int keeps_time(const struct here *here, const struct frame *frame, __u64 dur)
-{
-	return dur >= LONG_NS && frame->kind != KIND_IDLE && !ring_is_full(here);
-}
-
-/*
- * A function of its own, so that both ways end in one state: the verifier follows each of them to the end
- * of the program otherwise, for every frame that a pop may end.
- */
-static __noinline void sum_up(struct here *here, const struct frame *frame, __u64 dur, __s64 self,
-			      struct task_struct *task)
-{
-	if (unlikely(keeps_time(here, frame, dur)))
-		hand_out(here, frame, dur, self, task);
-	else
-		add_to_sum(here, frame, dur, self, task);
-}
-
-/*
- * `task` is whose time it was, where it was a thread's, and any other thread where it was not; 0 is
- * the thread that lost_sight() names.
- */
-static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
-				    struct task_struct *task)
-{
-	__u64 dur = end - frame->start;
-	__s64 self = dur - frame->child;
-
-	if (summing)
-		sum_up(here, frame, dur, self, task);
-	else
-		hand_out(here, frame, dur, self, task);
 }
 
 /* Who is at the bottom of the stack from now on. */
