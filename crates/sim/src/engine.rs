@@ -14,15 +14,17 @@ mod interrupts;
 mod packets;
 mod tasks;
 mod time;
+mod wakers;
 
 use std::collections::VecDeque;
 
 use ticktax_model::recording::{Header, RowSink};
 use ticktax_model::{Histogram, Nanos, SourceId, SourceTable};
 
+use self::follow::Follower;
+use self::wakers::Waker;
 use crate::agenda::{Agenda, Order};
 use crate::clock::Grid;
-use crate::engine::follow::Follower;
 use crate::hash::TraceHash;
 use crate::random::Stream;
 use crate::record::{Recorder, header};
@@ -55,8 +57,12 @@ pub use follow::{Followed, Frames, follow, frames};
 /// An event in a CPU's agenda.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A task is made, or what it waits for comes from outside.
+    /// A task is made.
     Start(TaskId),
+    /// What a task waits for comes from outside.
+    Arrived(TaskId),
+    /// A task whose timer has gone off is woken late.
+    Late(TaskId),
     /// A high-resolution timer goes off.
     Timer(TaskId),
     /// A source interrupts.
@@ -67,7 +73,7 @@ enum Event {
 
 /// What runs on top of the task, or of idling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+pub(crate) enum Work {
     Tick,
     Timers,
     Irq(usize),
@@ -336,7 +342,9 @@ impl<'s> Engine<'s> {
 
     fn happen(&mut self, cpu: usize, event: Event) {
         match event {
-            Event::Start(task) => self.wake(task),
+            Event::Start(task) => self.wake(task, Waker::Untold),
+            Event::Arrived(task) => self.wake(task, Waker::Outside(cpu)),
+            Event::Late(task) => self.wake(task, Waker::Handler(cpu, self.timer_work())),
             Event::Timer(task) => self.timer_expires(cpu, task),
             Event::Arrival(source) => self.arrive(cpu, source),
             Event::Refill(group) => self.refill(cpu, group),
@@ -389,12 +397,7 @@ impl<'s> Engine<'s> {
         };
         *nested += now - frame.began;
         if let Some(recorder) = &mut self.recorder {
-            let source = match frame.work {
-                Work::Tick => recorder.ids.tick,
-                Work::Timers => recorder.ids.timer,
-                Work::Irq(source) => recorder.ids.irqs[source],
-                Work::Softirq(source) => recorder.ids.softirqs[source],
-            };
+            let source = recorder.ids.of(frame.work);
             recorder.span(cpu, source, frame.began, now, frame.nested);
         }
     }

@@ -7,12 +7,15 @@ use ticktax_model::machine::{
     Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime, TickMode,
 };
 use ticktax_model::pace::Frame;
-use ticktax_model::recording::{Books, Coverage, Header, Level, PacedFrame, Row, RowSink, World};
+use ticktax_model::recording::{
+    Books, Coverage, Edge, Effect, Header, Level, PacedFrame, Row, RowSink, World,
+};
 use ticktax_model::victim::{OffCpuReason, Target, VictimHeader};
 use ticktax_model::{
     Cpu, CpuList, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
 
+use crate::engine::Work;
 use crate::report::{CpuReport, Mode, Report};
 use crate::settings;
 use crate::setup::Setup;
@@ -70,6 +73,18 @@ fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -
         })
     });
     ids.collect()
+}
+
+impl Ids {
+    /// The source of a handler's rows.
+    pub(crate) fn of(&self, work: Work) -> SourceId {
+        match work {
+            Work::Tick => self.tick,
+            Work::Timers => self.timer,
+            Work::Irq(source) => self.irqs[source],
+            Work::Softirq(source) => self.softirqs[source],
+        }
+    }
 }
 
 impl<'s> Recorder<'s> {
@@ -150,6 +165,24 @@ impl<'s> Recorder<'s> {
             };
             self.sink.row(&self.sources, &Row::Span(around));
         }
+    }
+
+    /// Emits that `source` made something else able to run.
+    pub(crate) fn edge(&mut self, cpu: usize, at: Nanos, source: SourceId, effect: Effect) {
+        let edge = Edge::new(number(cpu), at, source, effect);
+        self.sink.row(&self.sources, &Row::Edge(edge));
+    }
+
+    /// The number of a task's thread.
+    pub(crate) fn tid(&self, task: TaskId) -> Option<i32> {
+        let source = self.sources.get(*self.ids.tasks.get(task.index())?);
+        Some(source.thread.as_ref()?.tid)
+    }
+
+    /// The name of the softirq of an interrupt's source.
+    pub(crate) fn softirq_name(&self, source: usize) -> Arc<str> {
+        let id = self.ids.softirqs[source];
+        Arc::clone(&self.sources.get(id).name)
     }
 
     /// Emits why the followed task was off its CPU.

@@ -2,11 +2,13 @@
 
 use ticktax_model::Nanos;
 
+use super::wakers::Waker;
 use super::{Engine, Event, Frame, Work};
 use crate::hash::TraceEvent;
 use crate::report::Mode;
 use crate::setup::Then;
 use crate::task::TaskId;
+use crate::timer::TimerRule;
 
 impl Engine<'_> {
     /// The next tick of `cpu` is now.
@@ -188,23 +190,37 @@ impl Engine<'_> {
             Work::Tick => self.complete_tick(cpu),
             Work::Timers => {
                 for task in std::mem::take(&mut self.cpus[cpu].expired) {
-                    self.timer_ended(cpu, task);
+                    self.timer_ended(cpu, task, work);
                 }
             }
             Work::Irq(source) => match self.setup.sources[source].then {
                 Then::Nothing => {}
-                Then::Softirq(_) => self.cpus[cpu].softirqs |= 1 << source,
-                Then::Signal(task) => self.signal(task),
+                Then::Softirq(_) => self.raise(cpu, source),
+                Then::Signal(task) => self.signal(task, Waker::Handler(cpu, work)),
                 Then::Packets(link) => {
                     self.packets_go_up(link);
-                    self.cpus[cpu].softirqs |= 1 << source;
+                    self.raise(cpu, source);
                 }
             },
             Work::Softirq(source) => {
                 if let Then::Packets(link) = self.setup.sources[source].then {
-                    self.packets_reach_the_socket(link);
+                    self.packets_reach_the_socket(link, Waker::Handler(cpu, work));
                 }
             }
+        }
+    }
+
+    /// The handler of `source` raises its softirq.
+    fn raise(&mut self, cpu: usize, source: usize) {
+        self.emit_raising(cpu, source);
+        self.cpus[cpu].softirqs |= 1 << source;
+    }
+
+    /// The handler in which timers go off that are not rounded to ticks; else the tick's.
+    pub(super) fn timer_work(&self) -> Work {
+        match self.setup.machine.timers {
+            TimerRule::HighResolution => Work::Timers,
+            _ => Work::Tick,
         }
     }
 
@@ -222,11 +238,11 @@ impl Engine<'_> {
         while let Some(task) = self.cpus[cpu].wheel.pop(last) {
             let timer = &mut self.tasks[task.index()].timer;
             if timer.take_if(|(_, latest)| *latest <= began).is_some() {
-                self.timer_ended(cpu, task);
+                self.timer_ended(cpu, task, Work::Tick);
             }
         }
         while let Some(task) = self.next_in_slack(cpu, began) {
-            self.timer_ended(cpu, task);
+            self.timer_ended(cpu, task, Work::Tick);
         }
     }
 
@@ -264,7 +280,7 @@ impl Engine<'_> {
         if quota.left > Nanos::ZERO {
             for task in std::mem::take(&mut quota.throttled) {
                 self.end_throttling(task);
-                self.wake(task);
+                self.wake(task, Waker::Untold);
             }
         }
     }

@@ -3,6 +3,7 @@
 use ticktax_model::Nanos;
 
 use super::Engine;
+use super::wakers::Waker;
 use crate::hash::TraceEvent;
 
 const RING: usize = 0;
@@ -32,7 +33,7 @@ impl Engine<'_> {
     }
 
     /// The softirq is done with all packets that wait.
-    pub(super) fn packets_reach_the_socket(&mut self, link: usize) {
+    pub(super) fn packets_reach_the_socket(&mut self, link: usize, by: Waker) {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[PROTOCOL]);
         state.put(SOCKET, count, state.link.socket);
@@ -41,7 +42,7 @@ impl Engine<'_> {
             let Some(task) = self.links[link].waiting.pop_front() else {
                 return;
             };
-            self.wake(task);
+            self.wake(task, by);
         }
     }
 

@@ -4,7 +4,8 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 use ticktax_model::victim::OffCpuReason;
 
-use super::{Engine, Event};
+use super::wakers::Waker;
+use super::{Engine, Event, Work};
 use crate::fixed::{ONE, exp_neg, narrow};
 use crate::hash::TraceEvent;
 use crate::random::Law;
@@ -181,9 +182,9 @@ impl Engine<'_> {
             }
             Step::Yield => Next::Switch(Some(Arrival::Yielded)),
             Step::Lock(lock) => self.lock(task, lock),
-            Step::Unlock(lock) => self.unlock(task, lock),
+            Step::Unlock(lock) => self.unlock(cpu, task, lock),
             Step::Signal(other) => {
-                self.signal(other);
+                self.signal(other, Waker::Task(cpu, task));
                 Next::Step
             }
             Step::Wait if notes.signals > 0 => {
@@ -286,7 +287,7 @@ impl Engine<'_> {
         let next = self.block(task);
         let at = self.now + time;
         self.tasks[task.index()].due = at;
-        self.cpus[cpu].agenda.push(at.0, Event::Start(task));
+        self.cpus[cpu].agenda.push(at.0, Event::Arrived(task));
         next
     }
 
@@ -344,14 +345,14 @@ impl Engine<'_> {
         next
     }
 
-    /// The timer of `task` has gone off.
-    pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId) {
+    /// The timer of `task` has gone off, in this handler.
+    pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId, work: Work) {
         let late = std::mem::take(&mut self.tasks[task.index()].late);
         if late > Nanos::ZERO {
             let at = self.now + late;
-            self.cpus[cpu].agenda.push(at.0, Event::Start(task));
+            self.cpus[cpu].agenda.push(at.0, Event::Late(task));
         } else {
-            self.wake(task);
+            self.wake(task, Waker::Handler(cpu, work));
         }
     }
 
@@ -407,19 +408,19 @@ impl Engine<'_> {
     }
 
     /// Gives a lock to the next task that waits for it; one that the task does not hold stays as it is.
-    fn unlock(&mut self, task: TaskId, lock: usize) -> Next {
+    fn unlock(&mut self, cpu: usize, task: TaskId, lock: usize) -> Next {
         let lock = &mut self.locks[lock];
         if lock.holder == Some(task) {
             lock.holder = lock.waiting.pop_front();
             if let Some(next) = lock.holder {
-                self.wake(next);
+                self.wake(next, Waker::Task(cpu, task));
             }
         }
         Next::Step
     }
 
     /// Lets a task go on that waits, now or when it does.
-    pub(super) fn signal(&mut self, task: TaskId) {
+    pub(super) fn signal(&mut self, task: TaskId, by: Waker) {
         let waits = {
             let notes = &self.tasks[task.index()];
             let program = &self.setup.tasks[task.index()].program;
@@ -427,14 +428,15 @@ impl Engine<'_> {
             notes.state == State::Blocked && program[last] == Step::Wait
         };
         if waits {
-            self.wake(task);
+            self.wake(task, by);
         } else {
             self.tasks[task.index()].signals += 1;
         }
     }
 
     /// Makes a task runnable, and has its CPU see whether it should run at once.
-    pub(super) fn wake(&mut self, task: TaskId) {
+    pub(super) fn wake(&mut self, task: TaskId, by: Waker) {
+        self.emit_waking(by, task);
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
         notes.due_at = now;

@@ -8,3 +8,4 @@ mod lateness;
 mod recording;
 mod situations;
 mod spinning;
+mod wakers;

@@ -1,0 +1,50 @@
+//! What made a task able to run, or a softirq, as a tracer is told by the kernel.
+
+use std::sync::Arc;
+
+use ticktax_model::recording::Effect;
+
+use super::{Engine, Work};
+use crate::task::TaskId;
+
+/// What made a task able to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waker {
+    /// The task is new, or its quota was filled up: a kernel tells of no waking.
+    Untold,
+    /// Something outside the model, which interrupts this CPU.
+    Outside(usize),
+    /// A handler on this CPU.
+    Handler(usize, Work),
+    /// A task on this CPU.
+    Task(usize, TaskId),
+}
+
+impl Engine<'_> {
+    /// Emits that `task` was woken.
+    pub(super) fn emit_waking(&mut self, waker: Waker, task: TaskId) {
+        let now = self.now;
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        let (cpu, source) = match waker {
+            Waker::Untold => return,
+            Waker::Outside(cpu) => (cpu, recorder.ids.idle),
+            Waker::Handler(cpu, work) => (cpu, recorder.ids.of(work)),
+            Waker::Task(cpu, task) => (cpu, recorder.ids.tasks[task.index()]),
+        };
+        if let Some(tid) = recorder.tid(task) {
+            recorder.edge(cpu, now, source, Effect::Woke(tid));
+        }
+    }
+
+    /// Emits that the handler of interrupt `source` raised the source's softirq.
+    pub(super) fn emit_raising(&mut self, cpu: usize, source: usize) {
+        let now = self.now;
+        if let Some(recorder) = &mut self.recorder {
+            let softirq: Arc<str> = recorder.softirq_name(source);
+            let by = recorder.ids.irqs[source];
+            recorder.edge(cpu, now, by, Effect::Raised(softirq));
+        }
+    }
+}
