@@ -180,7 +180,8 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
 pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    let quota = Nanos::from_millis(20);
+    // So little that it is used up on a busy machine as well.
+    let quota = Nanos::from_millis(5);
     let plan = Plan::new(Disturbance::Throttle { quota }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
         .duration(Nanos::from_secs(3));
@@ -196,7 +197,7 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 pub(crate) fn a_storm_of_packets_is_named() -> Result<(), Failed> {
     let place = Place::new();
     let schedule = Schedule::every(Nanos::from_millis(2), Nanos::ZERO);
-    let _storm = backup(Disturbance::Softirq { packets: 64 }, schedule, &place)?;
+    let _storm = backup(Disturbance::Softirq { packets: 16 }, schedule, &place)?;
     shows(
         &format!("{} audit --for 3 --probe none", ticktax()),
         &["KERNEL AND HYPERVISOR", "NET_RX"],
