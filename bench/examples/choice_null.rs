@@ -31,7 +31,7 @@ fn main() {
 fn row(turns: &[Vec<Frame>]) -> PaceVariant {
     let terms = Terms {
         period: TURN_PERIOD,
-        overshot_from: Nanos::from_millis(4),
+        overshot_from: None,
         asked_for: true,
     };
     let mut all = FrameStats::new(terms).close();

@@ -100,11 +100,16 @@ impl Auditor {
         }
     }
 
-    /// What the rows so far say of these frames, watched from `begin` to `end`; a frame is late that
-    /// begins more than `late_from` after it was due. `None` where no frames were asked for.
-    pub fn frames_so_far(&self, begin: Nanos, end: Nanos, late_from: Nanos) -> Option<Watched> {
+    /// What the rows so far say of these frames, watched from `begin` to `end`; `overshot_from` as in
+    /// [`Terms`](crate::pace::Terms). `None` where no frames were asked for.
+    pub fn frames_so_far(
+        &self,
+        begin: Nanos,
+        end: Nanos,
+        overshot_from: Option<Nanos>,
+    ) -> Option<Watched> {
         let frames = self.frames.as_ref()?;
-        Some(frames.judge(begin, end, late_from))
+        Some(frames.judge(begin, end, overshot_from))
     }
 
     /// Has the accounting check list the program `pid` however little it ran, because its
@@ -134,8 +139,7 @@ impl Auditor {
         }
     }
 
-    /// The work in all rows, once ([`Auditor::with_work`]). A frame that begins more than
-    /// `overshot_from` after it was due is overshot.
+    /// The work in all rows, once ([`Auditor::with_work`]).
     ///
     /// # Errors
     /// Where the recording holds no work that could be done again.
@@ -144,10 +148,9 @@ impl Auditor {
         header: &Header,
         sources: &SourceTable,
         asked: &Asked,
-        overshot_from: Nanos,
     ) -> Result<Recorded, NoWorkload> {
         let rows = self.work.take().unwrap_or_default();
-        rows.finish(header, sources, asked, overshot_from)
+        rows.finish(header, sources, asked)
     }
 
     /// The statement of all rows; beats are searched on `threads` threads. `sources` is the table
@@ -235,7 +238,7 @@ fn program_frames(
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
     let late = victim.losses_of(thread.tid).map(|losses| {
-        let terms = (figures.period, figures.overshot_from);
+        let terms = (figures.period, figures.late_from);
         let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
         let begin = victim.since();
         late_frames(&watched.frames, terms, begin, &losses, &name)

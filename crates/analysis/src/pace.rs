@@ -24,7 +24,7 @@ pub use alias::tick_alias;
 pub use book::{Accounts, FrameStats, Terms};
 pub use choice::{choices, common_quantile};
 pub use paced::loop_statement;
-pub use tick::{sampled_at_tick, tick};
+pub use tick::sampled_at_tick;
 pub use times::tellable;
 pub use turns::TurnStats;
 pub use watch::Watched;

@@ -32,12 +32,13 @@ impl RecordingAnalysis {
         Self(match &header.paced {
             None => return Self::audit(header),
             Some(Paced::Loop(run)) => {
-                let stats = FrameStats::of_loop(run.report.spec.period, &header.machine);
+                let stats = FrameStats::of_loop(run.report.spec.period, header.overshot_from);
                 Kind::Loop(Box::new(stats))
             }
-            Some(Paced::Turns(turns)) => {
-                Kind::Turns(Box::new(TurnStats::new(&turns.variants, &header.machine)))
-            }
+            Some(Paced::Turns(turns)) => Kind::Turns(Box::new(TurnStats::new(
+                &turns.variants,
+                header.overshot_from,
+            ))),
             Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
         })
     }

@@ -117,14 +117,12 @@ struct CpuRows {
 }
 
 impl WorkRows {
-    /// The work in all rows. A frame that begins more than `overshot_from` after it was due is
-    /// overshot.
+    /// The work in all rows.
     pub(crate) fn finish(
         mut self,
         header: &Header,
         sources: &SourceTable,
         asked: &Asked,
-        overshot_from: Nanos,
     ) -> Result<Recorded, NoWorkload> {
         if header.level == Level::Proc {
             return Err(NoWorkload::NotTraced);
@@ -169,8 +167,7 @@ impl WorkRows {
         } else {
             tick.interrupt + tick.softirqs
         };
-        let paced =
-            found.map(|found| found.load(&self.threads, asked, overshot_from, wakes, &mut assumed));
+        let paced = found.map(|found| found.load(&self.threads, asked, wakes, &mut assumed));
         let taken = paced.as_ref().map(|paced| paced.tid);
         let cpus: Vec<Cpu> = header.books.iter().map(|books| books.cpu).collect();
         let threads = threads::loads(&self.threads, taken, (begin, end), &timers);

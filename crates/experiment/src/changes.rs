@@ -122,7 +122,7 @@ fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
         M::LatencyMaxNs,
         M::RateFps,
         M::DroppedPerMinute,
-        M::OvershotPerMinute,
+        M::LatePerMinute,
     ]
     .into_iter()
     .filter_map(|measure| of_both(measure, a.measure(measure), b.measure(measure)))

@@ -10,7 +10,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, SleepMethod};
+use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, Schedule, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
 
 /// Moments within a tick at which the loop is started.
@@ -86,7 +86,7 @@ pub struct Figures {
     pub rate: f64,
     /// The mean wait of a frame from when it was due, in ns.
     pub wait: f64,
-    /// Frames that began more than a tick late, or not at all, a second.
+    /// Steps of the rate that no frame was in time for, a second.
     pub overshot: f64,
     /// The share of a CPU that it used, in %.
     pub used: f64,
@@ -125,7 +125,7 @@ pub struct Predicted {
     pub rate: Range,
     /// The mean wait, in ns.
     pub wait: Range,
-    /// Frames that begin more than a tick late, or not at all, a second.
+    /// Steps of the rate that no frame is in time for, a second.
     pub overshot: Range,
     /// The share of a CPU that sampling finds, in %.
     pub sampled: Range,
@@ -171,7 +171,6 @@ pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figure
     let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;
     let machine = row.readings.iter().find(|it| it.clock == CpuClock::Machine);
     let share = |time: Nanos, of: Nanos| time.as_secs_f64() / of.as_secs_f64() * 100.0;
-    let late = figures.overshot + figures.dropped;
     Some((
         Loop {
             period: figures.period,
@@ -185,7 +184,7 @@ pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figure
         Figures {
             rate: figures.average_fps?,
             wait: wait.mean.0 as f64,
-            overshot: late as f64 / seconds,
+            overshot: figures.overshot as f64 / seconds,
             used: share(row.cpu_time, row.elapsed),
             sampled: machine.map(|it| share(it.time, it.elapsed)),
         },
@@ -277,7 +276,6 @@ fn wait(it: &Loop) -> Option<Step> {
 
 /// Runs the loop, with this step to wait and this much code after it, from one phase of the tick.
 fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
-    let tick = kernel.tick();
     let mut machine = machine(kernel, phase);
     machine.slack = slack(it.sleep);
     let mut setup = Setup::new(machine, it.length);
@@ -291,14 +289,19 @@ fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) 
     let report = followed.report;
     let seconds = it.length.as_secs_f64();
     let waits = frames.iter().skip(1).map(|frame| frame.began - frame.due);
-    let late = waits.clone().filter(|&wait| wait > tick);
+    let mut schedule = Schedule::new(it.period);
+    let missed = frames.iter().filter_map(|frame| {
+        schedule.begin(frame.due);
+        schedule.take(frame.began)
+    });
+    let missed: u64 = missed.sum();
     let count = frames.len().saturating_sub(1).max(1) as f64;
     let sum: Nanos = waits.sum();
     let sampled = report.tasks[0].sampled as f64 / f64::from(kernel.hz);
     Figures {
         rate: rate(&frames),
         wait: sum.0 as f64 / count,
-        overshot: late.count() as f64 / seconds,
+        overshot: missed as f64 / seconds,
         used: report.tasks[0].ran.as_secs_f64() / seconds * 100.0,
         sampled: Some(sampled / seconds * 100.0),
     }

@@ -123,7 +123,7 @@ mod tests {
     fn row(rate: f64, late: f64) -> PaceVariant {
         let mut stats = FrameStats::new(Terms {
             period: PERIOD,
-            overshot_from: Nanos::from_millis(5),
+            overshot_from: None,
             asked_for: true,
         });
         for frame in 0..600 {

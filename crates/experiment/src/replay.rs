@@ -8,6 +8,7 @@ mod threads;
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::{Counters, CpuTimes, Machine};
+use ticktax_model::pace::Schedule;
 use ticktax_model::recording::Header;
 use ticktax_model::replay::ReplayedTask;
 use ticktax_sim::{Call, Step, Stream, TaskSpec};
@@ -102,7 +103,7 @@ pub fn replay(
     let begin = performer.now();
     let mut notes = ReplayedTask::default();
     let mut frame_at = Nanos::ZERO;
-    let mut due = vec![None; task.program.len()];
+    let mut due: Vec<Option<Schedule>> = vec![None; task.program.len()];
     for (at, step) in task.program.iter().enumerate().cycle() {
         let now = performer.now() - begin;
         if now >= length {
@@ -117,12 +118,9 @@ pub fn replay(
         match *step {
             Step::Work(law) => work(chance.draw(&law), &mut notes),
             Step::Every { period, work: law } => {
-                // From the first on, steps are due on a grid.
-                let first = due[at].unwrap_or(now);
-                if first <= now {
-                    let late = (now - first).0 / period.0;
-                    notes.overshot += late.unsigned_abs();
-                    due[at] = Some(first + Nanos((late + 1) * period.0));
+                let schedule = due[at].get_or_insert(Schedule::new(period));
+                if let Some(missed) = schedule.take(now) {
+                    notes.overshot += missed;
                     work(chance.draw(&law), &mut notes);
                 }
             }

@@ -127,8 +127,8 @@ pub enum ChangeMeasure {
     RateFps,
     /// Slots without a frame, per minute.
     DroppedPerMinute,
-    /// Frames that began more than a tick late, per minute.
-    OvershotPerMinute,
+    /// Frames that began late, per minute.
+    LatePerMinute,
     /// Ticks a second on each CPU.
     TickRateHz,
     /// The median length of a tick.

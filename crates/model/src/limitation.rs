@@ -170,12 +170,6 @@ pub enum Limitation {
     },
     /// A guest whose time is the host's.
     HostTime,
-    /// The frequency of this kernel's tick is not known.
-    TickLengthUnknown {
-        /// What it was taken for.
-        #[serde(rename = "assumed_ns")]
-        assumed: Nanos,
-    },
     /// A paced process switched more often than there is memory for.
     FollowingCutShort {
         /// How long it was followed.

@@ -7,7 +7,14 @@
 //! - *Dropped*: a slot in which no frame began. Either the frame before ran into it, so that the
 //!   loop cannot keep up, or the loop *slept through* it: it was asleep when the slot began, and
 //!   still when the next one did.
-//! - *Overshot*: a frame that began more than one tick of the kernel (1/HZ) after it was due.
+//! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame was in time for. A step is due every
+//!   period from the first frame on, whatever the loop's rule; a frame does the last step that is due,
+//!   and those due before it are overshot. Under [`PaceRule::Deadline`] these are the dropped slots,
+//!   under the other rules those that slipped as well. Where a threshold is asked for, a step is overshot, too,
+//!   whose frame began later than that. The same holds in cases, `sim`, sweeps and the lab, where the fixed
+//!   steps of a program, if it has some, are the schedule.
+//! - *Late*: a frame that began more than [`late_from`] after it was due, or than the threshold that was
+//!   asked for. Nothing of this depends on the kernel's tick.
 //! - *Slipped*: a frame that the rate asks for and that was never due, because under a relative
 //!   rule each delay puts off all later frames.
 //! - Waits are counted from when a frame was due, and a dropped slot waits, too, for the frame that
@@ -277,9 +284,45 @@ impl Frame {
     }
 }
 
+/// A frame of a loop of this period is late from here on: a quarter of the period, at most 4 ms.
+pub fn late_from(period: Nanos) -> Nanos {
+    Nanos(period.0 / 4).min(Nanos::from_millis(4))
+}
+
+/// Steps that are due at a fixed rate from the first frame on: what *overshot* is counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    period: Nanos,
+    next: Option<Nanos>,
+}
+
+impl Schedule {
+    /// A step every `period`, the first when the first frame is.
+    pub const fn new(period: Nanos) -> Self {
+        Self { period, next: None }
+    }
+
+    /// The first step is due at `due`, unless there was one.
+    pub fn begin(&mut self, due: Nanos) {
+        self.next.get_or_insert(due);
+    }
+
+    /// A frame begins at `now`: it does the last step that is due, and those before it were missed, of
+    /// which this is the number. `None` where no step is due.
+    pub fn take(&mut self, now: Nanos) -> Option<u64> {
+        let due = *self.next.get_or_insert(now);
+        if due > now {
+            return None;
+        }
+        let missed = (now - due).0 / self.period.0.max(1);
+        self.next = Some(due + Nanos((missed + 1) * self.period.0.max(1)));
+        Some(missed.unsigned_abs())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Frame, PaceRule, SleepMethod};
+    use super::{Frame, PaceRule, Schedule, SleepMethod};
     use crate::Nanos;
 
     #[test]
@@ -308,6 +351,21 @@ mod tests {
         assert_eq!(next(PaceRule::Fixed), Nanos(1_250));
         assert_eq!(next(PaceRule::Remaining), Nanos(1_230));
         assert_eq!(next(PaceRule::Deadline), Nanos(1_200));
+    }
+
+    #[test]
+    fn steps_are_missed_against_a_schedule_that_does_not_move() {
+        let mut schedule = Schedule::new(Nanos(100));
+        let frames = [1_000, 1_090, 1_100, 1_199, 1_450, 1_460, 1_500];
+        let missed = frames.map(|now| schedule.take(Nanos(now)));
+        assert_eq!(
+            missed,
+            [Some(0), None, Some(0), None, Some(2), None, Some(0)]
+        );
+        // A loop of 31 steps/s whose frames come every 35 ms misses 31 - 28.57 a second.
+        let mut schedule = Schedule::new(Nanos(32_258_065));
+        let missed = (0..2857_i64).filter_map(|k| schedule.take(Nanos(k * 35_000_000)));
+        assert_eq!(missed.sum::<u64>(), 242, "in 100 s");
     }
 
     #[test]

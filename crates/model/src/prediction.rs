@@ -145,7 +145,7 @@ pub enum Measure {
     /// Slots without a frame, a minute.
     #[serde(rename = "dropped_per_minute")]
     Dropped,
-    /// Frames that began more than a tick after they were due, a minute.
+    /// Steps of a fixed schedule that no frame was in time for, a minute.
     #[serde(rename = "overshot_per_minute")]
     Overshot,
     /// From when a frame was due to its begin, the median, ns.

@@ -181,6 +181,14 @@ pub struct Header {
     /// What the kernel's own counters say of how much was seen.
     #[serde(default)]
     pub witnesses: Option<Witnesses>,
+    /// How late after it is due a step's frame may begin before the step is overshot, where that was
+    /// asked for.
+    #[serde(
+        default,
+        rename = "overshot_from_ns",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub overshot_from: Option<Nanos>,
 }
 
 /// Whose frames a recording was made for.
@@ -260,6 +268,7 @@ impl Header {
             paced: None,
             replayed: None,
             witnesses: None,
+            overshot_from: None,
         }
     }
 }

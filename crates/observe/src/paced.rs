@@ -39,6 +39,9 @@ pub struct LoopPlan {
     pub policy: SchedulingPolicy,
     /// How long.
     pub length: Nanos,
+    /// How late after it is due a step's frame may begin before the step is overshot, where that is
+    /// asked for.
+    pub overshot_from: Option<Nanos>,
 }
 
 impl LoopPlan {
@@ -219,6 +222,7 @@ impl PacedLoop {
             after: after.counters,
             ended_early: self.stopped.then_some(EndedEarly::Interrupted),
             paced: Some(Paced::Loop(Box::new(run))),
+            overshot_from: self.plan.overshot_from,
             ..Header::new(world, Level::Proc, env!("CARGO_PKG_VERSION"))
         };
         self.ended = Some(header);
@@ -349,6 +353,7 @@ mod tests {
             cpu: None,
             policy: SchedulingPolicy::Other,
             length,
+            overshot_from: None,
         }
     }
 

@@ -261,6 +261,7 @@ mod tests {
             cpu: None,
             policy: SchedulingPolicy::Other,
             length: Nanos::from_millis(60),
+            overshot_from: None,
         };
         TurnsPlan::new(plan, variants, rounds)
     }

@@ -234,13 +234,6 @@ fn clock(limitation: &Limitation) -> Words {
             "what is the guest's and what QEMU's",
             "time in this guest is the host's",
         ),
-        Limitation::TickLengthUnknown { assumed } => say(
-            "how long a tick of this kernel is",
-            format!(
-                "its configuration cannot be read; frames are overshot from {assumed} on, the \
-                 longest tick that there is"
-            ),
-        ),
         _ => None,
     }
 }
@@ -349,8 +342,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::Suspended { .. }
         | Limitation::ClockSet { .. }
         | Limitation::InstructionTime { .. }
-        | Limitation::HostTime
-        | Limitation::TickLengthUnknown { .. } => None,
+        | Limitation::HostTime => None,
     }
 }
 

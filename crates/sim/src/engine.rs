@@ -18,6 +18,7 @@ mod wakers;
 
 use std::collections::VecDeque;
 
+use ticktax_model::pace::Schedule;
 use ticktax_model::recording::{Header, RowSink};
 use ticktax_model::{Histogram, Nanos, SourceId, SourceTable};
 
@@ -164,7 +165,7 @@ struct Task {
     /// How much later than its timer the next sleep ends.
     late: Nanos,
     /// When the next step of each [`Step::Every`](crate::Step) is due, by its place.
-    every: Vec<Nanos>,
+    every: Vec<Option<Schedule>>,
     /// When it fell asleep, and until when it asked to sleep.
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
@@ -463,7 +464,7 @@ impl Task {
             due: spec.start,
             paced: None,
             late: Nanos::ZERO,
-            every: vec![Nanos::ZERO; spec.program.len()],
+            every: vec![None; spec.program.len()],
             slept_at: spec.start,
             asleep_until: None,
             timer: None,

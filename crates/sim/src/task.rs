@@ -251,7 +251,7 @@ pub struct TaskReport {
     pub refill_time: Nanos,
     /// [`Step::Frame`]s.
     pub frames: u64,
-    /// Steps of [`Step::Every`] that were left out.
+    /// Steps of [`Step::Every`] that were missed.
     pub overshot: u64,
     /// Sleeps that ended.
     pub sleeps: u64,

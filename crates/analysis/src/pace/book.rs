@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Figures, FpsSeconds, Frame};
+use ticktax_model::pace::{Figures, FpsSeconds, Frame, Schedule, late_from};
 
 use super::times::Times;
 
@@ -14,11 +14,20 @@ const SECOND: Nanos = Nanos::from_secs(1);
 pub struct Terms {
     /// The time from one slot to the next.
     pub period: Nanos,
-    /// A frame that begins later than this after it was due is overshot.
-    pub overshot_from: Nanos,
+    /// A step is overshot, too, whose frame begins later than this after it was due, and so late is a
+    /// late frame. `None` counts the steps that no frame was in time for alone, and
+    /// [`late_from`] says which frames are late.
+    pub overshot_from: Option<Nanos>,
     /// Whether the period is what a loop was asked for, rather than what was found in it: only then
     /// can frames be missing from it.
     pub asked_for: bool,
+}
+
+impl Terms {
+    /// How late a frame is late.
+    fn late_from(&self) -> Nanos {
+        self.overshot_from.unwrap_or_else(|| late_from(self.period))
+    }
 }
 
 /// Takes frames in order and says what became of them. The words are defined in
@@ -27,6 +36,7 @@ pub struct Terms {
 pub struct FrameStats {
     terms: Terms,
     sums: Sums,
+    schedule: Schedule,
     first: Option<Frame>,
     last: Frame,
     /// The second that is being counted, from the first due time on, and its frames.
@@ -53,6 +63,7 @@ struct Sums {
     dropped: u64,
     slept_through: u64,
     overshot: u64,
+    late: u64,
     seconds: BTreeMap<u64, u64>,
     frame_time: Times,
     wait: Times,
@@ -68,6 +79,7 @@ impl FrameStats {
         Self {
             terms,
             sums: Sums::default(),
+            schedule: Schedule::new(terms.period),
             first: None,
             last: Frame::default(),
             second: (0, 0),
@@ -80,13 +92,24 @@ impl FrameStats {
         let period = self.terms.period;
         let dropped = frame.dropped(period).unsigned_abs();
         let wait = frame.began - frame.due;
+        self.schedule.begin(frame.due);
+        // A rhythm that was found is as long as its frames make it: no schedule, but slots.
+        let missed = if self.terms.asked_for {
+            self.schedule.take(frame.began).unwrap_or_default()
+        } else {
+            dropped
+        };
+        let in_slot = frame.began - frame.slot(period);
+        let is_overshot = self.terms.overshot_from.is_some_and(|from| in_slot > from);
+        let late_from = self.terms.late_from();
         // Where the frame before had ended in time, a late one has slept too long.
         let slept = self.first.is_none() || self.last.ended <= frame.due;
         let sums = &mut self.sums;
         sums.frames += 1;
         sums.dropped += dropped;
         sums.slept_through += if slept { dropped } else { 0 };
-        sums.overshot += u64::from(wait > self.terms.overshot_from);
+        sums.overshot += missed + u64::from(is_overshot);
+        sums.late += u64::from(wait > late_from);
         // Every slot that this frame stands for has waited for it since its own begin.
         let mut due = frame.due;
         for _ in 0..=dropped {
@@ -107,7 +130,7 @@ impl FrameStats {
         self.count_in_second(frame.began - origin);
     }
 
-    /// Frames, dropped slots and overshot frames so far.
+    /// Frames, dropped slots and overshot steps so far.
     pub fn so_far(&self) -> (u64, u64, u64) {
         let sums = &self.sums;
         (sums.frames, sums.dropped, sums.overshot)
@@ -154,6 +177,7 @@ impl Accounts {
         sums.dropped += more.dropped;
         sums.slept_through += more.slept_through;
         sums.overshot += more.overshot;
+        sums.late += more.late;
         for (&fps, &seconds) in &more.seconds {
             *sums.seconds.entry(fps).or_default() += seconds;
         }
@@ -180,11 +204,13 @@ impl Accounts {
         Some(Figures {
             period: self.terms.period,
             overshot_from: self.terms.overshot_from,
+            late_from: self.terms.late_from(),
             frames: sums.frames,
             wanted: self.terms.asked_for.then_some(self.wanted),
             dropped: sums.dropped,
             slept_through: sums.slept_through,
             overshot: sums.overshot,
+            late: sums.late,
             slipped: self.terms.asked_for.then_some(self.slipped),
             average_fps: (span > 0.0).then(|| self.intervals as f64 / span),
             fps: fps
@@ -212,7 +238,7 @@ mod tests {
     fn terms(period_ms: i64) -> Terms {
         Terms {
             period: Nanos(period_ms * MS),
-            overshot_from: Nanos(4 * MS),
+            overshot_from: None,
             asked_for: true,
         }
     }
@@ -287,8 +313,34 @@ mod tests {
     fn slots_that_were_slept_through_are_told_apart() {
         let told = figures(20, &[(0, 0, 3), (20, 65, 68), (80, 84, 87)]);
         assert_eq!((told.dropped, told.slept_through), (2, 2));
-        assert_eq!(told.overshot, 1, "4 ms is a tick, and not more");
+        assert_eq!(told.overshot, 2);
+        assert_eq!(told.late, 1, "4 ms is not later than 4 ms");
         assert_eq!(told.wakeup.unwrap().max, Nanos(45 * MS));
+    }
+
+    /// The first of four is in time, the second 5 ms late, the third stands for two slots.
+    #[test]
+    fn a_threshold_adds_the_steps_that_were_begun_later() {
+        let frames = [(0, 0, 3), (20, 25, 28), (40, 65, 68), (80, 83, 85)];
+        let of = |overshot_from| {
+            let mut book = FrameStats::new(Terms {
+                overshot_from,
+                ..terms(20)
+            });
+            for (due, began, ended) in frames {
+                book.frame(Frame {
+                    due: Nanos(due * MS),
+                    began: Nanos(began * MS),
+                    ended: Nanos(ended * MS),
+                    cpu: Nanos(MS),
+                });
+            }
+            let told = book.close().figures().unwrap();
+            (told.overshot, told.late, told.late_from)
+        };
+        assert_eq!(of(None), (1, 2, Nanos(4 * MS)));
+        assert_eq!(of(Some(Nanos(2 * MS))), (4, 3, Nanos(2 * MS)));
+        assert_eq!(of(Some(Nanos(10 * MS))), (1, 1, Nanos(10 * MS)));
     }
 
     /// Each frame is due a period after the last began, and 1 ms late: after 20 of them a slot of
@@ -299,7 +351,7 @@ mod tests {
             .map(|k| (k * 21, k * 21 + i64::from(k > 0), k * 21 + 4))
             .collect();
         let told = figures(20, &frames);
-        assert_eq!((told.dropped, told.overshot), (0, 0));
+        assert_eq!((told.dropped, told.late, told.overshot), (0, 0, 2));
         assert_eq!((told.wanted, told.slipped), (Some(43), Some(2)));
     }
 

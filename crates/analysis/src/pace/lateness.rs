@@ -1,6 +1,6 @@
 //! Which of a loop's frames were late, and who cost it.
 //!
-//! A frame is late that begins more than a tick after it was due. What its delay is made of lies
+//! A frame is late that begins more than [`late_from`](ticktax_model::pace::late_from) after it was due. What its delay is made of lies
 //! between two moments: where the frame before was done in time, from when this one was due; where
 //! it was not, from when that one was due. Everything that kept the thread from running in between
 //! counts, and what is left is the loop's own: work that took longer than the median frame's, or

@@ -9,16 +9,16 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 
 use super::alias::tick_alias;
-use super::tick::{sampled_at_tick, tick};
+use super::tick::sampled_at_tick;
 use super::{Accounts, FrameStats, Terms};
 use crate::accounting::counting;
 
 impl FrameStats {
-    /// Nothing yet of a loop of our own with this `period` on `machine`.
-    pub fn of_loop(period: Nanos, machine: &Machine) -> Self {
+    /// Nothing yet of a loop of our own with this `period`; `overshot_from` as in [`Terms`].
+    pub fn of_loop(period: Nanos, overshot_from: Option<Nanos>) -> Self {
         Self::new(Terms {
             period,
-            overshot_from: tick(machine).0,
+            overshot_from,
             asked_for: true,
         })
     }
@@ -37,10 +37,8 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     let machine = &header.machine;
     let figures = accounts.figures();
     let alias = alias(&run.report, machine, figures.as_ref());
-    let (_, unknown_tick) = tick(machine);
     let failed = run.error.clone();
     let failed = failed.map(|failure| PaceEnd::Failed { failure });
-    let limitations = unknown_tick.into_iter();
     PaceStatement {
         world: header.world,
         tool_version: header.tool_version.clone(),
@@ -55,9 +53,7 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
             alias,
         },
         wakeups: run.wakeups,
-        limitations: limitations
-            .chain(header.coverage.limitations.iter().cloned())
-            .collect(),
+        limitations: header.coverage.limitations.clone(),
         ended_early: failed.or(header.ended_early.map(|_| PaceEnd::Interrupted)),
         machine: machine.clone(),
         subject: Subject::Loop(run.report.clone()),

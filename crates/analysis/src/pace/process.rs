@@ -8,7 +8,7 @@ use ticktax_model::pace::{
 use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::LateFrames;
 
-use super::tick::{sampled_at_tick, tick};
+use super::tick::sampled_at_tick;
 use super::watch::{Process, Watched};
 
 impl Process {
@@ -19,14 +19,12 @@ impl Process {
         let victim = header.victim.as_ref();
         let begin = header.followed_since().unwrap_or(header.before.at);
         let end = header.after.at;
-        let (tick, unknown_tick) = tick(&header.machine);
-        let watched = self.judge(begin, end, tick);
+        let watched = self.judge(begin, end, header.overshot_from);
         let cut_short = watched
             .full_at
             .map(|full_at| Limitation::FollowingCutShort {
                 after: full_at - begin,
             });
-        let limitations = unknown_tick.into_iter().chain(cut_short);
         PaceStatement {
             world: header.world,
             tool_version: header.tool_version.clone(),
@@ -42,7 +40,7 @@ impl Process {
             figures: watched.figures,
             late,
             wakeups: watched.wakeups,
-            limitations: limitations.chain(unseen(header)).collect(),
+            limitations: cut_short.into_iter().chain(unseen(header)).collect(),
             ended_early: header.ended_early.map(|why| match why {
                 EndedEarly::ProgramEnded => PaceEnd::ProcessEnded { pid },
                 EndedEarly::Interrupted => PaceEnd::Interrupted,
@@ -132,7 +130,7 @@ fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReadin
 mod tests {
     use ticktax_model::limitation::Limitation;
     use ticktax_model::machine::{Counters, CpuTimes, Machine};
-    use ticktax_model::pace::{CpuClock, PaceEnd, PaceStatement, Subject};
+    use ticktax_model::pace::{CpuClock, PaceEnd, PaceStatement, Subject, late_from};
     use ticktax_model::recording::{EndedEarly, Header, Level, Loss, Row, RowSink, World};
     use ticktax_model::victim::{Target, ThreadUsage, ThreadUsages, Usage, VictimHeader};
     use ticktax_model::{Cpu, Kind, Nanos, Source, SourceTable, Span, Thread};
@@ -235,7 +233,8 @@ mod tests {
         assert_eq!(statement.tool_version, "1.2.3");
         let figures = statement.figures.unwrap();
         assert!(figures.frames > 190 && figures.dropped == 0, "{figures:?}");
-        assert_eq!(figures.overshot_from, Nanos::from_millis(4));
+        assert_eq!(figures.overshot_from, None);
+        assert_eq!(figures.late_from, late_from(figures.period));
         let told: Vec<(CpuClock, Nanos, Nanos)> = statement
             .cpu
             .readings
@@ -279,9 +278,6 @@ mod tests {
         assert_eq!(
             statement.limitations,
             [
-                Limitation::TickLengthUnknown {
-                    assumed: Nanos::from_millis(10)
-                },
                 Limitation::FrameEventsLost { events: 5 },
                 Limitation::SwitchesMissed { count: 3 },
             ]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     CpuClock, CpuReading, Figures, LoopRun, LoopSpec, LoopTurns, PaceComparison, PaceEnd, PaceTurn,
     PaceVariant, turn_of,
@@ -10,14 +9,13 @@ use ticktax_model::pace::{
 use ticktax_model::recording::{EndedEarly, Header, Row, RowSink};
 use ticktax_model::{Cpu, Nanos, SourceId, SourceTable};
 
-use super::tick::tick;
 use super::{Accounts, FrameStats, Terms, choices, common_quantile};
 
 /// Takes the frames of loops that run by turns, and compares them.
 #[derive(Debug)]
 pub struct TurnStats {
     variants: Vec<(LoopSpec, Option<Accounts>)>,
-    overshot_from: Nanos,
+    overshot_from: Option<Nanos>,
     /// What became of the frames of each turn that is over and had some.
     turns: BTreeMap<u64, Option<Figures>>,
     /// The turn whose frames come, by their source, and what became of them.
@@ -25,11 +23,11 @@ pub struct TurnStats {
 }
 
 impl TurnStats {
-    /// Nothing yet of these variants, in the order of a round, on `machine`.
-    pub fn new(variants: &[LoopSpec], machine: &Machine) -> Self {
+    /// Nothing yet of these variants, in the order of a round; `overshot_from` as in [`Terms`].
+    pub fn new(variants: &[LoopSpec], overshot_from: Option<Nanos>) -> Self {
         Self {
             variants: variants.iter().map(|spec| (*spec, None)).collect(),
-            overshot_from: tick(machine).0,
+            overshot_from,
             turns: BTreeMap::new(),
             current: None,
         }
@@ -185,7 +183,6 @@ fn add(readings: &mut Vec<CpuReading>, reading: &CpuReading) {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::machine::Machine;
     use ticktax_model::pace::{
         CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, LoopTurns, PaceEnd, PaceRule,
         SleepMethod, frame_source,
@@ -234,8 +231,7 @@ mod tests {
     #[test]
     fn frames_go_to_the_variant_whose_turn_it_was() {
         let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
-        let machine = Machine::default();
-        let mut stats = TurnStats::new(&variants, &machine);
+        let mut stats = TurnStats::new(&variants, None);
         let mut sources = SourceTable::default();
         for turn in [0, 1] {
             let source = sources.intern(frame_source(Some(turn)));

@@ -110,13 +110,11 @@ impl Process {
     /// about none.
     pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
         let begin = header.followed_since()?;
-        let (tick, _) = super::tick(&header.machine);
-        Some(self.judge(begin, header.after.at, tick))
+        Some(self.judge(begin, header.after.at, header.overshot_from))
     }
 
-    /// What the rows so far say, watched from `begin` to `end`. A frame that begins more than
-    /// `overshot_from` after it was due is overshot.
-    pub(crate) fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Nanos) -> Watched {
+    /// What the rows so far say, watched from `begin` to `end`; `overshot_from` as in [`Terms`].
+    pub(crate) fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Option<Nanos>) -> Watched {
         let end = self.full_at.map_or(end, |full| full.min(end));
         let mut found: Vec<(i32, Vec<Run>, Found)> = self
             .threads

@@ -92,7 +92,6 @@ impl Rhythmic {
         self,
         threads: &BTreeMap<i32, ThreadRows>,
         asked: &Asked,
-        overshot_from: Nanos,
         timer: Nanos,
         assumed: &mut Vec<String>,
     ) -> Paced {
@@ -116,7 +115,7 @@ impl Rhythmic {
         let (rule, period, judged) = judge(&marked, beat, asked.period);
         let mut book = FrameStats::new(Terms {
             period,
-            overshot_from,
+            overshot_from: None,
             asked_for: asked.period.is_some() && rule != PaceRule::Deadline,
         });
         for frame in &judged {

@@ -21,9 +21,8 @@ pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
     tell_all(&mut watch, seconds, threads);
     let micros = Nanos::from_micros;
     let end = BEGIN + seconds * 1_000_000;
-    let late_from = Nanos::from_millis(4);
     watch
-        .frames_so_far(micros(BEGIN), micros(end), late_from)
+        .frames_so_far(micros(BEGIN), micros(end), None)
         .unwrap()
 }
 

@@ -144,7 +144,7 @@ impl Side {
             M::LatencyMaxNs => Some(latency?.max.0 as f64),
             M::RateFps => frames?.average_fps,
             M::DroppedPerMinute => Some(frames?.dropped as f64 / minutes),
-            M::OvershotPerMinute => Some(frames?.overshot as f64 / minutes),
+            M::LatePerMinute => Some(frames?.late as f64 / minutes),
             M::TickRateHz | M::TickMedianNs | M::TickShare => None,
         }
     }

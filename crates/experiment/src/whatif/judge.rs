@@ -6,7 +6,7 @@ use ticktax_model::pace::Frame;
 use ticktax_model::prediction::{Figure, Measure};
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_sim::{Frames, Setup, SetupError, TaskId, follow, record};
+use ticktax_sim::{Frames, Setup, SetupError, Step, TaskId, follow, record};
 
 /// A run that is to be judged.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,15 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
     for frame in frames {
         stats.frame(frame);
     }
-    if let Some(told) = stats.close().figures() {
+    if let Some(mut told) = stats.close().figures() {
+        // Its own fixed steps are its schedule.
+        let program = &run.setup.tasks[task.index()].program;
+        if program
+            .iter()
+            .any(|step| matches!(step, Step::Every { .. }))
+        {
+            told.overshot = followed.report.tasks[task.index()].overshot;
+        }
         figures.extend(of_frames(&told, elapsed));
     }
     Ok(figures)
@@ -75,11 +83,10 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
 
 /// What the frames are judged by. A program that names no period has the mean of what it did.
 fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
-    let hz = i64::try_from(run.setup.machine.hz).unwrap_or(i64::MAX);
     let period = run.setup.tasks[task.index()].period();
     Terms {
         period: period.or_else(|| mean_interval(frames)).unwrap_or(Nanos(1)),
-        overshot_from: Nanos(1_000_000_000 / hz.max(1)),
+        overshot_from: None,
         asked_for: run.asked_for && period.is_some(),
     }
 }

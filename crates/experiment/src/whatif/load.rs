@@ -130,9 +130,7 @@ fn of_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let sources = file.replay(&mut |sources, row| auditor.row(sources, row))?;
     let header = file.header();
     let facts = header.machine.clone();
-    let hz = facts.hz_configured.filter(|&hz| hz > 0).unwrap_or(100);
-    let tick = Nanos(1_000_000_000 / i64::from(hz));
-    let recorded = auditor.work(header, &sources, asked, tick);
+    let recorded = auditor.work(header, &sources, asked);
     let recorded = recorded.map_err(|why| LoadError::NoWorkload {
         file: path.display().to_string(),
         why,

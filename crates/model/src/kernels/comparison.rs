@@ -67,7 +67,7 @@ pub struct CellFigures {
     pub rate_hz: f64,
     /// The mean wait of a frame from when it was due.
     pub wait_ns: f64,
-    /// Frames that began more than a tick late, or not at all, a second.
+    /// Steps of the rate that no frame was in time for (overshot), a second.
     pub late_hz: f64,
     /// The share of a CPU that it used, from 0 to 1.
     pub used_share: f64,
@@ -82,7 +82,7 @@ pub struct PredictedCell {
     pub rate_hz: (f64, f64),
     /// The mean wait.
     pub wait_ns: (f64, f64),
-    /// Frames that begin more than a tick late, or not at all, a second.
+    /// Steps of the rate that no frame is in time for, a second.
     pub late_hz: (f64, f64),
     /// The share of a CPU that sampling at ticks finds.
     pub sampled_share: (f64, f64),

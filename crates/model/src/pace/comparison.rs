@@ -84,7 +84,7 @@ pub struct PaceVariant {
 /// What one turn of a variant brought.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceTurn {
-    /// Slots without a frame in time: dropped, slipped, or begun more than a tick late.
+    /// Slots without a frame in time: dropped, slipped, or begun late.
     pub late: u64,
     /// Slots that there were.
     pub wanted: u64,
@@ -102,7 +102,7 @@ impl PaceTurn {
     /// The turn in which frames did this.
     pub fn new(figures: Option<&Figures>, cpu_time: Nanos, elapsed: Nanos) -> Self {
         Self {
-            late: figures.map_or(0, late),
+            late: figures.map_or(0, Figures::untimely),
             wanted: figures.map_or(0, wanted),
             wait: figures.and_then(|figures| figures.wait.clone()),
             cpu_time,
@@ -111,18 +111,14 @@ impl PaceTurn {
     }
 }
 
-fn late(figures: &Figures) -> u64 {
-    figures.dropped + figures.overshot + figures.slipped.unwrap_or_default()
-}
-
 fn wanted(figures: &Figures) -> u64 {
     figures.wanted.unwrap_or(figures.frames)
 }
 
 impl PaceVariant {
-    /// Slots without a frame in time: dropped, slipped, or begun more than a tick late.
+    /// Slots without a frame in time: dropped, slipped, or begun late.
     pub fn late(&self) -> u64 {
-        self.figures.as_ref().map_or(0, late)
+        self.figures.as_ref().map_or(0, Figures::untimely)
     }
 
     /// Slots that there were.

@@ -11,9 +11,13 @@ pub struct Figures {
     /// The period that slots are counted by.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// A frame that begins later than this after it was due is overshot: one tick of the kernel.
+    /// How late after it is due a step's frame may begin before the step is overshot, where that was
+    /// asked for; else it is overshot where no frame began before the next step was due.
     #[serde(rename = "overshot_from_ns")]
-    pub overshot_from: Nanos,
+    pub overshot_from: Option<Nanos>,
+    /// A frame that begins later than this after it was due is late.
+    #[serde(rename = "late_from_ns")]
+    pub late_from: Nanos,
     /// Frames that began.
     pub frames: u64,
     /// Frames that the rate asks for from the first one's due time to the last one's begin; `None`
@@ -23,8 +27,10 @@ pub struct Figures {
     pub dropped: u64,
     /// Those of them that the loop slept through.
     pub slept_through: u64,
-    /// Frames that began more than a tick after they were due.
+    /// Steps of a fixed schedule that no frame was in time for ([`Schedule`](super::Schedule)).
     pub overshot: u64,
+    /// Frames that began more than `late_from` after they were due.
+    pub late: u64,
     /// Wanted frames that were never due: a relative rule puts off all later frames by each delay,
     /// and [`PaceRule::Fixed`](super::PaceRule::Fixed) by each frame's work as well.
     pub slipped: Option<u64>,
@@ -44,6 +50,13 @@ pub struct Figures {
     pub interval: Option<Distribution>,
     /// CPU time of a frame's work.
     pub work: Option<Distribution>,
+}
+
+impl Figures {
+    /// Slots without a frame in time: dropped, slipped, or begun late.
+    pub fn untimely(&self) -> u64 {
+        self.dropped + self.slipped.unwrap_or_default() + self.late
+    }
 }
 
 /// How many seconds had so many frames.

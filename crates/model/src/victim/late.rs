@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::LostTo;
 use crate::Nanos;
 
-/// What held up a program's frames: those that began more than a tick after they were due.
+/// What held up a program's frames: those that began late.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrames {
     /// How many frames were late.

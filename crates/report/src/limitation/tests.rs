@@ -128,9 +128,6 @@ fn of_recordings() -> Vec<Limitation> {
             instruction: Nanos(8),
         },
         Limitation::HostTime,
-        Limitation::TickLengthUnknown {
-            assumed: Nanos::from_millis(10),
-        },
     ]
 }
 

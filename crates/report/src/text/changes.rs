@@ -331,7 +331,7 @@ fn words(measure: ChangeMeasure) -> &'static str {
         ChangeMeasure::LatencyMaxNs => "woken to running, longest",
         ChangeMeasure::RateFps => "frames a second",
         ChangeMeasure::DroppedPerMinute => "dropped, a minute",
-        ChangeMeasure::OvershotPerMinute => "late, a minute",
+        ChangeMeasure::LatePerMinute => "late, a minute",
         ChangeMeasure::TickRateHz => "ticks a second, each CPU",
         ChangeMeasure::TickMedianNs => "median tick",
         ChangeMeasure::TickShare => "of all CPUs' time",

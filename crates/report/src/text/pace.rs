@@ -4,6 +4,8 @@ mod comparison;
 mod cost;
 mod first;
 
+pub(in crate::text) use self::first::late_frames;
+
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
@@ -114,7 +116,7 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
 }
 
 /// What a game server's console shows: frames in the last second, and since the beginning the
-/// slots without a frame and the frames that began late.
+/// slots without a frame and the steps that no frame was in time for.
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
@@ -255,6 +257,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         ),
         None => counted(figures.frames, "frame"),
     }];
+    parts.push(late_frames(figures));
     parts.extend(lost_in_words(figures, subject));
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
     seconds(page, figures, BUCKETS);
@@ -462,14 +465,18 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
 
 /// Legend, those that are on the page.
 fn legend(figures: &Figures, subject: &Subject) -> String {
+    let overshot = figures.overshot_from.map_or_else(String::new, |from| {
+        format!(", or that began more than {} late", tied(from))
+    });
     let mut legend = format!(
         "dropped: slots in which no frame began, because the one before ran into them or the loop \
-         slept through them. overshot: frames that began more than one tick of this kernel, {}, \
-         after they were due. frame time: from when a frame was due to the end of its work; wait \
-         to begin: to its begin. A dropped slot counts in both, and waits for the frame that began \
+         slept through them. overshot: steps of a fixed schedule, one every {}, that no frame was \
+         in time for{overshot}. late: frames that began more than {} after they were due. frame \
+         time: from when a frame was due to the end of its work; wait to begin: to its begin. A dropped slot counts in both, and waits for the frame that began \
          at last. late wakeup: the wait of frames that the loop slept for. median, p90 … are \
          printed where there are enough frames for them.",
-        tied(figures.overshot_from)
+        tied(figures.period),
+        tied(figures.late_from)
     );
     let exact = figures.frame_time.as_ref().is_none_or(|times| times.exact);
     if !exact {

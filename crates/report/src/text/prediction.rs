@@ -89,9 +89,8 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         Tone::Faint,
         "",
         "predicted: by a model, never measured. dropped: slots without a frame, a minute. \
-         overshot: frames that began more than a tick after they were due, a minute; the tick is \
-         the setting's. late, p99, longest: from when a frame was due to its begin, median, 99 of \
-         100, and at most. CPU: of one CPU, by what ran. as top: by /proc/PID/stat. sampled: by \
+         overshot: steps of a fixed schedule that no frame was in time for, a minute. late, p99, \
+         longest: from when a frame was due to its begin, median, 99 of 100, and at most. CPU: of one CPU, by what ran. as top: by /proc/PID/stat. sampled: by \
          whom each tick finds. wakeups: of the thread, a second. busy: of all CPUs' time. as \
          shown: \
          the same by /proc/stat. ticks: a second, all CPUs. cost: time in ticks and in the \

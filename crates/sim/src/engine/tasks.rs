@@ -1,7 +1,7 @@
 //! Tasks: their programs, step by step, and who has the CPU.
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Frame, PaceRule};
+use ticktax_model::pace::{Frame, PaceRule, Schedule};
 use ticktax_model::victim::OffCpuReason;
 
 use super::wakers::Waker;
@@ -295,15 +295,11 @@ impl Engine<'_> {
     fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
-        let due = &mut notes.every[place];
-        if *due > now {
+        let schedule = notes.every[place].get_or_insert(Schedule::new(period));
+        let Some(missed) = schedule.take(now) else {
             return Next::Step;
-        }
-        // From the first on, steps are due on a grid.
-        let first = if *due == Nanos::ZERO { now } else { *due };
-        let late = (now - first).0 / period.0;
-        notes.report.overshot += late.unsigned_abs();
-        *due = first + Nanos((late + 1) * period.0);
+        };
+        notes.report.overshot += missed;
         let time = notes.chance.draw(work);
         self.work(task, time)
     }

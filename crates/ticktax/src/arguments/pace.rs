@@ -74,6 +74,13 @@ pub(crate) struct PaceArguments {
     #[arg(short, long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,
 
+    /// Count a step as overshot whose frame begins later than this after it is due, such as 4ms
+    ///
+    /// Without it, a step is overshot where no frame began before the next one was due; a step is due
+    /// every 1/rate s from the first frame on, whatever the rule.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = lateness())]
+    overshot_from: Option<Nanos>,
+
     /// Compare variants of the loop in turns: of sleep, rule, rate or work; again for several
     ///
     /// Such as `--vary sleep=nanosleep,timerfd --vary rate=35,60`: each value of one with each of
@@ -114,6 +121,11 @@ impl PaceArguments {
         (self.format, self.output.as_deref())
     }
 
+    /// How late a step is overshot, where that was typed.
+    pub(crate) fn overshot_from(&self) -> Option<Nanos> {
+        self.overshot_from
+    }
+
     /// The CPU that was named.
     pub(crate) fn cpu(&self) -> Option<Cpu> {
         self.cpu.map(Cpu)
@@ -123,6 +135,14 @@ impl PaceArguments {
 fn sleeps() -> impl TypedValueParser<Value = SleepMethod> {
     let words = SleepMethod::ALL.map(SleepMethod::name);
     PossibleValuesParser::new(words).try_map(|word| word.parse::<SleepMethod>())
+}
+
+fn lateness() -> impl TypedValueParser<Value = Nanos> {
+    |text: &str| match text.parse::<Nanos>() {
+        Ok(time) if time > Nanos::ZERO => Ok(time),
+        Ok(_) => Err(format!("invalid duration `{text}`: it has to be above 0")),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn rules() -> impl TypedValueParser<Value = PaceRule> {

@@ -31,7 +31,7 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let bar = terminal.progress(Extent::Time(plan.length()), "");
     let mut paced = PacedTurns::start(plan.clone())?;
-    let mut stats = TurnStats::new(plan.variants(), paced.machine());
+    let mut stats = TurnStats::new(plan.variants(), typed.overshot_from());
     let mut told = None;
     let mut show = |_: &mut TurnStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
         let turn = plan.turn_at(elapsed);

@@ -22,13 +22,13 @@ pub(super) fn run(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let plan = plan(typed, typed.length.map_or(LENGTH, |length| length.0));
-    let (length, period) = (plan.length, plan.spec.period);
+    let (length, period, overshot_from) = (plan.length, plan.spec.period, plan.overshot_from);
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);
     // From here on what is done here may take the loop's CPU.
     let mut paced = PacedLoop::start(plan)?;
-    let mut frames = FrameStats::of_loop(period, paced.machine());
+    let mut frames = FrameStats::of_loop(period, overshot_from);
     let mut shown = Nanos::ZERO;
     let mut show =
         |frames: &mut FrameStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
@@ -67,5 +67,6 @@ pub(super) fn plan(typed: &PaceArguments, length: Nanos) -> LoopPlan {
         cpu: typed.cpu(),
         policy: typed.policy,
         length,
+        overshot_from: typed.overshot_from(),
     }
 }

@@ -1,7 +1,6 @@
 //! Another program's loop: following a process, and finding its frames.
 
 use ticktax_analysis::Auditor;
-use ticktax_analysis::pace::tick;
 use ticktax_model::recording::{Header, Level, Paced};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Plan, Program, Progress, Session};
@@ -41,7 +40,7 @@ pub(super) fn watch_process(
     let mut auditor = Auditor::new(&started.machine);
     auditor.victim_since(started.victim_begin.unwrap_or_default());
     auditor.frames_of(started.process.unwrap_or(pid));
-    let (tick, _) = tick(&started.machine);
+    let overshot_from = typed.overshot_from();
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);
     let mut shown = Nanos::ZERO;
@@ -53,7 +52,7 @@ pub(super) fn watch_process(
             LIVE_LATER
         };
         if terminal.is_watched() && elapsed - shown >= often {
-            show_figures(auditor, progress, tick, &bar);
+            show_figures(auditor, progress, overshot_from, &bar);
             shown = elapsed;
         }
     };
@@ -66,6 +65,7 @@ pub(super) fn watch_process(
     bar.done();
     let header = Header {
         paced: Some(Paced::Program),
+        overshot_from,
         ..*header
     };
     let threads = crate::beats::threads();
@@ -78,9 +78,9 @@ pub(super) fn watch_process(
     output::finish(&ended, files, typed.output(), terminal)
 }
 
-fn show_figures(auditor: &Auditor, progress: Progress, tick: Nanos, bar: &Bar) {
+fn show_figures(auditor: &Auditor, progress: Progress, overshot_from: Option<Nanos>, bar: &Bar) {
     let end = progress.begin + progress.elapsed;
-    let Some(so_far) = auditor.frames_so_far(progress.begin, end, tick) else {
+    let Some(so_far) = auditor.frames_so_far(progress.begin, end, overshot_from) else {
         return;
     };
     let figures = so_far.figures.as_ref();

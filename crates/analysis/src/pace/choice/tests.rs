@@ -7,7 +7,7 @@ use super::{choices, common_quantile};
 fn terms() -> Terms {
     Terms {
         period: Nanos::from_millis(20),
-        overshot_from: Nanos::from_millis(4),
+        overshot_from: None,
         asked_for: true,
     }
 }

@@ -42,7 +42,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         Tone::Faint,
         0,
         "",
-        &cells("FPS", "lost", "over", &heading(statement.quantile), "CPU"),
+        &cells("FPS", "lost", "late", &heading(statement.quantile), "CPU"),
     );
     for (place, row) in statement.rows.iter().enumerate() {
         let best = statement
@@ -58,24 +58,24 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         let advice = advice(choice, &statement.rows, statement.rounds);
         page.paragraph(Tone::Plain, &label, &advice);
     }
-    if statement.machine.hz_configured.is_none() {
-        page.paragraph(
-            Tone::Warning,
-            "",
-            "The tick length of this kernel cannot be read; the longest, 10 ms, is assumed.",
-        );
-    }
-    page.legend(
+    let figures = statement
+        .rows
+        .iter()
+        .find_map(|row| row.figures.as_ref());
+    let late = match figures.and_then(|figures| figures.overshot_from) {
+        Some(from) => format!("more than {}", tied(from)),
+        None => "more than 4 ms or a quarter of a period, whichever is less,".replace("4 ms", &tied("4 ms")),
+    };
+    page.legend(&format!(
         "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
          loop slept through them) or slipped (delays, and under fixed the work, put off all later \
-         frames). over: frames that \
-         began more than a tick of this kernel after they were due. wait p99: 99 of 100 frames \
+         frames). late: frames that began {late} after they were due. wait p99: 99 of 100 frames \
          began within this time after they were due, lost slots included (p90, p50: 90 or 50, \
          where one of the ways has too few frames for more). CPU: by the thread's own clock. \
-         Ranked by fewest frames lost or over, then shorter waits, then less CPU. What chance may \
+         Ranked by fewest frames lost or late, then shorter waits, then less CPU. What chance may \
          make counts as equal, and so do CPU times within a tenth: differences are tested turn \
          by turn, at 5 % for all pairs and criteria together.",
-    );
+    ));
     limitations(&mut page, &statement.limitations);
     let mut text = page.finish();
     if style.view == View::First && style.explain {
@@ -89,8 +89,8 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     text
 }
 
-fn cells(fps: &str, lost: &str, over: &str, wait: &str, cpu: &str) -> String {
-    format!("{fps:>6} {lost:>5} {over:>5} {wait:>8} {cpu:>7}")
+fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> String {
+    format!("{fps:>6} {lost:>5} {late:>5} {wait:>8} {cpu:>7}")
 }
 
 /// The heading of the waits' column.
@@ -121,7 +121,7 @@ fn of(row: &PaceVariant, q: Option<f64>) -> String {
             .average_fps
             .map_or_else(String::new, |fps| format!("{fps:.2}")),
         &(figures.dropped + figures.slipped.unwrap_or_default()).to_string(),
-        &figures.overshot.to_string(),
+        &figures.late.to_string(),
         &wait,
         &percent(row.cpu_time.share_of(row.elapsed)),
     )
@@ -149,12 +149,12 @@ fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
             );
         }
         None => return format!("a tie of {}: no measurable difference", names.join(", ")),
-        Some(Criterion::LateFrames) => "fewest frames lost or over",
+        Some(Criterion::LateFrames) => "fewest frames lost or late",
         Some(Criterion::Lateness) => {
-            "no more frames lost or over than any other, and shorter waits"
+            "no more frames lost or late than any other, and shorter waits"
         }
         Some(Criterion::Cpu) => {
-            "no more frames lost or over than any other, no longer waits, and less CPU time"
+            "no more frames lost or late than any other, no longer waits, and less CPU time"
         }
     };
     match &names[..] {

@@ -94,7 +94,13 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
 
 /// Slots without a frame in time.
 fn late_slots(figures: &Figures) -> u64 {
-    figures.dropped + figures.overshot + figures.slipped.unwrap_or_default()
+    figures.untimely()
+}
+
+/// How many frames were late, and by what.
+pub(in crate::text) fn late_frames(figures: &Figures) -> String {
+    let count = grouped(figures.late);
+    tied(format!("{count} over {} late", figures.late_from))
 }
 
 /// What was kept of the rate, and how the loop is made.
@@ -111,11 +117,11 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             None => counted(figures.frames, "frame"),
         });
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-        parts.push(tied(format!(
-            "{} over {} late",
-            grouped(figures.overshot),
-            figures.overshot_from
-        )));
+        // The same as dropped where frames keep to a grid.
+        if figures.overshot != figures.dropped {
+            parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
+        }
+        parts.push(late_frames(figures));
         if let Some(slipped @ 1..) = figures.slipped {
             parts.push(tied(format!("{} slipped", grouped(slipped))));
         }

@@ -102,7 +102,7 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
 /// Whether frames of it were late, or none began where one was due.
 pub(super) fn lags(victim: &VictimStatement) -> bool {
     let figures = victim.frames.as_ref().map(|frames| &frames.figures);
-    figures.is_some_and(|figures| figures.dropped + figures.overshot > 0)
+    figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
 /// The rate of its loop, and the frames that were not on time.
@@ -116,11 +116,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
         frames.thread,
         fps.map_or_else(String::new, |fps| format!("{fps}, ")),
         tied(format!("{} dropped", grouped(figures.dropped))),
-        tied(format!(
-            "{} over {} late",
-            grouped(figures.overshot),
-            figures.overshot_from
-        )),
+        crate::text::pace::late_frames(figures),
     )
 }
 

@@ -55,12 +55,14 @@ fn times(count: u64, us: [i64; 5]) -> Distribution {
 pub(super) fn figures() -> Figures {
     Figures {
         period: Nanos(28_571_429),
-        overshot_from: Nanos::from_millis(4),
+        overshot_from: None,
+        late_from: Nanos::from_millis(4),
         frames: 344,
         wanted: Some(350),
         dropped: 4,
         slept_through: 1,
-        overshot: 32,
+        overshot: 7,
+        late: 32,
         slipped: Some(2),
         average_fps: Some(34.41),
         fps: [(35, 6), (34, 3), (31, 1)]
