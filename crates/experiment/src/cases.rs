@@ -5,6 +5,7 @@
 //! lists them: the build declares a module for each file of this folder (`build.rs`).
 
 use ticktax_model::case::Remark;
+use ticktax_probes::ProbeError;
 use ticktax_sim::TaskSpec;
 
 use crate::file::{CaseError, CaseFile, Values};
@@ -44,6 +45,11 @@ pub trait Case: Sync {
     /// How well the model does on rows that it was not fitted to, where that can be tried.
     fn hold_out(&self, _file: &CaseFile) -> Vec<Remark> {
         Vec::new()
+    }
+
+    /// What a measurement on this machine gives beside what was published, where there is one to make.
+    fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
+        None
     }
 
     /// How to run it on real kernels, where they can be asked.

@@ -142,6 +142,8 @@ pub struct CaseStatement {
     pub constants: Vec<Constant>,
     /// All rows, those of a series together.
     pub lines: Vec<Line>,
+    /// What was measured on this machine, where that was asked for.
+    pub here: Vec<Remark>,
     /// How well the model does on rows that it was not fitted to, when others calibrate it.
     pub hold_out: Vec<Remark>,
     /// What other values of the free parameters would give.

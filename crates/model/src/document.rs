@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// The version of every document's JSON. A field is added without a new version; a field is
 /// renamed, removed or given another meaning only with one.
-pub const DOCUMENT_VERSION: u32 = 2;
+pub const DOCUMENT_VERSION: u32 = 3;
 
 /// Declares [`Document`] and [`DocumentKind`].
 macro_rules! documents {

@@ -70,6 +70,12 @@ pub enum ProbeError {
         /// The time from one frame to the next.
         period: Nanos,
     },
+    /// Nothing can be sent over the loopback device.
+    #[error("cannot send over the loopback device ({why}): it has to be up, with 127.0.0.1")]
+    Loopback {
+        /// The kernel's reason.
+        why: String,
+    },
     /// The kernel refuses a way of sleeping.
     #[error(
         "the loop cannot sleep by {method} ({why}): raise the limits of this process or choose \

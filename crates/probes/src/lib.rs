@@ -6,7 +6,8 @@
 //! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
 //! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
 //! it counts what it gets done with unused cycles. The [`pace`]d loop is a program
-//! rather than a probe: it works at a set rate, and every frame says when it was due and when done.
+//! rather than a probe: it works at a set rate, and every frame says when it was due and when done. [`tcp`]
+//! says what a byte over the loopback device costs.
 //!
 //! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
 //! allocate, lock and print nothing while they measure; what they cost and what they lost is in
@@ -23,6 +24,7 @@ pub mod sleep;
 pub mod soak;
 pub mod spin;
 mod sys;
+pub mod tcp;
 
 pub use cpus::{allowed as allowed_cpus, online_cpus};
 pub use error::ProbeError;

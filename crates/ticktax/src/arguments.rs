@@ -187,6 +187,11 @@ pub(crate) enum CaseQuestion {
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
+        /// Measure on this machine as well, for a second, where the case has something to measure:
+        /// `tcp-cpu-cost`, the cycles of a byte over loopback
+        #[arg(long)]
+        here: bool,
+
         /// How to print the comparison
         #[arg(long, value_parser = formats(DocumentKind::Case), default_value = "text")]
         format: Format,

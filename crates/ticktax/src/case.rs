@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_experiment::{Case, CaseFile, OwnCase, all, find, fit, judge};
-use ticktax_model::case::{CaseFit, CaseList, CaseTitle, Line};
+use ticktax_model::case::{CaseFit, CaseList, CaseStatement, CaseTitle, Line, Remark};
 use ticktax_model::document::Document;
 
 use crate::arguments::CaseQuestion;
@@ -25,11 +25,16 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             CaseList { cases }.into()
         }
         CaseQuestion::Show { name, .. } => read(open(name)?.case())?.sheet().into(),
-        CaseQuestion::Run { name, .. } => {
+        CaseQuestion::Run { name, here, .. } => {
             let opened = open(name)?;
             let case = opened.case();
             let file = read(case)?;
-            let statement = judge::statement(case, &file);
+            // Measured first, while the model does not take the CPUs.
+            let measured = if *here { measured(case)? } else { Vec::new() };
+            let statement = CaseStatement {
+                here: measured,
+                ..judge::statement(case, &file)
+            };
             if !statement.lines.iter().all(Line::as_expected) {
                 code = ExitCode::FAILURE;
             }
@@ -46,6 +51,17 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
     };
     terminal.put(&document, question.format(), None)?;
     Ok(code)
+}
+
+/// What a case measures on this machine.
+fn measured(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
+    let measured = case.measure_here().ok_or_else(|| {
+        let name = case.name();
+        Failure::Arguments(format!(
+            "{name} has nothing to measure on this machine: leave out --here"
+        ))
+    })?;
+    Ok(measured?)
 }
 
 /// One of ours, or a file's.
@@ -70,6 +86,10 @@ fn open(name: &str) -> Result<Opened, Failure> {
     if find(name).is_none() && is_file {
         let own = OwnCase::open(path).map_err(|error| Failure::Case(error.to_string()))?;
         return Ok(Opened::Own(Box::new(own)));
+    }
+    if find(name).is_none() && path.is_dir() {
+        let why = format!("{name} is a folder: name the file of a case in it");
+        return Err(Failure::Case(why));
     }
     named(name).map(Opened::Known)
 }

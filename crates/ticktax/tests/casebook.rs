@@ -63,6 +63,43 @@ fn the_worked_example_runs_and_is_what_the_page_shows() {
 }
 
 #[test]
+fn the_scenario_that_is_documented_runs() {
+    let page = fs::read_to_string(docs().join("scenario.md")).unwrap();
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (scenario, _) = rest.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("documented.toml");
+    fs::write(&path, scenario).unwrap();
+    let results = folder.path().join("points.parquet");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
+    let command = command
+        .arg("sweep")
+        .arg(&path)
+        .arg("--results")
+        .arg(&results);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(results.exists());
+}
+
+#[test]
+fn tcp_is_measured_on_this_machine_where_that_is_asked_for() {
+    let output = case(&["run", "tcp-cpu-cost", "--here"]);
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (_, measured) = page.split_once("Measured on this machine").unwrap();
+    assert!(
+        measured.trim_start().starts_with("TCP over loopback: "),
+        "{page}"
+    );
+    assert!(measured.contains(" a byte"), "{page}");
+    let output = case(&["run", "silent-rtc", "--here"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.contains("leave out --here"), "{error}");
+}
+
+#[test]
 fn what_is_no_case_is_said_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let example = fs::read_to_string(docs().join("example-case.toml")).unwrap();
@@ -107,6 +144,8 @@ fn what_is_no_case_is_said_in_a_line() {
     }
     let error = text(&case(&["run", "frame-rate"]).stderr);
     assert!(error.contains("unknown case `frame-rate`"), "{error}");
+    let error = text(&case(&["run", folder.path().to_str().unwrap()]).stderr);
+    assert!(error.contains("is a folder"), "{error}");
     let error = text(&case(&["run", "gone.toml"]).stderr);
     assert!(error.contains("gone.toml: no such file"), "{error}");
 }

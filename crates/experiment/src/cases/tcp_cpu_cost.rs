@@ -1,6 +1,9 @@
 //! `tcp-cpu-cost`: what options cost on the wire, and a profiler that cannot see interrupts.
 
 use ticktax_model::Nanos;
+use ticktax_probes::ProbeError;
+use ticktax_probes::clock::{Clock, CounterSource};
+use ticktax_probes::tcp::{self, Transfer};
 use ticktax_sim::{
     Call, Law, Machine, Mode, Policy, Report, Setup, Source, Step, TaskSpec, Then, run,
 };
@@ -30,6 +33,8 @@ const EACH: f64 = 0.1;
 /// The level of the clock's interrupt: held up by the others, at level 2, or never.
 const MASKED: u8 = 1;
 const UNMASKED: u8 = 3;
+/// How long bytes are sent on this machine.
+const HERE: Nanos = Nanos::from_secs(1);
 
 impl Case for Tcp {
     fn text(&self) -> &'static str {
@@ -63,6 +68,37 @@ impl Case for Tcp {
             ),
         )]
     }
+
+    fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
+        Some(tcp::loopback(HERE).map(|transfer| vec![here(&transfer, &Clock::calibrate())]))
+    }
+}
+
+/// What a byte over loopback costs on this machine, in cycles of its counter where that is trusted.
+fn here(transfer: &Transfer, clock: &Clock) -> Remark {
+    let Some(ns) = transfer.ns_per_byte() else {
+        return remark("TCP over loopback", "nothing arrived".to_owned());
+    };
+    let hz = clock.frequency_hz() as f64;
+    let cost = match clock.source() {
+        CounterSource::Monotonic => format!("{ns:.3} ns of CPU time a byte"),
+        _ => format!(
+            "{:.2} cycles a byte ({ns:.3} ns of CPU time at the counter's {:.2} GHz)",
+            ns * hz / 1e9,
+            hz / 1e9
+        ),
+    };
+    let share = |time: Nanos| 100.0 * time.share_of(transfer.sending + transfer.receiving);
+    let why = format!(
+        "{cost} for both ends together, {:.0} % of it the sender's; {:.2} GB/s for {}, in writes of \
+         {} KB. Not comparable with the published: no card, no driver, no interrupt, and packets as \
+         large as the loopback device takes them",
+        share(transfer.sending),
+        transfer.bytes as f64 / transfer.elapsed.0 as f64,
+        transfer.elapsed,
+        tcp::CHUNK / 1024,
+    );
+    remark("TCP over loopback", why)
 }
 
 fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {

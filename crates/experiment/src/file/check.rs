@@ -74,7 +74,9 @@ impl CaseFile {
             return Err("its value is not a finite number".to_owned());
         }
         if let Some([low, high]) = it.fit {
-            if low >= high || !(2..=1000).contains(&it.steps) {
+            if !(low.is_finite() && high.is_finite() && low < high)
+                || !(2..=1000).contains(&it.steps)
+            {
                 return Err(format!(
                     "it cannot be fitted from {low} to {high} in {} steps: a range that goes up, and \
                      2 to 1000 steps",
@@ -93,6 +95,9 @@ impl CaseFile {
                     .to_owned(),
             );
         }
+        if let Some(value) = it.sweep.iter().find(|value| !value.is_finite()) {
+            return Err(format!("sweep: {value} is no number to try"));
+        }
         let unknown = it.refit.iter().find(|other| {
             let known = self.parameters.get(*other);
             *other == name || known.is_none_or(|known| known.fit.is_none())
@@ -104,8 +109,18 @@ impl CaseFile {
     }
 
     fn check_series(&self, series: &Series) -> Result<(), String> {
-        if series.tolerance < 0.0 || series.relative < 0.0 {
-            return Err("a tolerance below 0".to_owned());
+        for (name, tolerance) in [
+            ("tolerance", series.tolerance),
+            ("relative", series.relative),
+        ] {
+            if !is_tolerance(tolerance) {
+                return Err(format!(
+                    "{name} is {tolerance}: it has to be a number from 0 on"
+                ));
+            }
+        }
+        if !series.scale.is_finite() {
+            return Err(format!("scale is {}: it has to be a number", series.scale));
         }
         if series.rows.is_empty() {
             return Err("no rows".to_owned());
@@ -121,6 +136,9 @@ fn check_row(row: &Published) -> Result<(), String> {
     if row.value.is_some() && row.range.is_some() {
         return Err("a value or a range, not both".to_owned());
     }
+    if let Some(value) = row.value.filter(|value| !value.is_finite()) {
+        return Err(format!("its value is {value}: it has to be a number"));
+    }
     if let Some([low, high]) = row.published()
         && (low > high || low.is_nan() || high.is_nan())
     {
@@ -129,8 +147,14 @@ fn check_row(row: &Published) -> Result<(), String> {
     if row.fit && row.target().is_none() {
         return Err("it calibrates, and has no number".to_owned());
     }
-    if row.tolerance.is_some_and(|it| it < 0.0 || it.is_nan()) {
-        return Err("a tolerance below 0".to_owned());
+    match row.tolerance.filter(|&it| !is_tolerance(it)) {
+        Some(it) => Err(format!(
+            "its tolerance is {it}: it has to be a number from 0 on"
+        )),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn is_tolerance(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
 }

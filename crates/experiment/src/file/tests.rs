@@ -56,6 +56,31 @@ fn what_is_wrong_is_told_with_its_line() {
         ),
         (rows(""), 6, "no rows"),
         (
+            rows("{ at = \"1\", value = inf },\n"),
+            9,
+            "its value is inf",
+        ),
+        (
+            rows("{ at = \"1\", tolerance = nan },\n"),
+            9,
+            "its tolerance is NaN",
+        ),
+        (
+            format!("{}scale = nan\n", rows("{ at = \"1\" },\n")),
+            6,
+            "scale is NaN",
+        ),
+        (
+            format!("{}tolerance = inf\n", rows("{ at = \"1\" },\n")),
+            6,
+            "tolerance is inf",
+        ),
+        (
+            "[parameters.a]\nvalue = 1\nfrom = \"x\"\nsweep = [1, nan]\n".to_owned(),
+            5,
+            "sweep: NaN",
+        ),
+        (
             "[design]\nswitches = [\"a\"]\neffects = { e = [\"b\"] }\n".to_owned(),
             5,
             "unknown switch `b`",

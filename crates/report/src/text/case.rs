@@ -96,6 +96,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
         }
         comparison(&mut page, row);
     }
+    remarks(&mut page, "Measured on this machine", &statement.here);
     verdict(&mut page, statement);
     remarks(
         &mut page,
