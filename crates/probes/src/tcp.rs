@@ -52,32 +52,32 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = listener.local_addr()?;
     // The connection waits in the listener's queue until it is accepted.
-    let mut sender = TcpStream::connect(to)?;
-    let (mut receiver, _) = listener.accept()?;
-    let receiving = thread::spawn(move || -> io::Result<(u64, Nanos)> {
+    let mut outgoing = TcpStream::connect(to)?;
+    let (mut incoming, _) = listener.accept()?;
+    let reader = thread::spawn(move || -> io::Result<(u64, Nanos)> {
         let mut chunk = [0; CHUNK];
-        let (mut bytes, began) = (0, cpu_time());
+        let (mut bytes, used) = (0, cpu_time());
         loop {
-            match receiver.read(&mut chunk)? {
-                0 => return Ok((bytes, cpu_time() - began)),
+            match incoming.read(&mut chunk)? {
+                0 => return Ok((bytes, cpu_time() - used)),
                 some => bytes += some as u64,
             }
         }
     });
     let chunk = [0; CHUNK];
-    let (begin, began) = (now(), cpu_time());
+    let (begin, used) = (now(), cpu_time());
     let mut elapsed = Nanos::ZERO;
     while elapsed < length {
         // The clock costs next to nothing beside sixteen writes.
         for _ in 0..16 {
-            sender.write_all(&chunk)?;
+            outgoing.write_all(&chunk)?;
         }
         elapsed = now() - begin;
     }
-    let sending = cpu_time() - began;
-    drop(sender);
-    let received = receiving.join();
-    let (bytes, receiving) = received.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+    let sending = cpu_time() - used;
+    drop(outgoing);
+    let told = reader.join();
+    let (bytes, receiving) = told.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
     Ok(Transfer {
         bytes,
         elapsed,

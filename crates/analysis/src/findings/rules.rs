@@ -10,11 +10,13 @@ mod cpu_wake_latency_held;
 mod fstab_not_mounted;
 mod fstab_options_not_in_effect;
 mod fstab_type_not_in_effect;
+mod fsync_without_barrier;
 mod highres_not_as_asked;
 mod huge_pages_not_as_asked;
 mod hz_not_as_built;
 mod interrupts_on_cpus_set_apart;
 mod isolcpus_without_effect;
+mod nfs_soft_mount;
 mod nohz_full_without_effect;
 mod nohz_not_as_asked;
 mod probe_policy_not_granted;
@@ -45,11 +47,13 @@ pub const RULES: &[Rule] = rules![
     "fstab-not-mounted" => fstab_not_mounted,
     "fstab-options-not-in-effect" => fstab_options_not_in_effect,
     "fstab-type-not-in-effect" => fstab_type_not_in_effect,
+    "fsync-without-barrier" => fsync_without_barrier,
     "highres-not-as-asked" => highres_not_as_asked,
     "huge-pages-not-as-asked" => huge_pages_not_as_asked,
     "hz-not-as-built" => hz_not_as_built,
     "interrupts-on-cpus-set-apart" => interrupts_on_cpus_set_apart,
     "isolcpus-without-effect" => isolcpus_without_effect,
+    "nfs-soft-mount" => nfs_soft_mount,
     "nohz-full-without-effect" => nohz_full_without_effect,
     "nohz-not-as-asked" => nohz_not_as_asked,
     "probe-policy-not-granted" => probe_policy_not_granted,

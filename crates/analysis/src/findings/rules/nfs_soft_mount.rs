@@ -1,0 +1,57 @@
+//! A file system of another machine, to be written to, that gives up: an answer that is late is an I/O
+//! error for the program.
+
+use ticktax_model::configured::{FstabLine, Mounted};
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+/// Options that make the client give up, in the order of the last one to count.
+const SOFT: [&str; 2] = ["soft", "softerr"];
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let lines = facts.configured.fstab.iter();
+    let mounted = lines.filter_map(|line| Some((line, line.mounted.as_ref()?)));
+    mounted
+        .filter_map(|(line, mounted)| found(line, mounted))
+        .collect()
+}
+
+fn found(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
+    let has = |name: &str| mounted.options.iter().any(|option| option == name);
+    let is_nfs = matches!(&*mounted.kind, "nfs" | "nfs4");
+    // Who only reads loses nothing that was written.
+    let soft = SOFT.iter().find(|name| has(name));
+    let soft = soft.filter(|_| is_nfs && !has("ro"))?;
+    let times = mounted.options.iter().filter(|option| {
+        let known = |name| {
+            option
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('='))
+        };
+        known("timeo") || known("retrans")
+    });
+    let times: Vec<&str> = times.map(String::as_str).collect();
+    let how = match &*times {
+        [] => String::new(),
+        times => format!(" ({})", times.join(",")),
+    };
+    Some(Finding {
+        rule: "nfs-soft-mount".to_owned(),
+        title: format!("{} gives up when its server is slow", line.place),
+        configured: format!("/etc/fstab: {} with {}", line.place, line.options.join(",")),
+        effective: format!(
+            "mounted {soft}{how}: an answer that is late is an I/O error for the program"
+        ),
+        measured: "/proc/mounts".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said(
+            "what was written and not yet sent is lost, unless the program looks at what fsync and close return",
+        ),
+        remedy: format!(
+            "mount {} with hard, so that programs wait for the server",
+            line.place
+        ),
+    })
+}
