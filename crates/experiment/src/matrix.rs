@@ -70,7 +70,7 @@ fn measured_cell(figures: &Figures) -> CellFigures {
     CellFigures {
         rate_hz: figures.rate,
         wait_ns: figures.wait,
-        late_hz: figures.overshot,
+        overshot_hz: figures.overshot,
         used_share: figures.used / 100.0,
         sampled_share: figures.sampled.map(|sampled| sampled / 100.0),
     }
@@ -81,7 +81,7 @@ fn predicted_cell(paced: &Loop, predicted: &Predicted) -> PredictedCell {
     PredictedCell {
         rate_hz: ends(predicted.rate, 1.0),
         wait_ns: ends(predicted.wait, 1.0),
-        late_hz: ends(predicted.overshot, 1.0),
+        overshot_hz: ends(predicted.overshot, 1.0),
         sampled_share: ends(predicted.sampled, 100.0),
         wide: conformance::is_wide(paced, predicted),
     }

@@ -68,7 +68,7 @@ pub struct CellFigures {
     /// The mean wait of a frame from when it was due.
     pub wait_ns: f64,
     /// Steps of the rate that no frame was in time for (overshot), a second.
-    pub late_hz: f64,
+    pub overshot_hz: f64,
     /// The share of a CPU that it used, from 0 to 1.
     pub used_share: f64,
     /// The share that sampling at ticks found; `None` where the kernel did not tell.
@@ -83,7 +83,7 @@ pub struct PredictedCell {
     /// The mean wait.
     pub wait_ns: (f64, f64),
     /// Steps of the rate that no frame is in time for, a second.
-    pub late_hz: (f64, f64),
+    pub overshot_hz: (f64, f64),
     /// The share of a CPU that sampling at ticks finds.
     pub sampled_share: (f64, f64),
     /// Whether the range of waits or samples is wider than twice what they may differ by.

@@ -43,7 +43,7 @@ fn heading(page: &mut String, cell: &KernelCell) {
     section(page, title.trim_end());
     line(
         page,
-        "  loop                             frames/s           wait, ms       late/s  used%      \
+        "  loop                             frames/s           wait, ms   overshot/s  used%      \
          sampled%",
     );
     line(
@@ -70,7 +70,7 @@ fn row(page: &mut String, cell: &KernelCell) {
         modelled(|it| it.rate_hz, 1.0),
         measured.wait_ns / 1e6,
         modelled(|it| it.wait_ns, 1e-6),
-        measured.late_hz,
+        measured.overshot_hz,
         measured.used_share * 100.0,
         sampled,
         modelled(|it| it.sampled_share, 100.0),

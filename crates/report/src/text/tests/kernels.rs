@@ -21,14 +21,14 @@ fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
         measured: CellFigures {
             rate_hz,
             wait_ns: 2e6,
-            late_hz: 0.25,
+            overshot_hz: 0.25,
             used_share: 0.03,
             sampled_share: None,
         },
         predicted: Some(PredictedCell {
             rate_hz: (33.0, 33.0),
             wait_ns: (1.9e6, 2.6e6),
-            late_hz: (0.0, 0.0),
+            overshot_hz: (0.0, 0.0),
             sampled_share: (0.029, 0.0301),
             wide: true,
         }),
