@@ -74,9 +74,8 @@ impl CaseFile {
             return Err("its value is not a finite number".to_owned());
         }
         if let Some([low, high]) = it.fit {
-            if !(low.is_finite() && high.is_finite() && low < high)
-                || !(2..=1000).contains(&it.steps)
-            {
+            let goes_up = low.is_finite() && high.is_finite() && low < high;
+            if !goes_up || !(2..=1000).contains(&it.steps) {
                 return Err(format!(
                     "it cannot be fitted from {low} to {high} in {} steps: a range that goes up, and \
                      2 to 1000 steps",
