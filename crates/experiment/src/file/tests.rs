@@ -56,6 +56,22 @@ fn what_is_wrong_is_told_with_its_line() {
         ),
         (rows(""), 6, "no rows"),
         (
+            "[design]\nswitches = [\"a\"]\neffects = { e = [\"b\"] }\n".to_owned(),
+            5,
+            "unknown switch `b`",
+        ),
+    ] {
+        let (at, why) = error(&format!("{HEAD}{rest}"));
+        assert!(why.contains(what), "{rest}: {why}");
+        assert_eq!(at, line, "{rest}: {why}");
+    }
+}
+
+#[test]
+fn numbers_are_finite() {
+    let rows = |rows: &str| format!("[[series]]\nname = \"s\"\nunit = \"\"\nrows = [\n{rows}]\n");
+    for (rest, line, what) in [
+        (
             rows("{ at = \"1\", value = inf },\n"),
             9,
             "its value is inf",
@@ -79,11 +95,6 @@ fn what_is_wrong_is_told_with_its_line() {
             "[parameters.a]\nvalue = 1\nfrom = \"x\"\nsweep = [1, nan]\n".to_owned(),
             5,
             "sweep: NaN",
-        ),
-        (
-            "[design]\nswitches = [\"a\"]\neffects = { e = [\"b\"] }\n".to_owned(),
-            5,
-            "unknown switch `b`",
         ),
     ] {
         let (at, why) = error(&format!("{HEAD}{rest}"));
