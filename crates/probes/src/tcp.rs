@@ -104,7 +104,7 @@ mod tests {
         let length = Nanos::from_millis(50);
         let told = loopback(length).unwrap();
         assert!(told.elapsed >= length, "{told:?}");
-        assert!(told.bytes > 0 && told.bytes % (16 * CHUNK as u64) == 0);
+        assert!(told.bytes > 0 && told.bytes.is_multiple_of(16 * CHUNK as u64));
         assert!(told.sending > Nanos::ZERO && told.receiving > Nanos::ZERO);
         // Two threads use at most two CPUs; a byte takes no µs on any machine that runs this.
         let both = told.sending + told.receiving;
