@@ -58,13 +58,11 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         let advice = advice(choice, &statement.rows, statement.rounds);
         page.paragraph(Tone::Plain, &label, &advice);
     }
-    let figures = statement
-        .rows
-        .iter()
-        .find_map(|row| row.figures.as_ref());
+    let figures = statement.rows.iter().find_map(|row| row.figures.as_ref());
     let late = match figures.and_then(|figures| figures.overshot_from) {
         Some(from) => format!("more than {}", tied(from)),
-        None => "more than 4 ms or a quarter of a period, whichever is less,".replace("4 ms", &tied("4 ms")),
+        None => "more than 4 ms or a quarter of a period, whichever is less,"
+            .replace("4 ms", &tied("4 ms")),
     };
     page.legend(&format!(
         "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
