@@ -14,7 +14,7 @@ use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
 /// The case whose rows stand beside.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// The loops that a document of one guest tells of, as [`cells`]; `None` where it tells of none.
+/// The loops that a document of one guest tells of, as cells of a table; `None` where it tells of none.
 pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelCell>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
