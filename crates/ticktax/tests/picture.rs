@@ -21,7 +21,7 @@ const LETTER: (usize, usize) = (8, 17);
 const MARGIN: usize = 14;
 const COLUMNS: usize = 80;
 /// What was typed.
-const PROMPT: &str = "$ sudo ticktax audit --comm gamesrv";
+const PROMPT: &str = "$ ticktax report picture.parquet";
 
 fn docs(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

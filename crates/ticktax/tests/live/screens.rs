@@ -197,7 +197,7 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 pub(crate) fn a_storm_of_packets_is_named() -> Result<(), Failed> {
     let place = Place::new();
     let schedule = Schedule::every(Nanos::from_millis(2), Nanos::ZERO);
-    let _storm = backup(Disturbance::Softirq { packets: 16 }, schedule, &place)?;
+    let _storm = backup(Disturbance::Softirq { packets: 64 }, schedule, &place)?;
     shows(
         &format!("{} audit --for 3 --probe none", ticktax()),
         &["KERNEL AND HYPERVISOR", "NET_RX"],
