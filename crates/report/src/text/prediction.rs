@@ -48,8 +48,9 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         Tone::Strong,
         &format!("ticktax: prediction, from {}", statement.load),
     );
-    if let Some(told) = &statement.control {
-        control(&mut page, told, statement);
+    match &statement.control {
+        Some(told) => control(&mut page, told, statement),
+        None => no_control(&mut page, statement),
     }
     if let Some(machine) = &statement.machine {
         page.paragraph(Tone::Plain, "Machine   ", &head::machine(machine));
@@ -128,6 +129,31 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
         "CONTROL FAILED: ",
         &format!("{compared}. {then}"),
     );
+}
+
+/// Says that the model could not be held against what was measured, where something was measured.
+fn no_control(page: &mut Page, statement: &PredictionStatement) {
+    let row = |origin| statement.rows.iter().find(|row| row.origin == origin);
+    let Some(measured) = row(Origin::Measured) else {
+        return;
+    };
+    let has_frames = |row: &PredictionRow| row.figure(Measure::Fps).is_some();
+    let why = match (&statement.program, row(Origin::Predicted)) {
+        (None, _) => "no program is asked about".to_owned(),
+        (Some(program), _) if !has_frames(measured) => {
+            format!("{program} has no frames in the recording")
+        }
+        (Some(program), Some(predicted)) if !has_frames(predicted) => {
+            format!("{program} has no frames in the model")
+        }
+        // A document of a version that had no control.
+        _ => return,
+    };
+    let text = format!(
+        "{why}, so it is not checked whether the model gives what was measured; compare the rows \
+         \"measured as it was\" and \"predicted as it was\"."
+    );
+    page.paragraph(Tone::Alarm, "No control: ", &text);
 }
 
 fn list(page: &mut Page, title: &str, lines: &[String]) {
@@ -288,6 +314,26 @@ mod tests {
             lines.iter().all(|line| line.chars().count() <= 80),
             "{text}"
         );
+    }
+
+    #[test]
+    fn without_frames_there_is_no_control_and_that_comes_first() {
+        let row = |origin| PredictionRow {
+            origin,
+            settings: Vec::new(),
+            figures: Vec::new(),
+        };
+        let page = |first| {
+            let statement = of_game(vec![row(first), row(Origin::Predicted)]);
+            prediction(&statement, &TextStyle::default())
+        };
+        let measured = page(Origin::Measured);
+        let second = measured.lines().nth(1).unwrap();
+        assert!(
+            second.starts_with("No control: game has no frames in the recording"),
+            "{measured}"
+        );
+        assert!(!page(Origin::Simulated).contains("No control"));
     }
 
     #[test]
