@@ -14,6 +14,8 @@ use super::machine::stolen;
 
 /// From this share of the time that it wanted on, waiting for a CPU is worth a word.
 const MUCH_WAITING: f64 = 0.01;
+/// For a loop whose frames were all in time, waiting is from this share on: it had time to spare.
+const MUCH_IN_TIME: f64 = 0.05;
 /// So is a single wait from this length on.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// From this share of all waiting on, who had the CPU meanwhile is named.
@@ -100,7 +102,13 @@ fn waiting(
     wanted: Nanos,
 ) -> Vec<(Nanos, Advice)> {
     let (in_line, _, longest) = of(threads, ThreadState::Waiting);
-    if in_line.share_of(wanted) < MUCH_WAITING && longest < LONG_WAIT {
+    let frames = victim.frames.as_ref();
+    let much = if frames.is_some_and(|frames| frames.figures.untimely() == 0) {
+        MUCH_IN_TIME
+    } else {
+        MUCH_WAITING
+    };
+    if in_line.share_of(wanted) < much && longest < LONG_WAIT {
         return Vec::new();
     }
     let beats = statement.beats.iter().flat_map(|beats| &beats.beats);

@@ -3,14 +3,17 @@
 use ticktax_model::advice::Advice;
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::machine::Machine;
+use ticktax_model::pace::Frame;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Balance, Class, Statement};
 use ticktax_model::victim::{
-    Interferer, PROBE, StateAccount, Target, ThreadState, ThreadTimes, VictimStatement,
+    Interferer, PROBE, ProgramFrames, StateAccount, Target, ThreadState, ThreadTimes,
+    VictimStatement,
 };
 use ticktax_model::{Kind, Nanos};
 
 use super::advise;
+use crate::pace::FrameStats;
 
 /// A machine of one CPU for 10 s, with these accounts.
 fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
@@ -122,6 +125,47 @@ fn nothing_is_advised_where_nothing_is_wrong() {
     assert_eq!(advise(&quiet), []);
     let few = vec![behind("sshd", Some(9), 5, 1), behind("idle", None, 1, 1)];
     assert_eq!(advise(&program(&[(WAITING, 6)], few)), []);
+}
+
+/// A loop of 50 frames a second, of which one began so late.
+fn frames(late_ms: i64) -> ProgramFrames {
+    let period = Nanos::from_millis(20);
+    let mut stats = FrameStats::of_loop(period, None);
+    for slot in 0..50 {
+        let due = Nanos(period.0 * slot);
+        let late = if slot == 7 { late_ms } else { 0 };
+        let began = due + Nanos::from_millis(late);
+        stats.frame(Frame {
+            due,
+            began,
+            ended: began + Nanos::from_millis(1),
+            cpu: Nanos::from_millis(1),
+        });
+    }
+    ProgramFrames {
+        thread: "gamesrv".to_owned(),
+        tid: 4290,
+        figures: stats.close().figures().unwrap(),
+        late: None,
+    }
+}
+
+#[test]
+fn a_loop_that_is_in_time_has_time_to_spare() {
+    let crowd = || vec![behind("cc1", Some(100), 20, 2)];
+    let mut statement = program(&[(WAITING, 20)], crowd());
+    let mut advised = |late_ms| {
+        let victim = statement.victim.as_mut().unwrap();
+        victim.frames = Some(Box::new(frames(late_ms)));
+        !advise(&statement).is_empty()
+    };
+    assert!(!advised(0));
+    assert!(advised(12), "a late frame");
+    let mut statement = program(&[(WAITING, 100)], crowd());
+    let victim = statement.victim.as_mut().unwrap();
+    victim.frames = Some(Box::new(frames(0)));
+    victim.threads.as_mut().unwrap().accounts[1].max = Some(Nanos::from_millis(2));
+    assert!(!advise(&statement).is_empty(), "a tenth of the time");
 }
 
 #[test]
