@@ -6,21 +6,34 @@
 #ifndef TICKTAX_HAND_OUT_H
 #define TICKTAX_HAND_OUT_H
 
-/* The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. */
+/* How many bits are set: without a branch, see bucket(). Hacker's Delight, 5-1. */
+static __always_inline __u32 bits_set(__u64 word)
+{
+	word -= (word >> 1) & 0x5555555555555555ULL;
+	word = (word & 0x3333333333333333ULL) + ((word >> 2) & 0x3333333333333333ULL);
+	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return (word * 0x0101010101010101ULL) >> 56;
+}
+
+/*
+ * The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. Hardly
+ * a branch: the verifier follows each of them to the end of the program.
+ */
 static __always_inline __u32 bucket(__u64 value)
 {
-	__u32 octave = 0, index;
-	__u64 rest = value;
+	__u64 below = value;
+	__u32 octave, index;
 
 	if (value < 4)
 		return value;
-	if (rest >> 32) { octave += 32; rest >>= 32; }
-	if (rest >> 16) { octave += 16; rest >>= 16; }
-	if (rest >> 8) { octave += 8; rest >>= 8; }
-	if (rest >> 4) { octave += 4; rest >>= 4; }
-	if (rest >> 2) { octave += 2; rest >>= 2; }
-	if (rest >> 1) octave += 1;
-	index = (octave - 1) * 4 + ((value >> (octave - 2)) & 3);
+	below |= below >> 1;
+	below |= below >> 2;
+	below |= below >> 4;
+	below |= below >> 8;
+	below |= below >> 16;
+	below |= below >> 32;
+	octave = bits_set(below) - 1;
+	index = (octave - 1) * 4 + ((value >> ((octave - 2) & 63)) & 3);
 	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
 }
 
@@ -67,8 +80,13 @@ static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
 
 #define SUM_PROBES 8
 
-/* The entry for this source on this CPU; 0 when the table has no room left for it. */
-static __always_inline struct sum_record *sum_entry(__u64 key, __u64 detail)
+#define NO_SUM (~0U)
+
+/*
+ * The index of the entry for this source on this CPU; NO_SUM when the table has no room left for it. A
+ * global function, which the verifier looks at once and not wherever it is called.
+ */
+__noinline __u32 sum_index(__u64 key, __u64 detail)
 {
 	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
 	__u32 at = hash >> 40;
@@ -79,23 +97,23 @@ static __always_inline struct sum_record *sum_entry(__u64 key, __u64 detail)
 		struct sum_record *sum = bpf_map_lookup_elem(&sums, &index);
 
 		if (!sum)
-			return 0;
+			return NO_SUM;
 		if (likely(sum->key == key && sum->detail == detail))
-			return sum;
+			return index;
 		if (sum->key == 0 && __sync_val_compare_and_swap(&sum->key, 0, key) == 0) {
 			sum->detail = detail;
-			return sum;
+			return index;
 		}
 	}
-	return 0;
+	return NO_SUM;
 }
 
 static __always_inline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
 				       __s64 self, struct task_struct *task)
 {
-	struct sum_record *sum = sum_entry(sum_key(frame, here->cpu), frame->detail);
+	__u32 index = sum_index(sum_key(frame, here->cpu), frame->detail);
+	struct sum_record *sum = bpf_map_lookup_elem(&sums, &index);
 	__u8 flags = frame->flags;
-	__u32 index;
 
 	if (unlikely(!sum)) {
 		/* The table is full: one entry of each CPU takes all the rest of a kind. */
