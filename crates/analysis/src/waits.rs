@@ -6,6 +6,9 @@
 //! it left did not sleep: it was preempted. Where events were lost, an edge may have been, and only waits
 //! that begin with one are told.
 //!
+//! Nor is a wait told in which a thread ran whose switch the kernel did not report: it may be the one that
+//! waited.
+//!
 //! # In which order rows come
 //! Edges and rows of other CPUs may come late, so a run is judged a second after it began. Wake-ups that come
 //! later than that are taken for none.
@@ -26,6 +29,9 @@ use crate::victim::named;
 
 /// By so much a row of another CPU may come late.
 const SETTLED: Nanos = Nanos::from_secs(1);
+/// Stretches of unreported threads that are kept; waits that begin before the end of one that is not are
+/// not told.
+const UNREPORTED: usize = 4_096;
 /// Idling that a wait for a CPU may contain: the time it takes to wake a CPU, or to move to it. A thread
 /// that would wait for longer beside an idle CPU was not able to run: its wake-up is not among the rows.
 const IDLING: Nanos = Nanos::from_millis(1);
@@ -43,6 +49,10 @@ pub(crate) struct Waits {
     woken: Found,
     preempted: Found,
     edges: u64,
+    /// When threads ran whose switches were not reported, on any CPU.
+    unreported: VecDeque<(Nanos, Nanos)>,
+    /// The end of the last of those that are not kept any more.
+    forgotten: Nanos,
 }
 
 /// What happened to a thread lately, in order of time.
@@ -81,7 +91,10 @@ impl Waits {
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         match event.kind() {
             EventKind::OnCpu(Occupant::Thread(on), onset) => {
-                let Some(thread) = on.thread else { return };
+                let Some(thread) = on.thread else {
+                    self.unreported(event.span);
+                    return;
+                };
                 // A recording without wake-ups, as the model's are, tells of no wait.
                 if self.edges == 0 || matches!(on.owner, Owner::Probe | Owner::Tool) {
                     return;
@@ -105,6 +118,21 @@ impl Waits {
             EventKind::Edge(edge) => self.edge(edge),
             _ => {}
         }
+    }
+
+    /// A thread ran whose switch the kernel did not report: whichever it was, it did not wait then.
+    fn unreported(&mut self, span: &Span) {
+        if self.unreported.len() == UNREPORTED {
+            let oldest = self.unreported.pop_front();
+            self.forgotten = oldest.map_or(self.forgotten, |(_, end)| end.max(self.forgotten));
+        }
+        self.unreported.push_back((span.start, span.end()));
+    }
+
+    /// Whether a thread that waited from `begin` to `end` may have run meanwhile, unreported.
+    fn may_have_run(&self, begin: Nanos, end: Nanos) -> bool {
+        let mut unreported = self.unreported.iter();
+        begin < self.forgotten || unreported.any(|&(from, to)| from < end && to > begin)
     }
 
     fn edge(&mut self, edge: &Edge) {
@@ -140,6 +168,10 @@ impl Waits {
         let Some(begin) = recent.wait_before(run.begin) else {
             return;
         };
+        let (Begin::Woken(at) | Begin::Preempted(at)) = begin;
+        if self.may_have_run(at, run.begin) {
+            return;
+        }
         let (found, begin) = match begin {
             Begin::Woken(at) => (&mut self.woken, at),
             Begin::Preempted(at) => (&mut self.preempted, at),
@@ -223,7 +255,9 @@ impl Recent {
         if left.is_some_and(|left| left > until) {
             return None;
         }
-        let mut wakes = self.wakes.iter().copied();
+        // The last: who waits already is not woken again, so between two wake-ups it ran, and the kernel
+        // did not report that switch.
+        let mut wakes = self.wakes.iter().rev().copied();
         let woken = wakes.find(|&at| at <= until && left.is_none_or(|left| at > left));
         match (woken, left) {
             (Some(at), _) => Some(Begin::Woken(at)),
@@ -234,14 +268,19 @@ impl Recent {
 }
 
 impl Found {
-    /// Adds a wait, unless the CPU idled meanwhile or nobody else had it.
+    /// Adds a wait, unless the CPU idled meanwhile, or nothing but the probe had it: then the thread slept, or
+    /// ran, and it was not seen.
     fn add(&mut self, span: &Span, history: &History, sources: &SourceTable) {
         let pieces = || {
             history
                 .on_cpu_within(span)
                 .map(|piece| (piece.source, piece.end - piece.start))
         };
-        let is_idle = |source: SourceId| sources.get(source).kind == Kind::Idle;
+        // Whoever is woken has the probe's CPU at once, as an idle one.
+        let is_idle = |source: SourceId| {
+            let source = sources.get(source);
+            source.kind == Kind::Idle || source.owner == Owner::Probe
+        };
         let idle: Nanos = pieces()
             .filter(|&(source, _)| is_idle(source))
             .map(|(_, time)| time)

@@ -2,10 +2,11 @@
 
 use ticktax_fixture::{books, header, process, replay, whole};
 use ticktax_model::hook::Hook;
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Edge, Effect, Header, Loss, Row};
 use ticktax_model::waits::WaitStatement;
-use ticktax_model::{Cpu, Nanos, Owner, Source, SourceId, SourceTable};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
 use crate::Auditor;
 
@@ -132,4 +133,35 @@ fn without_wake_ups_nothing_is_told() {
     auditor.victim_since(Nanos::ZERO);
     replay(&cast.sources, &rows, &mut auditor);
     assert_eq!(auditor.finish(&traced(30), &cast.sources, 1).waits, None);
+}
+
+#[test]
+fn a_wait_begins_at_the_last_wake_up() {
+    let cast = Cast::new();
+    let rows = [
+        woke(1, cast.game, 20),
+        woke(8, cast.game, 20),
+        ran(0, 10, cast.game),
+        ran(10, 11, cast.mixer),
+        ran(11, 30, cast.idle),
+    ];
+    let waits = cast.told(&rows, &traced(30)).unwrap();
+    assert_eq!(short(&waits), [("mixer", 2, 1, "game", 2)]);
+}
+
+#[test]
+fn a_thread_that_may_have_run_unreported_is_not_told_to_have_waited() {
+    let mut cast = Cast::new();
+    let unseen = Source::kernel(Kind::Task, UNREPORTED, "");
+    let unseen = cast.sources.intern(unseen);
+    let rows = [
+        woke(1, cast.game, 20),
+        ran(0, 8, cast.game),
+        ran(8, 9, unseen),
+        ran(9, 10, cast.game),
+        ran(10, 11, cast.mixer),
+        ran(11, 30, cast.idle),
+    ];
+    let waits = cast.told(&rows, &traced(30)).unwrap();
+    assert_eq!(short(&waits), []);
 }
