@@ -10,7 +10,7 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::statement::Statement;
 
-use common::{GAME, complaint, text, ticktax};
+use common::{GAME, complaint, simulate, text, ticktax};
 
 /// A recording of [`GAME`], of 30 s, in a folder of its own.
 fn recorded() -> (tempfile::TempDir, PathBuf) {
@@ -18,16 +18,7 @@ fn recorded() -> (tempfile::TempDir, PathBuf) {
     let scenario = folder.path().join("game.toml");
     let recording = folder.path().join("game.parquet");
     fs::write(&scenario, GAME).unwrap();
-    let output = ticktax(&[
-        "sim",
-        "--load",
-        scenario.to_str().unwrap(),
-        "--resample",
-        "1",
-        "--save",
-        recording.to_str().unwrap(),
-    ]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    simulate(&scenario, &recording);
     (folder, recording)
 }
 

@@ -13,7 +13,7 @@ use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::recording::{RecordingReader, RowSink};
 use ticktax_report::{Format, TextStyle, render};
 
-use common::{text, ticktax};
+use common::simulate;
 
 /// The size of a letter, in the picture's units.
 const LETTER: (usize, usize) = (8, 17);
@@ -34,16 +34,7 @@ fn page() -> String {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("picture.parquet");
     let scenario = docs("picture.toml");
-    let output = ticktax(&[
-        "sim",
-        "--load",
-        scenario.to_str().unwrap(),
-        "--resample",
-        "1",
-        "--save",
-        recording.to_str().unwrap(),
-    ]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    simulate(&scenario, &recording);
     let mut reader = RecordingReader::open(&recording).unwrap();
     let mut analysis = RecordingAnalysis::audit(reader.header());
     let sources = reader

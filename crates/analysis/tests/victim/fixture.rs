@@ -241,12 +241,17 @@ impl Fixture {
 }
 
 fn header() -> Header {
+    followed(Target::Process, "program", Some(10), BEGIN)
+}
+
+/// A header without books, of a recording in which `name` was followed from `begin` on, in ns.
+pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {
-            target: Target::Process,
-            name: "program".to_owned(),
-            pid: Some(10),
-            begin: Nanos(BEGIN),
+            target,
+            name: name.to_owned(),
+            pid,
+            begin: Nanos(begin),
             followed: true,
             incomplete: None,
             before: None,

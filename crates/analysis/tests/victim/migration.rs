@@ -1,10 +1,12 @@
 //! A thread that waits on one CPU and then runs on another.
 
 use ticktax_analysis::Auditor;
-use ticktax_fixture::{header, off_cpu, replay, row, thread};
-use ticktax_model::recording::{Header, Row};
-use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadTimes, VictimHeader};
+use ticktax_fixture::{off_cpu, replay, row, thread};
+use ticktax_model::recording::Row;
+use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadTimes};
 use ticktax_model::{Cpu, Nanos, Owner, Source, SourceTable};
+
+use crate::fixture::followed;
 
 const MS: i64 = 1_000_000;
 const BEGIN: i64 = 1_000 * MS;
@@ -42,20 +44,7 @@ fn audit(rows_of_cpu_1_first: bool) -> ThreadTimes {
     } else {
         one.into_iter().chain(two).collect()
     };
-    let header = Header {
-        victim: Some(VictimHeader {
-            target: Target::Process,
-            name: "game".to_owned(),
-            pid: Some(10),
-            begin: Nanos(BEGIN),
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-        }),
-        ..header()
-    };
+    let header = followed(Target::Process, "game", Some(10), BEGIN);
     let mut auditor = Auditor::books();
     auditor.victim_since(Nanos(BEGIN - 1));
     replay(&sources, &rows, &mut auditor);

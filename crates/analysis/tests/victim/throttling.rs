@@ -1,12 +1,12 @@
 //! A thread whose CPU quota is used up.
 
 use ticktax_analysis::Auditor;
-use ticktax_fixture::{header, replay, row, thread};
-use ticktax_model::recording::{Header, Row};
-use ticktax_model::victim::{
-    DelayKind, OffCpuReason, Target, ThreadState, ThreadTimes, VictimHeader,
-};
+use ticktax_fixture::{replay, row, thread};
+use ticktax_model::recording::Row;
+use ticktax_model::victim::{DelayKind, OffCpuReason, Target, ThreadState, ThreadTimes};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceTable};
+
+use crate::fixture::followed;
 
 const MS: i64 = 1_000_000;
 
@@ -37,20 +37,7 @@ fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
         timers.push(row(1, at + 95 * MS - 3_000, 3_000, 3_000, timer));
     }
     rows.extend(timers);
-    let header = Header {
-        victim: Some(VictimHeader {
-            target,
-            name: "game".to_owned(),
-            pid,
-            begin: Nanos(begin),
-            followed: true,
-            incomplete: None,
-            before: None,
-            after: None,
-            threads: None,
-        }),
-        ..header()
-    };
+    let header = followed(target, "game", pid, begin);
     let mut auditor = Auditor::books();
     auditor.victim_since(Nanos(begin - 1));
     replay(&sources, &rows, &mut auditor);

@@ -5,6 +5,7 @@
     reason = "each file of tests is a program of its own, and needs a part of this"
 )]
 
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,6 +50,21 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Output {
         .args(arguments)
         .output()
         .unwrap()
+}
+
+/// Saves the recording of a scenario as `recording`.
+pub(crate) fn simulate(scenario: &Path, recording: &Path) {
+    let (scenario, recording) = (scenario.to_str().unwrap(), recording.to_str().unwrap());
+    let output = ticktax(&[
+        "sim",
+        "--load",
+        scenario,
+        "--resample",
+        "1",
+        "--save",
+        recording,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 /// What a stream said.
