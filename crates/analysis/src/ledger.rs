@@ -220,8 +220,8 @@ impl Ledger {
             };
             cpu.queue
                 .look_into(&gap, history, tolerance, &mut self.contents);
-            self.contents
-                .find_unknown(|source| roles.class(source) == Some(Class::Unexplained));
+            self.contents.classify(|source| roles.class(source));
+            self.contents.yielded &= gap.moves_time();
             let signature = if gap.moves_time() && !self.contents.blind {
                 self.signatures.of(&self.contents.held)
             } else {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use ticktax_model::statement::Class;
 use ticktax_model::{Nanos, SourceId};
 
 use crate::timeline::Piece;
@@ -31,6 +32,8 @@ pub(super) struct Contents {
     pub(super) near: Option<u8>,
     /// Whether rows may be missing that were in it.
     pub(super) blind: bool,
+    /// Whether the probe gave the CPU to a program that asked for it: one ran.
+    pub(super) yielded: bool,
     pieces: Vec<Piece>,
     open: Vec<Open>,
 }
@@ -53,12 +56,18 @@ impl Contents {
         self.unknown = Nanos::ZERO;
         self.near = None;
         self.blind = false;
+        self.yielded = false;
     }
 
-    /// Notes which of the rows that are in have no known thread.
-    pub(super) fn find_unknown(&mut self, is_unknown: impl Fn(SourceId) -> bool) {
-        let held = self.held.iter().filter(|held| is_unknown(held.source));
-        self.unknown = held.map(|held| held.own).sum();
+    /// Notes which of the rows that are in have no known thread, and whether a program's are in.
+    pub(super) fn classify(&mut self, class: impl Fn(SourceId) -> Option<Class>) {
+        for held in &self.held {
+            match class(held.source) {
+                Some(Class::Unexplained) => self.unknown += held.own,
+                Some(Class::Program | Class::Tool) => self.yielded = true,
+                _ => {}
+            }
+        }
     }
 
     /// The part of the gap that has a name.

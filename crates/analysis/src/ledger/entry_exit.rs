@@ -34,6 +34,8 @@ const MOST_SIGNATURES: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
     by_sources: HashMap<Box<[SourceId]>, u32, FixedState>,
+    /// Of each source the signature of gaps that held nothing else, as most do.
+    alone: Vec<Option<u32>>,
     /// Of each the source of the first row.
     first: Vec<SourceId>,
     /// Kept for its memory.
@@ -44,22 +46,48 @@ impl Signatures {
     /// The number of the signature of a gap that held these; `None` where it held nothing.
     pub(super) fn of(&mut self, held: &[Held]) -> Option<usize> {
         let first = held.first()?.source;
-        self.sources.clear();
-        self.sources.push(first);
-        if self.first.len() < MOST_SIGNATURES {
-            self.sources
-                .extend(held[1..].iter().map(|held| held.source));
-            self.sources[1..].sort_unstable();
+        if held.len() > 1 {
+            return Some(self.look_up(first, held));
         }
-        if let Some(&known) = self.by_sources.get(&self.sources[..]) {
+        let place = first.0 as usize;
+        if let Some(&Some(known)) = self.alone.get(place) {
             return Some(known as usize);
+        }
+        let number = self.look_up(first, held);
+        if place >= self.alone.len() {
+            self.alone.resize(place + 1, None);
+        }
+        self.alone[place] = u32::try_from(number).ok();
+        Some(number)
+    }
+
+    /// The same by the set of its sources, of which `first` is the first.
+    fn look_up(&mut self, first: SourceId, held: &[Held]) -> usize {
+        self.sources.clear();
+        self.sources.extend(held.iter().map(|held| held.source));
+        self.sources[1..].sort_unstable();
+        if let Some(&known) = self.by_sources.get(&self.sources[..]) {
+            return known as usize;
+        }
+        if self.first.len() >= MOST_SIGNATURES {
+            // No set has one source twice.
+            self.sources.clear();
+            self.sources.extend([first, first]);
+            if let Some(&known) = self.by_sources.get(&self.sources[..]) {
+                return known as usize;
+            }
         }
         let new = self.first.len();
         self.first.push(first);
         let number = u32::try_from(new).expect("no more signatures than gaps");
         self.by_sources
             .insert(self.sources.clone().into_boxed_slice(), number);
-        Some(new)
+        new
+    }
+
+    /// Whether all gaps with this signature held the same sources; else the first was the same.
+    pub(super) fn is_exact(signature: usize) -> bool {
+        signature < MOST_SIGNATURES
     }
 }
 
@@ -296,9 +324,44 @@ impl Bounds {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::Nanos;
+    use ticktax_model::{Nanos, SourceId};
 
-    use super::{Bound, Residuals};
+    use super::{Bound, Held, MOST_SIGNATURES, Residuals, Signatures};
+
+    fn held(sources: &[u32]) -> Vec<Held> {
+        let one = |&source| Held {
+            source: SourceId(source),
+            own: Nanos(1),
+            count: 1,
+            longest: Nanos(1),
+        };
+        sources.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_signature_is_the_first_source_and_the_set_of_the_others() {
+        let mut signatures = Signatures::default();
+        let mut of = |sources: &[u32]| signatures.of(&held(sources));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[7]), of(&[7]));
+        assert_eq!(of(&[7, 1, 2]), of(&[7, 2, 1]));
+        assert_ne!(of(&[7, 1, 2]), of(&[1, 7, 2]));
+        assert_ne!(of(&[7]), of(&[7, 1]));
+    }
+
+    #[test]
+    fn signatures_beyond_the_most_are_known_by_their_first_source_alone() {
+        let mut signatures = Signatures::default();
+        let most = u32::try_from(MOST_SIGNATURES).unwrap();
+        for source in 0..most {
+            signatures.of(&held(&[1, source + 10]));
+        }
+        let mut of = |sources: &[u32]| signatures.of(&held(sources)).unwrap();
+        assert!(Signatures::is_exact(of(&[1, 10])));
+        assert!(!Signatures::is_exact(of(&[1, 2, 3])));
+        assert_eq!(of(&[1, 2, 3]), of(&[1]));
+        assert_ne!(of(&[1]), of(&[2]));
+    }
 
     /// Residuals of `median` ns whose logarithms are spread by 10 %, and their exact sum.
     fn residuals(median: f64, count: u32) -> Residuals {

@@ -11,8 +11,8 @@ use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use super::accounts::{AccountId, Registry};
 use super::contents::{Contents, Held};
-use super::entry_exit::Bounds;
-use super::gaps::{CpuGaps, GapBook, is_lent, parts};
+use super::entry_exit::{Bounds, Signatures};
+use super::gaps::{CpuGaps, GapBook, parts};
 use super::matching::Gap;
 use super::settled::{Settled, residuals};
 use super::tally::{Lengths, Tally, sort_parts};
@@ -32,6 +32,29 @@ impl CauseKey {
         accounts: [None; Self::NAMED],
         more: true,
     };
+
+    /// The cause of a gap that held these. `ranking` is room to work in.
+    fn of(held: &[Held], registry: &Registry, ranking: &mut Vec<(AccountId, Nanos)>) -> Self {
+        ranking.clear();
+        for held in held {
+            let account = registry.account_of(held.source);
+            match ranking.iter_mut().find(|(known, _)| *known == account) {
+                Some((_, time)) => *time += held.own,
+                None => ranking.push((account, held.own)),
+            }
+        }
+        let more = ranking.len() > Self::NAMED;
+        if more {
+            ranking.sort_unstable_by_key(|&(id, time)| (Reverse(time), registry.describe(id)));
+            ranking.truncate(Self::NAMED);
+        }
+        ranking.sort_unstable_by_key(|&(id, _)| id);
+        let mut accounts = [None; Self::NAMED];
+        for (slot, &(id, _)) in accounts.iter_mut().zip(ranking.iter()) {
+            *slot = Some(id);
+        }
+        Self { accounts, more }
+    }
 
     fn name(&self, registry: &Registry) -> String {
         if *self == Self::OTHER {
@@ -165,7 +188,10 @@ impl Noted {
 /// What one probe saw on all CPUs.
 #[derive(Debug, Default)]
 struct View {
-    causes: HashMap<CauseKey, Cause, FixedState>,
+    causes: Vec<(CauseKey, Cause)>,
+    by_key: HashMap<CauseKey, usize, FixedState>,
+    /// Of each signature the place among `causes`, where it is always the same.
+    by_signature: Vec<Option<usize>>,
     worst: Vec<Noted>,
 }
 
@@ -192,46 +218,24 @@ impl GapCauses {
         registry: &Registry,
         signature: Option<usize>,
     ) {
-        if is_lent(gap, contents, registry) {
+        if contents.yielded {
             return;
         }
-        let key = (!contents.held.is_empty()).then(|| self.cause(&contents.held, registry));
         let view = match gap.probe {
             ProbeKind::Spin => &mut self.spin,
             ProbeKind::Sleep => &mut self.sleep,
         };
-        if let Some(mut key) = key {
-            if view.causes.len() >= Self::MOST_CAUSES && !view.causes.contains_key(&key) {
-                key = CauseKey::OTHER;
-            }
-            let cause = view.causes.entry(key).or_default();
+        if !contents.held.is_empty() {
+            let known = signature.and_then(|signature| *view.by_signature.get(signature)?);
+            let place = known.unwrap_or_else(|| {
+                let key = CauseKey::of(&contents.held, registry, &mut self.ranking);
+                view.place(key, signature)
+            });
+            let (_, cause) = &mut view.causes[place];
             cause.gaps.add(gap.span.dur, gap.span.dur);
             cause.named += contents.explained();
         }
         view.note_worst(gap, contents, signature);
-    }
-
-    fn cause(&mut self, held: &[Held], registry: &Registry) -> CauseKey {
-        self.ranking.clear();
-        for held in held {
-            let account = registry.account_of(held.source);
-            match self.ranking.iter_mut().find(|(known, _)| *known == account) {
-                Some((_, time)) => *time += held.own,
-                None => self.ranking.push((account, held.own)),
-            }
-        }
-        let more = self.ranking.len() > CauseKey::NAMED;
-        if more {
-            self.ranking
-                .sort_unstable_by_key(|&(id, time)| (Reverse(time), registry.describe(id)));
-            self.ranking.truncate(CauseKey::NAMED);
-        }
-        self.ranking.sort_unstable_by_key(|&(id, _)| id);
-        let mut accounts = [None; CauseKey::NAMED];
-        for (slot, &(id, _)) in accounts.iter_mut().zip(&self.ranking) {
-            *slot = Some(id);
-        }
-        CauseKey { accounts, more }
     }
 
     /// The statement about the gaps of the probe that ran: the spinning one's where both did.
@@ -293,6 +297,25 @@ impl GapCauses {
 }
 
 impl View {
+    /// The place of a cause among all, entered where it is new, for a gap with this signature.
+    fn place(&mut self, mut key: CauseKey, signature: Option<usize>) -> usize {
+        if self.causes.len() >= GapCauses::MOST_CAUSES && !self.by_key.contains_key(&key) {
+            key = CauseKey::OTHER;
+        }
+        let place = *self.by_key.entry(key).or_insert_with(|| {
+            self.causes.push((key, Cause::default()));
+            self.causes.len() - 1
+        });
+        // Which accounts of many are named depends on the gap's times.
+        if let Some(signature) = signature.filter(|&it| Signatures::is_exact(it) && !key.more) {
+            if signature >= self.by_signature.len() {
+                self.by_signature.resize(signature + 1, None);
+            }
+            self.by_signature[signature] = Some(place);
+        }
+        place
+    }
+
     fn note_worst(&mut self, gap: &Gap, contents: &Contents, signature: Option<usize>) {
         let rank = Noted::rank(gap);
         let place = self

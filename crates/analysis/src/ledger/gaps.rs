@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::statement::{Class, GapParts, GapStatement};
+use ticktax_model::statement::{GapParts, GapStatement};
 use ticktax_model::{Histogram, Nanos};
 
 use super::accounts::Registry;
@@ -125,9 +125,12 @@ impl GapBook {
     }
 
     fn note_empty(&mut self, gap: EmptyGap) {
-        self.longest_empty.push(Reverse(gap));
-        if self.longest_empty.len() > Self::LONGEST {
-            self.longest_empty.pop();
+        if self.longest_empty.len() < Self::LONGEST {
+            self.longest_empty.push(Reverse(gap));
+        } else if let Some(mut shortest) = self.longest_empty.peek_mut()
+            && shortest.0 < gap
+        {
+            *shortest = Reverse(gap);
         }
     }
 
@@ -145,7 +148,7 @@ impl GapBook {
     ) {
         let length = gap.span.dur;
         let residual = length - contents.named;
-        let (place, side) = if is_lent(gap, contents, registry) {
+        let (place, side) = if contents.yielded {
             (2, &mut self.yielded)
         } else if length >= GapStatement::FLOOR {
             (0, &mut self.long)
@@ -232,15 +235,6 @@ impl GapBook {
             self.nameless.merge(&gaps);
         }
     }
-}
-
-/// Whether a spinning probe's gap is one in which it gave the CPU to a program that asked for it.
-pub(super) fn is_lent(gap: &Gap, contents: &Contents, registry: &Registry) -> bool {
-    let asked = |source| {
-        let (class, _) = registry.describe(registry.account_of(source));
-        matches!(class, Class::Program | Class::Tool)
-    };
-    gap.probe == ProbeKind::Spin && contents.held.iter().any(|held| asked(held.source))
 }
 
 /// The gaps of one CPU, by probe.
