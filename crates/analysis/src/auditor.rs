@@ -12,7 +12,7 @@ use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
 use crate::beats::Finder;
-use crate::ledger::Ledger;
+use crate::ledger::{Books, Ledger};
 use crate::pace::Watched;
 use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
@@ -191,16 +191,17 @@ impl Auditor {
             frames,
             work: _,
         } = self;
-        let books = ledger.close(header, sources, &mut timeline, |roles, residual, held| {
-            tick.gap(roles, residual, held);
+        let mut victim = victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
+        let books = ledger.close(header, sources, &mut timeline, |roles, gap| {
+            tick.gap(roles, gap);
+            victim.gap(gap);
         });
         let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
-        let mut victim = victim.unwrap_or_else(|| Victim::new(Nanos::ZERO));
         victim.settle(&mut timeline);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
         let own_frames = frames
             .as_ref()
-            .and_then(|process| program_frames(process, header, &victim, sources))
+            .and_then(|process| program_frames(process, header, (&victim, &books), sources))
             .map(|mut frames| {
                 if let Some(late) = &mut frames.late {
                     let lines = beats.iter().flat_map(|beats| &beats.beats);
@@ -231,17 +232,19 @@ impl Auditor {
 fn program_frames(
     process: &Process,
     header: &Header,
-    victim: &Victim,
+    (victim, books): (&Victim, &Books),
     sources: &SourceTable,
 ) -> Option<ProgramFrames> {
     let watched = process.watched(header)?;
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
-    let late = victim.losses_of(thread.tid).map(|losses| {
+    let outside = lateness::Outside::of(&watched.cpus, header, books);
+    let late = victim.losses_of(thread.tid, &outside).map(|losses| {
         let terms = (figures.period, figures.late_from);
         let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
         let begin = victim.since();
-        late_frames(&watched.frames, terms, begin, &losses, &name)
+        let late = late_frames(&watched.frames, terms, begin, &losses, &name);
+        lateness::seen(late, &outside, &header.coverage.attached)
     });
     Some(ProgramFrames {
         thread: thread.name.clone(),
@@ -254,8 +257,11 @@ fn program_frames(
 impl RowSink for Auditor {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         let (event, history) = self.timeline.event(sources, row);
-        self.ledger.event(&event, history, |roles, residual, held| {
-            self.tick.gap(roles, residual, held);
+        self.ledger.event(&event, history, |roles, gap| {
+            self.tick.gap(roles, gap);
+            if let Some(victim) = &mut self.victim {
+                victim.gap(gap);
+            }
         });
         self.tick.event(&event);
         if let Some(waits) = &mut self.waits {

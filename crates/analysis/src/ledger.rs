@@ -64,7 +64,7 @@ use self::accounts::Registry;
 use self::books::ClassTimes;
 pub(crate) use self::closing::Books;
 use self::contents::Contents;
-pub(crate) use self::contents::Held;
+pub(crate) use self::contents::JudgedGap;
 use self::entry_exit::Signatures;
 use self::gap_causes::GapCauses;
 use self::gaps::CpuGaps;
@@ -114,13 +114,13 @@ impl Ledger {
     }
 
     /// Takes an event of a CPU with this past. `judged` gets each gap of the spinning probe of
-    /// which everything is known: its length beyond what is named in it, and what is.
+    /// which everything is known.
     #[inline]
     pub(crate) fn event(
         &mut self,
         event: &Event<'_>,
         history: &mut History,
-        mut judged: impl FnMut(&Roles, Nanos, &[Held]),
+        mut judged: impl FnMut(&Roles, &JudgedGap<'_>),
     ) {
         let slot = event.slot;
         if slot >= self.cpus.len() {
@@ -188,7 +188,7 @@ impl Ledger {
         header: &Header,
         sources: &SourceTable,
         timeline: &mut Timeline,
-        mut judged: impl FnMut(&Roles, Nanos, &[Held]),
+        mut judged: impl FnMut(&Roles, &JudgedGap<'_>),
     ) -> Books {
         for slot in 0..self.cpus.len() {
             let (Some(Some(cpu)), Some(past)) = (self.cpus.get_mut(slot), timeline.history(slot))
@@ -207,7 +207,7 @@ impl Ledger {
         &mut self,
         slot: usize,
         (history, roles): (&mut History, &Roles),
-        judged: &mut impl FnMut(&Roles, Nanos, &[Held]),
+        judged: &mut impl FnMut(&Roles, &JudgedGap<'_>),
     ) {
         let Some(Some(cpu)) = self.cpus.get_mut(slot) else {
             return;
@@ -232,7 +232,12 @@ impl Ledger {
             self.gap_causes.note(&gap, contents, registry, signature);
             if gap.moves_time() && !self.contents.blind {
                 let residual = gap.span.dur - self.contents.named;
-                judged(roles, residual, &self.contents.held);
+                let gap = JudgedGap {
+                    span: gap.span,
+                    residual,
+                    held: &self.contents.held,
+                };
+                judged(roles, &gap);
             }
         }
     }

@@ -26,7 +26,7 @@ use ticktax_model::tick::TickBill;
 use ticktax_model::{Kind, Nanos, SourceId, SourceTable};
 
 use self::cpu::CpuBook;
-use crate::ledger::Held;
+use crate::ledger::JudgedGap;
 use crate::ledger::tally::{Lengths, Tally};
 use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
@@ -150,11 +150,10 @@ impl TickAccumulator {
         }
     }
 
-    /// Takes a gap of the spinning probe in which everything is known: what each source had in it,
-    /// and what is left of its length.
-    pub(crate) fn gap(&mut self, roles: &Roles, residual: Nanos, held: &[Held]) {
+    /// Takes a gap of the spinning probe of which everything is known.
+    pub(crate) fn gap(&mut self, roles: &Roles, gap: &JudgedGap<'_>) {
         let mut ticks = 0;
-        for held in held {
+        for held in gap.held {
             match roles.of(held.source) {
                 Role::Interrupt(interrupt) if interrupt.is_tick() => ticks += held.count,
                 Role::Interrupt(interrupt)
@@ -164,7 +163,7 @@ impl TickAccumulator {
             }
         }
         if ticks == 1 {
-            self.around.add(residual, residual);
+            self.around.add(gap.residual, gap.residual);
         }
     }
 

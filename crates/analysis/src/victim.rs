@@ -42,7 +42,9 @@ use self::quota::{Quota, Throttled};
 pub(crate) use self::statement::named;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
+use crate::ledger::JudgedGap;
 use crate::ledger::tally::{Lengths, Tally};
+use crate::pace::lateness::Outside;
 use crate::timeline::{
     Event, EventKind, History, MOST_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
@@ -58,7 +60,8 @@ pub(crate) struct Victim {
     cpus: Vec<Interruptions>,
     latency: Lengths,
     migrations: u64,
-    behind: BTreeMap<SourceId, Tally>,
+    /// By who had the CPU, and whether the wait ended on another.
+    behind: BTreeMap<(SourceId, bool), Tally>,
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
@@ -107,7 +110,7 @@ impl Victim {
             }
         }
         let mut behind: BTreeMap<&str, Nanos> = BTreeMap::new();
-        for (&id, tally) in &self.behind {
+        for (&(id, _), tally) in &self.behind {
             let source = sources.get(id);
             let thread = source.thread.as_ref();
             let name = thread.map_or(&*source.name, |thread| &*thread.program);
@@ -127,8 +130,16 @@ impl Victim {
     }
 
     /// What kept thread `tid` from running, by begin; `None` where that was not kept.
-    pub(crate) fn losses_of(&self, tid: i32) -> Option<Vec<Loss>> {
-        self.losses.as_ref().map(|losses| losses.of(tid))
+    pub(crate) fn losses_of(&self, tid: i32, outside: &Outside) -> Option<Vec<Loss>> {
+        let losses = self.losses.as_ref()?;
+        Some(losses.of(tid, outside))
+    }
+
+    /// Takes a gap of the spinning probe of which everything is known.
+    pub(crate) fn gap(&mut self, gap: &JudgedGap<'_>) {
+        if let Some(losses) = &mut self.losses {
+            losses.gap(gap);
+        }
     }
 
     /// From when on it is looked at.
@@ -172,8 +183,14 @@ impl Victim {
             }
             EventKind::OffCpu(off) => self.wait(off, event, history),
             EventKind::Edge(edge) => self.edge(edge, event),
+            EventKind::Steal => {
+                self.cpu(event).note(event.span, true);
+                if let Some(losses) = &mut self.losses {
+                    losses.stolen(event.span);
+                }
+            }
             // Sums have no place in time.
-            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
+            EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
         }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
             self.throttled(&wait, Some(history));
@@ -265,7 +282,7 @@ impl Victim {
         if reason == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }
-        let pieces: Vec<Piece> = history.on_cpu_during(span).collect();
+        let pieces = history.had_cpu_during(span);
         let idle = pieces.iter().rfind(|piece| {
             let idles = event.sources.get(piece.source).kind == Kind::Idle;
             idles && piece.end - piece.start >= Moved::MIN_IDLE
@@ -278,7 +295,7 @@ impl Victim {
                 until,
                 pieces,
             }),
-            None => self.waited(thread, kind, span, (None, &pieces)),
+            None => self.waited(thread, kind, span, (None, off.moved, &pieces)),
         }
     }
 
@@ -288,7 +305,12 @@ impl Victim {
         match life.and_then(|life| life.slot_before(wait.span.start)) {
             Some(slot) => self.moves.keep(slot, wait),
             // It was not seen to run before.
-            None => self.waited(wait.thread, wait.kind, &wait.span, (None, &wait.pieces)),
+            None => self.waited(
+                wait.thread,
+                wait.kind,
+                &wait.span,
+                (None, true, &wait.pieces),
+            ),
         }
     }
 
@@ -297,25 +319,25 @@ impl Victim {
         let history = history.into_iter();
         let before = wait.before();
         let mut pieces: Vec<Piece> = history
-            .flat_map(|history| history.on_cpu_during(&before))
+            .flat_map(|history| history.had_cpu_during(&before))
             .collect();
         pieces.extend(wait.after());
         let life = self.threads.get(&wait.thread.tid);
         let on = life.and_then(|life| life.slot_before(wait.span.start));
         let on = on.and_then(|slot| u32::try_from(slot).ok()).map(Cpu);
-        self.waited(wait.thread, wait.kind, &wait.span, (on, &pieces));
+        self.waited(wait.thread, wait.kind, &wait.span, (on, true, &pieces));
     }
 
     /// A thread waited for a CPU, and this ran there; `on` is the CPU where it is not the one that it
-    /// then ran on.
+    /// then ran on, and `moved` whether it was another.
     fn waited(
         &mut self,
         thread: ThreadId,
         kind: DelayKind,
         span: &Span,
-        (on, pieces): (Option<Cpu>, &[Piece]),
+        (on, moved, pieces): (Option<Cpu>, bool, &[Piece]),
     ) {
-        self.behind(thread, span, pieces);
+        self.behind(thread, span, (pieces, moved));
         if self.worst.wants(span.dur) {
             let mut delay = Candidate::waiting(kind, span, pieces.iter().copied());
             delay.tid = thread.tid;
@@ -329,19 +351,20 @@ impl Victim {
     }
 
     /// Adds up who had the CPU meanwhile.
-    fn behind(&mut self, thread: ThreadId, span: &Span, pieces: &[Piece]) {
+    fn behind(&mut self, thread: ThreadId, span: &Span, (pieces, moved): (&[Piece], bool)) {
         let mut seen = false;
         for piece in pieces {
             let length = piece.end - piece.start;
-            let behind = self.behind.entry(piece.source).or_default();
+            let behind = self.behind.entry((piece.source, moved)).or_default();
             behind.add(length, length);
             if let Some(losses) = &mut self.losses {
-                losses.waited(thread, piece.start, piece.end, Some(piece.source));
+                let time = (piece.start, piece.end);
+                losses.waited(thread, time, Some(piece.source), moved);
             }
             seen = true;
         }
         if let (false, Some(losses)) = (seen, &mut self.losses) {
-            losses.waited(thread, span.start, span.end(), None);
+            losses.waited(thread, (span.start, span.end()), None, moved);
         }
     }
 
@@ -359,13 +382,13 @@ impl Victim {
         if let Some(waited) = waited {
             let pieces: Vec<Piece> = history
                 .into_iter()
-                .flat_map(|history| history.on_cpu_during(&waited))
+                .flat_map(|history| history.had_cpu_during(&waited))
                 .collect();
             let ran = pieces.iter().copied();
             let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, ran);
             life.throttled(ThreadState::Waiting, delay, &mut self.worst);
             if life.followed {
-                self.behind(wait.thread, &waited, &pieces);
+                self.behind(wait.thread, &waited, (&pieces, false));
             }
         }
     }

@@ -408,7 +408,8 @@ pub struct Latency {
 /// Who had the time that a victim wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interferer {
-    /// A program, a thread of the kernel, an interrupt; `idle` for a CPU that ran nothing.
+    /// A program, a thread of the kernel, an interrupt; `idle` for a CPU that ran nothing, and
+    /// `idle, moved` where the thread then ran on another.
     pub name: String,
     /// What the CPU was doing.
     pub kind: Kind,
@@ -431,6 +432,10 @@ pub struct Interferer {
     /// The longest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
+    /// Of an idle CPU that was waited for: whether the thread then ran on another one, so that this is
+    /// what moving it took.
+    #[serde(default)]
+    pub moved: bool,
 }
 
 /// What kind of delay.

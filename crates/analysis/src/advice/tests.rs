@@ -57,6 +57,7 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
         program: pid.map(|_| name.to_owned()),
         threads: 1,
         own: false,
+        moved: false,
         time: Nanos::from_millis(ms),
         count: 10,
         max: Nanos::from_millis(max),

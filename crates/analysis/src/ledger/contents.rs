@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use ticktax_model::statement::Class;
-use ticktax_model::{Nanos, SourceId};
+use ticktax_model::{Nanos, SourceId, Span};
 
 use crate::timeline::Piece;
 
@@ -17,6 +17,16 @@ pub(crate) struct Held {
     pub(crate) count: u64,
     /// The longest row, on the wall, as far as it lies in the gap.
     pub(super) longest: Nanos,
+}
+
+/// A gap of the spinning probe of which everything is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JudgedGap<'a> {
+    pub(crate) span: Span,
+    /// Its length beyond what is named in it.
+    pub(crate) residual: Nanos,
+    /// What is.
+    pub(crate) held: &'a [Held],
 }
 
 /// All that was in one gap.

@@ -10,12 +10,17 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use ticktax_model::beats::BeatLine;
+use ticktax_model::hook::Hook;
 use ticktax_model::pace::Frame;
+use ticktax_model::recording::Header;
+use ticktax_model::statement::Class;
 use ticktax_model::victim::{
     HoldUp, LateCause, LateFrame, LateFrames, LateTime, LostTo, ThreadPolicy,
 };
-use ticktax_model::{Kind, Nanos};
+use ticktax_model::witness::Proof;
+use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
+use crate::ledger::Books;
 use crate::victim::Loss;
 
 /// Frames that are told one by one.
@@ -26,6 +31,51 @@ type Key = (HoldUp, Option<(String, Kind)>);
 
 /// What is known of a source: the name by which it is counted, what it is, and its process.
 pub(crate) type Named = (String, Kind, Option<i32>);
+
+/// What is known of the time that the hypervisor took from a loop's CPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outside {
+    /// Where what it took can be put beside the loop: a loop on several CPUs may have been on another.
+    pub(crate) cpu: Option<Cpu>,
+    /// How many of the probe's empty gaps there may be something else in; `None` where that may be any
+    /// of them, or there is no hypervisor.
+    pub(crate) unseen: Option<usize>,
+    /// How much that was at most, in all.
+    stolen: Option<Nanos>,
+}
+
+impl Outside {
+    /// By the recording's header and books, of a loop that ran on `cpus`.
+    pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
+        let cpus: Vec<Cpu> = cpus.iter().collect();
+        let cpu = match *cpus {
+            [cpu] => Some(cpu),
+            _ => None,
+        };
+        if header.machine.hypervisor.is_none() {
+            return Self {
+                cpu,
+                ..Self::default()
+            };
+        }
+        let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
+        let stolen = |&cpu: &Cpu| {
+            let clock = header.after.steal_since(&header.before, cpu)?;
+            let books = books.cpus.iter().filter(|books| books.cpu == cpu);
+            let seen = books.map(|books| books.of(Class::Steal) + books.of(Class::Outside));
+            Some(clock.max(seen.sum()))
+        };
+        Self {
+            cpu,
+            unseen: proof.and_then(|proof| match proof.proof {
+                Proof::Proven | Proof::Unwitnessed => Some(0),
+                Proof::Bounded(unseen) => usize::try_from(unseen).ok(),
+                Proof::Unproven => None,
+            }),
+            stolen: cpus.iter().map(stolen).sum(),
+        }
+    }
+}
 
 /// What went into one late frame.
 struct Delayed {
@@ -71,36 +121,48 @@ fn delayed(
     let to = frame.began;
     let mut by: BTreeMap<Key, LostTo> = BTreeMap::new();
     let mut taken = Nanos::ZERO;
+    // A frame's CPU time has its page faults in it.
+    let mut on_cpu = Nanos::ZERO;
+    let mut stolen_until = Nanos::ZERO;
     // None is longer than it is, so the first that may reach in lies a while before.
     let first = losses.partition_point(|loss| loss.start < from);
     let before_it = losses[..first].iter().rev().take(8).rev();
     for loss in before_it.chain(losses[first..].iter().take_while(|loss| loss.start < to)) {
-        let time = loss.end.min(to) - loss.start.max(from);
+        let (hold_up, named) = hold_up(loss, name(loss));
+        // The probe may have seen what rows say as well.
+        let start = match hold_up {
+            HoldUp::Steal => loss.start.max(stolen_until),
+            _ => loss.start,
+        };
+        let time = loss.end.min(to) - start.max(from);
         if time <= Nanos::ZERO {
             continue;
         }
+        if hold_up == HoldUp::Steal {
+            stolen_until = stolen_until.max(loss.end);
+        }
         taken += time;
-        let named = name(loss);
+        if matches!(hold_up, HoldUp::PageFaults | HoldUp::Reclaim) {
+            on_cpu += time;
+        }
         let (key, kind, pid) = match named {
             Some((name, kind, pid)) => (Some((name, kind)), kind, pid),
             None => (None, Kind::Wait, None),
         };
-        let entry = by
-            .entry((loss.kind, key.clone()))
-            .or_insert_with(|| LostTo {
-                name: key.map_or_else(String::new, |(name, _)| name),
-                kind,
-                pids: Vec::new(),
-                time: Nanos::ZERO,
-                count: 0,
-            });
+        let entry = by.entry((hold_up, key.clone())).or_insert_with(|| LostTo {
+            name: key.map_or_else(String::new, |(name, _)| name),
+            kind,
+            pids: Vec::new(),
+            time: Nanos::ZERO,
+            count: 0,
+        });
         let pid = pid.filter(|pid| !entry.pids.contains(pid));
         entry.pids.extend(pid);
         entry.time += time;
         entry.count += 1;
     }
     let (own, time) = match overrun {
-        Some(before) => (HoldUp::OwnWork, before.cpu - usual),
+        Some(before) => (HoldUp::OwnWork, before.cpu - usual - on_cpu),
         None => (HoldUp::OwnSleep, to - from - taken),
     };
     if time > Nanos::ZERO {
@@ -120,6 +182,16 @@ fn delayed(
         lost: frame.dropped(period).unsigned_abs(),
         main,
         by,
+    }
+}
+
+/// What kind of delay a loss to somebody of this name is, and whose where that says more.
+fn hold_up(loss: &Loss, named: Option<Named>) -> (HoldUp, Option<Named>) {
+    match named.as_ref().map(|(_, kind, _)| *kind) {
+        Some(Kind::Idle) if loss.moved => (HoldUp::Migration, None),
+        Some(Kind::Irq | Kind::Softirq | Kind::Nmi) => (HoldUp::Interrupts, named),
+        Some(Kind::Steal) => (HoldUp::Steal, None),
+        _ => (loss.kind, named),
     }
 }
 
@@ -169,6 +241,7 @@ fn told(delayed: &[Delayed], begin: Nanos) -> LateFrames {
         lost: delayed.iter().map(|one| one.lost).sum(),
         causes,
         by_kind: kinds.into_values().collect(),
+        stolen: None,
         latest: order
             .into_iter()
             .take(LATEST)
@@ -201,6 +274,24 @@ fn latest(one: &Delayed, begin: Nanos) -> LateFrame {
         lost: one.lost,
         kind: one.main.0,
         lost_to,
+    }
+}
+
+/// Leaves out the kinds that could not have been seen, and adds how much the hypervisor took in all.
+pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> LateFrames {
+    let watched = |hooks: &[Hook]| hooks.iter().any(|hook| attached.contains(hook));
+    let could_be = |one: &LateTime| match one.kind {
+        _ if one.time > Nanos::ZERO => true,
+        HoldUp::Interrupts => watched(&[Hook::LocalTimer, Hook::IrqHandler]),
+        HoldUp::PageFaults => watched(&[Hook::PageFault]),
+        HoldUp::Reclaim => watched(&[Hook::DirectReclaim]),
+        HoldUp::Steal => outside.stolen.is_some(),
+        _ => true,
+    };
+    LateFrames {
+        by_kind: late.by_kind.into_iter().filter(could_be).collect(),
+        stolen: outside.stolen,
+        ..late
     }
 }
 
@@ -269,6 +360,7 @@ mod tests {
                 end: Nanos(end * MS),
                 kind,
                 by: by.map(SourceId),
+                moved: false,
             })
             .collect();
         let name = |loss: &Loss| {

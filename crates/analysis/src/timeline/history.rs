@@ -207,6 +207,79 @@ impl History {
                 source: row.source,
             })
     }
+
+    /// Who had the CPU during `span` as in [`History::on_cpu_during`], but for what interrupted them for
+    /// so long that it delayed whoever waited by itself.
+    pub(crate) fn had_cpu_during(&self, span: &Span) -> Vec<Piece> {
+        let pieces = self.on_cpu_during(span).collect();
+        let long = self.interrupts_during(span);
+        if long.is_empty() {
+            return pieces;
+        }
+        carved(&pieces, &long)
+    }
+
+    /// Interrupts during `span` of [`LONG_INTERRUPT`] and more, in order, each cut to it; of those that
+    /// nest the outermost.
+    fn interrupts_during(&self, span: &Span) -> Vec<Piece> {
+        let (begin, end) = (span.start, span.end());
+        if span.dur < LONG_INTERRUPT {
+            return Vec::new();
+        }
+        let mut found: Vec<Piece> = Vec::new();
+        let later = self.rows.iter().rev();
+        for row in later.take_while(|row| row.end > begin) {
+            // The latest to end holds those that end before it.
+            let nested = found.last().is_some_and(|outer| row.start >= outer.start);
+            if row.on_cpu || nested || row.end - row.start < LONG_INTERRUPT || row.start >= end {
+                continue;
+            }
+            found.push(Piece {
+                start: row.start.max(begin),
+                end: row.end.min(end),
+                source: row.source,
+            });
+        }
+        found.reverse();
+        found
+    }
+}
+
+/// An interrupt of this length is no longer a part of whatever it interrupted.
+const LONG_INTERRUPT: Nanos = Nanos::from_micros(100);
+
+/// `pieces` without the times that are in `others`, and these: both in order.
+fn carved(pieces: &[Piece], others: &[Piece]) -> Vec<Piece> {
+    let mut all: Vec<Piece> = Vec::with_capacity(pieces.len() + 2 * others.len());
+    for piece in pieces {
+        let mut from = piece.start;
+        for other in others {
+            if other.end <= from || other.start >= piece.end {
+                continue;
+            }
+            let (start, end) = (other.start.max(from), other.end.min(piece.end));
+            if start > from {
+                all.push(Piece {
+                    start: from,
+                    end: start,
+                    ..*piece
+                });
+            }
+            all.push(Piece {
+                start,
+                end,
+                ..*other
+            });
+            from = end;
+        }
+        if from < piece.end {
+            all.push(Piece {
+                start: from,
+                ..*piece
+            });
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -241,6 +314,29 @@ mod tests {
             .map(|piece| (piece.start.0, piece.end.0))
             .collect();
         assert_eq!(cut, [(150, 200), (200, 250)]);
+    }
+
+    /// Idling for 1 ms, with a softirq of 400 µs that an interrupt of 150 µs interrupted, and short
+    /// interrupts.
+    #[test]
+    fn a_long_interrupt_is_nobody_elses_time() {
+        let mut history = History::new(Keep::LONG);
+        let mut put = |start: i64, dur: i64, source, on_cpu| {
+            let source = SourceId(source);
+            let span = span(Nanos(start * 1_000), Nanos(dur * 1_000));
+            history.push(&Span { source, ..span }, on_cpu, false);
+        };
+        put(50, 5, 1, false);
+        put(300, 150, 1, false);
+        put(200, 400, 2, false);
+        put(900, 5, 1, false);
+        put(0, 1_000, 0, true);
+        let had = history.had_cpu_during(&span(Nanos(100_000), Nanos(600_000)));
+        let had: Vec<(i64, i64, u32)> = had
+            .iter()
+            .map(|piece| (piece.start.0 / 1_000, piece.end.0 / 1_000, piece.source.0))
+            .collect();
+        assert_eq!(had, [(100, 200, 0), (200, 600, 2), (600, 700, 0)]);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::victim::{HoldUp, ThreadState};
-use ticktax_model::{Nanos, SourceId, Span};
+use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::interruptions::Interruptions;
+use crate::ledger::JudgedGap;
+use crate::pace::lateness::Outside;
 use crate::timeline::ThreadId;
 
 /// Something that kept a thread from running.
@@ -16,13 +18,19 @@ pub(crate) struct Loss {
     pub(crate) kind: HoldUp,
     /// Who had the CPU meanwhile, where somebody had.
     pub(crate) by: Option<SourceId>,
+    /// Of a wait: whether it ended on another CPU.
+    pub(crate) moved: bool,
 }
 
-/// The losses of the threads of one process.
+/// The losses of the threads of one process, and what the hypervisor took from each CPU.
 #[derive(Debug)]
 pub(crate) struct Losses {
     pid: i32,
     threads: BTreeMap<i32, Vec<Loss>>,
+    /// What rows say that it took.
+    stolen: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
+    /// The probe's gaps that may be its.
+    empty: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
     kept: usize,
 }
 
@@ -31,12 +39,18 @@ impl Losses {
     const MOST: usize = 1 << 19;
     /// What is shorter makes no frame late.
     const LEAST: Nanos = Nanos::from_micros(10);
+    /// Gaps that are shorter may be entry and exit.
+    const LEAST_GAP: Nanos = Nanos::from_micros(100);
+    /// The share of a gap that nothing named may have, for it to be empty.
+    const EMPTY: f64 = 0.9;
 
     /// Nothing yet of process `pid`.
     pub(crate) fn new(pid: i32) -> Self {
         Self {
             pid,
             threads: BTreeMap::new(),
+            stolen: BTreeMap::new(),
+            empty: BTreeMap::new(),
             kept: 0,
         }
     }
@@ -56,16 +70,14 @@ impl Losses {
         };
         if let Some(kind) = kind {
             let (start, end) = (span.start, span.end());
-            let by = None;
-            self.add(
-                thread,
-                Loss {
-                    start,
-                    end,
-                    kind,
-                    by,
-                },
-            );
+            let loss = Loss {
+                start,
+                end,
+                kind,
+                by: None,
+                moved: false,
+            };
+            self.add(thread, loss);
         }
         for piece in interruptions.stretches().iter().flat_map(|it| &it.pieces) {
             let loss = Loss {
@@ -73,29 +85,48 @@ impl Losses {
                 end: piece.end,
                 kind: HoldUp::Interrupts,
                 by: Some(piece.source),
+                moved: false,
             };
             self.add(thread, loss);
         }
     }
 
-    /// It waited for a CPU that somebody had.
+    /// It waited for a CPU that somebody had, and then ran there or, where it `moved`, on another.
     pub(super) fn waited(
         &mut self,
         thread: ThreadId,
-        start: Nanos,
-        end: Nanos,
+        (start, end): (Nanos, Nanos),
         by: Option<SourceId>,
+        moved: bool,
     ) {
-        let kind = HoldUp::Waiting;
-        self.add(
-            (thread.pid, thread.tid),
-            Loss {
-                start,
-                end,
-                kind,
-                by,
-            },
-        );
+        let loss = Loss {
+            start,
+            end,
+            kind: HoldUp::Waiting,
+            by,
+            moved,
+        };
+        self.add((thread.pid, thread.tid), loss);
+    }
+
+    /// The hypervisor had the CPU of `span`.
+    pub(super) fn stolen(&mut self, span: &Span) {
+        if self.kept < Self::MOST && span.dur >= Self::LEAST {
+            self.kept += 1;
+            let stolen = self.stolen.entry(span.cpu).or_default();
+            stolen.push((span.start, span.end()));
+        }
+    }
+
+    /// Takes a gap: an empty one may be the hypervisor's.
+    pub(super) fn gap(&mut self, gap: &JudgedGap<'_>) {
+        let span = &gap.span;
+        let empty = gap.residual.share_of(span.dur) >= Self::EMPTY;
+        if empty && span.dur >= Self::LEAST_GAP && self.kept < Self::MOST {
+            self.kept += 1;
+            let empty = self.empty.entry(span.cpu).or_default();
+            empty.push((span.start, span.end()));
+        }
     }
 
     /// Its quota was used up.
@@ -105,6 +136,7 @@ impl Losses {
             end: span.end(),
             kind: HoldUp::Quota,
             by: None,
+            moved: false,
         };
         self.add((thread.pid, thread.tid), loss);
     }
@@ -116,9 +148,31 @@ impl Losses {
         }
     }
 
-    /// Those of thread `tid`, by their begin.
-    pub(crate) fn of(&self, tid: i32) -> Vec<Loss> {
+    /// Those of thread `tid`, by their begin; what the hypervisor took from its CPU as far as `outside`
+    /// says that it is known.
+    pub(crate) fn of(&self, tid: i32, outside: &Outside) -> Vec<Loss> {
         let mut losses = self.threads.get(&tid).cloned().unwrap_or_default();
+        if let Some(cpu) = outside.cpu {
+            let of = |all: &BTreeMap<Cpu, Vec<(Nanos, Nanos)>>| {
+                let times = all.get(&cpu).map_or(&[][..], |times| times);
+                times.to_vec()
+            };
+            let mut times = of(&self.stolen);
+            if let Some(unseen) = outside.unseen {
+                let mut empty = of(&self.empty);
+                // The longest are taken for what was not seen.
+                empty.sort_by_key(|&(start, end)| end - start);
+                empty.truncate(empty.len().saturating_sub(unseen));
+                times.append(&mut empty);
+            }
+            losses.extend(times.into_iter().map(|(start, end)| Loss {
+                start,
+                end,
+                kind: HoldUp::Steal,
+                by: None,
+                moved: false,
+            }));
+        }
         losses.sort_by_key(|loss| (loss.start, loss.end));
         losses
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{
-    Delay, Episode, Interferer, Latency, LostTo, PROBE, StateAccount, TOOL, ThreadState,
+    Delay, Episode, Interferer, Latency, LostTo, MOVED, PROBE, StateAccount, TOOL, ThreadState,
     ThreadTimes, VictimHeader, VictimStatement,
 };
 use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
@@ -112,7 +112,9 @@ fn threads(
     for one in &mut told.behind {
         one.own = one.pid.is_some_and(|pid| pids.contains(&pid));
     }
-    told.interrupted_by = interferers(&interrupted_by, sources);
+    let not_moved = interrupted_by.iter();
+    let not_moved = not_moved.map(|(&id, tally)| ((id, false), *tally));
+    told.interrupted_by = interferers(&not_moved.collect(), sources);
     let delays = victim.worst.into_longest();
     told.delays = delays
         .iter()
@@ -169,14 +171,23 @@ struct Share {
     tally: Tally,
 }
 
-fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> Vec<Interferer> {
-    let mut by_name: BTreeMap<(String, Option<i32>, Kind), Share> = BTreeMap::new();
-    for (&id, tally) in by_source {
+/// By source, and whether that had a CPU that the thread left for another.
+fn interferers(
+    by_source: &BTreeMap<(SourceId, bool), Tally>,
+    sources: &SourceTable,
+) -> Vec<Interferer> {
+    let mut by_name: BTreeMap<(String, Option<i32>, Kind, bool), Share> = BTreeMap::new();
+    for (&(id, moved), tally) in by_source {
         let source = sources.get(id);
         // A function is a part of the interrupt that it ran in, and no further interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
-        let (name, pid) = name(id, sources);
-        let entry = by_name.entry((name, pid, source.kind)).or_default();
+        let (mut name, pid) = name(id, sources);
+        // Whatever else had the CPU is waited for in any case.
+        let moved = moved && source.kind == Kind::Idle;
+        if moved {
+            name.push_str(MOVED);
+        }
+        let entry = by_name.entry((name, pid, source.kind, moved)).or_default();
         entry.program = program(id, sources);
         entry
             .threads
@@ -188,7 +199,7 @@ fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> 
     }
     let mut interferers: Vec<Interferer> = by_name
         .into_iter()
-        .map(|((name, pid, kind), share)| Interferer {
+        .map(|((name, pid, kind, moved), share)| Interferer {
             name,
             kind,
             pid,
@@ -198,6 +209,7 @@ fn interferers(by_source: &BTreeMap<SourceId, Tally>, sources: &SourceTable) -> 
             time: share.tally.time,
             count: share.tally.count,
             max: share.tally.longest,
+            moved,
         })
         .collect();
     interferers.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod causes;
 mod fixture;
 
 use ticktax_analysis::Auditor;

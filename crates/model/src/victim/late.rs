@@ -19,6 +19,11 @@ pub struct LateFrames {
     /// What each kind of delay took of the late frames, every kind that could be seen; what took
     /// nothing is not the cause.
     pub by_kind: Vec<LateTime>,
+    /// What the hypervisor took from the loop's CPUs in the whole recording, by its clock or by the
+    /// probe's gaps, whichever is more: an upper bound of what the late frames lost to it. `None`
+    /// where there is no hypervisor, or no such clock.
+    #[serde(default, rename = "stolen_ns")]
+    pub stolen: Option<Nanos>,
     /// The latest frames, the latest first.
     pub latest: Vec<LateFrame>,
 }
@@ -29,10 +34,16 @@ pub struct LateFrames {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum HoldUp {
-    /// Another program, a thread of the kernel or an idle CPU while the thread waited for a CPU.
+    /// Another program or a thread of the kernel while the thread waited for a CPU, or an idle CPU
+    /// that had to be woken.
     Waiting,
+    /// Its move to another CPU: the thread waited, the CPU that it waited for idled, and it then ran
+    /// on another one.
+    Migration,
     /// Interrupts and softirqs on the thread's CPU.
     Interrupts,
+    /// The hypervisor, which ran something else on the thread's CPU.
+    Steal,
     /// The CPU quota of its cgroup.
     Quota,
     /// Page faults of its own.
@@ -47,9 +58,11 @@ pub enum HoldUp {
 
 impl HoldUp {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Waiting,
+        Self::Migration,
         Self::Interrupts,
+        Self::Steal,
         Self::Quota,
         Self::PageFaults,
         Self::Reclaim,

@@ -1,6 +1,6 @@
 //! What held up the frames of a loop, in a few lines.
 
-use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime};
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::short_period;
@@ -20,15 +20,18 @@ pub(super) fn write(page: &mut Page, late: &LateFrames) {
     page.paragraph(Tone::Strong, &head.replace(TIE, " "), &parts.join("; "));
 }
 
-/// What took nothing of the late frames' delays, or next to nothing.
+/// What took less than this share of the late frames' delays did not make them late.
+const SMALL: f64 = 0.01;
+
+/// What took nothing of the late frames' delays, or next to nothing; and what the hypervisor took, where
+/// that may be more.
 pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
-    let small = late
-        .by_kind
-        .iter()
-        .filter(|one| !one.kind.is_own() && one.frames == 0 && one.time.share_of(all) < 0.01);
+    let small = late.by_kind.iter().filter(|one| {
+        !one.kind.is_own() && one.frames == 0 && most(one, late).share_of(all) < SMALL
+    });
     let names: Vec<String> = small
-        .map(|one| match one.time {
+        .map(|one| match most(one, late) {
             Nanos::ZERO => kind(one.kind).to_owned(),
             time => tied(format!("{} {time}", kind(one.kind))),
         })
@@ -36,12 +39,30 @@ pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
     if !names.is_empty() {
         page.paragraph(Tone::Plain, "Not the cause: ", &names.join(", "));
     }
+    let mut kinds = late.by_kind.iter();
+    let placed = kinds.any(|one| one.kind == HoldUp::Steal && one.frames > 0);
+    let stolen = late.stolen.filter(|time| time.share_of(all) >= SMALL);
+    if let Some(stolen) = stolen.filter(|_| !placed) {
+        let text = format!(
+            "the hypervisor took {} of its CPUs meanwhile, seen in no late frame.",
+            tied(stolen)
+        );
+        page.paragraph(Tone::Warning, "Perhaps: ", &text);
+    }
+}
+
+/// The most that this kind of delay may have taken.
+fn most(one: &LateTime, late: &LateFrames) -> Nanos {
+    match one.kind {
+        HoldUp::Steal => one.time.max(late.stolen.unwrap_or_default()),
+        _ => one.time,
+    }
 }
 
 /// A cause with its frames and, where it has one, its rhythm.
 fn cause(cause: &LateCause) -> String {
     let name = match &cause.by {
-        Some(by) if by.kind == Kind::Idle => "waking or moving to an idle CPU".to_owned(),
+        Some(by) if by.kind == Kind::Idle => "waking an idle CPU".to_owned(),
         Some(by) => match *by.pids {
             [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
             [] => by.name.clone(),
@@ -73,7 +94,9 @@ fn cause(cause: &LateCause) -> String {
 fn kind(kind: HoldUp) -> &'static str {
     match kind {
         HoldUp::Waiting => "waiting for a CPU",
+        HoldUp::Migration => "moving to another CPU",
         HoldUp::Interrupts => "interrupts",
+        HoldUp::Steal => "steal",
         HoldUp::Quota => "its CPU quota",
         HoldUp::PageFaults => "page faults",
         HoldUp::Reclaim => "reclaiming memory",

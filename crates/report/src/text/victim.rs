@@ -187,7 +187,11 @@ fn interferers(
             max: interferer.max.to_string(),
             ..Cells::of_time(interferer.time, threads.elapsed)
         };
-        let name = called(&interferer.name, interferer.pid, interferer.kind);
+        let name = if interferer.moved {
+            "moving to another CPU".to_owned()
+        } else {
+            called(&interferer.name, interferer.pid, interferer.kind)
+        };
         page.row(Tone::Plain, 2, &name, &cells.text());
     }
     let others = &all[shown..];

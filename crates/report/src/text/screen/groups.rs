@@ -94,7 +94,11 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
             Grouping::Thread => (&one.name, one.pid),
         };
         let group = Group {
-            name: called(name, one.kind),
+            name: if one.moved {
+                MOVING.to_owned()
+            } else {
+                called(name, one.kind)
+            },
             pids: one.pid.into_iter().collect(),
             threads: one.pid.map_or(0, |_| one.threads),
             time: one.time,
@@ -105,6 +109,9 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
     });
     merged(groups)
 }
+
+/// What an idle CPU is called that was waited for, where the thread then ran on another one.
+const MOVING: &str = "moving to another CPU";
 
 /// A CPU may be idle for as long as it takes to wake it, or to move to it.
 pub(super) fn called(name: &str, kind: Kind) -> String {

@@ -272,6 +272,8 @@ fn not_the_cause(
     wanted: Nanos,
 ) -> Vec<String> {
     let watched = |hook| statement.coverage.attached.contains(&hook);
+    let moving = threads.behind.iter().filter(|one| one.moved);
+    let moving: Nanos = moving.map(|one| one.time).sum();
     let mut told = Vec::new();
     let mut none = Vec::new();
     let mut tell = |name: &'static str, time: Nanos| {
@@ -284,6 +286,7 @@ fn not_the_cause(
     if watched(Hook::LocalTimer) || watched(Hook::IrqHandler) {
         tell("interrupts", time_of(threads, ThreadState::Interrupted));
     }
+    tell("migration", moving);
     if watched(Hook::PageFault) {
         tell("page faults", time_of(threads, ThreadState::PageFault));
     }

@@ -11,7 +11,8 @@ use ticktax_model::pace::{
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::World;
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo};
+use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::samples::everything;
 use super::samples::kernel_level;
@@ -353,6 +354,96 @@ fn with_rhythm() -> PaceStatement {
         },
         share: 0.1,
     }])
+}
+
+/// Nine late frames: five for a program, three for the hypervisor, one for a move.
+fn late() -> LateFrames {
+    let cause = |kind, frames, by| LateCause {
+        kind,
+        by,
+        frames,
+        lost: 1,
+        max: Nanos::from_millis(31),
+        period: None,
+        timer: None,
+        policy: None,
+    };
+    let backup = LostTo {
+        name: "backupd".to_owned(),
+        kind: Kind::Task,
+        pids: vec![812],
+        time: Nanos::from_millis(150),
+        count: 5,
+    };
+    let by_program = LateCause {
+        period: Some(3.03e9),
+        timer: Some("local_timer hrtimer_wakeup".to_owned()),
+        policy: Some("FIFO 10".to_owned()),
+        ..cause(HoldUp::Waiting, 5, Some(backup))
+    };
+    let causes = vec![
+        by_program,
+        cause(HoldUp::Steal, 3, None),
+        cause(HoldUp::Migration, 1, None),
+    ];
+    let time = |kind| {
+        let of_kind = causes.iter().find(|cause| cause.kind == kind);
+        LateTime {
+            kind,
+            time: of_kind.map_or(Nanos::from_micros(40), |it| {
+                Nanos::from_millis(30 * i64::try_from(it.frames).unwrap())
+            }),
+            frames: of_kind.map_or(0, |it| it.frames),
+        }
+    };
+    LateFrames {
+        frames: 9,
+        lost: 3,
+        by_kind: HoldUp::ALL.into_iter().map(time).collect(),
+        stolen: Some(Nanos::from_millis(100)),
+        causes,
+        latest: Vec::new(),
+    }
+}
+
+#[test]
+fn each_late_frame_has_its_cause_and_the_rest_is_told_not_to_be_one() {
+    let mut statement = with_rhythm();
+    statement.late = Some(late());
+    for width in [40, 80, 120, 200] {
+        let style = TextStyle {
+            width,
+            ..TextStyle::default()
+        };
+        insta::assert_snapshot!(format!("first_late_{width}"), page(&statement, &style));
+    }
+}
+
+/// What the hypervisor took is known as a sum alone: perhaps a late frame lost it.
+#[test]
+fn steal_that_was_seen_in_no_frame_is_neither_the_cause_nor_not() {
+    let mut late = late();
+    late.causes.retain(|cause| cause.kind != HoldUp::Steal);
+    for one in &mut late.by_kind {
+        if one.kind == HoldUp::Steal {
+            (one.time, one.frames) = (Nanos::ZERO, 0);
+        }
+    }
+    let mut statement = with_rhythm();
+    let mut told = |stolen| {
+        late.stolen = Some(stolen);
+        statement.late = Some(late.clone());
+        page(&statement, &TextStyle::default())
+    };
+    let little = told(Nanos::from_micros(10));
+    assert!(little.contains("steal 10.0 µs"), "{little}");
+    assert!(!little.contains("Perhaps"), "{little}");
+    let much = told(Nanos::from_millis(300));
+    assert!(
+        much.contains("Perhaps: the hypervisor took 300 ms"),
+        "{much}"
+    );
+    assert!(!much.contains("steal"), "{much}");
 }
 
 #[test]

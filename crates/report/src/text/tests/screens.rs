@@ -40,6 +40,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
         program: Some("cc1".to_owned()),
         threads: 1,
         own: false,
+        moved: false,
         time: Nanos::from_millis(if i == 0 { 310 } else { 10 }),
         count: 12,
         max: Nanos::from_micros(4_000),

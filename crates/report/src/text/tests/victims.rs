@@ -22,6 +22,7 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
         program: pid.map(|_| program_of(name).to_owned()),
         threads: 1,
         own: false,
+        moved: false,
         time: Nanos::from_micros(us),
         count,
         max: Nanos::from_micros(us / 3),
