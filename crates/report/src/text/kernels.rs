@@ -121,10 +121,10 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     for table in &statement.tables {
         section(&mut page, &title(table));
         let columns = columns(table);
-        for place in [0, 1] {
-            line(&mut page, &heading(&columns, place));
-        }
         let max = table.rows.iter().map(|row| row.kernel).fold(0.0, f64::max);
+        line(&mut page, &heading(&columns, 0));
+        let legend = format!("kernel; a full bar is {}", number(max));
+        line(&mut page, &format!("{}  {legend}", heading(&columns, 1)));
         for row in &table.rows {
             let (figures, plot) = (figures(&columns, row), plot(table, row, max));
             line(&mut page, &format!("{figures}  {plot}"));

@@ -474,7 +474,9 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
          in time for{overshot}. late: frames that began more than {} after they were due. frame \
          time: from when a frame was due to the end of its work; wait to begin: to its begin. A dropped slot counts in both, and waits for the frame that began \
          at last. late wakeup: the wait of frames that the loop slept for. median, p90 … are \
-         printed where there are enough frames for them.",
+         printed where there are enough frames for them. Bars: of frames in a second a full one is all \
+         seconds; of a histogram it is its highest count, and each line counts from the time at its left \
+         to the next.",
         tied(figures.period),
         tied(figures.late_from)
     );

@@ -99,7 +99,12 @@ fn plot(page: &mut String, cells: &[KernelCell]) {
     let max = waits.fold(1.0, f64::max);
     section(
         page,
-        &format!("Mean wait with {}, {}", first.sleep, first.rule),
+        &format!(
+            "Mean wait with {}, {}; a full bar is {:.3} ms",
+            first.sleep,
+            first.rule,
+            max / 1e6
+        ),
     );
     for cell in cells {
         let wait = cell.measured.wait_ns;

@@ -50,7 +50,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
             }
             times(&mut page, figures);
             if lines > 0 && figures.fps.len() > 1 {
-                page.line(Tone::Strong, "FRAMES IN A SECOND");
+                page.line(Tone::Strong, "FRAMES IN A SECOND, share of seconds");
                 seconds(&mut page, figures, lines);
             }
             if airy {

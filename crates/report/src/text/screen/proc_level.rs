@@ -40,8 +40,11 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let mut parts = Vec::new();
     for (word, classes) in [
         ("programs", &[Class::Program][..]),
+        ("system", &[Class::KernelThread][..]),
         ("interrupts", &[Class::Irq, Class::Softirq][..]),
         ("steal", &[Class::Steal][..]),
+        // The probe has only time that nobody else wants.
+        ("idle", &[Class::Idle, Class::Probe][..]),
     ] {
         let accounts = statement.accounts.iter();
         let mut times = accounts.filter(|a| classes.contains(&a.class)).peekable();

@@ -29,7 +29,17 @@ pub(super) struct Table<'a> {
 impl Table<'_> {
     /// Writes the heading and at most `most` lines, of which the last sums up what is left.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
-        let heading = self.cells(page, ["time", "share", "times", "longest"], self.words);
+        // Counters tell neither.
+        let times = groups.iter().any(|group| group.count > 0);
+        let longest = groups.iter().any(|group| group.max > Nanos::ZERO);
+        let told = |told, word| if told { word } else { "" };
+        let words = [
+            "time",
+            "share",
+            told(times, "times"),
+            told(longest, "longest"),
+        ];
+        let heading = self.cells(page, words, self.words);
         page.row(Tone::Strong, 0, self.title, &heading);
         let shown = if groups.len() <= most {
             groups.len()
