@@ -152,7 +152,8 @@ impl Engine<'_> {
         };
         let before = std::mem::replace(&mut follower.off, why.map(|why| (why, now)));
         if let (Some((why, since)), Some(recorder)) = (before, &mut self.recorder)
-            && since < now
+            // One that is woken and runs at once is a wake-up like any other.
+            && (since < now || why == OffCpuReason::Woken)
         {
             recorder.wait(cpu, why, since, now);
         }
