@@ -9,13 +9,15 @@ mod bpf;
 mod clang;
 mod picture;
 mod record;
+mod screens;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c, and write src/record.rs by it
        cargo xtask bpf --check    say whether the committed object and record.rs are what they give
-       cargo xtask picture        draw docs/picture.svg, the terminal in the README";
+       cargo xtask picture        draw docs/picture.svg, the terminal in the README
+       cargo xtask screens        measure what README.md and docs/tutorial.md print, as root";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
         ["picture"] => picture::draw(),
+        ["screens"] => screens::write(None),
+        ["screens", binary] => screens::write(Some(binary)),
         ["help" | "--help" | "-h"] => Ok(USAGE.to_owned()),
         _ => {
             eprintln!("{USAGE}");

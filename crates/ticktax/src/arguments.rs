@@ -7,6 +7,7 @@ mod files;
 mod guest;
 mod lab;
 mod pace;
+mod part;
 mod sim;
 mod sweep;
 mod vary;
@@ -34,6 +35,7 @@ pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
 pub(crate) use pace::PaceArguments;
+pub(crate) use part::PartArguments;
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use vary::KernelVariants;
@@ -98,6 +100,9 @@ pub(crate) enum Verb {
     )]
     Pace(PaceArguments),
     /// Print the statement of a saved recording
+    #[command(mut_arg("sections", |arg| {
+        arg.value_parser(sections(&complete::REPORTED)).add(complete::sections_of_recording())
+    }))]
     Report(ReportArguments),
     #[command(mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Beats]))))]
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
@@ -236,7 +241,7 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// How to feel for lost time
+    /// Probe that measures lost time
     ///
     /// `spin` runs a loop on each CPU that notes every gap, at the lowest priority: it uses only
     /// time that nobody else wants, but keeps the CPUs from idling. `sleep` wakes up every
@@ -328,16 +333,8 @@ pub(crate) struct ReportArguments {
     #[arg(long)]
     pub(crate) audit: bool,
 
-    /// Leave out what was before this time after the recording's begin, such as 12 or 12.5s
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) from: Option<Moment>,
-
-    /// Leave out what was after this time
-    ///
-    /// What runs at an edge is cut there. What the kernel counted from the recording's begin to its end
-    /// is left out, because nobody read it in between.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) to: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) part: PartArguments,
 
     #[command(flatten)]
     pub(crate) files: FileArguments,
@@ -354,19 +351,14 @@ pub(crate) struct ReportArguments {
     pub(crate) view: ViewArguments,
 }
 
-impl ReportArguments {
-    /// Which part of the recording is asked for, where not all of it.
-    pub(crate) fn part(&self) -> Option<(Option<Nanos>, Option<Nanos>)> {
-        let named = self.from.is_some() || self.to.is_some();
-        named.then(|| (self.from.map(|at| at.0), self.to.map(|at| at.0)))
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct BeatsArguments {
     /// A recording that `audit --save` made
     #[arg(add = complete::recordings())]
     pub(crate) file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) part: PartArguments,
 
     /// How to print what repeats
     #[arg(long, value_parser = formats(DocumentKind::Beats), default_value = "text")]
@@ -409,18 +401,6 @@ fn seconds_or_units(text: &str) -> Result<Nanos, String> {
     };
     let time = with_unit.parse();
     time.map_err(|error: DurationError| error.to_string())
-}
-
-/// A time after a recording's begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(pub(crate) Nanos);
-
-impl FromStr for Moment {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        seconds_or_units(text).map(Self)
-    }
 }
 
 /// The number of a process.

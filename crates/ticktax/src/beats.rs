@@ -7,13 +7,18 @@ use ticktax_model::recording::{RecordingReader, RowSink};
 
 use crate::arguments::BeatsArguments;
 use crate::failure::Failure;
+use crate::part;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut recording = RecordingReader::open(&typed.file)?;
     let mut finder = BeatFinder::new().with_halves();
-    recording.replay(&mut |sources, row| finder.row(sources, row))?;
-    let beats = finder.finish(recording.header(), threads());
+    let part = typed.part.part();
+    let (_, cut) = part::replay(&mut recording, part, &mut |sources, row| {
+        finder.row(sources, row);
+    })?;
+    let header = cut.as_ref().unwrap_or(recording.header());
+    let beats = finder.finish(header, threads());
     let terminal = terminal.viewing(&typed.page);
     terminal.put(&beats.into(), typed.format, None)?;
     Ok(ExitCode::SUCCESS)

@@ -15,6 +15,7 @@ mod lab;
 mod manual;
 mod output;
 mod pace;
+mod part;
 mod progress;
 mod report;
 mod sim;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use ticktax_model::Nanos;
 
-use crate::arguments::{PaceArguments, ProcessId};
+use crate::arguments::PaceArguments;
 use crate::failure::Failure;
 use crate::output;
 use crate::terminal::Terminal;
@@ -24,8 +24,8 @@ pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     let variants = typed.variants()?;
     let terminal = &terminal.viewing(&typed.page);
     let files = output::begin(&typed.files, typed.output.as_deref())?;
-    match (typed.pid, variants.is_empty()) {
-        (Some(ProcessId(pid)), _) => process::watch_process(pid, typed, files, terminal)?,
+    match (typed.program(), variants.is_empty()) {
+        (Some(program), _) => process::watch_process(program, typed, files, terminal)?,
         (None, false) => compare::run(&variants, typed, files, terminal)?,
         (None, true) => own::run(typed, files, terminal)?,
     }

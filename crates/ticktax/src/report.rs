@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use ticktax_analysis::{Cut, CutError, RecordingAnalysis};
+use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::Nanos;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, RecordingReader, RowSink};
@@ -13,6 +13,7 @@ use crate::arguments::{FileArguments, ReportArguments};
 use crate::audit::extrapolate;
 use crate::failure::{Failure, UNBALANCED};
 use crate::output;
+use crate::part;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -22,7 +23,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         format: typed.format,
         output: None,
         files: &typed.files,
-        part: typed.part(),
+        part: typed.part.part(),
     };
     let recording = RecordingReader::open(&typed.file)?;
     show(recording, &showing, &terminal.grouping(&typed.view))
@@ -51,22 +52,10 @@ pub(crate) fn show(
 ) -> Result<ExitCode, Failure> {
     let mut files = output::begin(showing.files, showing.output)?;
     let mut analysis = analysis(recording.header(), showing, terminal);
-    let mut cut = match showing.part {
-        Some((from, to)) => Some(Cut::new(recording.header(), from, to).map_err(no_part)?),
-        None => None,
-    };
-    let sources = recording.replay(&mut |sources, row| {
-        let cut = cut.as_mut().map(|cut| cut.row(sources, row));
-        let row = match &cut {
-            Some(Some(row)) => row,
-            Some(None) => return,
-            None => row,
-        };
+    let (sources, cut) = part::replay(&mut recording, showing.part, &mut |sources, row| {
         analysis.row(sources, row);
         files.row(sources, row);
     })?;
-    let cut = cut.map(|cut| cut.finish(recording.header()).map_err(no_part));
-    let cut = cut.transpose()?;
     let header = cut.as_ref().unwrap_or(recording.header());
     let mut document = analysis.finish(header, &sources, crate::beats::threads());
     let mut balances = true;
@@ -84,22 +73,6 @@ pub(crate) fn show(
         ExitCode::SUCCESS
     } else {
         ExitCode::from(UNBALANCED)
-    })
-}
-
-/// The recording has no such part.
-fn no_part(error: CutError) -> Failure {
-    Failure::Arguments(match error {
-        CutError::Empty { from, to } if from > to => {
-            format!("--from {from} --to {to}: the part would end before it begins")
-        }
-        CutError::Empty { .. }
-        | CutError::Beyond { .. }
-        | CutError::Before { .. }
-        | CutError::Sums
-        | CutError::Counters
-        | CutError::Turns
-        | CutError::NoTimes => format!("--from, --to: {error}"),
     })
 }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use ticktax_model::Nanos;
+use ticktax_model::beats::BeatStatement;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::statement::Statement;
 
@@ -86,6 +87,54 @@ fn the_frames_of_a_part_are_those_that_were_due_in_it() {
     assert_eq!(told.elapsed, Nanos::from_secs(10));
     let frames = told.figures.unwrap().frames;
     assert!((394..=396).contains(&frames), "{frames} in 10 s at 25.3 ms");
+}
+
+/// `beats` takes the same part, and finds the same in it.
+#[test]
+fn beats_of_a_part_are_those_of_its_report() {
+    let (_folder, recording) = recorded();
+    let recording = recording.to_str().unwrap();
+    let part = ["--from", "10", "--to", "20", "--format", "json"];
+    let output = ticktax(&[&["beats", recording][..], &part].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told: BeatStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(told.window <= Nanos::from_secs(10), "{}", told.window);
+    let report = json(&["report", recording, "--from", "10", "--to", "20"]);
+    let beats = report.beats.unwrap().beats;
+    assert!(!beats.is_empty());
+    for beat in &beats {
+        assert!(told.beats.contains(beat), "{beat:#?} of {:#?}", told.beats);
+    }
+    let output = ticktax(&["beats", recording, "--from", "5", "--to", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("before it begins"));
+}
+
+/// A shell offers the sections that there are.
+#[test]
+fn sections_are_completed_by_what_the_recording_holds() {
+    let (_folder, recording) = recorded();
+    let offered = |words: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_ticktax"))
+            .env("COMPLETE", "fish")
+            .args([&["--", "ticktax"], words].concat())
+            .output()
+            .unwrap();
+        let lines = text(&output.stdout);
+        let words = lines.lines().filter_map(|line| line.split('\t').next());
+        words.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let file = recording.to_str().unwrap();
+    let of_loop = offered(&["report", file, "--section", ""]);
+    assert_eq!(
+        of_loop,
+        ["frames", "accounting", "limits", "legend"].map(String::from)
+    );
+    let audit = offered(&["report", file, "--audit", "--section", ""]);
+    assert!(audit.contains(&"tick".to_owned()), "{audit:?}");
+    assert!(!audit.contains(&"frames".to_owned()), "{audit:?}");
+    let any = offered(&["report", "--section", ""]);
+    assert!(any.contains(&"frames".to_owned()) && any.contains(&"tick".to_owned()));
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! What a shell is told when somebody presses Tab: names of cases, and files by their extension.
 
+use std::env;
 use std::path::Path;
 
 use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter,
 };
 use ticktax_experiment::Case;
+use ticktax_model::document::DocumentKind;
+use ticktax_model::recording::{Paced, RecordingReader};
+use ticktax_report::Section;
 
 /// The names of the cases.
 pub(super) fn cases() -> ArgValueCandidates {
@@ -23,6 +27,43 @@ pub(super) fn recordings() -> ArgValueCompleter {
 /// Recordings, and statements in JSON.
 pub(super) fn comparable() -> ArgValueCompleter {
     files(&["parquet", "json"])
+}
+
+/// What `report` may have to print.
+pub(super) const REPORTED: [DocumentKind; 3] = [
+    DocumentKind::Statement,
+    DocumentKind::Pace,
+    DocumentKind::PaceComparison,
+];
+
+/// The sections of the page about the recording that was typed before; of every page that `report`
+/// prints, where there is none.
+pub(super) fn sections_of_recording() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let words: Vec<_> = env::args_os().collect();
+        let audit = words.iter().any(|word| word == "--audit");
+        let file = words.iter().map(Path::new).find(|path| path.is_file());
+        let kind = file.and_then(|path| kind_of(path, audit));
+        let kinds = kind.as_ref().map_or(&REPORTED[..], std::slice::from_ref);
+        let of_one = |section: &&Section| kinds.iter().any(|&it| Section::of(it).contains(section));
+        let words = Section::ALL.iter().filter(of_one);
+        let word = |section: &Section| {
+            let about = section.about();
+            CompletionCandidate::new(section.name()).help(Some(about.into()))
+        };
+        words.map(word).collect()
+    })
+}
+
+/// What `report` prints of the recording in a file, if it is one.
+fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
+    path.extension().filter(|it| *it == "parquet")?;
+    let recording = RecordingReader::open(path).ok()?;
+    Some(match &recording.header().paced {
+        Some(Paced::Turns(_)) => DocumentKind::PaceComparison,
+        Some(Paced::Loop(_) | Paced::Program) if !audit => DocumentKind::Pace,
+        _ => DocumentKind::Statement,
+    })
 }
 
 /// Scenarios.

@@ -9,6 +9,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::{FrameRate, PaceRule, SleepMethod};
 use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::{Cpu, Nanos};
+use ticktax_observe::Program;
 use ticktax_report::Format;
 
 use super::vary::all_taken;
@@ -21,6 +22,7 @@ Examples:
   ticktax pace --rate 60 --sleep hybrid            60 a second, the last moment before each spinning
   ticktax pace --rate 35 --rule remaining          as many servers do it: how many frames that costs
   sudo ticktax pace --pid 4121                     the frames of process 4121, from its own wakeups
+  sudo ticktax pace --comm gamesrv                 the same of the process of that name
   ticktax pace --vary sleep=nanosleep,timerfd,spin --vary rate=35,60
                                                    which way of sleeping to choose on this kernel";
 
@@ -74,6 +76,10 @@ pub(crate) struct PaceArguments {
     #[arg(short, long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,
 
+    /// The same of the only process of this name
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
+    pub(crate) comm: Option<String>,
+
     /// Count a step as overshot whose frame begins later than this after it is due, such as 4ms
     ///
     /// Without it, a step is overshot where no frame began before the next one was due; a step is due
@@ -108,6 +114,12 @@ pub(crate) struct PaceArguments {
 }
 
 impl PaceArguments {
+    /// The process to watch, where one was named.
+    pub(crate) fn program(&self) -> Option<Program> {
+        let pid = self.pid.map(|ProcessId(pid)| Program::Process(pid));
+        pid.or_else(|| self.comm.clone().map(Program::Named))
+    }
+
     /// What is to be compared.
     pub(crate) fn variants(&self) -> Result<LoopVariants, Failure> {
         let mut variants = LoopVariants::default();

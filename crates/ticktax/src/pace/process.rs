@@ -19,9 +19,9 @@ use crate::watch::watch;
 const LIVE_UNTIL: Nanos = Nanos::from_secs(60);
 const LIVE_LATER: Nanos = Nanos::from_secs(10);
 
-/// Watches process `pid` and says what became of its frames.
+/// Watches a process and says what became of its frames.
 pub(super) fn watch_process(
-    pid: i32,
+    program: Program,
     typed: &PaceArguments,
     mut files: RowFiles,
     terminal: &Terminal,
@@ -30,16 +30,22 @@ pub(super) fn watch_process(
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(Plan {
         length: Some(length),
-        program: Some(Program::Process(pid)),
+        program: Some(program),
         thread_usage: true,
         needs: Level::Kernel,
         ..Plan::default()
     })?;
     let started = session.started();
-    // It may have been named by one of its threads.
+    let Some(pid) = started.process else {
+        let name = typed.comm.as_deref().unwrap_or_default();
+        return Err(Failure::Arguments(format!(
+            "--comm {name}: several processes are named so, and a loop is one's: choose one of \
+             `pgrep -x {name}` with --pid"
+        )));
+    };
     let mut auditor = Auditor::new(&started.machine);
     auditor.victim_since(started.victim_begin.unwrap_or_default());
-    auditor.frames_of(started.process.unwrap_or(pid));
+    auditor.frames_of(pid);
     let overshot_from = typed.overshot_from();
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);

@@ -1,0 +1,196 @@
+//! `cargo xtask screens`: runs what the README and the tutorial show, and puts the pages that come out into
+//! them. As root, on two CPUs; it takes a minute and a half.
+//!
+//! A page stands in the first block of text below its marker, `<!-- screen NAME -->`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// The backup of the tutorial.
+const BACKUP: &str = "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
+/// A load test that always has something to do.
+const LOAD: &str = "while :; do :; done";
+
+/// Measures, and writes the pages.
+pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
+    let binary = match binary {
+        Some(path) => PathBuf::from(path),
+        None => built()?,
+    };
+    let folder = std::env::temp_dir().join(format!("ticktax-screens-{}", std::process::id()));
+    fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {error}"))?;
+    let pages = measure(&binary, &folder);
+    // Whatever came of it.
+    let _ = fs::remove_dir_all(&folder);
+    let pages = pages?;
+    put(
+        "README.md",
+        &[("program", &pages.program), ("machine", &pages.machine)],
+    )?;
+    put(
+        "docs/tutorial.md",
+        &[("tutorial", &table(&pages.tutorial)?)],
+    )?;
+    Ok("README.md and docs/tutorial.md show what was printed just now: read them.".to_owned())
+}
+
+/// The binary as it is now.
+fn built() -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "-p", "ticktax"])
+        .status()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if status.success() {
+        Ok(root().join("target/release/ticktax"))
+    } else {
+        Err("ticktax was not built".to_owned())
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+struct Pages {
+    tutorial: String,
+    program: String,
+    machine: String,
+}
+
+/// A program that ends with the measurement.
+struct Running(Child);
+
+impl Running {
+    /// Runs a copy of `program` that is called `name`, on CPU 1.
+    fn start(
+        folder: &Path,
+        (program, name): (&Path, &str),
+        priority: &[&str],
+        arguments: &[&str],
+    ) -> Result<Self, String> {
+        let named = folder.join(name);
+        if !named.exists() {
+            fs::copy(program, &named).map_err(|error| format!("cannot copy {name}: {error}"))?;
+        }
+        let mut command = Command::new("taskset");
+        command.args(["-c", "1"]).args(priority).arg(named);
+        let child = command
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot run {name}: {error}"))?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
+    let server = [
+        "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "120s",
+    ];
+    let server = Running::start(folder, (binary, "gamesrv"), &[], &server)?;
+    let shell = Path::new("/bin/sh");
+    let real_time = ["chrt", "-f", "10"];
+    let _backup = Running::start(folder, (shell, "backupd"), &real_time, &["-c", BACKUP])?;
+    thread::sleep(Duration::from_secs(1));
+    let pid = server.0.id().to_string();
+    let of_server = ["audit", "--pid", &pid, "--for", "20"];
+    let tutorial = page(binary, &of_server)?;
+    let load = || Running::start(folder, (shell, "loadtest"), &[], &["-c", LOAD]);
+    let _load = (load()?, load()?);
+    Ok(Pages {
+        tutorial,
+        program: page(binary, &of_server)?,
+        machine: page(binary, &["audit", "--for", "20"])?,
+    })
+}
+
+/// What a command prints on a terminal of 80 columns.
+fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(binary)
+        .args(arguments)
+        .env("COLUMNS", "80")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", binary.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        Ok(text)
+    } else {
+        Err(format!(
+            "ticktax {}: {}",
+            arguments.join(" "),
+            output.status
+        ))
+    }
+}
+
+/// The first rows of the table of who made it wait.
+fn table(page: &str) -> Result<String, String> {
+    let mut lines = page.lines();
+    let heading = lines
+        .by_ref()
+        .find(|line| line.starts_with("WHO MADE IT WAIT"));
+    let heading = heading.ok_or_else(|| format!("nobody made it wait:\n{page}"))?;
+    let rows = lines.take_while(|line| line.starts_with("  ")).take(2);
+    let all: Vec<&str> = std::iter::once(heading).chain(rows).collect();
+    Ok(all.join("\n"))
+}
+
+/// Puts pages in place of those that a file shows.
+fn put(file: &str, pages: &[(&str, &str)]) -> Result<(), String> {
+    let path = root().join(file);
+    let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let mut text = text;
+    for (name, page) in pages {
+        text = replaced(&text, name, page).ok_or_else(|| format!("{file} has no screen {name}"))?;
+    }
+    fs::write(&path, text).map_err(|error| format!("cannot write {file}: {error}"))
+}
+
+fn replaced(text: &str, name: &str, page: &str) -> Option<String> {
+    let marker = format!("<!-- screen {name} -->");
+    let begin = text.find(&marker)? + marker.len();
+    let begin = begin + text[begin..].find("```text\n")? + "```text\n".len();
+    let end = begin + text[begin..].find("```")?;
+    Some(format!(
+        "{}{}\n{}",
+        &text[..begin],
+        page.trim_end(),
+        &text[end..]
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{replaced, table};
+
+    #[test]
+    fn a_page_takes_the_place_of_the_one_below_its_marker() {
+        let text = "a\n```text\nfirst\n```\n<!-- screen b -->\n\n```text\nold\n```\nrest\n";
+        let new = replaced(text, "b", "new\npage\n").unwrap_or_default();
+        let wanted = text.replace("old", "new\npage");
+        assert_eq!(new, wanted);
+        assert_eq!(replaced(text, "c", "new"), None);
+    }
+
+    #[test]
+    fn the_tutorial_shows_the_head_of_a_table() {
+        let page = "x\nWHO MADE IT WAIT  time\n  a  1\n  b  2\n  c  3\nWORST DELAYS\n";
+        let head = table(page).unwrap_or_default();
+        assert_eq!(head, "WHO MADE IT WAIT  time\n  a  1\n  b  2");
+        assert!(table("nothing").is_err());
+    }
+}
