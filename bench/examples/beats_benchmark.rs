@@ -9,10 +9,8 @@
     reason = "synthetic times"
 )]
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use ticktax_analysis::beats::{Beat, Events, detect};
+use ticktax_bench::on_all_cpus;
 use ticktax_fixture::Draws;
 use ticktax_model::Nanos;
 
@@ -272,33 +270,14 @@ fn main() {
         .unwrap_or(2000);
     let seed: u64 = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(1);
     let verbose = arguments.next().is_some();
-    let next = AtomicU64::new(0);
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|s| {
-        for _ in 0..2 {
-            s.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= cases {
-                        break;
-                    }
-                    let (truths, beats, _) = case(seed * 1_000_003 + i);
-                    results
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner)
-                        .push((i, truths, beats));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|r| r.0);
+    let seeds: Vec<u64> = (0..cases).map(|i| seed * 1_000_003 + i).collect();
+    let results = on_all_cpus(&seeds, |&seed| case(seed));
     let mut sums = Sums {
         verbose,
         ..Sums::default()
     };
-    for (i, truths, beats) in &results {
-        sums.add(*i, truths, beats);
+    for (i, (truths, beats, _)) in (0..).zip(&results) {
+        sums.add(i, truths, beats);
     }
     sums.print();
     let kinds = [
@@ -309,34 +288,19 @@ fn main() {
         "regular clusters",
     ];
     for (kind, name) in kinds.iter().enumerate() {
-        let (next, wrong) = (AtomicU64::new(0), AtomicU64::new(0));
-        std::thread::scope(|s| {
-            for _ in 0..2 {
-                s.spawn(|| {
-                    loop {
-                        let i = next.fetch_add(1, Ordering::Relaxed);
-                        if i >= cases {
-                            break;
-                        }
-                        let events = null(kind, seed * 1_000_003 + i);
-                        let found = detect(&events);
-                        if !found.is_empty() {
-                            wrong.fetch_add(1, Ordering::Relaxed);
-                            if verbose {
-                                let b = &found[0];
-                                println!(
-                                    "  FALSE {name} {i} N={} P/mean={:.3} {b:?}",
-                                    events.starts.len(),
-                                    b.period.value * events.starts.len() as f64
-                                        / events.span().0 as f64
-                                );
-                            }
-                        }
-                    }
-                });
-            }
+        let found = on_all_cpus(&seeds, |&seed| {
+            let events = null(kind, seed);
+            let beat = detect(&events).into_iter().next();
+            beat.map(|beat| (events.starts.len(), events.span(), beat))
         });
-        let wrong = wrong.into_inner();
+        let wrong: Vec<_> = (0..).zip(found).filter(|(_, it)| it.is_some()).collect();
+        for (i, (count, span, beat)) in wrong.iter().filter_map(|(i, it)| Some((i, it.as_ref()?))) {
+            if verbose {
+                let periods = beat.period.value * *count as f64 / span.0 as f64;
+                println!("  FALSE {name} {i} N={count} P/mean={periods:.3} {beat:?}");
+            }
+        }
+        let wrong = wrong.len();
         println!(
             "null {name:26} {wrong:4} of {cases} = {:.2} %",
             wrong as f64 / cases as f64 * 100.0

@@ -5,9 +5,8 @@
 //! seed gives the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use ticktax_analysis::beats::{Beat, Events, Tick, detect};
+use ticktax_bench::on_all_cpus;
 use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
@@ -81,28 +80,13 @@ struct Part {
 impl Part {
     /// Asks `of` of the trains 0 to `trains` on all CPUs; those that it has no answer for do not count.
     fn of(trains: u64, of: impl Fn(u64) -> Option<bool> + Sync) -> Self {
-        let (next, hits, all) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    loop {
-                        let i = next.fetch_add(1, Ordering::Relaxed);
-                        if i >= trains {
-                            break;
-                        }
-                        if let Some(hit) = of(i) {
-                            all.fetch_add(1, Ordering::Relaxed);
-                            hits.fetch_add(hit.into(), Ordering::Relaxed);
-                        }
-                    }
-                });
-            }
-        });
-        Self {
-            hits: hits.into_inner(),
-            all: all.into_inner(),
+        let trains: Vec<u64> = (0..trains).collect();
+        let mut part = Self { hits: 0, all: 0 };
+        for hit in on_all_cpus(&trains, |&i| of(i)).into_iter().flatten() {
+            part.all += 1;
+            part.hits += u64::from(hit);
         }
+        part
     }
 
     /// The share's 95 % interval (Wilson 1927).

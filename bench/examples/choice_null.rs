@@ -9,7 +9,7 @@ use ticktax_analysis::pace::{FrameStats, Terms, choices};
 use ticktax_bench::typed::Words;
 use ticktax_fixture::{TURN_LENGTH, TURN_PERIOD, equal_turns};
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Frame, PaceRule, PaceTurn, PaceVariant, SleepMethod};
+use ticktax_model::pace::{Frame, LoopSpec, PaceRule, PaceTurn, PaceVariant, SleepMethod};
 
 fn main() {
     let mut words = Words::typed();
@@ -51,10 +51,13 @@ fn row(turns: &[Vec<Frame>]) -> PaceVariant {
         all.merge(&accounts);
     }
     PaceVariant {
-        rate: 50.0,
-        work: Nanos::from_millis(1),
-        sleep: SleepMethod::Nanosleep,
-        rule: PaceRule::Deadline,
+        spec: LoopSpec {
+            rate: 50.0,
+            period: TURN_PERIOD,
+            work: Nanos::from_millis(1),
+            sleep: SleepMethod::Nanosleep,
+            rule: PaceRule::Deadline,
+        },
         turns: turns.len() as u64,
         figures: all.figures(),
         cpu_time: by_turn.iter().map(|turn| turn.cpu_time).sum(),

@@ -159,7 +159,7 @@ fn add(
         .statements
         .iter()
         .map(|s| s.coverage.events_lost());
-    let rate = of(&|gaps, watched| gaps.count as f64 / watched.as_secs_f64());
+    let rate = of(&|gaps, watched| gaps.gaps.count as f64 / watched.as_secs_f64());
     let statements = situation.statements.iter();
     let events: Series = statements.map(events_a_second).collect();
     let watched = of(&|gaps, watched| 100.0 * gaps.time.share_of(watched));

@@ -36,14 +36,14 @@ impl Counter {
             watched: gaps.watched,
             floor: self.probes.iter().map(|it| it.threshold).max()?,
             total: time,
-            longest: long.max.max(short.max).unwrap_or_default(),
+            longest: long.gaps.max.max(short.gaps.max).unwrap_or_default(),
             yielded: Some(yielded.time),
             counts: (statement.level == Level::Kernel).then(|| Counts {
                 outside: outside.map_or(0, |cause| cause.count),
                 ..self.counts
             }),
             attribution: Some(Attribution {
-                gaps: long.count + short.count,
+                gaps: long.gaps.count + short.gaps.count,
                 time,
                 named: long.named + short.named,
                 entry_exit: Some(long.entry_exit + short.entry_exit),
