@@ -40,7 +40,7 @@ pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use vary::KernelVariants;
 use view::sections;
-pub(crate) use view::{PageArguments, ViewArguments};
+pub(crate) use view::{PageArguments, StatementArguments, ViewArguments};
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -271,15 +271,11 @@ pub(crate) struct AuditArguments {
     pub(crate) files: FileArguments,
 
     /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = guests())]
     pub(crate) fleet_of: Option<u32>,
 
-    /// How to print the statement
-    #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
-    pub(crate) format: Format,
-
     #[command(flatten)]
-    pub(crate) view: ViewArguments,
+    pub(crate) statement: StatementArguments,
 
     /// Write the statement to a file in place of standard output, which is COMMAND's, too
     #[arg(long, value_name = "FILE")]
@@ -340,15 +336,11 @@ pub(crate) struct ReportArguments {
     pub(crate) files: FileArguments,
 
     /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = guests())]
     pub(crate) fleet_of: Option<u32>,
 
-    /// How to print the statement
-    #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
-    pub(crate) format: Format,
-
     #[command(flatten)]
-    pub(crate) view: ViewArguments,
+    pub(crate) statement: StatementArguments,
 }
 
 #[derive(Debug, Args)]
@@ -366,6 +358,11 @@ pub(crate) struct BeatsArguments {
 
     #[command(flatten)]
     pub(crate) page: PageArguments,
+}
+
+/// How many guests a host is said to have.
+fn guests() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1_000_000)
 }
 
 /// A length of time as people write it.

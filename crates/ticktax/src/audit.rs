@@ -34,7 +34,7 @@ const NEWS: Nanos = Nanos::from_secs(10);
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
-    let terminal = &terminal.grouping(&typed.view);
+    let terminal = &terminal.grouping(&typed.statement.view);
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(plan)?;
@@ -55,7 +55,7 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
         sources: session.sources(),
         document: &statement.into(),
     };
-    let output = (typed.format, typed.output.as_deref());
+    let output = (typed.statement.format, typed.output.as_deref());
     output::finish(&ended, files, output, terminal)?;
     Ok(exit_code(balances, &header, interrupt.signal()))
 }

@@ -20,13 +20,17 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     let showing = Showing {
         audit: typed.audit,
         fleet_of: typed.fleet_of,
-        format: typed.format,
+        format: typed.statement.format,
         output: None,
         files: &typed.files,
         part: typed.part.part(),
     };
     let recording = RecordingReader::open(&typed.file)?;
-    show(recording, &showing, &terminal.grouping(&typed.view))
+    show(
+        recording,
+        &showing,
+        &terminal.grouping(&typed.statement.view),
+    )
 }
 
 /// How to show what is in a recording.

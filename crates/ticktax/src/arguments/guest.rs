@@ -43,7 +43,8 @@ impl GuestVerb {
                 wrong(outside)
             }
             Verb::Audit(audit)
-                if audit.format != Format::default() || audit.view != ViewArguments::default() =>
+                if audit.statement.format != Format::default()
+                    || audit.statement.view != ViewArguments::default() =>
             {
                 wrong(outside)
             }

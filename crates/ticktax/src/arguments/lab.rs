@@ -11,7 +11,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
 use super::vary::all_taken;
-use super::{KernelVariants, Length, ViewArguments, formats};
+use super::{KernelVariants, Length, StatementArguments, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -133,12 +133,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
-    /// How to print the statement
-    #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
-    pub(crate) format: Format,
-
     #[command(flatten)]
-    pub(crate) view: ViewArguments,
+    pub(crate) statement: StatementArguments,
 
     /// Write the statement to a file in place of standard output
     #[arg(long, value_name = "FILE")]

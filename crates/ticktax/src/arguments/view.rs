@@ -3,7 +3,9 @@
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ticktax_model::document::DocumentKind;
-use ticktax_report::{Grouping, Section, View};
+use ticktax_report::{Format, Grouping, Section, View};
+
+use super::document::formats;
 
 /// Which part of a text page is printed.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,17 @@ pub(crate) struct ViewArguments {
     /// What the first screen counts as one
     #[arg(long = "by", value_name = "WHAT", value_parser = groupings(), default_value = "name")]
     grouping: Grouping,
+}
+
+/// How a statement is printed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatementArguments {
+    /// How to print the statement
+    #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
+    pub(crate) format: Format,
+
+    #[command(flatten)]
+    pub(crate) view: ViewArguments,
 }
 
 impl PageArguments {
