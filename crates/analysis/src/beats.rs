@@ -39,8 +39,8 @@ mod tests;
 
 use std::fmt;
 
-use ticktax_model::Nanos;
 use ticktax_model::beats::Periodicity;
+use ticktax_model::{Lengths, Nanos};
 
 use crate::pace::tellable;
 
@@ -152,29 +152,16 @@ pub enum Rhythm {
     Rearmed,
 }
 
-/// The lengths of a beat's events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lengths {
-    /// The middle one.
-    pub median: Nanos,
-    /// Longer than 99 of 100; `None` of too few to tell.
-    pub p99: Option<Nanos>,
-    /// The longest.
-    pub max: Nanos,
-}
-
-impl Lengths {
-    /// Of all of these; 0 of none.
-    pub(crate) fn of(mut lengths: Vec<Nanos>) -> Self {
-        lengths.sort_unstable();
-        let last = lengths.len().saturating_sub(1);
-        let at = |rank: usize| lengths.get(rank.min(last)).copied();
-        let known = tellable(0.99, lengths.len() as u64);
-        Self {
-            median: at(lengths.len() / 2).unwrap_or_default(),
-            p99: at(lengths.len() * 99 / 100).filter(|_| known),
-            max: at(last).unwrap_or_default(),
-        }
+/// How long these were; 0 of none.
+pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
+    lengths.sort_unstable();
+    let last = lengths.len().saturating_sub(1);
+    let at = |rank: usize| lengths.get(rank.min(last)).copied();
+    let known = tellable(0.99, lengths.len() as u64);
+    Lengths {
+        median: at(lengths.len() / 2).unwrap_or_default(),
+        p99: at(lengths.len() * 99 / 100).filter(|_| known),
+        max: at(last).unwrap_or_default(),
     }
 }
 

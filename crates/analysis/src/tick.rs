@@ -27,7 +27,7 @@ use ticktax_model::{Kind, Nanos, SourceId, SourceTable};
 
 use self::cpu::CpuBook;
 use crate::ledger::JudgedGap;
-use crate::ledger::tally::{Lengths, Tally};
+use crate::ledger::tally::{LengthTally, Tally};
 use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
 pub use self::bill::{add_fleet, fleet};
@@ -41,17 +41,17 @@ pub(crate) struct TickAccumulator {
     /// By CPU number, with one slot for all that cannot exist.
     cpus: Vec<Option<Box<CpuBook>>>,
     /// Ticks by their cost.
-    ticks: Lengths,
+    ticks: LengthTally,
     /// The part of it in the tick's functions.
     functions: BTreeMap<SourceId, Tally>,
     /// All frames of the local timer's interrupt, for kernels whose tick has no function.
-    frames: Lengths,
+    frames: LengthTally,
     /// All other functions within them.
     others: Tally,
     /// Softirqs after a tick, by source.
     softirqs: BTreeMap<SourceId, Tally>,
     /// Getting in and out around single ticks.
-    around: Lengths,
+    around: LengthTally,
     /// Ticks' and softirqs' time by second of the clock, for the scatter.
     seconds: BTreeMap<i64, Nanos>,
     summed: bool,

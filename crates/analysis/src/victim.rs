@@ -43,7 +43,7 @@ pub(crate) use self::statement::named;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::JudgedGap;
-use crate::ledger::tally::{Lengths, Tally};
+use crate::ledger::tally::{LengthTally, Tally};
 use crate::pace::lateness::Outside;
 use crate::timeline::{
     Event, EventKind, History, MOST_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
@@ -58,7 +58,7 @@ pub(crate) struct Victim {
     past_lives: Vec<Life>,
     /// By CPU: what interrupted the thread on it.
     cpus: Vec<Interruptions>,
-    latency: Lengths,
+    latency: LengthTally,
     migrations: u64,
     /// By who had the CPU, and whether the wait ended on another.
     behind: BTreeMap<(SourceId, bool), Tally>,
@@ -84,7 +84,7 @@ impl Victim {
             threads: HashMap::new(),
             past_lives: Vec::new(),
             cpus: Vec::new(),
-            latency: Lengths::default(),
+            latency: LengthTally::default(),
             migrations: 0,
             behind: BTreeMap::new(),
             worst: Worst::default(),

@@ -159,7 +159,7 @@ fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
         let cpus = bill.cpus.len().max(1) as f64;
         match measure {
             M::TickRateHz => bill.all().rate(),
-            M::TickMedianNs => Some(bill.cost.as_ref()?.median?.0 as f64),
+            M::TickMedianNs => Some(bill.cost.as_ref()?.ticks.median?.0 as f64),
             M::TickShare => Some(bill.cost.as_ref()?.cores.value / cpus),
             _ => None,
         }

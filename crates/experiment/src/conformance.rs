@@ -140,9 +140,10 @@ pub struct Predicted {
 /// phases of the tick its frames keep to.
 pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     let alike = |other: &&PaceVariant| {
+        let (other, row) = (other.spec, row.spec);
         (other.sleep, other.rule, other.rate) == (SleepMethod::Select, row.rule, row.rate)
     };
-    let shown = match Call::of(row.sleep) {
+    let shown = match Call::of(row.spec.sleep) {
         Some(Call::Poll) => rows.iter().find(alike),
         Some(Call::Select | Call::Nanosleep) => Some(row),
         None => None,
@@ -151,7 +152,7 @@ pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     let waits = figures.and_then(|figures| figures.wakeup.as_ref());
     let middle = waits.and_then(|waits| waits.quantile(0.5));
     middle.map_or(Nanos::ZERO, |middle| {
-        (middle - slack(row.sleep)).max(Nanos::ZERO)
+        (middle - slack(row.spec.sleep)).max(Nanos::ZERO)
     })
 }
 
@@ -174,9 +175,12 @@ pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figure
     Some((
         Loop {
             period: figures.period,
-            work: figures.busy.as_ref().map_or(row.work, |busy| busy.mean),
-            sleep: row.sleep,
-            rule: row.rule,
+            work: figures
+                .busy
+                .as_ref()
+                .map_or(row.spec.work, |busy| busy.mean),
+            sleep: row.spec.sleep,
+            rule: row.spec.rule,
             margin: row.margin,
             code: code(rows, row),
             length: Nanos(row.elapsed.0 / i64::try_from(row.turns.max(1)).unwrap_or(1)),

@@ -112,7 +112,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::kernels::{Difference, GuestClock};
     use ticktax_model::machine::Machine;
-    use ticktax_model::pace::{Frame, PaceRule, PaceVariant, SleepMethod};
+    use ticktax_model::pace::{Frame, LoopSpec, PaceRule, PaceVariant, SleepMethod};
     use ticktax_sim::TickMode;
 
     use super::{cells, comparison};
@@ -140,10 +140,13 @@ mod tests {
             });
         }
         PaceVariant {
-            rate: 1e3 / 30.0,
-            work: Nanos::from_millis(1),
-            sleep: SleepMethod::Nanosleep,
-            rule: PaceRule::Remaining,
+            spec: LoopSpec {
+                rate: 1e3 / 30.0,
+                period: PERIOD,
+                work: Nanos::from_millis(1),
+                sleep: SleepMethod::Nanosleep,
+                rule: PaceRule::Remaining,
+            },
             turns: 1,
             figures: stats.close().figures(),
             cpu_time: Nanos::from_millis(600),

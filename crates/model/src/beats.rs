@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limitation::Limitation;
 use crate::recording::ProbeKind;
-use crate::{CpuList, Nanos};
+use crate::{CpuList, Lengths, Nanos};
 
 /// The periodic events of a recording, and what was looked at to find them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,15 +99,9 @@ pub struct BeatLine {
     /// Events to a beat.
     #[serde(rename = "events_per_beat")]
     pub burst: f64,
-    /// Median length of its events.
-    #[serde(rename = "median_ns")]
-    pub median: Nanos,
-    /// The length that 99 of 100 stay below; `None` of too few to tell (299).
-    #[serde(default, rename = "p99_ns")]
-    pub p99: Option<Nanos>,
-    /// The longest.
-    #[serde(rename = "max_ns")]
-    pub max: Nanos,
+    /// Of its events.
+    #[serde(flatten)]
+    pub lengths: Lengths,
     /// Its events' time as a share of its CPUs' time.
     pub share: f64,
     /// What makes it run, first cause first, its own name last: each step woke, queued or raised the
@@ -157,15 +151,9 @@ pub struct BeatGaps {
     /// How many gaps hold an event of the source; of gaps that no source explains, how many are in
     /// the beat. The lengths are of these alone.
     pub count: u64,
-    /// Their median length.
-    #[serde(rename = "median_ns")]
-    pub median: Nanos,
-    /// The length that 99 of 100 stay below; `None` of too few to tell (299).
-    #[serde(default, rename = "p99_ns")]
-    pub p99: Option<Nanos>,
-    /// The longest; something else may have run in it besides.
-    #[serde(rename = "max_ns")]
-    pub max: Nanos,
+    /// In the longest, something else may have run besides.
+    #[serde(flatten)]
+    pub lengths: Lengths,
     /// Their time as a share of the time watched.
     pub share: f64,
     /// The share of the source's events that lie in such gaps.

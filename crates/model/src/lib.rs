@@ -22,6 +22,7 @@ pub mod histogram;
 pub mod hook;
 pub mod kernel_words;
 pub mod kernels;
+pub mod lengths;
 pub mod limitation;
 pub mod machine;
 pub mod pace;
@@ -84,5 +85,6 @@ macro_rules! each_document {
 
 pub use cpu::{Cpu, CpuList};
 pub use histogram::Histogram;
+pub use lengths::{Intervals, Lengths};
 pub use span::{Kind, Owner, Source, SourceId, SourceTable, Span, Thread};
 pub use time::Nanos;

@@ -14,7 +14,11 @@ use crate::recording::{
     ToolCost, World,
 };
 use crate::victim::{OffCpuReason, ThreadTimes, VictimStatement};
-use crate::{Cpu, Nanos};
+use crate::{Cpu, Intervals, Nanos};
+
+mod class;
+
+pub use class::{Class, Holder};
 
 /// What a recording's books say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,175 +90,6 @@ pub struct Statement {
     pub advice: Vec<crate::advice::Advice>,
 }
 
-/// The classes of accounts, in the order in which a statement lists them.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// The user's programs.
-    Program,
-    /// Threads of the kernel.
-    KernelThread,
-    /// Hardware interrupts.
-    Irq,
-    /// Softirqs.
-    Softirq,
-    /// Non-maskable interrupts.
-    Nmi,
-    /// Getting into and out of the kernel around what has a name, as a probe saw it.
-    EntryExit,
-    /// Gaps in which the kernel provably ran nothing: the hypervisor or the firmware had the CPU.
-    Outside,
-    /// Taken by the hypervisor, by its own clock.
-    Steal,
-    /// What no source explains.
-    Unexplained,
-    /// ticktax's own work.
-    Tool,
-    /// A probe's loop: time that was there to be used.
-    Probe,
-    /// Nothing to run.
-    Idle,
-}
-
-impl Class {
-    /// Every class, in a statement's order.
-    pub const ALL: [Self; 12] = [
-        Self::Program,
-        Self::KernelThread,
-        Self::Irq,
-        Self::Softirq,
-        Self::Nmi,
-        Self::EntryExit,
-        Self::Outside,
-        Self::Steal,
-        Self::Unexplained,
-        Self::Tool,
-        Self::Probe,
-        Self::Idle,
-    ];
-
-    /// What the class is, for every question that is asked of classes: a new one is described here
-    /// once.
-    const fn nature(self) -> Nature {
-        use Form::{Absent, Interrupt, Loop, Surround, Thread};
-        use Holder::{Hypervisor, Kernel, Nothing, Programs, Tool, Unexplained};
-        match self {
-            Self::Nmi => Nature::of(Kernel, Interrupt).named(0),
-            Self::Irq => Nature::of(Kernel, Interrupt).named(1),
-            Self::Softirq => Nature::of(Kernel, Interrupt).named(2),
-            Self::KernelThread => Nature::of(Kernel, Thread).named(3),
-            Self::Program => Nature::of(Programs, Thread).named(4),
-            Self::Tool => Nature::of(Tool, Thread),
-            Self::EntryExit => Nature::of(Kernel, Surround),
-            Self::Outside | Self::Steal => Nature::of(Hypervisor, Absent),
-            Self::Unexplained => Nature::of(Unexplained, Absent),
-            Self::Probe => Nature::of(Nothing, Loop),
-            Self::Idle => Nature::of(Nothing, Absent),
-        }
-    }
-
-    /// Who had the CPU.
-    pub const fn holder(self) -> Holder {
-        self.nature().holder
-    }
-
-    /// Whether time in this class is time that a program wanted and did not get.
-    pub const fn is_taken(self) -> bool {
-        matches!(
-            self.holder(),
-            Holder::Kernel | Holder::Hypervisor | Holder::Unexplained
-        )
-    }
-
-    /// Whether the CPU was at work, as a column of `/proc/stat` would say: a probe's loop, which
-    /// stands for idle time, left out.
-    pub const fn is_busy(self) -> bool {
-        matches!(
-            self.holder(),
-            Holder::Programs | Holder::Kernel | Holder::Tool
-        )
-    }
-
-    /// Whether threads ran, which are the parts of their account.
-    pub const fn is_thread(self) -> bool {
-        matches!(self.nature().form, Form::Thread)
-    }
-
-    /// Whether the kernel interrupted what ran: interrupts, and getting into and out of them.
-    pub const fn is_interruption(self) -> bool {
-        matches!(self.nature().form, Form::Interrupt | Form::Surround)
-    }
-
-    /// Whether its time is work of the kernel that has a name, about which something can be done.
-    pub const fn is_kernel_work(self) -> bool {
-        let nature = self.nature();
-        matches!(nature.holder, Holder::Kernel)
-            && matches!(nature.form, Form::Thread | Form::Interrupt)
-    }
-
-    /// Its place where several are named together: what interrupts comes before what it interrupts.
-    pub const fn precedence(self) -> u8 {
-        self.nature().precedence
-    }
-}
-
-/// Who had a CPU, as a first screen divides its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// The user's programs.
-    Programs,
-    /// The kernel.
-    Kernel,
-    /// The hypervisor, or the firmware.
-    Hypervisor,
-    /// Not known.
-    Unexplained,
-    /// ticktax.
-    Tool,
-    /// Nothing: the time was there to be used.
-    Nothing,
-}
-
-/// What a class's time is made of.
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    /// Threads.
-    Thread,
-    /// A probe's loop, of which no part is named.
-    Loop,
-    /// Interrupts, with the functions in them.
-    Interrupt,
-    /// What lies around interrupts.
-    Surround,
-    /// Nothing that the kernel ran.
-    Absent,
-}
-
-/// What a [`Class`] is.
-#[derive(Clone, Copy, Debug)]
-struct Nature {
-    holder: Holder,
-    form: Form,
-    precedence: u8,
-}
-
-impl Nature {
-    const fn of(holder: Holder, form: Form) -> Self {
-        Self {
-            holder,
-            form,
-            precedence: u8::MAX,
-        }
-    }
-
-    /// It is named at this place among others.
-    const fn named(self, precedence: u8) -> Self {
-        Self { precedence, ..self }
-    }
-}
-
 /// One account: whose time, and how much.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
@@ -269,17 +104,9 @@ pub struct Account {
     /// Time, over all CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How many intervals; 0 where the source only says how much time.
-    pub count: u64,
-    /// Median length of an interval on the wall.
-    #[serde(rename = "median_ns")]
-    pub median: Option<Nanos>,
-    /// The length that 99 of 100 intervals stay below; `None` of too few to tell (299).
-    #[serde(rename = "p99_ns")]
-    pub p99: Option<Nanos>,
-    /// The longest interval.
-    #[serde(rename = "max_ns")]
-    pub max: Option<Nanos>,
+    /// The intervals that it came in.
+    #[serde(flatten)]
+    pub intervals: Intervals,
     /// Parts of it by function, work item or thread, largest first; they sum to at most `time`.
     pub parts: Vec<Part>,
 }
@@ -384,17 +211,9 @@ pub struct ThrottledProgram {
     /// For how long, the times of its threads added up.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How many times.
-    pub count: u64,
-    /// The median time.
-    #[serde(rename = "median_ns")]
-    pub median: Option<Nanos>,
-    /// The time that 99 of 100 stay below; `None` of too few to tell (299).
-    #[serde(rename = "p99_ns")]
-    pub p99: Option<Nanos>,
-    /// The longest.
-    #[serde(rename = "max_ns")]
-    pub max: Option<Nanos>,
+    /// How many times, and for how long each.
+    #[serde(flatten)]
+    pub intervals: Intervals,
 }
 
 /// What the probes' gaps were made of.
@@ -453,8 +272,9 @@ pub struct EntryExitBound {
 /// Gaps, and the four parts of their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapParts {
-    /// How many.
-    pub count: u64,
+    /// The gaps themselves.
+    #[serde(flatten)]
+    pub gaps: Intervals,
     /// Their time. It is the sum of the four parts.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
@@ -470,15 +290,6 @@ pub struct GapParts {
     /// None of these.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// The median gap.
-    #[serde(rename = "median_ns")]
-    pub median: Option<Nanos>,
-    /// The gap that 99 of 100 stay below; `None` of too few to tell (299).
-    #[serde(rename = "p99_ns")]
-    pub p99: Option<Nanos>,
-    /// The longest.
-    #[serde(rename = "max_ns")]
-    pub max: Option<Nanos>,
 }
 
 impl GapParts {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::TickMode;
 use crate::statement::Part;
-use crate::{Cpu, Nanos};
+use crate::{Cpu, Intervals, Nanos};
 
 /// What the timer's tick did and cost during a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -119,21 +119,13 @@ pub struct Frequency {
 /// What the ticks cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickCost {
-    /// How many ticks.
-    pub count: u64,
+    /// How many ticks, and how long. Of [`Basis::Sums`] the lengths are of the tick's function alone.
+    #[serde(flatten)]
+    pub ticks: Intervals,
     /// The time of their interrupts: the tick's function and the interrupt around it, without
     /// other timers' functions in the same interrupt.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// The median tick. Of [`Basis::Sums`] the three are of the tick's function alone.
-    #[serde(rename = "median_ns")]
-    pub median: Option<Nanos>,
-    /// The length that 99 of 100 ticks stay below; `None` of too few to tell (299).
-    #[serde(rename = "p99_ns")]
-    pub p99: Option<Nanos>,
-    /// The longest tick.
-    #[serde(rename = "max_ns")]
-    pub max: Option<Nanos>,
     /// What ran within the interrupt, largest first; sums to `time`.
     pub within: Vec<Part>,
     /// Softirqs that ran as the interrupt returned, by name, largest first: the scheduler's

@@ -8,13 +8,13 @@ mod families;
 #[cfg(test)]
 mod tests;
 
-use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::document::{Document, DocumentKind};
 use ticktax_model::finding::Severity;
 use ticktax_model::statement::{Account, Class, GapParts, GapStatement, Statement};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::{Interferer, ThreadTimes, VictimStatement};
+use ticktax_model::{Lengths, Nanos};
 
 use crate::TextStyle;
 use crate::format::DocumentSink;
@@ -136,14 +136,14 @@ fn accounts(all: &mut Families, accounts: &[Account]) {
     }
     let family = all.counter("account_intervals", "Intervals of an account.");
     for it in accounts {
-        family.value(&borrowed(&labels(it)), it.count as f64);
+        family.value(&borrowed(&labels(it)), it.intervals.count as f64);
     }
     let family = all.gauge(
         "account_duration_seconds",
         "Length of an account's intervals: the median, what 99 of 100 stay below, the longest.",
     );
     for it in accounts {
-        family.quantiles(&borrowed(&labels(it)), it.median, it.p99, it.max);
+        family.lengths(&borrowed(&labels(it)), it.intervals.lengths());
     }
 }
 
@@ -162,7 +162,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
         "Gaps seen by the probes; yielded ones went to programs and are no loss.",
     );
     for (length, parts) in lengths {
-        family.value(&[("gap", length)], parts.count as f64);
+        family.value(&[("gap", length)], parts.gaps.count as f64);
     }
     let family = all.counter(
         "gap_seconds",
@@ -178,7 +178,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
         "Length of gaps: the median, what 99 of 100 stay below, the longest.",
     );
     for (length, it) in lengths {
-        family.quantiles(&[("gap", length)], it.median, it.p99, it.max);
+        family.lengths(&[("gap", length)], it.gaps.lengths());
     }
     let family = all.counter(
         "gap_cause_seconds",
@@ -248,8 +248,7 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
             "From a wake-up until the thread ran: the median, what 99 of 100 stay below, the \
              longest.",
         );
-        let (median, max) = (Some(latency.median), Some(latency.max));
-        family.quantiles(&borrowed(&of), median, latency.p99, max);
+        family.lengths(&borrowed(&of), Some(latency.lengths));
         all.counter("program_wakeups", "Wake-ups of the program's threads.")
             .value(&borrowed(&of), latency.count as f64);
     }
@@ -296,12 +295,7 @@ fn beats_of(all: &mut Families, beats: &[BeatLine]) {
         "Length of a beat's events: the median, what 99 of 100 stay below, the longest.",
     );
     for it in beats {
-        family.quantiles(
-            &borrowed(&labels(it)),
-            Some(it.median),
-            it.p99,
-            Some(it.max),
-        );
+        family.lengths(&borrowed(&labels(it)), Some(it.lengths));
     }
     let family = all.gauge(
         "beat_time_ratio",
@@ -341,7 +335,7 @@ fn ticks(all: &mut Families, bill: &TickBill) {
             "tick_duration_seconds",
             "Length of a tick: the median, what 99 of 100 stay below, the longest.",
         )
-        .quantiles(&[], cost.median, cost.p99, cost.max);
+        .lengths(&[], cost.ticks.lengths());
     }
 }
 
@@ -424,14 +418,11 @@ fn borrowed(labels: &[Label]) -> Vec<(&'static str, &str)> {
 
 impl Family {
     /// The median, the 99th percentile and the longest, those that are known.
-    fn quantiles(
-        &mut self,
-        labels: &[(&'static str, &str)],
-        median: Option<Nanos>,
-        p99: Option<Nanos>,
-        max: Option<Nanos>,
-    ) {
-        for (quantile, value) in [("0.5", median), ("0.99", p99), ("1", max)] {
+    fn lengths(&mut self, labels: &[(&'static str, &str)], lengths: Option<Lengths>) {
+        let Some(Lengths { median, p99, max }) = lengths else {
+            return;
+        };
+        for (quantile, value) in [("0.5", Some(median)), ("0.99", p99), ("1", Some(max))] {
             if let Some(value) = value {
                 let mut labels = labels.to_vec();
                 labels.push(("quantile", quantile));

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod accounts;
+mod cells;
 mod cpus;
 mod findings;
 mod foot;

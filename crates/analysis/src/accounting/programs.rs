@@ -1,7 +1,7 @@
 //! Putting the two sides of each program beside each other.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use ticktax_model::accounting::ProgramCheck;
 use ticktax_model::recording::Level;
@@ -38,7 +38,7 @@ pub(super) fn programs(
         charges(case, &mut found);
     }
     if unwatched.is_empty() {
-        shown(case, accounts, &mut found);
+        shown(case, &mut found);
     }
     let weight = |check: &ProgramCheck| {
         let times = [check.on_cpu, check.ran, check.shown, check.sampled];
@@ -99,15 +99,11 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
 }
 
 /// What `/proc/PID/stat` says of programs, but not of ticktax and the kernel.
-fn shown(case: &Case<'_>, accounts: &[Account], found: &mut Found<'_>) {
-    let ours = accounts.iter().filter(|account| {
-        [Class::Tool, Class::Probe, Class::KernelThread].contains(&account.class)
-    });
-    let own: HashSet<i32> = ours.filter_map(|account| account.pid).collect();
+fn shown(case: &Case<'_>, found: &mut Found<'_>) {
     for (&pid, after) in &case.header.after.programs {
         let before = case.header.before.programs.get(&pid);
         let time = after.time - before.map_or(Nanos::ZERO, |before| before.time);
-        if !after.own_or_kernel && !own.contains(&pid) {
+        if !after.own_or_kernel {
             found.of(pid, &after.name).shown = Some(time);
         }
     }

@@ -40,7 +40,7 @@ fn throttled(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
             pid: held.pid,
             cgroup: None,
             time: held.time,
-            count: held.count,
+            count: held.intervals.count,
         };
         (held.time, advice)
     })

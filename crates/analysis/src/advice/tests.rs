@@ -10,7 +10,7 @@ use ticktax_model::victim::{
     Interferer, PROBE, ProgramFrames, StateAccount, Target, ThreadState, ThreadTimes,
     VictimStatement,
 };
-use ticktax_model::{Kind, Nanos};
+use ticktax_model::{Intervals, Kind, Lengths, Nanos};
 
 use super::advise;
 use crate::pace::FrameStats;
@@ -22,10 +22,10 @@ fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
         name: name.to_owned(),
         pid: (class == Class::Program).then_some(7),
         time: Nanos::from_millis(ms),
-        count: 1,
-        median: None,
-        p99: None,
-        max: None,
+        intervals: Intervals {
+            count: 1,
+            ..Intervals::default()
+        },
         parts: Vec::new(),
         sampled: false,
     };
@@ -102,8 +102,11 @@ fn beat(pid: i32, period: f64) -> BeatStatement {
     let beat = BeatLine {
         pid: Some(pid),
         cpus: "1".parse().unwrap(),
-        median: Nanos::from_millis(30),
-        max: Nanos::from_millis(30),
+        lengths: Lengths {
+            median: Nanos::from_millis(30),
+            p99: None,
+            max: Nanos::from_millis(30),
+        },
         share: 0.01,
         ..ticktax_fixture::beat("a thread of it", period, 0.0)
     };

@@ -4,7 +4,7 @@
 use super::assign::Entry;
 use super::number::{index, whole};
 use super::search::{Found, Search};
-use super::{Beat, Events, FEWEST, Lengths, Period, Rhythm, knowable};
+use super::{Beat, Events, FEWEST, Period, Rhythm, knowable, lengths_of};
 use ticktax_model::Nanos;
 
 /// The most beats of one source.
@@ -130,7 +130,7 @@ impl Search<'_> {
                 .map_or(0, |e| e.segment)
                 .saturating_sub(holes),
             burst: members.len() as f64 / seen.max(1) as f64,
-            lengths: Lengths::of(lengths),
+            lengths: lengths_of(lengths),
             share: total as f64 / self.seen.max(1.0),
         }
     }

@@ -7,7 +7,7 @@ use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class};
 use ticktax_model::{Nanos, Source, SourceId, SourceTable};
 
-use super::tally::{Lengths, Tally, sort_parts};
+use super::tally::{LengthTally, Tally, sort_parts};
 use crate::timeline::Event;
 
 /// An account by its place among the registry's.
@@ -30,16 +30,23 @@ struct Key {
 
 impl Key {
     fn of(class: Class, source: &Source) -> Self {
-        let (name, pid) = match (class, &source.thread) {
-            (Class::Program, Some(thread)) => (thread.program.clone(), Some(thread.pid)),
-            (Class::KernelThread, _) => (stem(&source.name).into(), None),
-            (Class::Tool, _) => ("ticktax".into(), None),
-            (Class::Probe, _) => ("probe".into(), None),
-            (Class::Idle, _) => ("idle".into(), None),
-            (Class::Steal, _) => ("steal".into(), None),
-            (Class::Unexplained, _) => ("unexplained".into(), None),
-            _ => (source.name.clone(), None),
+        let name: Arc<str> = match class {
+            Class::Program => match &source.thread {
+                Some(thread) => thread.program.clone(),
+                None => source.name.clone(),
+            },
+            Class::KernelThread => stem(&source.name).into(),
+            Class::Irq | Class::Softirq | Class::Nmi => source.name.clone(),
+            Class::EntryExit => "entry and exit".into(),
+            Class::Outside => "outside".into(),
+            Class::Steal => "steal".into(),
+            Class::Unexplained => "unexplained".into(),
+            Class::Tool => "ticktax".into(),
+            Class::Probe => "probe".into(),
+            Class::Idle => "idle".into(),
         };
+        let thread = source.thread.as_ref();
+        let pid = thread.filter(|_| class == Class::Program).map(|it| it.pid);
         Self { class, name, pid }
     }
 }
@@ -65,7 +72,7 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
 /// Whether the intervals of `source` count as its account's. The functions within an interrupt
 /// do not: the number of interrupts is that of the frames around them.
 fn is_counted(class: Class, source: &Source) -> bool {
-    !matches!(class, Class::Irq | Class::Softirq | Class::Nmi) || source.detail.is_empty()
+    !class.is_interrupt() || source.detail.is_empty()
 }
 
 #[derive(Debug)]
@@ -80,7 +87,7 @@ struct Entry {
 #[derive(Debug)]
 struct Group {
     key: Key,
-    lengths: Lengths,
+    lengths: LengthTally,
 }
 
 /// All sources seen, by [`SourceId`], and the accounts that they belong to.
@@ -128,7 +135,7 @@ impl Registry {
             AccountId(u32::try_from(self.groups.len()).expect("no more accounts than sources"));
         self.groups.push(Group {
             key: key.clone(),
-            lengths: Lengths::default(),
+            lengths: LengthTally::default(),
         });
         self.by_key.insert(key, id);
         id
@@ -174,9 +181,9 @@ impl Registry {
 
     /// The rows whose thread is not known. They are part of what is unexplained, which has other
     /// parts, too, so that they are no account among [`accounts`](Self::accounts).
-    pub(super) fn unreported(&self) -> Lengths {
+    pub(super) fn unreported(&self) -> LengthTally {
         let entries = self.entries.iter();
-        let mut unreported = Lengths::default();
+        let mut unreported = LengthTally::default();
         for entry in entries.filter(|entry| entry.class == Some(Class::Unexplained)) {
             let group = &self.groups[entry.account.index()];
             unreported.histogram.clone_from(&group.lengths.histogram);

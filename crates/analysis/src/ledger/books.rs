@@ -66,10 +66,10 @@ mod tests {
     use ticktax_model::{Cpu, Nanos};
 
     use super::{ClassTimes, balance};
-    use crate::ledger::tally::Lengths;
+    use crate::ledger::tally::LengthTally;
 
     fn account(class: Class, time: i64) -> Account {
-        Lengths::default().to_account(class, "x", Nanos(time))
+        LengthTally::default().to_account(class, "x", Nanos(time))
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Contents {
         for held in &self.held {
             match class(held.source) {
                 Some(Class::Unexplained) => self.unknown += held.own,
-                Some(Class::Program | Class::Tool) => self.yielded = true,
+                Some(class) if class.is_program() => self.yielded = true,
                 _ => {}
             }
         }

@@ -15,7 +15,7 @@ use super::entry_exit::{Bounds, Signatures};
 use super::gaps::{CpuGaps, GapBook, parts};
 use super::matching::Gap;
 use super::settled::{Settled, residuals};
-use super::tally::{Lengths, Tally, sort_parts};
+use super::tally::{LengthTally, Tally, sort_parts};
 
 /// The accounts that had the most time in a gap, as a set, and whether there were more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ impl CauseKey {
 
 #[derive(Debug, Default)]
 struct Cause {
-    gaps: Lengths,
+    gaps: LengthTally,
     named: Nanos,
 }
 
@@ -341,7 +341,7 @@ impl View {
 
     fn causes(&self, books: &[(&GapBook, &Settled)], registry: &Registry) -> Vec<GapCause> {
         let mut causes: BTreeMap<String, Cause> = BTreeMap::new();
-        let mut add = |name: String, gaps: &Lengths, named: Nanos| {
+        let mut add = |name: String, gaps: &LengthTally, named: Nanos| {
             let cause = causes.entry(name).or_default();
             cause.gaps.merge(gaps);
             cause.named += named;

@@ -16,7 +16,7 @@ use super::contents::Contents;
 use super::entry_exit::Residuals;
 use super::matching::Gap;
 use super::settled::Shares;
-use super::tally::{Lengths, Tally};
+use super::tally::{LengthTally, Tally};
 
 /// How near to an empty gap rows are looked for: no clock is tied more loosely than that.
 pub(super) const NEAR_MOST: Nanos = Nanos(1 << NEAR_STEPS);
@@ -38,7 +38,7 @@ pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
 /// The gaps of one CPU that are long, or short, and their time by what can be decided at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
-    gaps: Lengths,
+    gaps: LengthTally,
     named: Nanos,
     pub(super) around: Nanos,
     pub(super) empty: Nanos,
@@ -80,13 +80,13 @@ pub(super) struct GapBook {
     /// The residual around named rows, by the account of the first of them.
     pub(super) around: Vec<Tally>,
     /// The same of all accounts.
-    pub(super) all_around: Lengths,
+    pub(super) all_around: LengthTally,
     /// Gaps with nothing in them.
-    pub(super) empty: Lengths,
+    pub(super) empty: LengthTally,
     /// The residual of gaps of which not all rows could be looked at.
-    pub(super) unmatched: Lengths,
+    pub(super) unmatched: LengthTally,
     /// Those of them in which nothing was found.
-    pub(super) nameless: Lengths,
+    pub(super) nameless: LengthTally,
     /// The residuals around named rows by signature, of each side.
     pub(super) residuals: Vec<[Residuals; 3]>,
     /// The longest empty gaps, the shortest of them first.
@@ -213,7 +213,7 @@ impl GapBook {
             all if all == count => (time, count),
             some => (short_time.min(time), some),
         };
-        let side_of = |counts: &[u32], time, count, longest| Lengths {
+        let side_of = |counts: &[u32], time, count, longest| LengthTally {
             tally: Tally {
                 time,
                 count,
@@ -288,7 +288,7 @@ impl CpuGaps {
 /// The four parts of the gaps of all CPUs.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
-    let mut gaps = Lengths::default();
+    let mut gaps = LengthTally::default();
     for (side, shares) in sides {
         gaps.merge(&side.gaps);
         sum.named += side.named;
@@ -297,11 +297,8 @@ pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapP
         sum.unexplained += side.unmatched + shares.unexplained;
     }
     GapParts {
-        count: gaps.tally.count,
+        gaps: gaps.intervals(),
         time: gaps.tally.time,
-        median: gaps.quantile(0.5),
-        p99: gaps.p99(),
-        max: gaps.tally.max(),
         ..sum
     }
 }

@@ -10,19 +10,22 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::books::ClassTimes;
 use super::gaps::GapBook;
-use super::tally::Lengths;
+use super::tally::LengthTally;
 
-/// The accounts that this level has.
-const ACCOUNTS: [(Class, &str); 8] = [
-    (Class::Program, "programs"),
-    (Class::KernelThread, "kernel"),
-    (Class::Irq, "interrupts"),
-    (Class::Softirq, "softirqs"),
-    (Class::Steal, "steal"),
-    (Class::Unexplained, "unexplained"),
-    (Class::Probe, "probe"),
-    (Class::Idle, "idle"),
-];
+/// The name of a class's account; `None` where no counter tells the class.
+const fn account(class: Class) -> Option<&'static str> {
+    match class {
+        Class::Program => Some("programs"),
+        Class::KernelThread => Some("kernel"),
+        Class::Irq => Some("interrupts"),
+        Class::Softirq => Some("softirqs"),
+        Class::Steal => Some("steal"),
+        Class::Unexplained => Some("unexplained"),
+        Class::Probe => Some("probe"),
+        Class::Idle => Some("idle"),
+        Class::Nmi | Class::EntryExit | Class::Outside | Class::Tool => None,
+    }
+}
 
 /// Whether the kernel's counters of `cpu` were read at both ends.
 pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
@@ -82,10 +85,11 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
 /// The accounts of all CPUs together. They have no intervals: the counters say only how much time.
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let of_all = |class| cpus.iter().map(|classes| classes.of(class)).sum();
-    let accounts = ACCOUNTS.into_iter();
+    let accounts = Class::ALL.into_iter();
+    let accounts = accounts.filter_map(|class| Some((class, account(class)?)));
     let accounts = accounts.map(|(class, name)| Account {
         sampled: !matches!(class, Class::Probe | Class::Unexplained),
-        ..Lengths::default().to_account(class, name, of_all(class))
+        ..LengthTally::default().to_account(class, name, of_all(class))
     });
     accounts
         .filter(|account| account.time != Nanos::ZERO)

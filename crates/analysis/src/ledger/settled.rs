@@ -9,7 +9,7 @@ use ticktax_model::witness::{CpuProof, Proof};
 use super::accounts::Registry;
 use super::entry_exit::{Bounds, Residuals};
 use super::gaps::{GapBook, is_near};
-use super::tally::{Lengths, Tally};
+use super::tally::{LengthTally, Tally};
 
 /// What of one side's gaps goes where, besides what has a name.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,11 +28,11 @@ pub(super) struct Settled {
     /// Of long gaps, of short ones, and of those that were yielded.
     pub(super) shares: [Shares; 3],
     /// Empty gaps that nobody in this machine had.
-    pub(super) outside: Lengths,
+    pub(super) outside: LengthTally,
     /// The other empty gaps.
-    pub(super) unproven: Lengths,
+    pub(super) unproven: LengthTally,
     /// Residuals, as far as they are entry and exit.
-    pub(super) entry_exit: Lengths,
+    pub(super) entry_exit: LengthTally,
     /// The same by the account of the first row.
     pub(super) around: Vec<Tally>,
     /// Residuals, as far as they are too long for that: what was outside of them.
@@ -59,7 +59,7 @@ impl Settled {
             unplaceable,
             shares: [Shares::default(); 3],
             outside: book.empty.clone(),
-            unproven: Lengths::default(),
+            unproven: LengthTally::default(),
             entry_exit: book.all_around.clone(),
             around: book.around.clone(),
             beyond_outside: Tally::default(),

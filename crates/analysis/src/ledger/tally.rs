@@ -2,7 +2,7 @@
 
 use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
-use ticktax_model::{Histogram, Nanos};
+use ticktax_model::{Histogram, Intervals, Nanos};
 
 use crate::pace::tellable;
 
@@ -52,12 +52,12 @@ impl Tally {
 
 /// A tally with the distribution of its intervals' lengths.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lengths {
+pub(crate) struct LengthTally {
     pub(crate) tally: Tally,
     pub(crate) histogram: Histogram,
 }
 
-impl Lengths {
+impl LengthTally {
     /// Adds one interval of this length on the wall, of which `time` counts.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.tally.add(time, length);
@@ -93,6 +93,16 @@ impl Lengths {
         self.quantile(0.99).filter(|_| known)
     }
 
+    /// How many, and how long, as a statement tells it.
+    pub(crate) fn intervals(&self) -> Intervals {
+        Intervals {
+            count: self.tally.count,
+            median: self.quantile(0.5),
+            p99: self.p99(),
+            max: self.tally.max(),
+        }
+    }
+
     /// An account with these intervals, and with `time` in it.
     pub(crate) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
         Account {
@@ -101,10 +111,7 @@ impl Lengths {
             pid: None,
             sampled: false,
             time,
-            count: self.tally.count,
-            median: self.quantile(0.5),
-            p99: self.p99(),
-            max: self.tally.max(),
+            intervals: self.intervals(),
             parts: Vec::new(),
         }
     }

@@ -10,7 +10,7 @@ use super::CpuLedger;
 use super::accounts::{AccountId, Registry};
 use super::books::ClassTimes;
 use super::settled::Settled;
-use super::tally::{Lengths, Tally, sort_parts};
+use super::tally::{LengthTally, Tally, sort_parts};
 
 /// The part of an account that is too long for entry and exit.
 const BEYOND: &str = "beyond entry and exit";
@@ -18,10 +18,10 @@ const BEYOND: &str = "beyond entry and exit";
 /// Everything that goes to an account without being a row's own time, all CPUs together.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    entry_exit: Lengths,
+    entry_exit: LengthTally,
     /// The same by the account that it is around.
     around: Vec<Tally>,
-    outside: Lengths,
+    outside: LengthTally,
     /// What was too long for entry and exit, and is outside.
     beyond_outside: Tally,
     /// The same where nothing proves that.
@@ -30,9 +30,9 @@ pub(super) struct Transfers {
     steal: Nanos,
     lost: Tally,
     /// Empty gaps that prove nothing.
-    unproven: Lengths,
+    unproven: LengthTally,
     /// Gaps whose rows could not be placed.
-    unmatched: Lengths,
+    unmatched: LengthTally,
     from_probe: Nanos,
 }
 
@@ -123,7 +123,7 @@ impl Transfers {
         accounts.push(self.outside_account());
         accounts.push(self.entry_exit_account(registry));
         accounts.push(self.unexplained_account(&registry.unreported()));
-        accounts.retain(|account| account.time != Nanos::ZERO || account.count > 0);
+        accounts.retain(|account| account.time != Nanos::ZERO || account.intervals.count > 0);
     }
 
     fn outside_account(&self) -> Account {
@@ -132,7 +132,8 @@ impl Transfers {
         lengths.tally.count += self.beyond_outside.count;
         let mut account = lengths.to_account(Class::Outside, "outside", time);
         if !self.beyond_outside.is_empty() {
-            account.max = account.max.max(self.beyond_outside.max());
+            let max = &mut account.intervals.max;
+            *max = (*max).max(self.beyond_outside.max());
             // Of what the hypervisor's clock said, it is not known which it was.
             let beyond = Tally {
                 time: self.beyond_outside.time.min(time),
@@ -157,14 +158,14 @@ impl Transfers {
         account
     }
 
-    fn unexplained_account(&self, unreported: &Lengths) -> Account {
+    fn unexplained_account(&self, unreported: &LengthTally) -> Account {
         let mut lengths = self.unproven.clone();
         lengths.merge(unreported);
         lengths.merge(&self.unmatched);
         let time = lengths.tally.time + self.lost.time + self.beyond_unexplained.time;
         lengths.tally.count += self.lost.count + self.beyond_unexplained.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
-        account.max = lengths.tally.max().filter(|&longest| longest > Nanos::ZERO);
+        account.intervals.max = lengths.tally.max().filter(|&longest| longest > Nanos::ZERO);
         let parts = [
             (UNREPORTED, &unreported.tally),
             ("lost events", &self.lost),
@@ -186,7 +187,7 @@ impl Transfers {
 }
 
 /// Takes `time` out of `lengths`, or all there is, and tells how much was missing.
-fn withhold(lengths: &mut Lengths, time: Nanos) -> Nanos {
+fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
     lengths.tally.time -= withheld;
     time - withheld
@@ -202,7 +203,7 @@ fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
         .find(|account| account.class == class && account.name == name)
     {
         Some(account) => account.time += time,
-        None => accounts.push(Lengths::default().to_account(class, name, time)),
+        None => accounts.push(LengthTally::default().to_account(class, name, time)),
     }
 }
 

@@ -7,14 +7,14 @@ use ticktax_model::statement::ThrottledProgram;
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{SourceId, SourceTable, Span};
 
-use super::tally::Lengths;
+use super::tally::LengthTally;
 use crate::timeline::OffCpu;
 
 /// The waits of every source that was throttled. The other waits are the victim's, and part of its
 /// own statement.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    by_source: BTreeMap<SourceId, Lengths>,
+    by_source: BTreeMap<SourceId, LengthTally>,
 }
 
 impl Waits {
@@ -32,14 +32,14 @@ impl Waits {
         }
     }
 
-    fn of(&mut self, off: OffCpu, source: SourceId) -> Option<&mut Lengths> {
+    fn of(&mut self, off: OffCpu, source: SourceId) -> Option<&mut LengthTally> {
         let throttled = off.reason == Some(OffCpuReason::Throttled);
         throttled.then(|| self.by_source.entry(source).or_default())
     }
 
     /// All of them, by program, the longest first.
     pub(super) fn statement(&self, sources: &SourceTable) -> Vec<ThrottledProgram> {
-        let mut programs: BTreeMap<(&str, Option<i32>), Lengths> = BTreeMap::new();
+        let mut programs: BTreeMap<(&str, Option<i32>), LengthTally> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {
             let source = sources.get(id);
             let thread = source.thread.as_ref();
@@ -54,10 +54,7 @@ impl Waits {
                 pid,
                 why: OffCpuReason::Throttled,
                 time: lengths.tally.time,
-                count: lengths.tally.count,
-                median: lengths.quantile(0.5),
-                p99: lengths.p99(),
-                max: lengths.tally.max(),
+                intervals: lengths.intervals(),
             });
         let mut throttled: Vec<ThrottledProgram> = throttled.collect();
         throttled.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));

@@ -36,11 +36,12 @@ pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     let q = common_quantile(rows);
     let mut groups: Vec<Choice> = Vec::new();
     for row in rows {
-        let same = |choice: &Choice| is_same(choice.rate, row.rate) && choice.work == row.work;
+        let same =
+            |choice: &Choice| is_same(choice.rate, row.spec.rate) && choice.work == row.spec.work;
         if !groups.iter().any(same) {
             groups.push(Choice {
-                rate: row.rate,
-                work: row.work,
+                rate: row.spec.rate,
+                work: row.spec.work,
                 best: Vec::new(),
                 by: None,
             });
@@ -49,7 +50,9 @@ pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     for choice in &mut groups {
         let mine = |&place: &usize| {
             let row: &PaceVariant = &rows[place];
-            is_same(choice.rate, row.rate) && choice.work == row.work && row.figures.is_some()
+            is_same(choice.rate, row.spec.rate)
+                && choice.work == row.spec.work
+                && row.figures.is_some()
         };
         choice.best = (0..rows.len()).filter(mine).collect();
         for criterion in CRITERIA {

@@ -136,10 +136,7 @@ fn row<'a>(
     runs: impl Iterator<Item = (&'a LoopRun, Option<&'a Figures>)>,
 ) -> PaceVariant {
     let mut row = PaceVariant {
-        rate: spec.rate,
-        work: spec.work,
-        sleep: spec.sleep,
-        rule: spec.rule,
+        spec: *spec,
         turns: 0,
         figures: accounts.and_then(Accounts::figures),
         cpu_time: Nanos::ZERO,

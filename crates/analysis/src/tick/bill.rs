@@ -186,11 +186,8 @@ fn cost(
     let softirqs = parts(&book.softirqs, |id| &sources.get(id).name);
     let after: Nanos = softirqs.iter().map(|part| part.time).sum();
     Some(TickCost {
-        count: lengths.tally.count,
+        ticks: lengths.intervals(),
         time,
-        median: lengths.quantile(0.5),
-        p99: lengths.p99(),
-        max: lengths.tally.max(),
         within,
         softirqs,
         around: seen_around(book),

@@ -124,12 +124,10 @@ fn threads(
 }
 
 fn latency(victim: &Victim) -> Option<Latency> {
-    let lengths = &victim.latency;
+    let intervals = victim.latency.intervals();
     Some(Latency {
-        count: lengths.tally.count,
-        median: lengths.quantile(0.5)?,
-        p99: lengths.p99(),
-        max: lengths.tally.max()?,
+        count: intervals.count,
+        lengths: intervals.lengths()?,
     })
 }
 

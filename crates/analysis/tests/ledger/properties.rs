@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::{Loss, Row, Sum};
 use ticktax_model::statement::{Account, Class, Statement};
-use ticktax_model::{Histogram, Kind, Nanos, Owner, SourceTable};
+use ticktax_model::{Histogram, Intervals, Kind, Nanos, Owner, SourceTable};
 
 use crate::fixture::{Fixture, UNEXPLAINED, scripts};
 use crate::{statement, time_of};
@@ -101,8 +101,9 @@ proptest! {
     #[test]
     fn parts_are_at_most_the_whole(scripts in scripts()) {
         let statement = book(&Fixture::run(&scripts));
-        for Account { time, count, parts, median, p99, max, .. } in &statement.accounts {
+        for Account { time, intervals, parts, .. } in &statement.accounts {
             prop_assert!(parts.iter().map(|part| part.time).sum::<Nanos>() <= *time);
+            let Intervals { count, median, p99, max } = intervals;
             prop_assert!(median <= max);
             // Fewer do not tell it.
             prop_assert_eq!(p99.is_some(), *count >= 299);
@@ -122,11 +123,11 @@ proptest! {
             let told = [parts.named, parts.entry_exit, parts.outside, parts.unexplained];
             prop_assert_eq!(parts.time, told.iter().sum());
             let [named, around, empty, unknown] = told.map(|time| time.0);
-            prop_assert_eq!((parts.count, named, around, empty, unknown), truth);
+            prop_assert_eq!((parts.gaps.count, named, around, empty, unknown), truth);
         }
         let count: u64 = gaps.causes.iter().map(|cause| cause.count).sum();
         let named: Nanos = gaps.causes.iter().map(|cause| cause.named).sum();
-        prop_assert_eq!(count, gaps.long.count + gaps.short.count);
+        prop_assert_eq!(count, gaps.long.gaps.count + gaps.short.gaps.count);
         prop_assert_eq!(named, gaps.long.named + gaps.short.named);
         prop_assert!(gaps.worst.is_sorted_by(|a, b| a.length >= b.length));
         for worst in &gaps.worst {

@@ -284,7 +284,7 @@ fn interrupts_are_counted_by_their_frames_and_functions_are_parts() {
         .find(|account| account.class == Class::Irq)
         .unwrap();
     assert_eq!(
-        (account.time, account.count, account.max),
+        (account.time, account.intervals.count, account.intervals.max),
         (Nanos(2_000), 2, Some(Nanos(1_000)))
     );
     let part = &account.parts[0];
@@ -365,7 +365,10 @@ fn a_throttled_wait_is_its_programs_and_no_cpus_time() {
         (throttled.name.as_str(), throttled.why),
         ("game", OffCpuReason::Throttled)
     );
-    assert_eq!((throttled.time, throttled.count), (Nanos(1_500), 2));
+    assert_eq!(
+        (throttled.time, throttled.intervals.count),
+        (Nanos(1_500), 2)
+    );
 }
 
 fn cpu_0() -> CpuList {

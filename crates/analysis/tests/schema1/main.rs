@@ -39,7 +39,7 @@ fn the_books_balance_with_the_sums_of_then() {
                     "class": account.class,
                     "name": account.name,
                     "pid": account.pid,
-                    "count": account.count,
+                    "count": account.intervals.count,
                     "time_ns": account.time.0,
                 })
             })

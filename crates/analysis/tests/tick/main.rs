@@ -156,15 +156,15 @@ fn one_cpu_is_busy_and_the_other_idles_without_a_tick() {
         );
 
         let cost = bill.cost.unwrap();
-        assert_eq!(i64::try_from(cost.count).unwrap(), ticks);
+        assert_eq!(i64::try_from(cost.ticks.count).unwrap(), ticks);
         assert_eq!(cost.time, Nanos(ticks * (OWN + FUNCTION)));
         assert_eq!(cost.softirq_time(), Nanos(ticks * SOFTIRQ));
         assert!(near(
-            cost.median.unwrap().0 as f64,
+            cost.ticks.median.unwrap().0 as f64,
             (OWN + FUNCTION) as f64,
             0.12
         ));
-        assert_eq!(cost.max, Some(Nanos(OWN + FUNCTION)));
+        assert_eq!(cost.ticks.max, Some(Nanos(OWN + FUNCTION)));
         assert_eq!(cost.within[0].name, "tick_nohz_handler");
         assert_eq!(cost.within[0].time, Nanos(ticks * FUNCTION));
         assert!(cost.around.is_none());

@@ -109,10 +109,7 @@ impl Side {
     /// What an account took of each block; `None` where it was not booked row by row.
     pub(super) fn shares(&self, key: &Key) -> Option<Vec<f64>> {
         let blocks = self.blocks.as_ref()?;
-        let by_row = !matches!(
-            key.0,
-            Class::EntryExit | Class::Outside | Class::Steal | Class::Unexplained | Class::Probe
-        );
+        let by_row = !key.0.is_moved_by_gaps();
         let of = |block: &Shares| block.get(key).copied().unwrap_or_default();
         by_row.then(|| blocks.iter().map(of).collect())
     }
@@ -139,9 +136,9 @@ impl Side {
             M::WaitedPerSecond => Some(time(ThreadState::Waiting)?.share_of(self.wall)),
             M::ThrottledShare => share(ThreadState::Throttled),
             M::RanShare => share(ThreadState::Running),
-            M::LatencyMedianNs => Some(latency?.median.0 as f64),
-            M::LatencyP99Ns => Some(latency?.p99?.0 as f64),
-            M::LatencyMaxNs => Some(latency?.max.0 as f64),
+            M::LatencyMedianNs => Some(latency?.lengths.median.0 as f64),
+            M::LatencyP99Ns => Some(latency?.lengths.p99?.0 as f64),
+            M::LatencyMaxNs => Some(latency?.lengths.max.0 as f64),
             M::RateFps => frames?.average_fps,
             M::DroppedPerMinute => Some(frames?.dropped as f64 / minutes),
             M::LatePerMinute => Some(frames?.late as f64 / minutes),
@@ -167,7 +164,7 @@ fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
             .or_default();
         sum.0 += account.time.share_of(statement.balance.elapsed);
         if seconds > 0.0 {
-            sum.1 += account.count as f64 / seconds;
+            sum.1 += account.intervals.count as f64 / seconds;
         }
     }
     sums

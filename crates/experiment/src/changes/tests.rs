@@ -1,7 +1,7 @@
 //! What counts as a change, on statements and samples made by hand.
 
-use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::{Lengths, Nanos};
 use ticktax_sim::{Law, Stream};
 
 use super::judge::{Judge, beats};
@@ -60,9 +60,11 @@ fn what_changed_by_more_than_its_spread_is_certain() {
 fn beat(name: &str, period: f64, share: f64) -> BeatLine {
     BeatLine {
         pid: Some(7),
-        median: Nanos(1_000),
-        p99: Some(Nanos(2_000)),
-        max: Nanos(3_000),
+        lengths: Lengths {
+            median: Nanos(1_000),
+            p99: Some(Nanos(2_000)),
+            max: Nanos(3_000),
+        },
         share,
         ..ticktax_fixture::beat(name, period, 10.0)
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, Distribution, Figures, PaceEnd, PaceRule, SleepMethod};
+use super::{CpuReading, Distribution, Figures, LoopSpec, PaceEnd};
 use crate::limitation::Limitation;
 use crate::machine::Machine;
 use crate::policy::PolicyGrant;
@@ -49,16 +49,9 @@ pub struct PaceComparison {
 /// One variant: a combination of what is varied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceVariant {
-    /// Frames a second.
-    #[serde(rename = "rate_hz")]
-    pub rate: f64,
-    /// CPU time of each frame's work.
-    #[serde(rename = "work_ns")]
-    pub work: Nanos,
-    /// How it waited.
-    pub sleep: SleepMethod,
-    /// When frames were due.
-    pub rule: PaceRule,
+    /// What it was asked for.
+    #[serde(flatten)]
+    pub spec: LoopSpec,
     /// Turns that it had.
     pub turns: u64,
     /// What became of the frames of all turns; `None` where there was none.
@@ -72,7 +65,7 @@ pub struct PaceVariant {
     /// What each clock said of all turns.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
-    /// How long before a frame was due [`SleepMethod::Hybrid`] began to spin: the mean of its turns,
+    /// How long before a frame was due [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) began to spin: the mean of its turns,
     /// each of which measured its own.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,

@@ -53,10 +53,7 @@ impl PaceStatement {
         };
         let own = self.cpu.readings.first();
         Some(PaceVariant {
-            rate: report.spec.rate,
-            work: report.spec.work,
-            sleep: report.spec.sleep,
-            rule: report.spec.rule,
+            spec: report.spec,
             turns: 1,
             figures: self.figures.clone(),
             cpu_time: own.map_or(Nanos::ZERO, |it| it.time),

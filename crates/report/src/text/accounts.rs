@@ -3,7 +3,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Account, Class, Part, Statement};
 
-use super::numbers::{counted, percent, rate, rough_or_blank, time_or_blank};
+use super::cells::{Cells, Scale, by_name};
+use super::numbers::{counted, percent, rate, time_or_blank};
 use super::page::{Page, Tone, tied};
 use super::{Group, wall};
 
@@ -20,50 +21,6 @@ const WORTH_A_PART: f64 = 0.05;
 
 /// How an account is marked whose time is from the kernel's counters.
 const SAMPLED: &str = " (sampled)";
-
-/// The cells of a table's line, to the right of its name.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Cells {
-    pub(super) time: String,
-    pub(super) share: String,
-    pub(super) rate: String,
-    pub(super) median: String,
-    pub(super) p99: String,
-    pub(super) max: String,
-}
-
-impl Cells {
-    /// The headings of the columns.
-    pub(super) fn headings() -> Self {
-        let word = str::to_owned;
-        Self {
-            time: word("time"),
-            share: word("share"),
-            rate: word("per s"),
-            median: word("median"),
-            p99: word("p99"),
-            max: word("longest"),
-        }
-    }
-
-    /// The cells of a time that has only a share.
-    pub(super) fn of_time(time: Nanos, whole: Nanos) -> Self {
-        let share = percent(time.share_of(whole));
-        Self {
-            time: time.to_string(),
-            share,
-            ..Self::default()
-        }
-    }
-
-    /// The text of the line.
-    pub(super) fn text(&self) -> String {
-        format!(
-            "{:>8} {:>7} {:>6} {:>8} {:>8} {:>8}",
-            self.time, self.share, self.rate, self.median, self.p99, self.max
-        )
-    }
-}
 
 /// Writes the section.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
@@ -137,13 +94,6 @@ fn legend(accounts: &[Account]) -> String {
     legend
 }
 
-/// What times and counts are set against.
-#[derive(Clone, Copy, Debug)]
-struct Scale {
-    whole: Nanos,
-    wall: Nanos,
-}
-
 fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scale) {
     let sum = accounts.iter().map(|account| account.time).sum();
     let cells = Cells::of_time(sum, scale.whole);
@@ -174,12 +124,10 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     }
     let others = &accounts[shown..];
     if !others.is_empty() {
-        let time = others.iter().map(|account| account.time).sum();
-        let cells = Cells {
-            rate: rate(others.iter().map(|account| account.count).sum(), scale.wall),
-            max: time_or_blank(others.iter().filter_map(|account| account.max).max()),
-            ..Cells::of_time(time, scale.whole)
-        };
+        let cells = scale.others(others.iter().map(|account| {
+            let intervals = &account.intervals;
+            (account.time, intervals.count, intervals.max)
+        }));
         page.row(
             Tone::Plain,
             2,
@@ -197,22 +145,11 @@ fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
         .iter()
         .rposition(|account| !small(account) || account.class == Class::Unexplained)
         .map_or(0, |last| last + 1);
-    let shown = large.clamp(SHOWN, SHOWN_AT_MOST);
-    if shown + 1 >= accounts.len() {
-        accounts.len()
-    } else {
-        shown
-    }
+    by_name(accounts.len(), large.clamp(SHOWN, SHOWN_AT_MOST))
 }
 
 fn account_cells(account: &Account, scale: Scale) -> Cells {
-    Cells {
-        rate: rate(account.count, scale.wall),
-        median: rough_or_blank(account.median),
-        p99: rough_or_blank(account.p99),
-        max: time_or_blank(account.max),
-        ..Cells::of_time(account.time, scale.whole)
-    }
+    scale.cells(account.time, &account.intervals)
 }
 
 fn write_parts(page: &mut Page, account: &Account, scale: Scale) {

@@ -199,10 +199,11 @@ fn sizes(beat: &BeatLine) -> String {
         )),
         tied(format!(
             "takes {}, {}at most {}",
-            beat.median,
-            beat.p99
+            beat.lengths.median,
+            beat.lengths
+                .p99
                 .map_or_else(String::new, |p99| format!("p99 {p99}, ")),
-            beat.max
+            beat.lengths.max
         )),
         tied(format!("{} of its CPUs' time", percent(beat.share))),
     ];
@@ -218,8 +219,8 @@ fn sizes(beat: &BeatLine) -> String {
 
 fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     let noun = noun(gaps.probe);
-    let mut lengths = tied(format!("median {}", gaps.median));
-    if let Some(p99) = gaps.p99 {
+    let mut lengths = tied(format!("median {}", gaps.lengths.median));
+    if let Some(p99) = gaps.lengths.p99 {
         lengths = format!("{lengths}, {}", tied(format!("99 % below {p99}")));
     }
     let watched = format!(

@@ -7,7 +7,7 @@ use ticktax_model::statement::{
 };
 use ticktax_model::witness::{CpuProof, Doubt, Proof};
 
-use super::accounts::Cells;
+use super::cells::{Cells, Scale, by_name};
 use super::numbers::{
     counted, cpu_names, percent, percent_of_success, rate, rough_or_blank, time_or_blank,
 };
@@ -44,7 +44,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if let Some(about) = about(&probes, spin) {
         page.paragraph(Tone::Faint, "", &about);
     }
-    if gaps.long.count + gaps.short.count + gaps.yielded.count == 0 {
+    if [&gaps.long, &gaps.short, &gaps.yielded]
+        .iter()
+        .all(|it| it.gaps.count == 0)
+    {
         let nothing = if spin { "No gaps" } else { "No late wake-ups" };
         page.paragraph(
             Tone::Good,
@@ -53,8 +56,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         );
         return;
     }
-    let table = Table {
-        watched: gaps.watched,
+    let scale = Scale {
+        whole: gaps.watched,
         wall: wall(statement),
     };
     page.row(Tone::Faint, 0, "", &Cells::headings().text());
@@ -69,18 +72,14 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     } else {
         "named work"
     };
-    table.parts(
-        page,
-        &format!("{title} of {floor} or more"),
-        named,
-        &gaps.long,
-    );
-    if gaps.short.count > 0 {
-        let name = format!("Shorter {noun}");
-        page.row(Tone::Plain, 0, &name, &table.summary(&gaps.short).text());
+    let long = format!("{title} of {floor} or more");
+    all_parts(page, &long, named, &gaps.long, scale);
+    if gaps.short.gaps.count > 0 {
+        let cells = scale.cells(gaps.short.time, &gaps.short.gaps);
+        page.row(Tone::Plain, 0, &format!("Shorter {noun}"), &cells.text());
     }
-    if gaps.yielded.count > 0 {
-        let cells = table.summary(&gaps.yielded);
+    if gaps.yielded.gaps.count > 0 {
+        let cells = scale.cells(gaps.yielded.time, &gaps.yielded.gaps);
         page.row(
             Tone::Faint,
             0,
@@ -91,7 +90,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     explained(page, gaps, statement.level, noun);
     proofs(page, &gaps.proofs);
     bounds(page, &gaps.entry_exit);
-    table.causes(page, &gaps.causes, noun);
+    causes_of(page, &gaps.causes, noun, scale);
     worst(page, &gaps.worst, noun);
 }
 
@@ -120,7 +119,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
 /// How much of the time is explained, in a sentence.
 fn explained(page: &mut Page, gaps: &GapStatement, level: Level, noun: &str) {
     let long = &gaps.long;
-    if long.count == 0 {
+    if long.gaps.count == 0 {
         return;
     }
     let rest = long.unexplained.share_of(long.time);
@@ -231,73 +230,43 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// What the lines of the section's tables are set against.
-#[derive(Clone, Copy, Debug)]
-struct Table {
-    watched: Nanos,
-    wall: Nanos,
+/// A line for all gaps, and one for each part of their time.
+fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: Scale) {
+    let sum = scale.cells(parts.time, &parts.gaps);
+    page.row(Tone::Strong, 0, name, &sum.text());
+    for (name, time, tone) in [
+        (named, parts.named, Tone::Plain),
+        ("entry and exit around it", parts.entry_exit, Tone::Plain),
+        ("outside", parts.outside, Tone::Plain),
+        ("unexplained", parts.unexplained, Tone::Warning),
+    ] {
+        if time != Nanos::ZERO {
+            let cells = Cells::of_time(time, scale.whole);
+            page.row(tone, 2, name, &cells.text());
+        }
+    }
 }
 
-impl Table {
-    fn summary(self, parts: &GapParts) -> Cells {
-        Cells {
-            rate: rate(parts.count, self.wall),
-            median: rough_or_blank(parts.median),
-            p99: rough_or_blank(parts.p99),
-            max: time_or_blank(parts.max),
-            ..Cells::of_time(parts.time, self.watched)
-        }
+fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
+    if causes.is_empty() {
+        return;
     }
-
-    /// A line for all gaps, and one for each part of their time.
-    fn parts(self, page: &mut Page, name: &str, named: &str, parts: &GapParts) {
-        page.row(Tone::Strong, 0, name, &self.summary(parts).text());
-        for (name, time, tone) in [
-            (named, parts.named, Tone::Plain),
-            ("entry and exit around it", parts.entry_exit, Tone::Plain),
-            ("outside", parts.outside, Tone::Plain),
-            ("unexplained", parts.unexplained, Tone::Warning),
-        ] {
-            if time != Nanos::ZERO {
-                page.row(tone, 2, name, &Cells::of_time(time, self.watched).text());
-            }
-        }
-    }
-
-    fn causes(self, page: &mut Page, causes: &[GapCause], noun: &str) {
-        if causes.is_empty() {
-            return;
-        }
-        page.line(Tone::Strong, &format!("Causes of the {noun}"));
-        let shown = if causes.len() <= CAUSES + 1 {
-            causes.len()
-        } else {
-            CAUSES
+    page.line(Tone::Strong, &format!("Causes of the {noun}"));
+    let (shown, others) = causes.split_at(by_name(causes.len(), CAUSES));
+    for cause in shown {
+        let cells = Cells {
+            rate: rate(cause.count, scale.wall),
+            median: rough_or_blank(cause.median),
+            max: time_or_blank(cause.max),
+            ..Cells::of_time(cause.time, scale.whole)
         };
-        for cause in &causes[..shown] {
-            let cells = Cells {
-                rate: rate(cause.count, self.wall),
-                median: rough_or_blank(cause.median),
-                max: time_or_blank(cause.max),
-                ..Cells::of_time(cause.time, self.watched)
-            };
-            page.row(Tone::Plain, 2, &cause.name, &cells.text());
-        }
-        let others = &causes[shown..];
-        if !others.is_empty() {
-            let time = others.iter().map(|cause| cause.time).sum();
-            let cells = Cells {
-                rate: rate(others.iter().map(|cause| cause.count).sum(), self.wall),
-                max: time_or_blank(others.iter().filter_map(|cause| cause.max).max()),
-                ..Cells::of_time(time, self.watched)
-            };
-            page.row(
-                Tone::Plain,
-                2,
-                &counted(others.len() as u64, "other"),
-                &cells.text(),
-            );
-        }
+        page.row(Tone::Plain, 2, &cause.name, &cells.text());
+    }
+    if !others.is_empty() {
+        let of = |cause: &GapCause| (cause.time, cause.count, cause.max);
+        let cells = scale.others(others.iter().map(of));
+        let name = counted(others.len() as u64, "other");
+        page.row(Tone::Plain, 2, &name, &cells.text());
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
 use ticktax_model::glance::{Glance, ProgramGlance};
-use ticktax_model::statement::{Account, Class};
+use ticktax_model::statement::{Account, Class, Holder};
 
 use super::TextStyle;
 use super::numbers::percent;
@@ -49,7 +49,7 @@ fn of_machine(accounts: &[Account]) -> [String; 2] {
         "Programs {}, kernel and hypervisor {}, idle {}",
         time(&|class| class == Class::Program),
         time(&Class::is_taken),
-        time(&|class| matches!(class, Class::Idle | Class::Probe)),
+        time(&|class| class.holder() == Holder::Nothing),
     );
     let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
     for account in accounts.iter().filter(|it| it.class == Class::Program) {

@@ -34,8 +34,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if let Some(part) = &statement.part {
         page.paragraph(Tone::Warning, "", &super::screen::in_words(part));
     }
-    page.paragraph(Tone::Plain, "Machine   ", &machine(&statement.machine));
-    page.paragraph(Tone::Plain, "Kernel    ", &kernel(&statement.machine));
+    host(page, &statement.machine);
     if let Some(command) = &statement.command {
         let end = match command.exit {
             None => "still running at the end".to_owned(),
@@ -59,6 +58,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         "Level     ",
         &format!("{level} (ticktax {})", statement.tool_version),
     );
+}
+
+/// The machine, and its kernel.
+pub(super) fn host(page: &mut Page, it: &Machine) {
+    page.paragraph(Tone::Plain, "Machine   ", &machine(it));
+    page.paragraph(Tone::Plain, "Kernel    ", &kernel(it));
 }
 
 /// The machine in a line.

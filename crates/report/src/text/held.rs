@@ -1,11 +1,10 @@
 //! Programs that wanted to run and were not allowed to.
 
-use ticktax_model::Nanos;
-use ticktax_model::statement::{Statement, ThrottledProgram};
+use ticktax_model::statement::Statement;
 use ticktax_model::victim::OffCpuReason;
 
-use super::accounts::Cells;
-use super::numbers::{counted, rate, rough_or_blank, time_or_blank};
+use super::cells::{Cells, Scale, by_name};
+use super::numbers::counted;
 use super::page::{Page, Tone};
 use super::wall;
 
@@ -18,34 +17,26 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if all.is_empty() {
         return;
     }
-    let wall = wall(statement);
+    let scale = Scale {
+        whole: statement.balance.elapsed,
+        wall: wall(statement),
+    };
     page.section("Throttled: runnable programs that were not allowed to run");
-    let headings = Cells {
-        share: String::new(),
-        ..Cells::headings()
-    };
-    page.row(Tone::Faint, 0, "", &headings.text());
-    let shown = if all.len() <= SHOWN + 1 {
-        all.len()
-    } else {
-        SHOWN
-    };
-    for held in &all[..shown] {
+    page.row(Tone::Faint, 0, "", &without_share(Cells::headings()).text());
+    let (shown, others) = all.split_at(by_name(all.len(), SHOWN));
+    for held in shown {
         let pid = held.pid.map_or_else(String::new, |pid| format!(" ({pid})"));
         let name = format!("{}{pid} {}", held.name, held.why.name());
-        page.row(Tone::Warning, 2, &name, &cells(held, wall).text());
+        let cells = scale.cells(held.time, &held.intervals);
+        page.row(Tone::Warning, 2, &name, &without_share(cells).text());
     }
-    let others = &all[shown..];
     if !others.is_empty() {
-        let time: Nanos = others.iter().map(|held| held.time).sum();
-        let cells = Cells {
-            time: time.to_string(),
-            rate: rate(others.iter().map(|held| held.count).sum(), wall),
-            max: time_or_blank(others.iter().filter_map(|held| held.max).max()),
-            ..Cells::default()
-        };
+        let cells = scale.others(others.iter().map(|held| {
+            let intervals = &held.intervals;
+            (held.time, intervals.count, intervals.max)
+        }));
         let name = counted(others.len() as u64, "other");
-        page.row(Tone::Warning, 2, &name, &cells.text());
+        page.row(Tone::Warning, 2, &name, &without_share(cells).text());
     }
     let mut legend =
         "time: summed over its threads; part of no account, because no CPU spent it.".to_owned();
@@ -57,13 +48,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-fn cells(held: &ThrottledProgram, wall: Nanos) -> Cells {
+/// Times of several threads are added up, so they are no share of anything.
+fn without_share(cells: Cells) -> Cells {
     Cells {
-        time: held.time.to_string(),
         share: String::new(),
-        rate: rate(held.count, wall),
-        median: rough_or_blank(held.median),
-        p99: rough_or_blank(held.p99),
-        max: time_or_blank(held.max),
+        ..cells
     }
 }

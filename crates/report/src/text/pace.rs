@@ -134,12 +134,7 @@ fn title(page: &mut Page, statement: &PaceStatement) {
         date(statement.began_unix)
     );
     page.line(Tone::Strong, &title);
-    page.paragraph(
-        Tone::Plain,
-        "Machine   ",
-        &head::machine(&statement.machine),
-    );
-    page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(&statement.machine));
+    head::host(page, &statement.machine);
 }
 
 /// A number without needless digits.

@@ -53,8 +53,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         None => no_control(&mut page, statement),
     }
     if let Some(machine) = &statement.machine {
-        page.paragraph(Tone::Plain, "Machine   ", &head::machine(machine));
-        page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(machine));
+        head::host(&mut page, machine);
     }
     let runs = format!(
         "{} of {} for each setting, seeds from {}; from and to: between the two lies one more \

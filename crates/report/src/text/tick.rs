@@ -178,19 +178,19 @@ fn each(cost: &TickCost, basis: Basis) -> String {
         Basis::Spans | Basis::Counters => "",
     };
     let mut parts = Vec::new();
-    if let (Some(median), Some(max)) = (cost.median, cost.max) {
+    if let Some(lengths) = cost.ticks.lengths() {
         parts.push(format!(
             "{}, at most {}{of}, in {}",
-            quantiles(median, cost.p99),
-            tied(max),
-            counted(cost.count, "tick"),
+            quantiles(lengths.median, lengths.p99),
+            tied(lengths.max),
+            counted(cost.ticks.count, "tick"),
         ));
     }
     let named = |parts: &[Part]| {
         let parts: Vec<String> = parts
             .iter()
             .take(PARTS)
-            .map(|part| a_tick(part, cost.count))
+            .map(|part| a_tick(part, cost.ticks.count))
             .collect();
         parts.join(", ")
     };

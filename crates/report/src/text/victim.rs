@@ -8,7 +8,7 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Kind, Nanos};
 
-use super::accounts::Cells;
+use super::cells::Cells;
 use super::numbers::{counted, exact, grouped, percent, quantiles, rate, time_or_blank};
 use super::page::{Page, TIE, Tone, tied};
 use super::wall;
@@ -147,8 +147,8 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     if let Some(latency) = &threads.latency {
         let text = format!(
             "{}, at most {}, over {}; {}",
-            quantiles(latency.median, latency.p99),
-            tied(latency.max),
+            quantiles(latency.lengths.median, latency.lengths.p99),
+            tied(latency.lengths.max),
             counted(latency.count, "wake-up"),
             counted(threads.migrations, "migration"),
         );

@@ -3,7 +3,7 @@
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitedFor, WaitingProgram};
 
-use super::accounts::Cells;
+use super::cells::Cells;
 use super::numbers::{counted, rate};
 use super::page::{Page, Tone, tied};
 use super::wall;

@@ -1,26 +1,21 @@
 //! From beats of sources to the lines of a statement: what is one thing becomes one line.
 
-use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, BeatStatement, Periodicity, SamePeriod};
+mod gaps;
+
+use ticktax_model::beats::{BeatGaps, BeatLine, BeatStatement, Periodicity};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, Level, ProbeKind};
 use ticktax_model::{Cpu, Nanos};
 
-use super::super::{Beat, Events, FEWEST, Lengths, explains};
+use super::super::FEWEST;
 use super::merge::merge;
-use super::outside::outside;
-use super::search::{Found, SEARCHES, events, search, searchable};
+use super::search::{Found, SEARCHES, search, searchable};
 use super::stream::{Key, Stream, What};
-use super::tie::{
-    agree, holding, is_member, is_tied, locked, members, share_holding, share_inside,
-};
+use super::tie::{agree, is_member};
 use super::{Finder, MOST_STREAMS};
 
 /// The probability, at most, that chance put any beat into a statement.
 const FAMILY: f64 = 0.01;
-/// The share of a source's events that must lie in the gaps that it explains.
-const INSIDE: f64 = 0.6;
-/// The share of gaps that must hold a source for it to be named without a beat of its own.
-const HOLDING: f64 = 0.8;
 /// Sources that are looked at while recording.
 const SO_FAR: usize = 12;
 
@@ -275,113 +270,6 @@ impl<'a> Lines<'a> {
         a.cpus().iter().any(|cpu| b.cpus().contains(cpu))
     }
 
-    /// Gives gap beats to the sources' beats that explain them; returns those that none does.
-    fn tie_gaps(&mut self) -> Vec<usize> {
-        let mut nameless: Vec<usize> = Vec::new();
-        let mut done: Vec<usize> = Vec::new();
-        for g in 0..self.found.len() {
-            let Some((probe, min)) = self.what(g).gaps() else {
-                continue;
-            };
-            // A probe that sleeps looks only once an interval: this is its own rhythm.
-            let beat = self.found[g].beat.clone();
-            if probe == ProbeKind::Sleep && beat.period.value < 1.5 * self.own_rhythm.0 as f64 {
-                continue;
-            }
-            let cpu = self.cpu_of(g);
-            let told = done
-                .iter()
-                .any(|&other| self.cpu_of(other) == cpu && agree(&self.found[other].beat, &beat));
-            let outer = events(self.finder, self.found[g].stream);
-            let explained = self.best_source(g, &beat, &outer);
-            if let Some(Tie { teller, gaps }) = explained {
-                done.push(g);
-                let gaps = BeatGaps {
-                    probe,
-                    from: min,
-                    ..gaps
-                };
-                let known = &mut self.gaps[teller];
-                if known.is_none_or(|known| known.share < gaps.share) {
-                    *known = Some(gaps);
-                }
-            } else if !told {
-                done.push(g);
-                nameless.push(g);
-            }
-        }
-        // A longer length may have found the name that a shorter one missed.
-        let explained = |n: &usize| {
-            done.iter().any(|d| {
-                !nameless.contains(d)
-                    && self.cpu_of(*d) == self.cpu_of(*n)
-                    && agree(&self.found[*d].beat, &self.found[*n].beat)
-            })
-        };
-        nameless.iter().copied().filter(|n| !explained(n)).collect()
-    }
-
-    fn cpu_of(&self, found: usize) -> Option<Cpu> {
-        self.finder.streams[self.found[found].stream as usize]
-            .key
-            .cpu
-    }
-
-    /// The source's beat that a gap beat is: the one that lasts longest of those that agree in
-    /// period and whose events lie in the gaps.
-    fn best_source(&self, g: usize, of_gaps: &Beat, outer: &Events) -> Option<Tie> {
-        let mut best: Option<Tie> = None;
-        for s in 0..self.found.len() {
-            if self.what(s).gaps().is_some()
-                || !self.on_one_cpu(s, g)
-                || !agree(&self.found[s].beat, of_gaps)
-            {
-                continue;
-            }
-            let inner = members(
-                &events(self.finder, self.found[s].stream),
-                &self.found[s].beat,
-            );
-            let slack = self.finder.trust.slack;
-            let (inside, looked) = share_inside(&inner, outer, slack);
-            if inside < INSIDE || looked < FEWEST || !is_tied(&inner, outer, slack) {
-                continue;
-            }
-            let teller = self.teller(s);
-            let length = |i: usize| self.found[i].beat.lengths.median;
-            if best
-                .as_ref()
-                .is_none_or(|other| length(other.teller) < length(teller))
-            {
-                let gaps = gaps_of(outer, &holding(outer, &inner, slack), inside);
-                best = Some(Tie { teller, gaps });
-            }
-        }
-        best
-    }
-
-    /// The sources on the CPU of gaps that none explains which have their period.
-    fn same_period(&self, g: usize, gaps: &Events) -> Vec<SamePeriod> {
-        let beat = &self.found[g].beat;
-        let mut same: Vec<SamePeriod> = Vec::new();
-        for (place, other) in self.found.iter().enumerate() {
-            let is_same = self.what(place).gaps().is_none()
-                && self.told_by[place].is_none()
-                && self.on_one_cpu(place, g)
-                && agree(&other.beat, beat);
-            let name = self.what(place).name();
-            if is_same && same.iter().all(|known| known.name != name) {
-                let source = members(&events(self.finder, other.stream), &other.beat);
-                same.push(SamePeriod {
-                    name,
-                    locked_at: locked(gaps, &source, beat.period.value),
-                });
-            }
-        }
-        same.truncate(3);
-        same
-    }
-
     /// The beat that tells for this one.
     fn teller(&self, mut found: usize) -> usize {
         while let Some(by) = self.told_by[found] {
@@ -408,9 +296,7 @@ impl<'a> Lines<'a> {
                 .during
                 .map(|(from, to)| (from - self.origin, to - self.origin)),
             burst: beat.burst,
-            median: beat.lengths.median,
-            p99: beat.lengths.p99,
-            max: beat.lengths.max,
+            lengths: beat.lengths,
             share: beat.share / stream.cpus().len().max(1) as f64,
             chain: Vec::new(),
             gaps: None,
@@ -432,136 +318,4 @@ impl<'a> Lines<'a> {
                     && self.leads_to(cause, place)
             })
     }
-
-    /// The line of gaps that no source's beat explains: what ran in them, or the two beats whose
-    /// coincidence they are.
-    fn nameless(&self, g: usize, named: &[BeatLine]) -> BeatLine {
-        let found = &self.found[g];
-        let mut line = self.line(found);
-        let outer = members(&events(self.finder, found.stream), &found.beat);
-        if let Some((probe, from)) = self.what(g).gaps() {
-            line.gaps = Some(BeatGaps {
-                probe,
-                from,
-                count: whole(found.beat.seen as f64 * found.beat.burst),
-                median: found.beat.lengths.median,
-                p99: found.beat.lengths.p99,
-                max: found.beat.lengths.max,
-                share: found.beat.share,
-                inside: 1.0,
-            });
-        }
-        line.same_period = self.same_period(g, &outer);
-        line.outside = self.cpu_of(g).and_then(|cpu| {
-            let period = found.beat.period.value;
-            outside(self.finder, cpu, &outer, period)
-        });
-        line.alias = self.alias(&found.beat, &outer, self.cpu_of(g), named);
-        if line.alias.is_some() {
-            return line;
-        }
-        let mut held: Vec<(i64, String)> = Vec::new();
-        let slack = self.finder.trust.slack;
-        for (index, stream) in (0u32..).zip(self.finder.streams.iter()) {
-            let here = self
-                .cpu_of(g)
-                .is_some_and(|cpu| stream.cpus().contains(cpu));
-            let apt = stream.key.what.gaps().is_none() && here;
-            if !apt || (stream.count as f64) < HOLDING * outer.starts.len() as f64 {
-                continue;
-            }
-            let (share, looked) = share_holding(&outer, &events(self.finder, index), slack);
-            if share >= HOLDING && looked >= FEWEST {
-                let mean = stream.time.0 / i64::try_from(stream.count).unwrap_or(1).max(1);
-                held.push((-mean, stream.key.what.name()));
-                line.own |= stream.key.what.is_own();
-            }
-        }
-        held.sort();
-        held.truncate(3);
-        line.held = held.into_iter().map(|(_, name)| name).collect();
-        line
-    }
-
-    /// The two beats whose coincidence these gaps are.
-    fn alias(
-        &self,
-        beat: &Beat,
-        outer: &Events,
-        cpu: Option<Cpu>,
-        named: &[BeatLine],
-    ) -> Option<AliasLine> {
-        const MOST: usize = 16;
-        let mut near: Vec<&Found> = self
-            .found
-            .iter()
-            .filter(|other| {
-                let stream = &self.finder.streams[other.stream as usize];
-                stream.key.what.gaps().is_none()
-                    && cpu.is_some_and(|cpu| stream.cpus().contains(cpu))
-                    && other.beat.period.value < 0.5 * beat.period.value
-                    && named.iter().any(|line| line.name == stream.key.what.name())
-            })
-            .collect();
-        near.sort_by(|a, b| b.beat.share.total_cmp(&a.beat.share));
-        near.truncate(MOST);
-        for (i, a) in near.iter().enumerate() {
-            for b in &near[i + 1..] {
-                let Some(alias) = explains(&a.beat.period, &b.beat.period, &beat.period) else {
-                    continue;
-                };
-                let both = [a, b].iter().all(|source| {
-                    let inner = events(self.finder, source.stream);
-                    let (share, looked) = share_holding(outer, &inner, self.finder.trust.slack);
-                    share >= INSIDE && looked >= FEWEST
-                });
-                if both {
-                    let name = |f: &Found| self.finder.streams[f.stream as usize].key.what.name();
-                    return Some(AliasLine {
-                        first: name(a),
-                        first_period: a.beat.period.value,
-                        k: alias.first,
-                        second: name(b),
-                        second_period: b.beat.period.value,
-                        n: alias.second,
-                        period: alias.period.value,
-                    });
-                }
-            }
-        }
-        None
-    }
-}
-
-/// A source's beat that explains gaps, and the gaps.
-struct Tie {
-    teller: usize,
-    gaps: BeatGaps,
-}
-
-/// The gaps at these places of `outer`.
-fn gaps_of(outer: &Events, places: &[usize], inside: f64) -> BeatGaps {
-    let lengths: Vec<Nanos> = places.iter().map(|&place| outer.durations[place]).collect();
-    let observed: Nanos = outer.observed.iter().map(|part| part.1 - part.0).sum();
-    let total: Nanos = lengths.iter().sum();
-    let lengths = Lengths::of(lengths);
-    BeatGaps {
-        probe: ProbeKind::Spin,
-        from: Nanos::ZERO,
-        count: places.len() as u64,
-        median: lengths.median,
-        p99: lengths.p99,
-        max: lengths.max,
-        share: total.share_of(observed),
-        inside,
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a count, rounded"
-)]
-fn whole(count: f64) -> u64 {
-    count.round().max(0.0) as u64
 }

@@ -48,9 +48,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
         (Some(x), Some(y)) => Some(BeatGaps {
             from: x.from.min(y.from),
             count: x.count + y.count,
-            median: x.median.max(y.median),
-            p99: x.p99.zip(y.p99).map(|(x, y)| x.max(y)),
-            max: x.max.max(y.max),
+            lengths: x.lengths.longer(y.lengths),
             share: (x.share * a + y.share * b) / (a + b),
             inside: x.inside.min(y.inside),
             ..x
@@ -74,9 +72,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.rhythm.jitter = into.rhythm.jitter.max(line.rhythm.jitter);
     into.rhythm.restarts += line.rhythm.restarts;
     into.burst = into.burst.max(line.burst);
-    into.median = into.median.max(line.median);
-    into.p99 = into.p99.zip(line.p99).map(|(x, y)| x.max(y));
-    into.max = into.max.max(line.max);
+    into.lengths = into.lengths.longer(line.lengths);
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
     }

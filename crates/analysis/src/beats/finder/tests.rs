@@ -127,7 +127,7 @@ fn a_timer_the_thread_it_wakes_and_the_gap_are_one_entry() {
     assert_eq!((line.rhythm.seen, line.pid), (99, Some(70)));
     let gaps = line.gaps.unwrap();
     assert!(gaps.count == 99 && gaps.inside > 0.99, "{gaps:?}");
-    assert_eq!(gaps.median, Nanos(309 * US));
+    assert_eq!(gaps.lengths.median, Nanos(309 * US));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Criterion, Frame, PaceRule, PaceTurn, PaceVariant, SleepMethod};
+use ticktax_model::pace::{
+    Criterion, Frame, LoopSpec, PaceRule, PaceTurn, PaceVariant, SleepMethod,
+};
 
 use super::super::{FrameStats, Terms};
 use super::{choices, common_quantile};
@@ -18,10 +20,13 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     let mut row = PaceVariant {
         readings: Vec::new(),
         margin: None,
-        rate: 50.0,
-        work: Nanos::from_millis(1),
-        sleep,
-        rule: PaceRule::Deadline,
+        spec: LoopSpec {
+            rate: 50.0,
+            period: Nanos::from_millis(20),
+            work: Nanos::from_millis(1),
+            sleep,
+            rule: PaceRule::Deadline,
+        },
         turns: turns.len() as u64,
         figures: None,
         cpu_time: turns.iter().map(|turn| turn.1).sum(),
@@ -152,7 +157,7 @@ fn too_few_frames_for_one_quantile_are_compared_by_another() {
 #[test]
 fn each_rate_is_a_choice_of_its_own() {
     let mut rows = vec![row(SleepMethod::Nanosleep, 0, 60, 1_000); 2];
-    rows[1].rate = 60.0;
+    rows[1].spec.rate = 60.0;
     let told = choices(&rows);
     assert_eq!(
         told.iter()

@@ -106,9 +106,9 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
             name = format!("{name}  {}", cpu_names(beat.cpus.iter()));
         }
         let cells = cells(
-            &beat.median.to_string(),
+            &beat.lengths.median.to_string(),
             &percent(cost(beat)),
-            &beat.max.to_string(),
+            &beat.lengths.max.to_string(),
         );
         page.row(Tone::Plain, 2, &name.replace(TIE, " "), &cells);
         if let Some(cause) = cause(beat).filter(|_| causes) {

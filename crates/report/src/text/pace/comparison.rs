@@ -1,6 +1,6 @@
 //! The page that compares paced loops.
 
-use ticktax_model::pace::{Choice, Criterion, PaceComparison, PaceVariant};
+use ticktax_model::pace::{Choice, Criterion, LoopSpec, PaceComparison, PaceVariant};
 
 use super::super::TextStyle;
 use super::super::head;
@@ -19,12 +19,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         date(statement.began_unix),
     );
     page.line(Tone::Strong, &title);
-    page.paragraph(
-        Tone::Plain,
-        "Machine   ",
-        &head::machine(&statement.machine),
-    );
-    page.paragraph(Tone::Plain, "Kernel    ", &head::kernel(&statement.machine));
+    head::host(&mut page, &statement.machine);
     let policy = statement.policy.as_ref();
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let place = format!(
@@ -98,13 +93,14 @@ fn heading(q: Option<f64>) -> String {
 }
 
 fn settings(row: &PaceVariant) -> String {
-    format!(
-        "{}/s {} {} {}",
-        number(row.rate),
-        row.work,
-        row.sleep,
-        row.rule
-    )
+    let LoopSpec {
+        rate,
+        work,
+        sleep,
+        rule,
+        ..
+    } = row.spec;
+    format!("{}/s {work} {sleep} {rule}", number(rate))
 }
 
 fn of(row: &PaceVariant, q: Option<f64>) -> String {
@@ -128,13 +124,13 @@ fn of(row: &PaceVariant, q: Option<f64>) -> String {
 fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
     let group = rows
         .iter()
-        .filter(|row| (row.rate - choice.rate).abs() < 1e-9 && row.work == choice.work)
+        .filter(|row| (row.spec.rate - choice.rate).abs() < 1e-9 && row.spec.work == choice.work)
         .count();
     let names: Vec<String> = choice
         .best
         .iter()
         .filter_map(|&place| rows.get(place))
-        .map(|row| tied(format!("{} {}", row.sleep, row.rule)))
+        .map(|row| tied(format!("{} {}", row.spec.sleep, row.spec.rule)))
         .collect();
     let reason = match choice.by {
         _ if names.is_empty() => return "no frame began, so there is nothing to choose".to_owned(),

@@ -138,8 +138,8 @@ fn of_account(account: &Account) -> Group {
         // Parts are by name: threads of one name are one part.
         threads: 0,
         time: account.time,
-        count: account.count,
-        max: account.max.unwrap_or_default(),
+        count: account.intervals.count,
+        max: account.intervals.max.unwrap_or_default(),
     }
 }
 

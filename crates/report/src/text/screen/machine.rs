@@ -174,8 +174,8 @@ fn taken(accounts: &[Account]) -> Vec<Group> {
         .map(|account| Group {
             name: crate::text::accounts::name(account),
             time: account.time,
-            count: account.count,
-            max: account.max.unwrap_or_default(),
+            count: account.intervals.count,
+            max: account.intervals.max.unwrap_or_default(),
             ..Group::default()
         })
         .collect();
@@ -188,8 +188,8 @@ fn throttled(statement: &Statement) -> Vec<Group> {
         name: held.name.clone(),
         pids: held.pid.into_iter().collect(),
         time: held.time,
-        count: held.count,
-        max: held.max.unwrap_or_default(),
+        count: held.intervals.count,
+        max: held.intervals.max.unwrap_or_default(),
         ..Group::default()
     });
     groups.collect()
@@ -237,7 +237,10 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
             cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ")
         );
         let share = percent(cost(beat));
-        let (each, max) = (beat.median.to_string(), beat.max.to_string());
+        let (each, max) = (
+            beat.lengths.median.to_string(),
+            beat.lengths.max.to_string(),
+        );
         page.row(Tone::Plain, 2, &name, &cells(&each, &share, &max));
     }
     let left = beats.beats.len() - shown.len();
@@ -285,7 +288,7 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>) -> bool {
         let ticks = ns * f64::from(hz) / 1e9;
         ticks > 0.9 && (ticks - ticks.round()).abs() < 0.03
     };
-    whole(beat.rhythm.period) && whole(beat.median.0 as f64)
+    whole(beat.rhythm.period) && whole(beat.lengths.median.0 as f64)
 }
 
 /// The longest that the spinning probe was kept from its CPU without giving way to a program.
@@ -364,6 +367,7 @@ fn tick(page: &mut Page, statement: &Statement) {
     let cpus = bill.cpus.len().max(1) as f64;
     let rate = bill.all().rate().unwrap_or_default();
     let each = cost
+        .ticks
         .median
         .map(|median| tied(format!("{} each", median.rough())));
     let mut parts = vec![format!("{} a CPU", tied(format!("{rate:.0} Hz")))];

@@ -126,12 +126,12 @@ fn late(page: &mut Page, statement: &Statement) {
     let Some(gaps) = gaps.filter(|gaps| gaps.probe == ProbeKind::Sleep) else {
         return;
     };
-    if let (Some(median), Some(max)) = (gaps.long.median, gaps.long.max) {
+    if let Some(lengths) = gaps.long.gaps.lengths() {
         let text = format!(
             "{} late: median {}, longest {}",
-            counted(gaps.long.count, "wake-up"),
-            tied(median.rough()),
-            tied(max)
+            counted(gaps.long.gaps.count, "wake-up"),
+            tied(lengths.median.rough()),
+            tied(lengths.max)
         );
         page.paragraph(Tone::Plain, "Sleeping probe: ", &text);
     }

@@ -60,8 +60,8 @@ pub(super) fn write(
     if let Some(latency) = &threads.latency {
         let text = format!(
             "{}, longest {}, {}",
-            quantiles(latency.median, latency.p99),
-            tied(latency.max),
+            quantiles(latency.lengths.median, latency.lengths.p99),
+            tied(latency.lengths.max),
             tied(format!("n {}", grouped(latency.count))),
         );
         page.paragraph(Tone::Plain, "Woken to running: ", &text);

@@ -1,20 +1,23 @@
 //! Beats made by hand.
 
 use ticktax_fixture::beat;
-use ticktax_model::Nanos;
 use ticktax_model::beats::{
     AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, Outside, SamePeriod,
 };
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
+use ticktax_model::{Lengths, Nanos};
 
 fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
     let mut line = BeatLine {
         kind: BeatKind::Interrupt,
         cpus: cpus.parse().unwrap(),
         first: Nanos(1_234_567_890),
-        median: Nanos::from_millis(17),
-        max: Nanos::from_millis(21),
+        lengths: Lengths {
+            median: Nanos::from_millis(17),
+            p99: None,
+            max: Nanos::from_millis(21),
+        },
         share: 0.000_55,
         ..beat(name, period, margin)
     };
@@ -29,9 +32,11 @@ fn gaps(share: f64) -> BeatGaps {
         probe: ProbeKind::Spin,
         from: Nanos::from_millis(1),
         count: 110,
-        median: Nanos(17_100_000),
-        p99: None,
-        max: Nanos(21_100_000),
+        lengths: Lengths {
+            median: Nanos(17_100_000),
+            p99: None,
+            max: Nanos(21_100_000),
+        },
         share,
         inside: 0.991,
     }
@@ -52,7 +57,11 @@ pub(super) fn a_server() -> BeatStatement {
     let mut tick = line("local_timer tick_nohz_handler", 4e6, 0.02, "0-63");
     (tick.rhythm.seen, tick.rhythm.expected, tick.rhythm.jitter) =
         (57_599_988, 57_600_000, Nanos(4_100));
-    (tick.median, tick.p99, tick.max) = (Nanos(3_300), Some(Nanos(13_000)), Nanos(90_000));
+    tick.lengths = Lengths {
+        median: Nanos(3_300),
+        p99: Some(Nanos(13_000)),
+        max: Nanos(90_000),
+    };
     let mut mixer = line("mixer", 10.076e6, 9.1e3, "0,2");
     mixer.kind = BeatKind::Thread;
     (

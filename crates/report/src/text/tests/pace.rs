@@ -257,10 +257,13 @@ fn ways_side_by_side() {
         by_turn: Vec::new(),
         readings: Vec::new(),
         margin: None,
-        rate,
-        work: Nanos::from_millis(3),
-        sleep,
-        rule: PaceRule::Deadline,
+        spec: LoopSpec {
+            rate,
+            period: Nanos::from_millis(28),
+            work: Nanos::from_millis(3),
+            sleep,
+            rule: PaceRule::Deadline,
+        },
         turns: 5,
         figures: Some(Figures {
             dropped,

@@ -26,7 +26,7 @@ fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Stateme
     for account in &mut statement.accounts {
         rename(&mut account.name);
         stretch(&mut account.time);
-        account.max.iter_mut().for_each(stretch);
+        account.intervals.max.iter_mut().for_each(stretch);
         account
             .parts
             .iter_mut()

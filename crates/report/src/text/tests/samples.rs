@@ -15,7 +15,7 @@ use ticktax_model::statement::{
 };
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::witness::{CpuProof, Doubt, Proof};
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Intervals, Nanos};
 
 use crate::text::statement::statement;
 use crate::{TextStyle, View};
@@ -44,18 +44,26 @@ pub(crate) fn empty() -> Statement {
     }
 }
 
-fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> Account {
+/// So many intervals, of these lengths in ns: none where it is 0.
+fn intervals(count: u64, median: i64, p99: i64, max: i64) -> Intervals {
     let length = |ns: i64| (ns > 0).then_some(Nanos(ns));
+    Intervals {
+        count,
+        median: length(median),
+        p99: length(p99),
+        max: length(max),
+    }
+}
+
+fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> Account {
+    let [median, p99, max] = lengths;
     Account {
         class,
         name: name.to_owned(),
         pid: None,
         sampled: false,
         time: Nanos::from_micros(us),
-        count,
-        median: length(lengths[0]),
-        p99: length(lengths[1]),
-        max: length(lengths[2]),
+        intervals: intervals(count, median, p99, max),
         parts: Vec::new(),
     }
 }
@@ -263,31 +271,22 @@ fn gaps() -> GapStatement {
         probe: ProbeKind::Spin,
         watched: Nanos::from_secs(40),
         long: GapParts {
-            count: 262_400,
+            gaps: intervals(262_400, 2_610, 61_200, 1_320_000),
             time: Nanos::from_micros(2_250_000),
             named: Nanos::from_micros(602_300),
             entry_exit: Nanos::from_micros(1_031_000),
             outside: Nanos::from_micros(612_400),
             unexplained: Nanos::from_micros(4_300),
-            median: Some(Nanos(2_610)),
-            p99: Some(Nanos(61_200)),
-            max: Some(Nanos(1_320_000)),
         },
         short: GapParts {
-            count: 12_300,
+            gaps: intervals(12_300, 480, 980, 999),
             time: Nanos::from_micros(6_100),
-            median: Some(Nanos(480)),
-            p99: Some(Nanos(980)),
-            max: Some(Nanos(999)),
             ..GapParts::default()
         },
         yielded: GapParts {
-            count: 16_291,
+            gaps: intervals(16_291, 31_300, 1_210_000, 3_210_000),
             time: Nanos::from_micros(3_004_100),
             named: Nanos::from_micros(3_004_100),
-            median: Some(Nanos(31_300)),
-            p99: Some(Nanos(1_210_000)),
-            max: Some(Nanos(3_210_000)),
             ..GapParts::default()
         },
         worst: worst_gaps(),
@@ -383,10 +382,7 @@ pub(crate) fn kernel_level() -> Statement {
             pid: Some(4_121),
             why: OffCpuReason::Throttled,
             time: Nanos::from_millis(1_210),
-            count: 31,
-            median: Some(Nanos::from_millis(38)),
-            p99: Some(Nanos::from_millis(71)),
-            max: Some(Nanos::from_millis(72)),
+            intervals: intervals(31, 38_000_000, 71_000_000, 72_000_000),
         }],
         gaps: Some(gaps()),
         coverage: Coverage {
@@ -456,12 +452,9 @@ pub(crate) fn proc_level() -> Statement {
             probe: ProbeKind::Sleep,
             watched: Nanos::from_secs(40),
             long: GapParts {
-                count: 39_990,
+                gaps: intervals(39_990, 51_000, 91_000, 4_100_000),
                 time: Nanos::from_micros(2_100_000),
                 unexplained: Nanos::from_micros(2_100_000),
-                median: Some(Nanos(51_000)),
-                p99: Some(Nanos(91_000)),
-                max: Some(Nanos(4_100_000)),
                 ..GapParts::default()
             },
             short: GapParts::default(),

@@ -6,7 +6,7 @@ use ticktax_model::statement::{Part, Statement};
 use ticktax_model::tick::{
     Around, Basis, CpuTicks, Estimate, Fleet, Frequency, TickBill, TickCost, Ticks,
 };
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::{Cpu, Intervals, Nanos};
 
 use super::samples::many_cpus;
 
@@ -69,11 +69,13 @@ fn quiet_cpus() -> [CpuTicks; 2] {
 fn cost(basis: Basis) -> TickCost {
     let spans = basis == Basis::Spans;
     TickCost {
-        count: 7_851,
+        ticks: Intervals {
+            count: 7_851,
+            median: Some(Nanos(7_680)),
+            p99: Some(Nanos(18_400)),
+            max: Some(Nanos(37_700)),
+        },
         time: Nanos(7_851 * 8_000),
-        median: Some(Nanos(7_680)),
-        p99: Some(Nanos(18_400)),
-        max: Some(Nanos(37_700)),
         within: vec![
             part("the interrupt around it", 7_851 * 5_400, 7_851),
             part("tick_nohz_handler", 7_851 * 2_600, 7_851),

@@ -8,7 +8,7 @@ use ticktax_model::victim::{
     Delay, DelayKind, Episode, Interferer, Latency, LostTo, StateAccount, Target, ThreadState,
     ThreadTimes, Usage, VictimStatement,
 };
-use ticktax_model::{Cpu, Kind, Nanos};
+use ticktax_model::{Cpu, Kind, Lengths, Nanos};
 
 use super::samples::full as text;
 use super::samples::{kernel_level, proc_level};
@@ -81,9 +81,11 @@ fn threads() -> ThreadTimes {
         accounts,
         latency: Some(Latency {
             count: 16_240,
-            median: Nanos(3_210),
-            p99: Some(Nanos(812_000)),
-            max: Nanos(4_100_000),
+            lengths: Lengths {
+                median: Nanos(3_210),
+                p99: Some(Nanos(812_000)),
+                max: Nanos(4_100_000),
+            },
         }),
         migrations: 31,
         behind: vec![
