@@ -54,6 +54,7 @@ impl Class {
 
     /// What the class is, for every question that is asked of classes: a new one is described here
     /// once.
+    #[inline]
     const fn nature(self) -> Nature {
         use Form::{Absent, Interrupt, Loop, Surround, Thread};
         use Holder::{Hypervisor, Kernel, Nothing, Programs, Tool, Unexplained};
@@ -73,6 +74,7 @@ impl Class {
     }
 
     /// Who had the CPU.
+    #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
     }
@@ -100,11 +102,13 @@ impl Class {
     }
 
     /// Whether a program ran that had asked for the CPU: one of the user's, or ticktax.
+    #[inline]
     pub const fn is_program(self) -> bool {
         matches!(self.holder(), Holder::Programs | Holder::Tool)
     }
 
     /// Whether these are interrupts, whose parts are the functions within them.
+    #[inline]
     pub const fn is_interrupt(self) -> bool {
         matches!(self.nature().form, Form::Interrupt)
     }
