@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         proc.room_for_cpus(),
     )?;
     println!("loading: {:?}", begin.elapsed());
-    println!("blind: {:#?}", tracer.limitations());
+    println!("limitations: {:#?}", tracer.limitations());
     let begin = Instant::now();
     println!("late: {}", tracer.start(&online, &online, Nanos(1)));
     println!("starting: {:?}", begin.elapsed());

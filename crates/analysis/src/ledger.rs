@@ -222,7 +222,7 @@ impl Ledger {
                 .look_into(&gap, history, tolerance, &mut self.contents);
             self.contents.classify(|source| roles.class(source));
             self.contents.yielded &= gap.moves_time();
-            let signature = if gap.moves_time() && !self.contents.blind {
+            let signature = if gap.moves_time() && !self.contents.incomplete {
                 self.signatures.of(&self.contents.held)
             } else {
                 None
@@ -230,7 +230,7 @@ impl Ledger {
             let (contents, registry) = (&self.contents, &self.registry);
             cpu.gaps.note(&gap, contents, registry, signature);
             self.gap_causes.note(&gap, contents, registry, signature);
-            if gap.moves_time() && !self.contents.blind {
+            if gap.moves_time() && !self.contents.incomplete {
                 let residual = gap.span.dur - self.contents.named;
                 let gap = JudgedGap {
                     span: gap.span,

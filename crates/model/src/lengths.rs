@@ -47,6 +47,16 @@ impl Intervals {
 }
 
 impl Lengths {
+    /// So many intervals of these lengths.
+    pub fn of(self, count: u64) -> Intervals {
+        Intervals {
+            count,
+            median: Some(self.median),
+            p99: self.p99,
+            max: Some(self.max),
+        }
+    }
+
     /// Of each the longer: what two of which only these are known have together, at most.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {

@@ -260,8 +260,8 @@ pub struct EntryExitBound {
     #[serde(rename = "median_ns")]
     pub median: Nanos,
     /// The most that counts as entry and exit.
-    #[serde(rename = "most_ns")]
-    pub most: Nanos,
+    #[serde(rename = "bound_ns", alias = "most_ns")]
+    pub bound: Nanos,
     /// How many took longer. Of these the median is entry and exit, the rest is not.
     pub beyond_count: u64,
     /// That rest: outside, or unexplained.

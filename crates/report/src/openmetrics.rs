@@ -14,7 +14,7 @@ use ticktax_model::finding::Severity;
 use ticktax_model::statement::{Account, Class, GapParts, GapStatement, Statement};
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::{Interferer, ThreadTimes, VictimStatement};
-use ticktax_model::{Lengths, Nanos};
+use ticktax_model::{Intervals, Nanos};
 
 use crate::TextStyle;
 use crate::format::DocumentSink;
@@ -143,7 +143,7 @@ fn accounts(all: &mut Families, accounts: &[Account]) {
         "Length of an account's intervals: the median, what 99 of 100 stay below, the longest.",
     );
     for it in accounts {
-        family.lengths(&borrowed(&labels(it)), it.intervals.lengths());
+        family.lengths(&borrowed(&labels(it)), &it.intervals);
     }
 }
 
@@ -178,7 +178,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
         "Length of gaps: the median, what 99 of 100 stay below, the longest.",
     );
     for (length, it) in lengths {
-        family.lengths(&[("gap", length)], it.gaps.lengths());
+        family.lengths(&[("gap", length)], &it.gaps);
     }
     let family = all.counter(
         "gap_cause_seconds",
@@ -248,7 +248,7 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
             "From a wake-up until the thread ran: the median, what 99 of 100 stay below, the \
              longest.",
         );
-        family.lengths(&borrowed(&of), Some(latency.lengths));
+        family.lengths(&borrowed(&of), &latency.lengths.of(latency.count));
         all.counter("program_wakeups", "Wake-ups of the program's threads.")
             .value(&borrowed(&of), latency.count as f64);
     }
@@ -295,7 +295,7 @@ fn beats_of(all: &mut Families, beats: &[BeatLine]) {
         "Length of a beat's events: the median, what 99 of 100 stay below, the longest.",
     );
     for it in beats {
-        family.lengths(&borrowed(&labels(it)), Some(it.lengths));
+        family.lengths(&borrowed(&labels(it)), &it.lengths.of(it.rhythm.seen));
     }
     let family = all.gauge(
         "beat_time_ratio",
@@ -335,7 +335,7 @@ fn ticks(all: &mut Families, bill: &TickBill) {
             "tick_duration_seconds",
             "Length of a tick: the median, what 99 of 100 stay below, the longest.",
         )
-        .lengths(&[], cost.ticks.lengths());
+        .lengths(&[], &cost.ticks);
     }
 }
 
@@ -418,11 +418,8 @@ fn borrowed(labels: &[Label]) -> Vec<(&'static str, &str)> {
 
 impl Family {
     /// The median, the 99th percentile and the longest, those that are known.
-    fn lengths(&mut self, labels: &[(&'static str, &str)], lengths: Option<Lengths>) {
-        let Some(Lengths { median, p99, max }) = lengths else {
-            return;
-        };
-        for (quantile, value) in [("0.5", Some(median)), ("0.99", p99), ("1", Some(max))] {
+    fn lengths(&mut self, labels: &[(&'static str, &str)], of: &Intervals) {
+        for (quantile, value) in [("0.5", of.median), ("0.99", of.p99), ("1", of.max)] {
             if let Some(value) = value {
                 let mut labels = labels.to_vec();
                 labels.push(("quantile", quantile));

@@ -343,7 +343,7 @@ impl<'s> Engine<'s> {
 
     fn happen(&mut self, cpu: usize, event: Event) {
         match event {
-            Event::Start(task) => self.wake(task, Waker::Untold),
+            Event::Start(task) => self.wake(task, Waker::Unknown),
             Event::Arrived(task) => self.wake(task, Waker::Outside(cpu)),
             Event::Late(task) => self.wake(task, Waker::Handler(cpu, self.timer_work())),
             Event::Timer(task) => self.timer_expires(cpu, task),

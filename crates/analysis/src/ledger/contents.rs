@@ -41,14 +41,14 @@ pub(super) struct Contents {
     /// How near to it the nearest other row was ([`nearness`](super::gaps::nearness)).
     pub(super) near: Option<u8>,
     /// Whether rows may be missing that were in it.
-    pub(super) blind: bool,
+    pub(super) incomplete: bool,
     /// Whether the probe gave the CPU to a program that asked for it: one ran.
     pub(super) yielded: bool,
     pieces: Vec<Piece>,
     open: Vec<Open>,
 }
 
-/// A row within which the sweep is.
+/// A row that has not ended where the scan is.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     end: Nanos,
@@ -65,7 +65,7 @@ impl Contents {
         self.named = Nanos::ZERO;
         self.unknown = Nanos::ZERO;
         self.near = None;
-        self.blind = false;
+        self.incomplete = false;
         self.yielded = false;
     }
 

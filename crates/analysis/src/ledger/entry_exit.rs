@@ -301,7 +301,7 @@ impl Bounds {
                     around: name.to_string(),
                     count: 0,
                     median: bound.median,
-                    most: bound.most,
+                    bound: bound.most,
                     beyond_count: 0,
                     beyond: Nanos::ZERO,
                 });
@@ -310,7 +310,7 @@ impl Bounds {
             let known = &mut around[place];
             known.count += residuals.count();
             known.median = known.median.max(bound.median);
-            known.most = known.most.max(bound.most);
+            known.bound = known.bound.max(bound.most);
             known.beyond_count += beyond.count;
             known.beyond += beyond.time;
         }

@@ -92,7 +92,7 @@ struct Noted {
     gap: Gap,
     held: Vec<Held>,
     named: Nanos,
-    blind: bool,
+    incomplete: bool,
     near: Option<u8>,
     signature: Option<usize>,
 }
@@ -168,7 +168,8 @@ impl Noted {
     fn rest(&self, settled: Option<&Settled>, bounds: &Bounds) -> [(&'static str, Nanos); 2] {
         let residual = self.gap.span.dur - self.named;
         let nothing = ("entry and exit", Nanos::ZERO);
-        let Some(settled) = settled.filter(|settled| !settled.unplaceable && !self.blind) else {
+        let Some(settled) = settled.filter(|settled| !settled.unplaceable && !self.incomplete)
+        else {
             return [("unexplained", residual), nothing];
         };
         let or_outside = |proven| if proven { "outside" } else { "unexplained" };
@@ -325,14 +326,15 @@ impl View {
             return;
         }
         self.worst.truncate(GapCauses::WORST - 1);
-        let (held, named, blind) = (contents.held.clone(), contents.named, contents.blind);
+        let (held, named, incomplete) =
+            (contents.held.clone(), contents.named, contents.incomplete);
         self.worst.insert(
             place,
             Noted {
                 gap: *gap,
                 held,
                 named,
-                blind,
+                incomplete,
                 near: contents.near,
                 signature,
             },

@@ -159,7 +159,7 @@ impl GapBook {
         side.named += contents.explained();
         side.unmatched += contents.unknown;
         match contents.held.first() {
-            first if contents.blind => {
+            first if contents.incomplete => {
                 side.unmatched += residual;
                 self.unmatched.add(residual, residual);
                 if first.is_none() {

@@ -137,7 +137,7 @@ impl GapQueue {
         let settled =
             self.closed || history.newest() >= end || self.newest > end + Self::SETTLED_BY_GAPS;
         let forgotten = history.forgotten().until;
-        contents.blind = !settled || forgotten.is_some_and(|until| until > begin);
+        contents.incomplete = !settled || forgotten.is_some_and(|until| until > begin);
         let (mut nearest, mut later) = (Nanos::MAX, 0);
         let rows = history.ending_from(begin - NEAR_MOST);
         for row in rows.filter(|row| !row.probe) {
@@ -232,7 +232,7 @@ mod tests {
             let mut contents = Contents::default();
             let (queue, none) = (&mut self.queue, Nanos::ZERO);
             queue.look_into(&gap, history, none, &mut contents);
-            Some((contents.named, contents.blind))
+            Some((contents.named, contents.incomplete))
         }
     }
 
@@ -275,8 +275,8 @@ mod tests {
         }
         line.push_gap(Nanos::from_secs(1), Nanos::from_secs(29));
         line.queue.close();
-        let (named, blind) = line.judge().unwrap();
-        assert!(blind);
+        let (named, incomplete) = line.judge().unwrap();
+        assert!(incomplete);
         line.queue.settle(line.timeline.history(0).unwrap().0);
         assert_eq!(named + line.queue.unplaced(), Nanos::from_secs(30));
     }

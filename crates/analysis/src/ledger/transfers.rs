@@ -165,7 +165,9 @@ impl Transfers {
         let time = lengths.tally.time + self.lost.time + self.beyond_unexplained.time;
         lengths.tally.count += self.lost.count + self.beyond_unexplained.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
-        account.intervals.max = lengths.tally.max().filter(|&longest| longest > Nanos::ZERO);
+        // Where no length is known, there is no longest either.
+        let known = account.intervals.median.is_some();
+        account.intervals.max = account.intervals.max.filter(|_| known);
         let parts = [
             (UNREPORTED, &unreported.tally),
             ("lost events", &self.lost),

@@ -211,7 +211,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
             counted(bound.beyond_count, "gap"),
             bound.around,
             tied(bound.median),
-            tied(bound.most),
+            tied(bound.bound),
             tied(bound.beyond)
         )
     };

@@ -156,7 +156,7 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// How a culprit is called; a CPU may be idle for as long as it takes to wake it, or to move to it.
+/// How an interferer is called; a CPU may be idle for as long as it takes to wake it, or to move to it.
 fn called(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),

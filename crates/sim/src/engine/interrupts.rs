@@ -280,7 +280,7 @@ impl Engine<'_> {
         if quota.left > Nanos::ZERO {
             for task in std::mem::take(&mut quota.throttled) {
                 self.end_throttling(task);
-                self.wake(task, Waker::Untold);
+                self.wake(task, Waker::Unknown);
             }
         }
     }

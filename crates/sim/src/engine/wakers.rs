@@ -11,7 +11,7 @@ use crate::task::TaskId;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waker {
     /// The task is new, or its quota was filled up: a kernel tells of no waking.
-    Untold,
+    Unknown,
     /// Something outside the model, which interrupts this CPU.
     Outside(usize),
     /// A handler on this CPU.
@@ -28,7 +28,7 @@ impl Engine<'_> {
             return;
         };
         let (cpu, source) = match waker {
-            Waker::Untold => return,
+            Waker::Unknown => return,
             Waker::Outside(cpu) => (cpu, recorder.ids.idle),
             Waker::Handler(cpu, work) => (cpu, recorder.ids.of(work)),
             Waker::Task(cpu, task) => (cpu, recorder.ids.tasks[task.index()]),

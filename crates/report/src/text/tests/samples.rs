@@ -296,7 +296,7 @@ fn gaps() -> GapStatement {
             around: "local_timer".to_owned(),
             count: 40_000,
             median: Nanos(3_100),
-            most: Nanos(9_400),
+            bound: Nanos(9_400),
             beyond_count: 12,
             beyond: Nanos::from_micros(31_000),
         }],
