@@ -212,7 +212,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// By residuals, where there are enough. LengthTally are known to within `noise`.
+    /// By residuals, where there are enough. Lengths are known to within `noise`.
     fn of(residuals: &Residuals, noise: Nanos) -> Option<Self> {
         if residuals.count() < ENOUGH {
             return None;
@@ -238,7 +238,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// From the residuals of each signature, which come as often as there are CPUs. LengthTally are known
+    /// From the residuals of each signature, which come as often as there are CPUs. Lengths are known
     /// to within `noise`.
     pub(super) fn new<'a>(
         signatures: &Signatures,
