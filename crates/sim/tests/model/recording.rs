@@ -134,6 +134,6 @@ fn a_beat_of_half_a_minute_is_found_in_two_hours_of_sums() {
         beat.rhythm.seen >= 225 && beat.rhythm.expected == 232,
         "{beat:#?}"
     );
-    assert!(beat.max >= work, "{beat:#?}");
+    assert!(beat.lengths.max >= work, "{beat:#?}");
     assert!(auditor.finish(&header, &sources, 1).balance.balances());
 }
