@@ -107,6 +107,9 @@ pub struct BeatLine {
     /// What makes it run, first cause first, its own name last: each step woke, queued or raised the
     /// next in at least four of five. Empty where the kernel reported no such edges.
     pub chain: Vec<String>,
+    /// That it follows the kernel's tick, where a recording has no wake-ups and a test says so.
+    #[serde(default)]
+    pub follows_tick: Option<FollowsTick>,
     /// The probes' gaps that it explains, or that are the beat where no source explains them.
     pub gaps: Option<BeatGaps>,
     /// What ran in most of the gaps, where no source's own beat explains them.
@@ -120,6 +123,22 @@ pub struct BeatLine {
     /// What makes gaps in which the kernel ran nothing, where every way into it was watched.
     #[serde(default)]
     pub outside: Option<Outside>,
+}
+
+/// How surely a beat follows the kernel's tick: its events begin just after ticks, rather than half a
+/// tick later, and no other interrupt or thread in these recordings' rows may be the cause.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FollowsTick {
+    /// Events of the beat that were looked at.
+    pub events: u64,
+    /// Of these, how many begin soon after a tick.
+    pub after: u64,
+    /// How soon.
+    #[serde(rename = "within_ns")]
+    pub within: Nanos,
+    /// The probability of chance by Fisher's exact test over ticks, times the number of beats tested.
+    #[serde(rename = "false_alarm_probability")]
+    pub false_alarm: f64,
 }
 
 /// Somebody outside the kernel: the hypervisor, its machine, or the firmware.

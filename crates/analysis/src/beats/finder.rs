@@ -21,6 +21,7 @@
 //! [`MOST_GROWN`] may keep more than the first 2048. What goes beyond is counted and told.
 
 mod causes;
+mod follows;
 mod gaps;
 mod lines;
 mod merge;

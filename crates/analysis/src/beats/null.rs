@@ -12,6 +12,8 @@
 //! 3. **Clusters** at random times with regular spacing inside. A cluster's spacing fills few of the
 //!    window's slots; a beat must fill [`super::peel`]'s share of all of them.
 
+use statrs::distribution::{DiscreteCDF, Hypergeometric};
+
 /// The narrowest interval law (coefficient of variation) that still counts as irregular: a gamma law
 /// of shape 11.
 const BROAD: f64 = 0.3;
@@ -85,6 +87,19 @@ pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     (-all * (term(seen, share) + term(1.0 - seen, 1.0 - share))).exp()
 }
 
+/// The probability that chance puts as many of `with + …` into the first group as there are, by Fisher's
+/// exact test, one-sided: given the margins of the table the count is hypergeometric (R. A. Fisher, JRSS
+/// 85 (1922) 87; P(X ≥ a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), k from a up). Of each group, how many have
+/// the trait and how many have not; 1 where there is nothing to compare.
+pub(super) fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
+    let [with, without, more, rest] = [group[0], group[1], other[0], other[1]].map(|n| n as u64);
+    let law = Hypergeometric::new(with + without + more + rest, with + more, with + without);
+    match (law, with.checked_sub(1)) {
+        (Ok(law), Some(below)) => law.sf(below).min(1.0),
+        _ => 1.0,
+    }
+}
+
 /// ln Γ(x) for x > 0 (Lanczos 1964, g = 5, six terms: relative error below 2e-10).
 fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 6] = [
@@ -138,7 +153,7 @@ pub(crate) fn student(freedom: f64) -> f64 {
 mod tests {
     use ticktax_fixture::Draws;
 
-    use super::{binomial_tail, clean, gamma_below, poisson_regular, student};
+    use super::{binomial_tail, clean, fisher, gamma_below, poisson_regular, student};
 
     #[test]
     fn the_special_functions_agree_with_tables() {
@@ -169,6 +184,22 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn fishers_test_agrees_with_what_he_published() {
+        // The lady tasting tea: 3 of 4 cups right, 17 of 70.
+        assert!((fisher([3, 1], [1, 3]) - 17.0 / 70.0).abs() < 1e-12);
+        // Convictions of twins of criminals (The Logic of Inductive Inference, 1935).
+        assert!((fisher([10, 3], [2, 15]) - 619.0 / 1_330_665.0).abs() < 1e-9);
+        assert!(fisher([2_000, 10], [0, 2_000]) < 1e-300);
+        for empty in [
+            fisher([0, 0], [3, 4]),
+            fisher([0, 5], [3, 4]),
+            fisher([5, 0], [5, 0]),
+        ] {
+            assert!((empty - 1.0).abs() < 1e-9, "{empty}");
         }
     }
 

@@ -1,10 +1,13 @@
 //! Whether the cause of a beat is the true one, on made-up recordings: periodic threads and work
 //! items whose waker is known, among other timers that expire in the same interrupts.
 
+mod follows;
+
 use std::sync::Arc;
 
 use ticktax_analysis::beats::BeatFinder;
 use ticktax_model::beats::BeatStatement;
+use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Books, Edge, Effect, Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
@@ -73,6 +76,13 @@ fn thread(name: &str, tid: i32) -> Source {
 }
 
 impl Recording {
+    fn new() -> Self {
+        Self {
+            sources: SourceTable::default(),
+            rows: Vec::new(),
+        }
+    }
+
     fn span(&mut self, source: Source, cpu: u32, start: i64, dur: i64) {
         let source = self.sources.intern(source);
         self.rows.push(Row::Span(Span {
@@ -131,7 +141,11 @@ impl Recording {
         dur
     }
 
-    fn search(mut self) -> BeatStatement {
+    fn search(self) -> BeatStatement {
+        self.search_on(Machine::default())
+    }
+
+    fn search_on(mut self, machine: Machine) -> BeatStatement {
         let round = |row: &Row| row.span().end().0 / ROUND;
         self.rows
             .sort_by_key(|row| (round(row), row.cpu(), row.span().end()));
@@ -145,6 +159,7 @@ impl Recording {
                 begin: Nanos::ZERO,
                 end: Nanos(LENGTH),
             }],
+            machine,
             ..Header::new(World::Simulated, Level::Kernel, "")
         };
         finder.finish(&header, 2)
@@ -289,10 +304,7 @@ fn inject(recording: &mut Recording, number: i32, waker: Waker, dice: &mut Dice)
 /// A recording of the ticks of two CPUs and a beat of each waker.
 fn recording(seed: u64) -> (Recording, Vec<Injected>) {
     let mut dice = Dice(seed);
-    let mut recording = Recording {
-        sources: SourceTable::default(),
-        rows: Vec::new(),
-    };
+    let mut recording = Recording::new();
     for cpu in 0..2 {
         for at in (0..LENGTH / TICK).map(|tick| tick * TICK) {
             recording.timer(cpu, at + 50 * US, &["tick_nohz_handler"]);

@@ -3,7 +3,7 @@
 mod first;
 
 use ticktax_model::beats::{
-    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, Outside, SamePeriod,
+    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, FollowsTick, Outside, SamePeriod,
 };
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
@@ -160,6 +160,9 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
         let steps: Vec<String> = before.iter().map(tied).collect();
         page.paragraph(Tone::Faint, "    triggered by ", &steps.join(" → "));
     }
+    if let Some(tick) = &beat.follows_tick {
+        page.paragraph(Tone::Faint, "    follows the tick: ", &follows_text(tick));
+    }
     if !beat.held.is_empty() {
         let names: Vec<String> = beat.held.iter().map(tied).collect();
         page.paragraph(Tone::Faint, "    most contain ", &names.join(", "));
@@ -241,6 +244,17 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
         "{} {noun} of the probe hold an event of it: {watched}; {} of its events lie in such a gap",
         grouped(gaps.count),
         tied(percent(gaps.inside))
+    )
+}
+
+/// How surely a beat follows the tick.
+fn follows_text(tick: &FollowsTick) -> String {
+    format!(
+        "{} of {} begin within {} of one; by chance: {}. No wake-ups were recorded.",
+        grouped(tick.after),
+        grouped(tick.events),
+        tied(tick.within),
+        chance(tick.false_alarm)
     )
 }
 

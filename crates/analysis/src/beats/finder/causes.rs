@@ -78,6 +78,11 @@ impl Target {
     }
 }
 
+/// Whether wake-ups, or work items queued, or softirqs raised make the events of this source.
+pub(super) fn has_cause(key: &Key) -> bool {
+    Target::of_source(key).is_some()
+}
+
 /// When and where something acted, and what it was, by its place among the actors.
 #[derive(Clone, Copy, Debug)]
 struct Act {
@@ -141,6 +146,11 @@ fn actor(source: &Source) -> Option<What> {
 }
 
 impl Causes {
+    /// Whether there was any edge.
+    pub(super) fn has_edges(&self) -> bool {
+        !self.edges.is_empty()
+    }
+
     /// Takes an edge, which `source` made.
     pub(super) fn edge(&mut self, edge: &Edge, source: &Source) {
         self.newest = self.newest.max(edge.span.start);

@@ -8,6 +8,7 @@ use ticktax_model::recording::{Header, Level, ProbeKind};
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::FEWEST;
+use super::follows::Moments;
 use super::merge::merge;
 use super::search::{Found, SEARCHES, search, searchable};
 use super::stream::{Key, Stream, What};
@@ -15,7 +16,7 @@ use super::tie::{agree, is_member};
 use super::{Finder, MOST_STREAMS};
 
 /// The probability, at most, that chance put any beat into a statement.
-const FAMILY: f64 = 0.01;
+pub(super) const FAMILY: f64 = 0.01;
 /// Sources that are looked at while recording.
 const SO_FAR: usize = 12;
 
@@ -155,6 +156,8 @@ struct Lines<'a> {
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
+    /// Where no wake-ups say what caused what.
+    moments: Option<Moments>,
 }
 
 impl<'a> Lines<'a> {
@@ -168,6 +171,7 @@ impl<'a> Lines<'a> {
             searched,
             origin: Nanos::ZERO,
             own_rhythm: Nanos::ZERO,
+            moments: Moments::of(finder),
         }
     }
 
@@ -180,6 +184,9 @@ impl<'a> Lines<'a> {
                 let mut line = self.line(found);
                 line.gaps = self.gaps[i];
                 line.chain = self.steps(i);
+                let moments = self.moments.as_ref();
+                line.follows_tick =
+                    moments.and_then(|it| it.followed_by(self.finder, found, self.found.len()));
                 lines.push(line);
             }
         }
@@ -299,6 +306,7 @@ impl<'a> Lines<'a> {
             lengths: beat.lengths,
             share: beat.share / stream.cpus().len().max(1) as f64,
             chain: Vec::new(),
+            follows_tick: None,
             gaps: None,
             held: Vec::new(),
             alias: None,

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use ticktax_model::beats::{BeatGaps, BeatLine};
+use ticktax_model::beats::{BeatGaps, BeatLine, FollowsTick};
 
 /// The most by which periods of one source may differ between CPUs, as a share.
 const SAME: f64 = 1e-3;
@@ -73,6 +73,16 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.rhythm.restarts += line.rhythm.restarts;
     into.burst = into.burst.max(line.burst);
     into.lengths = into.lengths.longer(line.lengths);
+    // What is shown of one CPU only is not said of all.
+    into.follows_tick = into
+        .follows_tick
+        .zip(line.follows_tick)
+        .map(|(x, y)| FollowsTick {
+            events: x.events + y.events,
+            after: x.after + y.after,
+            within: x.within.max(y.within),
+            false_alarm: x.false_alarm.max(y.false_alarm),
+        });
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
     }

@@ -65,7 +65,7 @@ impl Ticks {
 }
 
 /// Whether this is the tick's own function.
-fn is_tick(what: &What) -> bool {
+pub(super) fn is_tick(what: &What) -> bool {
     matches!(what, What::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }
 

@@ -146,6 +146,9 @@ fn cause(beat: &BeatLine) -> Option<String> {
     {
         return Some(format!("triggered by {}", before.join(" → ")));
     }
+    if beat.follows_tick.is_some() {
+        return Some("follows the tick".to_owned());
+    }
     if let Some(alias) = &beat.alias {
         let (first, second) = (plain(alias.first_period), plain(alias.second_period));
         let text = format!(

@@ -1,0 +1,272 @@
+//! Whether a beat follows the kernel's tick, in recordings that have no wake-ups.
+//!
+//! Without edges nothing says what made a thread run, but whether it begins after ticks more often than
+//! at other moments can be tested. A moment is a tick, or the ticks of several CPUs that come together;
+//! beside each is a control, half a tick later. A beat follows the tick where
+//!
+//! 1. at least four of five of its events, those aside that go on with what began just before, begin
+//!    within [`within`] of a tick,
+//! 2. Fisher's exact test of ticks and controls with and without such an event leaves chance less than
+//!    [`super::lines::FAMILY`], divided by the number of beats that are tested,
+//! 3. nothing else may be the cause: no other interrupt or softirq in most of the moments, and nothing
+//!    that runs at these ticks rather than at others ([`ASSOCIATED`]).
+//!
+//! Softirqs that the tick raises are the tick's. What no row shows cannot be told from the tick: a
+//! waker on a CPU that is not watched, at the tick's phase.
+
+use ticktax_model::beats::FollowsTick;
+use ticktax_model::kernel_words::LOCAL_TIMER;
+use ticktax_model::{Kind, Nanos};
+
+use super::super::null::fisher;
+use super::super::{Events, FEWEST};
+use super::Finder;
+use super::causes::has_cause;
+use super::search::{Found, events};
+use super::stream::What;
+use super::ticks::is_tick;
+use super::tie::members;
+
+/// The share of a beat's events that must begin after a tick.
+const REGULAR: f64 = 0.8;
+/// The share of moments, from which on another interrupt may be the cause.
+const MANY: f64 = 0.5;
+/// Below this probability of chance something runs at ticks that the beat follows rather than at others.
+const ASSOCIATED: f64 = 0.01;
+/// Moments of either kind in which other sources are looked for.
+const SAMPLE: usize = 2_048;
+/// Softirqs that the tick raises.
+const OF_TICK: [&str; 3] = ["TIMER", "SCHED", "RCU"];
+
+/// How soon after a tick of this length something begins that follows it.
+fn within(tick: Nanos) -> Nanos {
+    Nanos(tick.0 / 20).min(Nanos::from_micros(200))
+}
+
+/// The ticks of all CPUs, those that come together as one.
+pub(super) struct Moments {
+    /// The first and the last tick of each.
+    ticks: Vec<(Nanos, Nanos)>,
+    /// When the ticks of all CPUs are known.
+    observed: Vec<(Nanos, Nanos)>,
+    length: Nanos,
+    within: Nanos,
+}
+
+/// What a beat's events are to the ticks.
+struct Table {
+    /// Ticks that an event follows: when the tick came, and when the event began.
+    followed: Vec<(Nanos, Nanos)>,
+    /// Ticks that none follows: when it came, and until when one would.
+    others: Vec<(Nanos, Nanos)>,
+}
+
+impl Moments {
+    /// The ticks of a recording; `None` where wake-ups say what caused what, or where ticks are not known.
+    pub(super) fn of(finder: &Finder) -> Option<Self> {
+        if finder.causes.has_edges() || finder.sums > 0 {
+            return None;
+        }
+        let length = finder.tick?.length;
+        let within = within(length);
+        let mut starts = Vec::new();
+        let mut observed = vec![(Nanos(i64::MIN), Nanos::MAX)];
+        for stream in finder.streams.iter().filter(|it| is_tick(&it.key.what)) {
+            let ticks = stream.collector.events(finder.last);
+            observed = both(&observed, &ticks.observed);
+            starts.extend(ticks.starts);
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let mut ticks: Vec<(Nanos, Nanos)> = Vec::new();
+        for start in starts {
+            match ticks.last_mut() {
+                Some(tick) if start - tick.0 <= within => tick.1 = start,
+                _ => ticks.push((start, start)),
+            }
+        }
+        (ticks.len() >= FEWEST).then_some(Self {
+            ticks,
+            observed,
+            length,
+            within,
+        })
+    }
+
+    /// Whether and how surely a beat follows the tick; one of `tried`.
+    pub(super) fn followed_by(
+        &self,
+        finder: &Finder,
+        found: &Found,
+        tried: usize,
+    ) -> Option<FollowsTick> {
+        let stream = &finder.streams[found.stream as usize];
+        if !has_cause(&stream.key) {
+            return None;
+        }
+        let all = members(&events(finder, found.stream), &found.beat);
+        let observed = both(&self.observed, &all.observed);
+        let seen = |at: Nanos| observed.iter().any(|part| (part.0..=part.1).contains(&at));
+        let starts = beginnings(&all.starts, found.beat.period.value);
+        let starts: Vec<Nanos> = starts.into_iter().filter(|&at| seen(at)).collect();
+        let follows = |start: &&Nanos| {
+            let before = self.ticks.partition_point(|tick| tick.0 <= **start);
+            let tick = before.checked_sub(1).map(|place| self.ticks[place]);
+            tick.is_some_and(|tick| **start <= tick.1 + self.within)
+        };
+        let after = starts.iter().filter(follows).count();
+        if after < FEWEST || (after as f64) < REGULAR * starts.len() as f64 {
+            return None;
+        }
+        let ticks: Vec<(Nanos, Nanos)> = self.ticks.iter().copied().filter(|t| seen(t.0)).collect();
+        let table = Table::of(&ticks, &starts, self.within);
+        let chance = table.chance(&self.controls(&ticks, &starts)) * tried.max(1) as f64;
+        let is_sure = chance <= super::lines::FAMILY;
+        (is_sure && !self.may_be_another(finder, found.stream, &table)).then(|| FollowsTick {
+            events: starts.len() as u64,
+            after: after as u64,
+            within: self.within,
+            false_alarm: chance,
+        })
+    }
+
+    /// Of controls that are not near a tick, whether an event begins in each.
+    fn controls(&self, ticks: &[(Nanos, Nanos)], starts: &[Nanos]) -> Vec<bool> {
+        let half = Nanos(self.length.0 / 2);
+        let shifted = ticks
+            .iter()
+            .map(|tick| (tick.0 + half, tick.1 + half + self.within));
+        let is_apart = |control: &(Nanos, Nanos)| {
+            let before = self.ticks.partition_point(|tick| tick.0 <= control.1);
+            let last = before.checked_sub(1).map(|place| self.ticks[place].1);
+            last.is_none_or(|last| last + self.within < control.0)
+        };
+        shifted
+            .filter(is_apart)
+            .map(|(from, to)| first_in(starts, from, to).is_some())
+            .collect()
+    }
+
+    /// Whether something else than the tick may make these events.
+    fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
+        let followed = sample(&table.followed);
+        let others = sample(&table.others);
+        // An interrupt may have woken somebody who worked for a while before it woke this.
+        let back = Nanos(self.length.0 / 4);
+        let mut covered = vec![false; followed.len()];
+        for (id, stream) in (0u32..).zip(finder.streams.iter()) {
+            let what = &stream.key.what;
+            let same = *what == finder.streams[own as usize].key.what;
+            if id == own || same || stream.key.what.is_own() || is_of_tick(what) {
+                continue;
+            }
+            let is_frame = matches!(what, What::Frame { .. });
+            if !is_frame && !has_cause(&stream.key) {
+                continue;
+            }
+            let rival = stream.collector.events(finder.last);
+            let runs_at = |&(tick, until): &(Nanos, Nanos)| {
+                if is_frame {
+                    first_in(&rival.starts, tick - back, until).is_some()
+                } else {
+                    is_running(&rival, tick)
+                }
+            };
+            let with = followed.iter().filter(|moment| runs_at(moment)).count();
+            let elsewhere = others.iter().filter(|moment| runs_at(moment)).count();
+            let share = with as f64 / followed.len() as f64;
+            let rest = (followed.len() - with, others.len() - elsewhere);
+            let chance = fisher([with, rest.0], [elsewhere, rest.1]);
+            let alone = others.len() < FEWEST && share >= MANY;
+            if chance < ASSOCIATED || alone || is_frame && share >= MANY {
+                return true;
+            }
+            if is_frame {
+                let moments = covered.iter_mut().zip(&followed);
+                moments.for_each(|(covered, moment)| *covered |= runs_at(moment));
+            }
+        }
+        let covered = covered.iter().filter(|covered| **covered).count();
+        covered as f64 >= MANY * followed.len() as f64
+    }
+}
+
+impl Table {
+    fn of(ticks: &[(Nanos, Nanos)], starts: &[Nanos], within: Nanos) -> Self {
+        let (mut followed, mut others) = (Vec::new(), Vec::new());
+        for &(tick, last) in ticks {
+            match first_in(starts, tick, last + within) {
+                Some(start) => followed.push((tick, start)),
+                None => others.push((tick, last + within)),
+            }
+        }
+        Self { followed, others }
+    }
+
+    /// The probability that chance puts as many events after ticks, and not into the controls.
+    fn chance(&self, controls: &[bool]) -> f64 {
+        let with = controls.iter().filter(|with| **with).count();
+        fisher(
+            [self.followed.len(), self.others.len()],
+            [with, controls.len() - with],
+        )
+    }
+}
+
+/// Whether this is the tick, the interrupt around it, or a softirq that it raises.
+fn is_of_tick(what: &What) -> bool {
+    let What::Frame {
+        kind,
+        name,
+        function,
+    } = what
+    else {
+        return false;
+    };
+    match kind {
+        Kind::Softirq => OF_TICK.contains(&&**name),
+        // Other functions within it have rows of their own.
+        _ => is_tick(what) || function.is_empty() && &**name == LOCAL_TIMER,
+    }
+}
+
+/// Those of `starts` that do not go on, after others had the CPU, with what began less than half a
+/// period before.
+fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
+    let mut first: Vec<Nanos> = Vec::new();
+    for &start in starts {
+        let begins = |&last: &Nanos| (start - last).0 as f64 >= period / 2.0;
+        if first.last().is_none_or(begins) {
+            first.push(start);
+        }
+    }
+    first
+}
+
+/// The first of `starts` from `from` to `to`.
+fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
+    let place = starts.partition_point(|&start| start < from);
+    starts.get(place).copied().filter(|&start| start <= to)
+}
+
+/// Whether a thread that began before `at` runs then.
+fn is_running(events: &Events, at: Nanos) -> bool {
+    let before = events.starts.partition_point(|&start| start < at);
+    let last = before.checked_sub(1);
+    last.is_some_and(|place| events.starts[place] + events.durations[place] > at)
+}
+
+/// At most [`SAMPLE`] of these, evenly.
+fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
+    let stride = moments.len() / SAMPLE + 1;
+    moments.iter().copied().step_by(stride).collect()
+}
+
+/// The times that are in both lists.
+fn both(a: &[(Nanos, Nanos)], b: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
+    let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
+    pairs
+        .map(|(a, b)| (a.0.max(b.0), a.1.min(b.1)))
+        .filter(|(from, to)| from < to)
+        .collect()
+}
