@@ -11,6 +11,7 @@
 //! # Memory
 //! At most [`MOST`] rows are kept, 40 bytes each; a recording with more is refused.
 
+mod groups;
 mod interrupts;
 mod paced;
 mod threads;
@@ -155,10 +156,11 @@ impl WorkRows {
         }
         // Of ticktax's own threads there are wake-ups alone.
         self.threads.retain(|_, rows| !rows.name.is_empty());
+        let mut assumed = Vec::new();
+        groups::set(&mut self.threads, header, &mut assumed);
         for thread in self.threads.values_mut() {
             thread.settle((begin, end), self.edges, &idle);
         }
-        let mut assumed = Vec::new();
         let found = paced::find(&self.threads, (begin, end), asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
         // Without high-resolution timers it is the tick that wakes.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::machine::ProgramTime;
 use ticktax_model::victim::{FollowedThread, RunState, ThreadPolicy, Usage};
 use ticktax_model::{Cpu, Nanos};
@@ -104,6 +105,23 @@ impl Proc {
                 .filter_map(move |tid| thread(pid, tid))
         })
         .collect()
+    }
+
+    /// The group by session (`CONFIG_SCHED_AUTOGROUP`) of each process that is in one: empty where the
+    /// kernel makes none, `None` where that cannot be read. Threads of the kernel are in none.
+    pub fn autogroups(&self) -> Option<Vec<ProcessAutogroup>> {
+        let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled")?;
+        if enabled == "0" {
+            return Some(Vec::new());
+        }
+        let pids = self.processes().into_iter();
+        Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
+    }
+
+    /// The group of process `pid`; `None` where it is in none, or has ended.
+    pub fn autogroup(&self, pid: i32) -> Option<ProcessAutogroup> {
+        let group = autogroup(&self.text(&format!("proc/{pid}/autogroup"))?)?;
+        Some(ProcessAutogroup { pid, group })
     }
 
     /// Of the first `most` threads of process `pid`: the thread, the CPU that it last ran on, and for how
@@ -269,6 +287,15 @@ fn policy(stat: &str) -> Option<String> {
     }
 }
 
+/// What `/proc/PID/autogroup` says: `/autogroup-42 nice 0`.
+fn autogroup(text: &str) -> Option<Autogroup> {
+    let (number, nice) = text.strip_prefix("/autogroup-")?.split_once(" nice ")?;
+    Some(Autogroup {
+        number: number.parse().ok()?,
+        nice: nice.parse().ok()?,
+    })
+}
+
 /// Time in the program and in the kernel: the 14th and the 15th word of the whole line.
 fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
     times_from(stat, 11, hz)
@@ -307,7 +334,7 @@ mod tests {
     use ticktax_model::Nanos;
 
     use super::{
-        Proc, children_time, cpu_time, is_kernel_thread, name, nice, policy, state, threads,
+        Autogroup, Proc, ProcessAutogroup, children_time, cpu_time, is_kernel_thread, name, nice, policy, state, threads,
     };
 
     #[test]
@@ -351,6 +378,28 @@ mod tests {
         assert_eq!(policy(&stat(0, 1, 2)).as_deref(), Some("RR 1"));
         assert_eq!(policy(&stat(-5, 0, 0)).as_deref(), Some("nice -5"));
         assert_eq!(policy("7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn groups_by_session_are_read_where_there_are_any() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = Proc::at(root.path());
+        assert_eq!(proc.autogroups(), None);
+        for folder in ["proc/sys/kernel", "proc/2", "proc/7"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let switch = root.path().join("proc/sys/kernel/sched_autogroup_enabled");
+        fs::write(&switch, "1\n").unwrap();
+        fs::write(root.path().join("proc/2/autogroup"), "").unwrap();
+        fs::write(root.path().join("proc/7/autogroup"), "/autogroup-42 nice -5\n").unwrap();
+        let group = Autogroup {
+            number: 42,
+            nice: -5,
+        };
+        let seven = ProcessAutogroup { pid: 7, group };
+        assert_eq!(proc.autogroups(), Some(vec![seven]));
+        fs::write(switch, "0\n").unwrap();
+        assert_eq!(proc.autogroups(), Some(Vec::new()));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 pub mod accounting;
 pub mod advice;
+pub mod autogroup;
 pub mod beats;
 pub mod case;
 pub mod changes;

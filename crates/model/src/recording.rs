@@ -8,6 +8,7 @@ use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
 use crate::pace::{Frame, LoopRun, LoopTurns};
 use crate::replay::ReplayedTask;
+use crate::autogroup::ProcessAutogroup;
 use crate::victim::{ThreadPolicy, VictimHeader};
 use crate::witness::Witnesses;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};
@@ -166,6 +167,10 @@ pub struct Header {
     /// Programs' threads that were not scheduled by the ordinary rules, at the begin or at the end.
     #[serde(default)]
     pub policies: Vec<ThreadPolicy>,
+    /// The kernel's groups by session, in which programs were at the begin or at the end: none where they
+    /// are off, `None` where they are not known.
+    #[serde(default)]
+    pub autogroups: Option<Vec<ProcessAutogroup>>,
     /// The soakers that ran, one a CPU.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
@@ -263,6 +268,7 @@ impl Header {
             command: None,
             victim: None,
             policies: Vec::new(),
+            autogroups: None,
             soakers: Vec::new(),
             ended_early: None,
             paced: None,

@@ -1,6 +1,7 @@
 //! What a recorded machine had to do, apart from the kernel that it ran on: what a model needs to
 //! run it again under other settings.
 
+use crate::autogroup::Autogroup;
 use crate::pace::PaceRule;
 use crate::{Cpu, Nanos};
 
@@ -49,6 +50,8 @@ pub struct PacedLoad {
     pub cpu: Option<Cpu>,
     /// How it was scheduled, where that was not by the ordinary rules.
     pub policy: Option<String>,
+    /// The kernel's group by session that it was in.
+    pub autogroup: Option<Autogroup>,
     /// From one frame to the next.
     pub period: Nanos,
     /// By what rule frames are due, as its wakeups tell.
@@ -79,6 +82,8 @@ pub struct ThreadLoad {
     /// How it was scheduled, as [`ThreadPolicy`](crate::victim::ThreadPolicy) writes it, where that was
     /// not by the ordinary rules.
     pub policy: Option<String>,
+    /// The kernel's group by session that it was in.
+    pub autogroup: Option<Autogroup>,
     /// What it did, in order.
     pub bursts: Vec<Burst>,
 }

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod autogroups;
 mod collector;
 mod command;
 mod error;

@@ -13,6 +13,7 @@ use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
 use ticktax_trace::{TraceError, Tracer};
 
+use crate::autogroups::Autogroups;
 use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
@@ -51,6 +52,7 @@ pub(crate) struct Running {
     unprobed: CpuList,
     collector: Collector,
     policies: Vec<ThreadPolicy>,
+    autogroups: Autogroups,
     run_queue: RunQueue,
     /// When the watching began.
     begin: Nanos,
@@ -75,6 +77,7 @@ impl Running {
         // Its threads calibrate: before the books are open, so that an audit is as long as asked.
         let (mut probe, unprobed) = prepare_probe(&settings)?;
         let policies = proc.special_policies();
+        let mut autogroups = Autogroups::at_begin(&proc);
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
@@ -95,6 +98,9 @@ impl Running {
         };
         if let Some(victim) = &mut victim {
             victim.started(command.as_ref(), tracer.as_mut().ok());
+        }
+        if let Some(command) = &command {
+            autogroups.started(&proc, command.pid());
         }
         // After the command has been started, which would inherit where it may run.
         let mut collector = Collector::new();
@@ -118,6 +124,7 @@ impl Running {
             unprobed,
             collector,
             policies,
+            autogroups,
             run_queue: RunQueue::default(),
             begin,
             looked: false,
@@ -264,6 +271,7 @@ impl Running {
         header.began_unix = self.began_unix;
         header.command = command;
         header.policies = with_new(self.policies, Proc::default().special_policies());
+        header.autogroups = self.autogroups.at_end(&Proc::default());
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             header

@@ -7,10 +7,13 @@
 mod eevdf;
 mod fair;
 mod goodness;
+mod grouped;
 mod o1;
 mod queues;
 mod realtime;
 mod weights;
+
+use std::cell::Cell;
 
 use ticktax_model::Nanos;
 
@@ -18,6 +21,7 @@ use crate::task::{Attributes, TaskId};
 pub use eevdf::{Eevdf, base_slice};
 pub use fair::Fair;
 pub use goodness::{Goodness, nice_to_ticks};
+use grouped::{Grouped, Places};
 pub use o1::O1;
 use queues::Queues;
 
@@ -101,7 +105,14 @@ impl Policy {
             Self::Fair => Box::new(Queues::per_cpu(cpus, hz, tasks, || Fair::new(cpus))),
             Self::Eevdf { slice, hrtick } => {
                 let queue = || Eevdf::new(slice, hrtick);
-                Box::new(Queues::per_cpu(cpus, hz, tasks, queue))
+                if tasks.iter().all(|task| task.autogroup.is_none()) {
+                    return Box::new(Queues::per_cpu(cpus, hz, tasks, queue));
+                }
+                let places = Places::of(tasks, cpus);
+                let tasks = places.with_groups(tasks);
+                let next = Cell::new(0);
+                let queue = || Grouped::new(places.clone(), next.replace(next.get() + 1), queue);
+                Box::new(Queues::per_cpu(cpus, hz, &tasks, queue))
             }
         }
     }

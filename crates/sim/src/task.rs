@@ -42,6 +42,18 @@ pub struct Attributes {
     pub process: u32,
     /// The slice that it asks for, of a scheduler that lets it ask.
     pub slice: Option<Nanos>,
+    /// The autogroup that it is in, of a scheduler that shares between groups first.
+    pub autogroup: Option<Autogroup>,
+}
+
+/// The processes of a session, among which the kernel shares what it gives to all of them
+/// (`CONFIG_SCHED_AUTOGROUP`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Autogroup {
+    /// Which.
+    pub number: u32,
+    /// Its nice value, from -20 to 19.
+    pub nice: i8,
 }
 
 /// One step of a program.

@@ -8,7 +8,7 @@ use ticktax_model::pace::{FrameMark, RhythmReport};
 
 use super::frames;
 use super::watch::Run;
-use crate::beats::{Beat, BeatCollector, FEWEST, knowable};
+use crate::beats::{Beat, BeatCollector, FEWEST, Lengths, Period, Rhythm, knowable};
 
 /// A run is long that takes this many times the CPU time of the usual one.
 const LONG: i64 = 8;
@@ -90,6 +90,30 @@ pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
         });
     }
     found
+}
+
+/// Every wakeup of a thread that has no rhythm as a frame, in a loop that was asked for one each `period`;
+/// `None` of too few. Of such a beat none were seen.
+pub(crate) fn asked_for(runs: &[Run], period: Nanos) -> Option<Found> {
+    let first = runs.first().filter(|_| runs.len() >= FEWEST)?.woken;
+    let beat = Beat {
+        period: Period::new(period.0 as f64, 0.0),
+        false_alarm: 1.0,
+        first,
+        seen: 0,
+        expected: 0,
+        jitter: Nanos::ZERO,
+        rhythm: Rhythm::Rearmed,
+        restarts: 0,
+        burst: 1.0,
+        lengths: Lengths::default(),
+        share: 0.0,
+    };
+    Some(Found {
+        beats: vec![(FrameMark::Wakeups, beat)],
+        long_from: Nanos::ZERO,
+        why: None,
+    })
 }
 
 fn collect(runs: &[Run], begin: Nanos) -> BeatCollector {

@@ -69,9 +69,13 @@ pub(super) fn find(
             why = why.or(found.why_none());
             continue;
         }
-        let surer = best
-            .as_ref()
-            .is_none_or(|best| rhythm::by_strength(&found, &best.found).is_lt());
+        let surer = best.as_ref().is_none_or(|best| {
+            match (asked.is_near(&found), asked.is_near(&best.found)) {
+                (true, false) => true,
+                (false, true) => false,
+                _ => rhythm::by_strength(&found, &best.found).is_lt(),
+            }
+        });
         if surer {
             best = Some(Rhythmic {
                 tid: *tid,
@@ -80,9 +84,31 @@ pub(super) fn find(
             });
         }
     }
+    let best = best.or_else(|| {
+        let followed = threads
+            .iter()
+            .filter(|(_, rows)| rows.followed && !rows.kernel);
+        let (tid, rows) = followed.max_by_key(|(_, rows)| rows.ran())?;
+        let (runs, period) = (rows.runs(), asked.period?);
+        let found = rhythm::asked_for(&runs, period)?;
+        Some(Rhythmic {
+            tid: *tid,
+            runs,
+            found,
+        })
+    });
     match (best, &asked.program) {
         (None, Some(_)) => Err(NoWorkload::NoRhythm(why.unwrap_or_default())),
         (best, _) => Ok(best),
+    }
+}
+
+impl Asked {
+    /// Whether a rhythm has the period that was asked for, by and large; where none was, all have.
+    fn is_near(&self, found: &Found) -> bool {
+        let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
+        self.period
+            .is_none_or(|period| (0.75..1.5).contains(&ratio(period)))
     }
 }
 
@@ -102,6 +128,13 @@ impl Rhythmic {
             assumed.push(format!(
                 "{} naps between its frames: a nap's work is added to its frame, and it is taken \
                  to sleep once a frame",
+                rows.program
+            ));
+        }
+        if beat.seen == 0 {
+            assumed.push(format!(
+                "each wakeup of {} is a frame: they come at no regular times, and the rate is the one \
+                 that was asked for",
                 rows.program
             ));
         }
@@ -131,6 +164,7 @@ impl Rhythmic {
                 pid: rows.pid,
                 cpu: rows.cpu(),
                 policy: rows.policy.clone(),
+                autogroup: rows.autogroup,
                 period: match rule {
                     PaceRule::Deadline => asked.period.unwrap_or(period),
                     _ => period,

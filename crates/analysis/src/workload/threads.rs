@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_model::autogroup::Autogroup;
 use ticktax_model::workload::{Burst, ThreadLoad};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source};
 
@@ -33,6 +34,8 @@ pub(super) struct ThreadRows {
     pub(super) woken: Vec<Nanos>,
     /// How it was scheduled, where that was not by the ordinary rules.
     pub(super) policy: Option<String>,
+    /// The kernel's group by session that it was in.
+    pub(super) autogroup: Option<Autogroup>,
 }
 
 impl ThreadRows {
@@ -144,6 +147,7 @@ pub(super) fn loads(
             kernel: rows.kernel,
             cpu: rows.cpu(),
             policy: rows.policy.clone(),
+            autogroup: rows.autogroup,
             bursts: bursts(&runs, begin, timers),
         });
     }
@@ -218,6 +222,8 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
             let cpu = lane.members[0].cpu();
             let policy = &lane.members[0].policy;
             let alike = |one: &&ThreadRows| one.policy == *policy;
+            let group = lane.members[0].autogroup;
+            let together = lane.members.iter().all(|one| one.autogroup == group);
             ThreadLoad {
                 name: match *lane.members {
                     [one] => one.name.clone(),
@@ -226,6 +232,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
                 kernel: false,
                 cpu: cpu.filter(|_| lane.members.iter().all(|one| one.cpu() == cpu)),
                 policy: policy.clone().filter(|_| lane.members.iter().all(alike)),
+                autogroup: group.filter(|_| together),
                 bursts: lane.bursts,
             }
         })
@@ -250,6 +257,7 @@ fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
         kernel: false,
         cpu: Some(cpu),
         policy: None,
+        autogroup: None,
         bursts: bursts.collect(),
     }
 }

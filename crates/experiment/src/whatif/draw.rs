@@ -4,6 +4,7 @@
 //! the end joined to the begin (circular block bootstrap), so that a disturbance that lasted for
 //! several frames comes as a whole or not at all.
 
+use ticktax_model::autogroup::Autogroup;
 use ticktax_model::pace::SleepMethod;
 use ticktax_model::workload::{Burst, InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_model::{Cpu, Nanos};
@@ -39,14 +40,14 @@ pub fn replicate(
     if let Some(paced) = work.paced.as_ref().filter(|paced| !paced.frames.is_empty()) {
         let mut spec = self::paced(paced, pacing, length, &mut stream());
         spec.attributes.cpu = place(paced.cpu);
-        schedule(&mut spec, paced.policy.as_deref());
+        schedule(&mut spec, paced.policy.as_deref(), paced.autogroup);
         setup.tasks.push(spec);
         task = Some(TaskId(0));
     }
     for thread in work.threads.iter().filter(|it| !it.bursts.is_empty()) {
         let mut spec = self::thread(thread, length, &mut stream());
         spec.attributes.cpu = place(thread.cpu);
-        schedule(&mut spec, thread.policy.as_deref());
+        schedule(&mut spec, thread.policy.as_deref(), thread.autogroup);
         setup.tasks.push(spec);
     }
     setup.sources = sources(work);
@@ -54,7 +55,11 @@ pub fn replicate(
 }
 
 /// Schedules a task as the recorded thread was.
-fn schedule(spec: &mut TaskSpec, policy: Option<&str>) {
+fn schedule(spec: &mut TaskSpec, policy: Option<&str>, group: Option<Autogroup>) {
+    spec.attributes.autogroup = group.map(|group| ticktax_sim::Autogroup {
+        number: group.number,
+        nice: group.nice,
+    });
     let (name, number) = policy.and_then(|it| it.split_once(' ')).unwrap_or_default();
     match name {
         "FIFO" => {

@@ -1,15 +1,17 @@
 //! EEVDF, nearly: of the tasks that have had no more than their share, the one whose deadline is
 //! first (`kernel/sched/fair.c`, 6.6 on; Stoica and Abdel-Wahab, 1995). A deadline is a slice after
-//! the request, in virtual time. A running task keeps its CPU until its slice is used up and a tick
-//! or a waking task finds it so (`RUN_TO_PARITY`), except against one that asked for a shorter slice (`PREEMPT_SHORT`). Groups,
-//! delayed dequeueing and the decay of lag asleep are left out.
+//! the request, in virtual time. Once picked, a task keeps its CPU until it has had more than its share
+//! or its slice is used up, whichever is first, and a tick or a waking task finds it so
+//! (`RUN_TO_PARITY`), except against one that asked for a shorter slice (`PREEMPT_SHORT`). What a task
+//! has had too much it makes up for asleep (`DELAY_DEQUEUE`, 6.12 on; here on all). A task that waits to
+//! be dequeued in this way does not slow others' virtual time here. [`super::grouped`] has the groups.
 
 use ticktax_model::Nanos;
 
 use super::weights::{NICE_0, weight};
 use super::{Arrival, RunQueue};
 use crate::fixed::{narrow, scale};
-use crate::task::{Attributes, TaskId};
+use crate::task::{Attributes, Autogroup, TaskId};
 
 /// The slice of the newest kernels on one CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
@@ -35,13 +37,26 @@ pub struct Request {
     /// Virtual time at which the request was or will be eligible, ns at nice 0.
     vruntime: i64,
     deadline: i64,
+    /// Until which virtual time it keeps its CPU while it has not had its share: its deadline when it
+    /// was picked after another.
+    protected: i64,
     /// What it was owed when it left a queue, in virtual time; within two slices either way.
     lag: i64,
+    /// Whether it left the queue that it is of, and was not taken from it.
+    left: bool,
+    /// The autogroup that it is in.
+    pub(super) autogroup: Option<Autogroup>,
+    /// Of a group on a CPU: the weights of its runnable tasks there.
+    pub(super) inside: i64,
 }
 
 impl Request {
     fn virtual_slice(&self) -> i64 {
         scale(self.slice, NICE_0, self.weight)
+    }
+
+    pub(super) fn weight(&self) -> i64 {
+        self.weight
     }
 }
 
@@ -81,6 +96,63 @@ impl Eevdf {
         self.idle_at + narrow(sum.checked_div_euclid(load).unwrap_or(0))
     }
 
+    /// The place in the queue of the one that is to run next: of the eligible the one whose deadline is
+    /// first. Rounding may leave none eligible: then the one that is nearest to it.
+    fn best(&self, tasks: &[Request], average: i64) -> Option<usize> {
+        let key = |&(_, task): &(usize, &TaskId)| {
+            let notes = &tasks[task.index()];
+            let eligible = notes.vruntime <= average;
+            let key = if eligible {
+                notes.deadline
+            } else {
+                notes.vruntime
+            };
+            (!eligible, key, *task)
+        };
+        self.queue.iter().enumerate().min_by_key(key).map(|it| it.0)
+    }
+
+    /// Whether an entity is queued or runs.
+    pub(super) fn holds(&self, task: TaskId) -> bool {
+        self.running == Some(task) || self.queue.contains(&task)
+    }
+
+    /// How many of the queued ones have a place before this among the notes.
+    pub(super) fn tasks_below(&self, place: usize) -> usize {
+        let below = |task: &&TaskId| task.index() < place;
+        self.queue.iter().filter(below).count()
+    }
+
+    /// Whether an entity of this queue runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Gives an entity of the queue another weight; it is owed as much as before (`reweight_entity`).
+    pub(super) fn reweight(&self, tasks: &mut [Request], task: TaskId, weight: i64) {
+        let average = self.average(tasks);
+        let notes = &mut tasks[task.index()];
+        if notes.weight == weight {
+            return;
+        }
+        let scaled = |time: i64| scale(time, notes.weight, weight);
+        let vruntime = average - scaled(average - notes.vruntime);
+        notes.deadline = vruntime + scaled(notes.deadline - notes.vruntime);
+        notes.protected = vruntime + scaled(notes.protected - notes.vruntime);
+        notes.vruntime = vruntime;
+        notes.weight = weight;
+    }
+
+    /// Takes a queued entity out that has nobody left to run.
+    pub(super) fn remove(&mut self, tasks: &mut [Request], task: TaskId) {
+        self.settle(tasks);
+        self.queue.retain(|&other| other != task);
+        let notes = &mut tasks[task.index()];
+        notes.lag = self.idle_at - notes.vruntime;
+        notes.left = true;
+        self.settle(tasks);
+    }
+
     /// Notes where virtual time is when no task is left.
     fn settle(&mut self, tasks: &[Request]) {
         self.idle_at = self.average(tasks);
@@ -96,7 +168,11 @@ impl RunQueue for Eevdf {
             slice: attributes.slice.unwrap_or(self.slice).0,
             vruntime: 0,
             deadline: 0,
+            protected: 0,
             lag: 0,
+            left: false,
+            autogroup: attributes.autogroup,
+            inside: 0,
         }
     }
 
@@ -112,28 +188,31 @@ impl RunQueue for Eevdf {
             }
         } else {
             let average = self.average(tasks);
+            let queued = self.queue.iter().chain(&self.running);
+            let load: i64 = queued.map(|other| tasks[other.index()].weight).sum();
             let notes = &mut tasks[task.index()];
-            notes.vruntime = average - notes.lag;
+            if notes.left && notes.lag < 0 {
+                notes.lag = (average - notes.vruntime).clamp(notes.lag, 0);
+            }
+            notes.left = false;
+            // It moves the average by its coming (`place_entity`).
+            let lag = match load {
+                0 => notes.lag,
+                load => scale(notes.lag, load + notes.weight, load),
+            };
+            notes.vruntime = average - lag;
             notes.deadline = notes.vruntime + notes.virtual_slice();
         }
         self.queue.push(task);
     }
 
-    fn take(&mut self, tasks: &mut [Request], _: usize, _: Option<TaskId>) -> Option<TaskId> {
-        let average = self.average(tasks);
-        let eligible = |task: TaskId| tasks[task.index()].vruntime <= average;
-        let best = self.queue.iter().enumerate().min_by_key(|&(_, &task)| {
-            // Rounding may leave none eligible: then the one that is nearest to it.
-            let notes = &tasks[task.index()];
-            let key = if eligible(task) {
-                notes.deadline
-            } else {
-                notes.vruntime
-            };
-            (!eligible(task), key, task)
-        });
-        let place = best?.0;
+    fn take(&mut self, tasks: &mut [Request], _: usize, prev: Option<TaskId>) -> Option<TaskId> {
+        let place = self.best(tasks, self.average(tasks))?;
         let task = self.queue.swap_remove(place);
+        if prev != Some(task) {
+            let notes = &mut tasks[task.index()];
+            notes.protected = notes.deadline;
+        }
         self.running = Some(task);
         Some(task)
     }
@@ -143,6 +222,7 @@ impl RunQueue for Eevdf {
         let notes = &mut tasks[task.index()];
         let max = 2 * notes.virtual_slice();
         notes.lag = (self.idle_at - notes.vruntime).clamp(-max, max);
+        notes.left = true;
         self.running = None;
         self.settle(tasks);
     }
@@ -176,11 +256,32 @@ impl RunQueue for Eevdf {
 
     fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
         let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
-        let eligible = b.vruntime <= self.average(tasks);
-        // Putting a task in a queue looks at the running task's slice, as a tick does
-        // (`update_curr` in `enqueue_entity`).
+        // Putting a task in a queue looks at the running task's slice, as a tick does (`update_curr` in
+        // `enqueue_entity`).
         let used_up = a.vruntime >= a.deadline;
-        eligible && (used_up || b.slice < a.slice && b.deadline < a.deadline)
+        if used_up && self.queue.len() > 1 {
+            return true;
+        }
+        let deadline = if used_up {
+            a.vruntime + a.virtual_slice()
+        } else {
+            a.deadline
+        };
+        let average = self.average(tasks);
+        let is_best = self.best(tasks, average).map(|place| self.queue[place]) == Some(woken);
+        let short = b.slice < a.slice && b.vruntime <= average;
+        let protected = a.vruntime < a.protected && !short;
+        let goes_on = a.vruntime <= average && (protected || deadline <= b.deadline);
+        is_best && !goes_on
+    }
+
+    fn detach(&mut self, tasks: &mut [Request], task: TaskId) {
+        let notes = &mut tasks[task.index()];
+        // Elsewhere it is long since dequeued.
+        if notes.left {
+            notes.lag = notes.lag.max(0);
+        }
+        notes.left = false;
     }
 
     fn alarm(&self, tasks: &[Request], task: TaskId) -> Option<Nanos> {

@@ -111,6 +111,7 @@ fn task(tasks: u32, cpus: usize) -> impl Strategy<Value = TaskSpec> {
                     cpu,
                     process: 0,
                     slice: None,
+                    autogroup: None,
                 },
                 start,
                 program,

@@ -1,0 +1,48 @@
+//! The kernel's groups by session: which thread is in which.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::autogroup::Autogroup;
+use ticktax_model::recording::{Header, World};
+
+use super::threads::ThreadRows;
+
+/// The group of the processes of which none is known.
+const UNKNOWN: Autogroup = Autogroup {
+    number: u32::MAX,
+    nice: 0,
+};
+
+/// Notes for each thread the group that it is in.
+pub(super) fn set(
+    threads: &mut BTreeMap<i32, ThreadRows>,
+    header: &Header,
+    assumed: &mut Vec<String>,
+) {
+    let Some(known) = &header.autogroups else {
+        if header.world != World::Simulated {
+            assumed.push(
+                "that nothing is shared by session first: the recording does not say whether the \
+                 kernel does (autogroup)"
+                    .to_owned(),
+            );
+        }
+        return;
+    };
+    let by_pid: BTreeMap<i32, Autogroup> = known.iter().map(|it| (it.pid, it.group)).collect();
+    let mut unknown = 0;
+    if by_pid.is_empty() {
+        return;
+    }
+    for rows in threads.values_mut().filter(|rows| !rows.kernel) {
+        let group = by_pid.get(&rows.pid).copied();
+        unknown += usize::from(group.is_none());
+        rows.autogroup = Some(group.unwrap_or(UNKNOWN));
+    }
+    if unknown > 0 && header.world != World::Simulated {
+        assumed.push(format!(
+            "one group by session of all {unknown} threads whose processes came and went while it \
+             was recorded"
+        ));
+    }
+}
