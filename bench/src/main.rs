@@ -16,6 +16,7 @@ mod event_cost;
 mod ledger;
 mod load;
 mod machine;
+mod observer;
 mod pace;
 mod peer;
 mod ping_pong;
@@ -98,6 +99,8 @@ enum Name {
     Coverage,
     /// The tool's CPU time and memory, and events lost, by the rate of events
     Load,
+    /// What an audit costs the program that it is asked about
+    Observer,
     /// How long loading and attaching the tracer takes
     Attach,
     /// Rows a second through the ledger, and into and out of a file
@@ -194,7 +197,7 @@ fn run(asked: Name, quick: bool) -> Outcome {
     };
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 9] = [
+    let all: [(Name, Benchmark); 10] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -202,6 +205,7 @@ fn run(asked: Name, quick: bool) -> Outcome {
         (Name::Accounting, accounting::run),
         (Name::Coverage, coverage::run),
         (Name::Load, load::run),
+        (Name::Observer, observer::run),
         (Name::Attach, attach::run),
         (Name::Ledger, ledger::run),
     ];
