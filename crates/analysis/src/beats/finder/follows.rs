@@ -122,7 +122,7 @@ impl Moments {
         let table = Table::of(&ticks, &starts, self.within);
         let chance = table.chance(&self.controls(&ticks, &starts)) * tried.max(1) as f64;
         let is_sure = chance <= super::lines::FAMILY;
-        (is_sure && !self.may_be_another(finder, found.stream, &table)).then(|| FollowsTick {
+        (is_sure && !self.may_be_another(finder, found.stream, &table)).then_some(FollowsTick {
             events: starts.len() as u64,
             after: after as u64,
             within: self.within,
