@@ -334,7 +334,8 @@ mod tests {
     use ticktax_model::Nanos;
 
     use super::{
-        Autogroup, Proc, ProcessAutogroup, children_time, cpu_time, is_kernel_thread, name, nice, policy, state, threads,
+        Autogroup, Proc, ProcessAutogroup, children_time, cpu_time, is_kernel_thread, name, nice,
+        policy, state, threads,
     };
 
     #[test]
@@ -391,7 +392,11 @@ mod tests {
         let switch = root.path().join("proc/sys/kernel/sched_autogroup_enabled");
         fs::write(&switch, "1\n").unwrap();
         fs::write(root.path().join("proc/2/autogroup"), "").unwrap();
-        fs::write(root.path().join("proc/7/autogroup"), "/autogroup-42 nice -5\n").unwrap();
+        fs::write(
+            root.path().join("proc/7/autogroup"),
+            "/autogroup-42 nice -5\n",
+        )
+        .unwrap();
         let group = Autogroup {
             number: 42,
             nice: -5,

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::autogroup::ProcessAutogroup;
 use crate::hook::Hook;
 use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
 use crate::pace::{Frame, LoopRun, LoopTurns};
 use crate::replay::ReplayedTask;
-use crate::autogroup::ProcessAutogroup;
 use crate::victim::{ThreadPolicy, VictimHeader};
 use crate::witness::Witnesses;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};

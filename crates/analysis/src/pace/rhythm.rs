@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
-use ticktax_model::Nanos;
 use ticktax_model::beats::Periodicity;
 use ticktax_model::pace::{FrameMark, RhythmReport};
+use ticktax_model::{Lengths, Nanos};
 
 use super::frames;
 use super::watch::Run;
-use crate::beats::{Beat, BeatCollector, FEWEST, Lengths, Period, Rhythm, knowable};
+use crate::beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 
 /// A run is long that takes this many times the CPU time of the usual one.
 const LONG: i64 = 8;
