@@ -160,10 +160,10 @@ impl Ledger {
                 }
             }
             (kind, Some(class)) => {
-                if let EventKind::OnCpu(..) = kind {
+                if let EventKind::OnCpu(_, onset) = kind {
                     let is_probe = class == Class::Probe;
                     cpu.departures.note(is_probe, event.span.end());
-                    self.on_cpu.add(event.span);
+                    self.on_cpu.add(event.span, onset.continues);
                 }
                 self.registry.add_span(event);
                 cpu.classes.add(class, event.span.self_time);

@@ -1,4 +1,4 @@
-//! For how long each process was on a CPU, by its rows.
+//! For how long, and how often, each process was on a CPU, by its rows.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,29 @@ use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 /// account of its interrupts charges them to the thread.
 #[derive(Debug, Default)]
 pub(super) struct OnCpuTimes {
-    by_source: Vec<Nanos>,
+    by_source: Vec<Times>,
     /// Interrupts that are summed. They may have interrupted any thread.
     summed_interrupts: Nanos,
 }
 
+/// What the rows of a source add up to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    time: Nanos,
+    /// How often a thread was switched to, at most.
+    runs: u64,
+}
+
 impl OnCpuTimes {
-    /// Takes a row of a thread.
+    /// Takes a row of a thread, which was switched to as it began or goes on.
     #[inline]
-    pub(super) fn add(&mut self, span: &Span) {
-        self.note(span.source, span.dur);
+    pub(super) fn add(&mut self, span: &Span, continues: bool) {
+        self.note(span.source, span.dur, u64::from(!continues));
     }
 
     /// Takes a window's worth of such rows, of which only the own time is known.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
-        self.note(sum.span.source, sum.span.self_time);
+        self.note(sum.span.source, sum.span.self_time, sum.count);
     }
 
     /// Takes a window's worth of rows of what interrupts threads.
@@ -32,12 +40,13 @@ impl OnCpuTimes {
     }
 
     #[inline]
-    fn note(&mut self, source: SourceId, time: Nanos) {
+    fn note(&mut self, source: SourceId, time: Nanos, runs: u64) {
         let index = source.0 as usize;
         if index >= self.by_source.len() {
-            self.by_source.resize(index + 1, Nanos::ZERO);
+            self.by_source.resize(index + 1, Times::default());
         }
-        self.by_source[index] += time;
+        self.by_source[index].time += time;
+        self.by_source[index].runs += runs;
     }
 
     /// By how much the times by process may fall short.
@@ -45,19 +54,20 @@ impl OnCpuTimes {
         self.summed_interrupts
     }
 
-    /// By process: the time, and of how many threads.
+    /// By process.
     pub(super) fn by_process(&self, sources: &SourceTable) -> BTreeMap<i32, ProcessRows> {
         let mut processes: BTreeMap<i32, ProcessRows> = BTreeMap::new();
         for (id, source) in sources.iter() {
             let Some(thread) = &source.thread else {
                 continue;
             };
-            let Some(&time) = self.by_source.get(id.0 as usize) else {
+            let Some(&Times { time, runs }) = self.by_source.get(id.0 as usize) else {
                 continue;
             };
             if time > Nanos::ZERO {
                 let rows = processes.entry(thread.pid).or_default();
                 rows.time += time;
+                rows.runs += runs;
                 rows.threads.push(thread.tid);
             }
         }
@@ -74,6 +84,8 @@ impl OnCpuTimes {
 pub(super) struct ProcessRows {
     /// For how long its threads were on CPUs.
     pub(super) time: Nanos,
+    /// How often one of them was switched to, at most.
+    pub(super) runs: u64,
     /// Which had a row, in order.
     pub(super) threads: Vec<i32>,
 }

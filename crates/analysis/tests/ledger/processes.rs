@@ -46,6 +46,11 @@ fn traced_in_part(traced: i64, ran: i64) -> Desk {
     desk.row((0, 500_000, 500_000), timer());
     desk.row((0, traced, traced - 500_000), game);
     desk.row((traced, rest, rest), Source::idle());
+    with_account(desk, ran)
+}
+
+/// The same desk, whose program 10 ran for `ran` ms by the scheduler.
+fn with_account(mut desk: Desk, ran: i64) -> Desk {
     let program = |ms| ProgramTime {
         name: "game".to_owned(),
         on_cpu: Some(Nanos::from_millis(ms)),
@@ -90,4 +95,63 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
         [],
         "it may have been before"
     );
+}
+
+/// The scheduler charges a thread from its wake-up on, its rows begin with the switch to it.
+#[test]
+fn what_is_charged_before_a_switch_is_not_missing() {
+    let mut desk = traced_in_part(500, 534);
+    desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_532));
+    let named = desk.close().coverage.limitations;
+    assert!(
+        matches!(
+            named[..],
+            [Limitation::ProcessTracedInPart { missing, .. }] if missing == Nanos::from_millis(32)
+        ),
+        "{named:?}"
+    );
+    // The same time in 1000 runs, between each two of which the CPU idled.
+    let mut desk = Desk::open(1_000_000_000);
+    let game = thread(Owner::Program, "game", "game", (10, 10));
+    for run in 0..1_000 {
+        desk.row((run * 1_000_000, 500_000, 500_000), game.clone());
+        let idle = (run * 1_000_000 + 500_000, 500_000, 500_000);
+        desk.row(idle, Source::idle());
+    }
+    let mut desk = with_account(desk, 532);
+    assert_eq!(desk.close().coverage.limitations, []);
+    // 50 µs are the most for each.
+    desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_565));
+    assert_eq!(desk.close().coverage.limitations.len(), 1);
+}
+
+/// On a busy machine the counters are read while the books are still open.
+#[test]
+fn books_that_close_late_make_nobody_miss_time() {
+    let mut desk = traced_in_part(20, 20);
+    let end = BEGIN + 1_000_000_000;
+    desk.header.after.at = Nanos(end - 30_000_000);
+    desk.header.after.programs_read = Some(Nanos(end - 28_000_000));
+    assert_eq!(desk.close().coverage.limitations, []);
+    desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_024));
+    assert_eq!(desk.close().coverage.limitations, []);
+    desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_026));
+    assert_eq!(desk.close().coverage.limitations.len(), 1);
+}
+
+/// A process without rows may have run while the counters were being read.
+#[test]
+fn what_ran_while_the_counters_were_read_is_not_missing() {
+    let mut desk = traced_in_part(20, 20);
+    let quiet = |ms| ProgramTime {
+        name: "quiet".to_owned(),
+        on_cpu: Some(Nanos::from_millis(ms)),
+        ..ProgramTime::default()
+    };
+    desk.header.before.programs.insert(7, quiet(3));
+    // A tick and 2 ms of reading.
+    desk.header.after.programs.insert(7, quiet(9));
+    assert_eq!(desk.close().coverage.limitations, []);
+    desk.header.after.programs.insert(7, quiet(10));
+    assert_eq!(desk.close().coverage.limitations.len(), 1);
 }
