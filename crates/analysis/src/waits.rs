@@ -32,6 +32,8 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 /// Stretches of unreported threads that are kept; waits that begin before the end of one that is not are
 /// not told.
 const UNREPORTED: usize = 4_096;
+/// Wake-ups of a thread that are kept.
+const WAKES: usize = 1_024;
 /// Idling that a wait for a CPU may contain: the time it takes to wake a CPU, or to move to it. A thread
 /// that would wait for longer beside an idle CPU was not able to run: its wake-up is not among the rows.
 const IDLING: Nanos = Nanos::from_millis(1);
@@ -141,6 +143,10 @@ impl Waits {
         };
         self.edges += 1;
         let wakes = &mut self.threads.entry(tid).or_default().wakes;
+        // A thread of a CPU that is not watched is woken for ever, and never runs.
+        if wakes.len() == WAKES {
+            wakes.pop_front();
+        }
         insert(wakes, edge.span.start);
     }
 
@@ -237,11 +243,10 @@ impl Recent {
         while self.runs.len() > 1 && self.runs[1].1 < end - SETTLED - SETTLED {
             self.runs.pop_front();
         }
-        while self
-            .wakes
-            .front()
-            .is_some_and(|&at| at < end - SETTLED - SETTLED)
-        {
+        // A wake-up from before the oldest run that is kept, and nothing else: a wait that began with it may
+        // be longer than any time that is kept.
+        let needed = self.runs.front().map_or(end, |run| run.0.min(end - SETTLED - SETTLED));
+        while self.wakes.len() > 1 && self.wakes[1] < needed {
             self.wakes.pop_front();
         }
     }

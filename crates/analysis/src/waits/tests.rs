@@ -94,6 +94,23 @@ fn a_woken_thread_waits_behind_who_has_the_cpu_and_a_preempted_one_behind_it() {
 }
 
 #[test]
+fn a_wait_of_seconds_begins_at_its_wake_up_too() {
+    let cast = Cast::new();
+    let rows = [
+        woke(0, cast.idle, 30),
+        ran(0, 1, cast.mixer),
+        ran(1, 1_000, cast.game),
+        woke(1_000, cast.game, 20),
+        ran(1_000, 5_000, cast.game),
+        ran(5_000, 5_010, cast.mixer),
+        ran(5_010, 7_000, cast.game),
+    ];
+    let waits = cast.told(&rows, &traced(7_000)).unwrap();
+    let told = [("mixer", 4_000, 1, "game", 4_000), ("game", 10, 1, "mixer", 10)];
+    assert_eq!(short(&waits), told);
+}
+
+#[test]
 fn where_events_were_lost_nobody_is_known_to_have_been_preempted() {
     let cast = Cast::new();
     let mut header = traced(30);
