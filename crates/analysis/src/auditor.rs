@@ -242,7 +242,7 @@ fn program_frames(
     let late = victim.losses_of(thread.tid, &outside).map(|losses| {
         let terms = (figures.period, figures.late_from);
         let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
-        let begin = victim.since();
+        let begin = header.begin().unwrap_or(victim.since());
         let late = late_frames(&watched.frames, terms, begin, &losses, &name);
         lateness::seen(late, &outside, &header.coverage.attached)
     });

@@ -341,7 +341,7 @@ pub struct Delay {
     /// waited behind.
     #[serde(default)]
     pub waited_on: Option<Cpu>,
-    /// When, since the victim was first followed.
+    /// When, since the recording began.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How long.

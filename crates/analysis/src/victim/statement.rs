@@ -115,10 +115,11 @@ fn threads(
     let not_moved = interrupted_by.iter();
     let not_moved = not_moved.map(|(&id, tally)| ((id, false), *tally));
     told.interrupted_by = interferers(&not_moved.collect(), sources);
+    let begin = header.begin().unwrap_or(about.begin);
     let delays = victim.worst.into_longest();
     told.delays = delays
         .iter()
-        .map(|delay| delay_of(delay, about.begin, sources))
+        .map(|delay| delay_of(delay, begin, sources))
         .collect();
     told
 }
@@ -235,7 +236,7 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         tid: source.thread.as_ref().map_or(0, |thread| thread.tid),
         cpu: delay.span.cpu,
         waited_on: delay.waited_on,
-        // One that was under way when it was first followed counts from there.
+        // One that was under way when the recording began counts from there.
         at: (start - begin).max(Nanos::ZERO),
         length: delay.span.dur,
         timeline: delay.timeline.iter().map(episode).collect(),

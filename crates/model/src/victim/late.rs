@@ -114,7 +114,7 @@ pub struct LateCause {
 /// A late frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrame {
-    /// When it was due, since the victim was first followed.
+    /// When it was due, since the recording began.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How much later it began.
