@@ -80,6 +80,10 @@ pub struct CpuCheck {
     pub busy: Option<Nanos>,
     /// That as a share of [`CpuCheck::elapsed`], 0 to 1.
     pub busy_share: Option<f64>,
+    /// What no source explains: threads whose switches the kernel did not report, and gaps. It is not in
+    /// [`CpuCheck::busy`], and may have been busy.
+    #[serde(default, rename = "unexplained_ns")]
+    pub unexplained: Nanos,
     /// Interrupts, softirqs and NMIs by the books, their entry and exit included.
     #[serde(rename = "interrupts_ns")]
     pub interrupts: Option<Nanos>,
@@ -98,6 +102,17 @@ impl CpuCheck {
     /// By how much `top` is off, as a share of 1: above 0 where it shows more than was traced.
     pub fn off(&self) -> Option<f64> {
         Some(self.shown_share - self.busy_share?)
+    }
+
+    /// The same as far as it is certain: 0 where what is unexplained, being busy, would make up for it.
+    pub fn surely_off(&self) -> Option<f64> {
+        let off = self.off()?;
+        let unexplained = self.unexplained.share_of(self.elapsed);
+        Some(if off > 0.0 {
+            (off - unexplained).max(0.0)
+        } else {
+            off
+        })
     }
 }
 
@@ -157,6 +172,9 @@ pub enum BiasKind {
     TickPhase,
     /// Ticks that were due while a task ran did not come, so that no task was charged.
     TicksLost,
+    /// Threads ran whose switches the kernel did not report: columns have their time, and no account of a
+    /// program or of the kernel has it.
+    NotReported,
     /// Interrupts are not measured: their time is in the columns of what they interrupted, or
     /// nowhere where that was idling or a probe.
     InterruptsNotMeasured,

@@ -27,6 +27,13 @@ pub(super) fn causes(
     }
     causes.extend(interrupts(case, cpu, entry_exit));
     causes.extend(stolen(cpu));
+    let unexplained = cpu.unexplained;
+    causes.push(plain(
+        BiasKind::NotReported,
+        unexplained,
+        unexplained,
+        unexplained,
+    ));
     let worth = |time: Nanos| size(time).share_of(cpu.elapsed) >= WORTH_NAMING;
     causes.retain(|cause| {
         let hidden = cause.kind == BiasKind::InterruptsNotMeasured;

@@ -124,6 +124,7 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
     let sum = columns.busy() + columns.idle + columns.iowait + columns.steal;
     let kernel = header.level == Level::Kernel;
     let interrupts = books.of_all(Class::is_interruption);
+    let unexplained = books.of(Class::Unexplained);
     let outside = books.of_all(|class| class.holder() == Holder::Hypervisor);
     let busy = if kernel {
         Some(books.of_all(Class::is_busy))
@@ -144,6 +145,7 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
         elapsed: books.elapsed,
         busy,
         busy_share: busy.map(|busy| busy.share_of(books.elapsed)),
+        unexplained: if kernel { unexplained } else { Nanos::ZERO },
         interrupts: kernel.then_some(interrupts),
         outside: kernel.then_some(outside),
         left,

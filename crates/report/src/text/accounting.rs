@@ -167,6 +167,10 @@ fn because(cause: &Bias, cpu: &CpuCheck) -> String {
                 tied(cause.sampled)
             )
         }
+        BiasKind::NotReported => format!(
+            "{effect} from unexplained time: {} in which it may have been busy, and no account is",
+            tied(cause.ran)
+        ),
         BiasKind::InterruptsNotMeasured => {
             let all = format!(
                 "unmeasured interrupts: they took {}, their columns show {}",
@@ -177,7 +181,7 @@ fn because(cause: &Bias, cpu: &CpuCheck) -> String {
                 return all;
             }
             let missing = tied(-cause.time);
-            format!("{effect} from {all}; {missing} of them while idle")
+            format!("{effect} from {all}; {missing} of them while no program ran")
         }
         BiasKind::StolenUnseen => format!(
             "the steal column shows {}, of which {} were seen as outside: the rest is in the traced \

@@ -44,6 +44,7 @@ fn shown(share: f64) -> Option<AccountingStatement> {
             elapsed: second,
             busy: Some(busy),
             busy_share: Some(0.6),
+            unexplained: Nanos::ZERO,
             interrupts: None,
             outside: None,
             left: None,

@@ -2,6 +2,7 @@
 
 use ticktax_fixture::{process, row};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::Header;
 use ticktax_model::{Kind, Nanos, Owner, Source};
 
@@ -37,6 +38,25 @@ fn ticks_that_do_not_come_are_no_programs_doing() {
     assert_eq!((lost.ran, lost.time), (missed, -missed));
     let off = (found + missed).0 as f64 / (99.0 * 50e6) - 1.0;
     assert!(off.abs() < 0.01, "{found} {missed}");
+}
+
+#[test]
+fn threads_that_are_not_reported_do_not_make_top_wrong() {
+    // Columns say that the CPU was busy all the time, and 40 % of it were threads that nobody knows.
+    let mut world = OneCpu::new(&aligned(20, 80));
+    world.occupy(Source::kernel(Kind::Task, UNREPORTED, ""));
+    let mut header = OneCpu::header();
+    let times = header.after.cpu_times.get_mut(&0).unwrap();
+    (times.user, times.idle) = (times.idle, Nanos::ZERO);
+    let check = world.check(&header);
+    let cpu = &check.cpus[0];
+    assert!((cpu.off().unwrap() - 0.4).abs() < 0.003, "{cpu:?}");
+    assert_eq!(cpu.surely_off(), Some(0.0));
+    let unexplained = cause(&check, BiasKind::NotReported).unwrap();
+    assert_eq!(unexplained.time, cpu.unexplained);
+    // Idle by the columns: wrong by what programs had at least.
+    let check = world.check(&OneCpu::header());
+    assert!((check.cpus[0].surely_off().unwrap() + 0.6).abs() < 0.003);
 }
 
 #[test]

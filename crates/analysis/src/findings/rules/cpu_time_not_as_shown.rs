@@ -11,7 +11,10 @@ const WORTH_TELLING: f64 = 0.05;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let checks = facts.accounting.map_or(&[][..], |check| &check.cpus);
-    let wrong = |cpu: &&CpuCheck| cpu.off().is_some_and(|off| off.abs() >= WORTH_TELLING);
+    let wrong = |cpu: &&CpuCheck| {
+        cpu.surely_off()
+            .is_some_and(|off| off.abs() >= WORTH_TELLING)
+    };
     checks
         .iter()
         .filter(wrong)

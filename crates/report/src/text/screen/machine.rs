@@ -331,7 +331,7 @@ fn top(page: &mut Page, statement: &Statement) {
     let mut off: Vec<_> = check
         .cpus
         .iter()
-        .filter_map(|cpu| Some((cpu, cpu.off()?, cpu.busy_share?)))
+        .filter_map(|cpu| Some((cpu, cpu.surely_off()?, cpu.busy_share?)))
         .collect();
     off.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let wrong = off.iter().take_while(|(_, off, _)| off.abs() >= TOLERABLE);

@@ -35,6 +35,7 @@ fn cpu(number: u32, shown: i64, busy: i64, causes: Vec<Bias>) -> CpuCheck {
         elapsed: ELAPSED,
         busy: Some(ms(busy)),
         busy_share: Some(ms(busy).share_of(ELAPSED)),
+        unexplained: Nanos::ZERO,
         interrupts: Some(ms(40)),
         outside: None,
         left: (number == 1).then(|| Left {
