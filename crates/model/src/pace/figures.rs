@@ -57,6 +57,25 @@ impl Figures {
     pub fn untimely(&self) -> u64 {
         self.dropped + self.slipped.unwrap_or_default() + self.late
     }
+
+    /// Dropped slots whose frames may have been made all the same, late: a loop that is behind and does not
+    /// wait makes several frames in one wake-up, and only wake-ups are seen. Told where the CPU time is that of
+    /// so many more frames; 0 where frames themselves are known.
+    pub fn caught_up(&self) -> u64 {
+        let run_into = self.dropped.saturating_sub(self.slept_through);
+        let work = self.work.as_ref().filter(|_| self.wanted.is_none());
+        let usual = work.and_then(|work| work.quantile(0.5));
+        let (Some(work), Some(usual)) = (work, usual.filter(|&usual| usual > Nanos::ZERO)) else {
+            return 0;
+        };
+        let frames = |slots: u64| usual.0 as f64 * (work.count + slots) as f64;
+        let all = work.mean.0 as f64 * work.count as f64;
+        let extra = (0..=run_into).rev().find(|&slots| frames(slots) <= all);
+        // Less than half of them would be work that varies.
+        extra
+            .filter(|&extra| 2 * extra >= run_into)
+            .unwrap_or_default()
+    }
 }
 
 /// How many seconds had so many frames.
@@ -220,4 +239,66 @@ pub struct EndedIdle {
     /// Whether they are the loop's own. Otherwise it is how often its CPU left an idle state that
     /// saves energy, whoever woke it: an upper bound, but for idling that no sleep of the loop ended.
     pub own: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Distribution, Figures, Quantile};
+    use crate::Nanos;
+
+    /// A loop whose frames usually work for 4 ms.
+    fn figures(frames: u64, dropped: u64, slept_through: u64, mean_work: i64) -> Figures {
+        let work = Distribution {
+            count: frames,
+            min: Nanos(4_000_000),
+            mean: Nanos(mean_work),
+            max: Nanos(16_000_000),
+            exact: true,
+            quantiles: vec![Quantile {
+                q: 0.5,
+                value: Nanos(4_000_000),
+            }],
+            buckets: Vec::new(),
+        };
+        Figures {
+            period: Nanos(16_666_667),
+            overshot_from: None,
+            late_from: Nanos(4_000_000),
+            frames,
+            wanted: None,
+            dropped,
+            slept_through,
+            overshot: dropped,
+            late: dropped,
+            slipped: None,
+            average_fps: Some(55.0),
+            fps: Vec::new(),
+            frame_time: None,
+            wait: None,
+            wakeup: None,
+            busy: None,
+            interval: None,
+            work: Some(work),
+        }
+    }
+
+    #[test]
+    fn frames_without_a_wake_up_show_by_their_cpu_time() {
+        // 1600 wake-ups with the work of 1700 frames.
+        let caught_up = figures(1_600, 110, 5, 4_250_000);
+        assert_eq!(caught_up.caught_up(), 100);
+        // No more than were run into.
+        assert_eq!(figures(1_600, 90, 5, 4_250_000).caught_up(), 85);
+        assert_eq!(figures(1_600, 110, 110, 4_250_000).caught_up(), 0);
+        // Each worked as ever: the slots were skipped.
+        assert_eq!(figures(1_600, 110, 5, 4_000_000).caught_up(), 0);
+        // The work of a few more is work that varies.
+        assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);
+        // A loop of our own says which frames there were.
+        let own = Figures {
+            wanted: Some(1_710),
+            ..caught_up
+        };
+        assert_eq!(own.caught_up(), 0);
+    }
 }

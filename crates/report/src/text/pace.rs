@@ -293,6 +293,12 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
             grouped(slept)
         )),
     }
+    if let caught_up @ 1.. = figures.caught_up() {
+        parts.push(format!(
+            "{} of them perhaps made late without a wake-up: it used the CPU time of so many more frames",
+            grouped(caught_up)
+        ));
+    }
     if let Some(slipped @ 1..) = figures.slipped {
         let fixed = matches!(subject, Subject::Loop(report) if report.spec.rule == PaceRule::Fixed);
         let why = if fixed {

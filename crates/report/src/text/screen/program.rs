@@ -3,6 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::hook::Hook;
+use ticktax_model::pace::Figures;
 use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
@@ -115,9 +116,18 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
         tied(format!("{rate:.1} Hz")),
         frames.thread,
         fps.map_or_else(String::new, |fps| format!("{fps}, ")),
-        tied(format!("{} dropped", grouped(figures.dropped))),
+        tied(dropped(figures)),
         crate::text::pace::late_frames(figures),
     )
+}
+
+/// Slots without a wake-up, and whether their frames may have been made.
+fn dropped(figures: &Figures) -> String {
+    let all = format!("{} dropped", grouped(figures.dropped));
+    match figures.caught_up() {
+        0 => all,
+        caught_up => format!("{all} ({} perhaps caught up)", grouped(caught_up)),
+    }
 }
 
 /// The program's name as a page says it.
