@@ -212,7 +212,10 @@ fn throttled(
     if time.share_of(wanted) < MUCH_THROTTLED {
         return None;
     }
-    let cgroup = victim.throttling.as_ref().map(|quota| quota.cgroup.clone());
+    // By its counters: a program may have moved its threads to another.
+    let quota = victim.throttling.as_ref();
+    let quota = quota.filter(|quota| quota.throttled > 0);
+    let cgroup = quota.map(|quota| quota.cgroup.clone());
     let advice = Advice::Throttled {
         program: victim.name.clone(),
         pid: victim.pid,

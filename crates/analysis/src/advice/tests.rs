@@ -2,7 +2,7 @@
 
 use ticktax_model::advice::Advice;
 use ticktax_model::beats::{BeatLine, BeatStatement};
-use ticktax_model::machine::Machine;
+use ticktax_model::machine::{Machine, Throttling};
 use ticktax_model::pace::Frame;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Balance, Class, Statement};
@@ -237,6 +237,24 @@ fn each_state_has_its_advice_the_costliest_first() {
         ),
         "{advice:?}"
     );
+}
+
+#[test]
+fn only_a_cgroup_that_throttled_is_named() {
+    for (throttled, named) in [(40, true), (0, false)] {
+        let mut statement = program(&[(ThreadState::Throttled, 2_000)], Vec::new());
+        statement.victim.as_mut().unwrap().throttling = Some(Throttling {
+            cgroup: "/sys/fs/cgroup/games".to_owned(),
+            periods: throttled,
+            throttled,
+            time: Nanos::from_secs(2),
+        });
+        let advice = advise(&statement);
+        let [Advice::Throttled { cgroup, .. }, ..] = &advice[..] else {
+            panic!("{advice:?}");
+        };
+        assert_eq!(cgroup.is_some(), named, "{throttled}");
+    }
 }
 
 #[test]
