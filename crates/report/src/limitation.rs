@@ -204,7 +204,11 @@ fn events(limitation: &Limitation) -> Words {
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::LengthNotKept { asked, watched } => say(
-            format!("a length of {asked}: it was {watched}"),
+            if watched > asked {
+                format!("a length of {asked}: it was {} longer", *watched - *asked)
+            } else {
+                format!("a length of {asked}: it was {} shorter", *asked - *watched)
+            },
             "the CPUs were too busy to open or close the books, or to end the probe, in time",
         ),
         Limitation::Suspended { time } => say(

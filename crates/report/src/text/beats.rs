@@ -194,6 +194,15 @@ fn noun(probe: ProbeKind) -> &'static str {
 }
 
 fn sizes(beat: &BeatLine) -> String {
+    // A thread that is off its CPU takes none of it.
+    let off = beat.kind == BeatKind::OffCpu;
+    let (takes, share) = if off {
+        let share = percent(beat.share * beat.cpus.len() as f64);
+        ("lasts", format!("{share} of the time"))
+    } else {
+        let share = percent(beat.share);
+        ("takes", format!("{share} of its CPUs' time"))
+    };
     let mut parts = vec![
         tied(format!(
             "{} of {} seen",
@@ -201,14 +210,14 @@ fn sizes(beat: &BeatLine) -> String {
             grouped(beat.rhythm.expected)
         )),
         tied(format!(
-            "takes {}, {}at most {}",
+            "{takes} {}, {}at most {}",
             beat.lengths.median,
             beat.lengths
                 .p99
                 .map_or_else(String::new, |p99| format!("p99 {p99}, ")),
             beat.lengths.max
         )),
-        tied(format!("{} of its CPUs' time", percent(beat.share))),
+        tied(share),
     ];
     if beat.burst >= 1.5 {
         parts.push(tied(format!("{:.1} events at a time", beat.burst)));

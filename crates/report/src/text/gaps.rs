@@ -156,8 +156,13 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
                  own counts of switches, faults and interrupts agree with the trace."
             ),
             Proof::Bounded(unseen) => format!(
-                "{cpus}: a gap with nothing in it was outside, or one of at most {unseen} entries \
-                 that were not seen ({because}). The {} counted as unexplained.",
+                "{cpus}: a gap with nothing in it was outside, or {} not seen ({because}). The {} \
+                 counted as unexplained.",
+                if unseen == 1 {
+                    "an entry that was".to_owned()
+                } else {
+                    format!("one of at most {unseen} entries that were")
+                },
                 if unseen == 1 {
                     "longest is".to_owned()
                 } else {

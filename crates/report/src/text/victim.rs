@@ -32,7 +32,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             interferers(page, "It waited behind", &threads.behind, threads, wall);
             let by = &threads.interrupted_by;
             interferers(page, "It was interrupted by", by, threads, wall);
-            delays(page, &threads.delays);
+            delays(page, threads);
             balance(page, threads);
         }
         Some(_) => page.line(Tone::Warning, "None of its threads was seen."),
@@ -207,10 +207,13 @@ fn interferers(
     }
 }
 
-fn delays(page: &mut Page, delays: &[Delay]) {
+fn delays(page: &mut Page, threads: &ThreadTimes) {
+    let delays = &threads.delays;
     if delays.is_empty() {
         return;
     }
+    // Whoever it waited behind is told by the number of its process, which one of its threads has as well.
+    let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(Tone::Strong, "Its longest delays, and what ran on its CPU");
     for delay in delays {
         let label = format!("  {:>8}  ", delay.length.to_string());
@@ -223,7 +226,10 @@ fn delays(page: &mut Page, delays: &[Delay]) {
         let head = format!(
             "{} {}, {}, {}{by}: ",
             delay.thread,
-            tied(format!("({}) on CPU {}{before}", delay.tid, delay.cpu)),
+            tied(format!(
+                "({noun}{}) on CPU {}{before}",
+                delay.tid, delay.cpu
+            )),
             tied(format!("at {:.6} s", delay.at.as_secs_f64())),
             delay.kind,
         );

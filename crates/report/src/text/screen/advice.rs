@@ -104,22 +104,34 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
             count,
         } => (
             format!(
-                "The CPU quota of {program} held it back for {}, {}: raise cpu.max.",
+                "The CPU quota of {program} held it back for {}, {}: raise {}.",
                 tied(time),
                 counted(*count, "time"),
+                quota_file(cgroup.as_deref()),
             ),
             match (cgroup, pid) {
                 // A cgroup of version 1 has other files than one of version 2.
                 (Some(folder), _) if is_plain(folder) => {
                     format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
                 }
-                (_, Some(pid)) => {
-                    format!("cat /sys/fs/cgroup$(cut -d: -f3 /proc/{pid}/cgroup)/cpu.max")
-                }
+                (_, Some(pid)) => format!("cat /proc/{pid}/cgroup"),
                 _ => "systemd-cgtop".to_owned(),
             },
         ),
         _ => of_kernel(advice, statement),
+    }
+}
+
+/// The file that has a cgroup's CPU quota. Version 1 mounts a controller in a folder of its name.
+fn quota_file(cgroup: Option<&str>) -> &'static str {
+    let Some(cgroup) = cgroup else {
+        return "it (cpu.max, or cpu.cfs_quota_us)";
+    };
+    let mount = cgroup.trim_start_matches("/sys/fs/cgroup/").split('/').next();
+    if mount.is_some_and(|mount| mount.split(',').any(|controller| controller == "cpu")) {
+        "cpu.cfs_quota_us"
+    } else {
+        "cpu.max"
     }
 }
 

@@ -138,4 +138,11 @@ fn what_is_off_its_cpu_is_not_the_costliest() {
         "{page}"
     );
     assert!(rows.contains("gamesrv sleeping"), "{page}");
+    let full = crate::text::TextStyle {
+        view: crate::View::Full,
+        ..crate::text::TextStyle::default()
+    };
+    let page = crate::text::beats::beats(&statement, &full);
+    assert!(page.contains("95.6 % of the time"), "{page}");
+    assert!(!page.contains("95.6 % of its CPUs' time"), "{page}");
 }

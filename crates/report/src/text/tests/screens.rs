@@ -251,6 +251,25 @@ fn the_culprits_are_on_the_first_screen() {
 }
 
 #[test]
+fn a_quota_is_raised_in_the_file_that_its_cgroup_has() {
+    let told = |folder: Option<&str>| {
+        let mut statement = held_up();
+        let Advice::Throttled { cgroup, .. } = &mut statement.advice[0] else {
+            panic!("{:?}", statement.advice);
+        };
+        *cgroup = folder.map(str::to_owned);
+        at(&statement, 120)
+    };
+    assert!(told(Some("/sys/fs/cgroup/games")).contains("raise cpu.max."));
+    for version_1 in ["/sys/fs/cgroup/cpu/games", "/sys/fs/cgroup/cpu,cpuacct/"] {
+        let page = told(Some(version_1));
+        assert!(page.contains("raise cpu.cfs_quota_us."), "{page}");
+    }
+    let page = told(None);
+    assert!(page.contains("$ cat /proc/4121/cgroup"), "{page}");
+}
+
+#[test]
 fn books_that_are_off_are_said_to_be() {
     let page = at(&off_by_17_ns(), 80);
     assert!(page.contains("THE BOOKS DO NOT BALANCE"), "{page}");
