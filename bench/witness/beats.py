@@ -1,0 +1,168 @@
+"""Periods, and what is said to make them: events are found again by name, the period by another estimator."""
+
+import collections
+
+import numpy as np
+
+
+def check(rows, said, verdicts):
+    told = said.get("beats")
+    if not told or rows.sums:
+        return
+    wakes = rows.wakes()
+    for beat in told["beats"]:
+        name = f"{beat['name']} {beat['pid'] or ''} every {beat['period_ns'] / 1e6:.3f} ms"
+        rowset, longest = events(rows, beat)
+        if not len(rowset):
+            verdicts.open("beats", name, beat["kind"], "no events of that name found by this script")
+            continue
+        alone = sum(other["name"] == beat["name"] and other["pid"] == beat["pid"] for other in told["beats"]) == 1
+        period(rows, beat, name, rowset, alone, verdicts)
+        verdicts.claim("beats", f"{name}: at most", True, longest >= beat["max_ns"] * 0.999)
+        if beat["chain"]:
+            chain(rows, beat, name, rowset, wakes, verdicts)
+
+
+def events(rows, beat):
+    """The rows of a beat's source, in order, without those that go on; and the longest event."""
+    source, kind = beat["name"], beat["kind"]
+    cpus = cpu_list(beat["cpus"])
+    on = rows.single & np.isin(rows.cpu, cpus)
+    words = source.removeprefix("softirq ").split(" ", 1)
+    detail = words[1] if len(words) > 1 else ""
+    if kind == "starts":
+        return births(rows, source.removeprefix("a new "), on)
+    if kind == "thread":
+        pid = beat["pid"]
+        mine = on & (rows.kind == "task") & ((rows.pid == pid) if pid else True) & (rows.source == source.split(" of ")[0])
+    elif kind == "interrupt":
+        of = "softirq" if source.startswith("softirq ") else "irq"
+        mine = on & (rows.kind == of) & (rows.source == words[0]) & (rows.detail == detail)
+    elif kind == "work":
+        mine = on & (rows.kind == "task") & (rows.detail == detail)
+    elif kind == "off_cpu":
+        mine = on & (rows.kind == "wait") & (rows.detail == source.rsplit(" ", 1)[1]) & (rows.pid == beat["pid"])
+    elif kind == "gaps":
+        mine = on & (rows.kind == "gap") & (rows.dur >= 1_000)
+    else:
+        return np.array([], int), 0
+    found = np.flatnonzero(mine)
+    if not len(found):
+        return found, 0
+    if kind == "thread" and beat["pid"]:
+        # A beat is one thread's: of several of one name, the first of the process or the one with most events.
+        found = max((found[rows.tid[found] == tid] for tid in np.unique(rows.tid[found])),
+                    key=lambda mine: (rows.tid[mine[0]] == beat["pid"], len(mine)))
+    found = found[np.argsort(rows.start[found])]
+    new = np.ones(len(found), bool)
+    new[1:] = rows.start[found[1:]] - rows.end[found[:-1]] > 1_000
+    lengths = np.add.reduceat(rows.dur[found], np.flatnonzero(new))
+    return found[new], int(lengths.max())
+
+
+def births(rows, name, on):
+    """The first run of each thread of that name."""
+    found = np.flatnonzero(on & (rows.kind == "task") & (rows.source == name))
+    found = found[np.argsort(rows.start[found])]
+    found = found[np.sort(np.unique(rows.tid[found], return_index=True)[1])]
+    return found, int(rows.dur[found].max(initial=0))
+
+
+def cpu_list(text):
+    cpus = []
+    for part in str(text).split(","):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def pairs(times, lag, reach):
+    """How many pairs of events lie this far from each other."""
+    return int((np.searchsorted(times, times + lag + reach) - np.searchsorted(times, times + lag - reach)).sum())
+
+
+def period(rows, beat, name, rowset, alone, verdicts):
+    times, claimed = rows.start[rowset].astype(float), beat["period_ns"]
+    if 1.5 < beat["events_per_beat"] and len(times) < 2 * beat["seen"] * beat["events_per_beat"]:
+        # Bursts: each counts once, at its first event.
+        first = np.ones(len(times), bool)
+        first[1:] = np.diff(times) > claimed / 4
+        times = times[first] if first.sum() > beat["seen"] / 2 else times
+    # More pairs of events are one period apart than are other times apart.
+    width = (beat["period_high_ns"] - beat["period_low_ns"]) / 2
+    reach = max(min(max(2 * beat["jitter_ns"], claimed * 0.002), claimed * 0.05), width)
+    here = pairs(times, claimed, reach)
+    others = [pairs(times, claimed * lag, reach) for lag in (0.67, 0.72, 0.77, 0.83, 0.88, 1.12, 1.17, 1.23, 1.28, 1.33)]
+    chance = float(np.mean(others))
+    if here < 3 and chance < 3:
+        verdicts.open("beats", f"{name} period", claimed, "bursts so dense that hardly any is apart from the next")
+        return
+    paired = here >= 3 and here > chance + 2.5 * np.sqrt(chance)
+    # Or more are at one phase of a grid than at any.
+    near = min(max(3 * beat["jitter_ns"], claimed * 0.002), claimed * 0.1)
+    phases = np.sort(times % claimed)
+    most = int((np.searchsorted(phases, phases + 2 * near) - np.arange(len(phases))).max())
+    usual = len(times) * 2 * near / claimed
+    gathered = not beat["rearmed"] and most > usual + 5 * np.sqrt(usual) + 3
+    verdicts.claim("beats", f"{name}: pairs one period apart, {here} beside {chance:.1f} others, or one phase", True,
+                   bool(paired or gathered))
+    # The period by itself, where hardly anything else is among the events.
+    gaps = np.diff(times)
+    close = gaps[np.abs(gaps - claimed) < claimed * 0.25]
+    if not alone or len(close) < 0.7 * beat["seen"] or np.std(close) > claimed * 0.05:
+        return
+    if beat["rearmed"]:
+        found, error = float(np.mean(close)), float(np.std(close) / np.sqrt(len(close)))
+    else:
+        number = np.round(np.cumsum(np.concatenate([[0], gaps])) / claimed)
+        found, begin = np.polyfit(number, times, 1)
+        rest = times - begin - found * number
+        found, begin = np.polyfit(number[np.abs(rest) < claimed / 4], times[np.abs(rest) < claimed / 4], 1)
+        error = float(np.std(rest) * np.sqrt(12) / len(times) ** 1.5)
+    verdicts.claim("beats", f"{name} period", claimed, round(float(found), 1), 2 * width + 3 * error)
+
+
+def chain(rows, beat, name, rowset, wakes, verdicts):
+    """The first link: the last edge to what ran, since it ran last."""
+    if len(beat["chain"]) < 2:
+        return
+    link = beat["chain"][-2]
+    counts, seen = collections.Counter(), 0
+    if beat["kind"] in ("starts", "work", "off_cpu", "gaps"):
+        verdicts.open("beats", f"{name} triggered by", link, "edges to work items and new threads are not followed here")
+        return
+    if beat["kind"] == "thread":
+        runs_of = {}
+        for tid in np.unique(rows.tid[rowset]):
+            runs = np.flatnonzero(rows.single & (rows.kind == "task") & (rows.tid == tid))
+            runs_of[int(tid)] = np.sort(rows.end[runs])
+        for index in rowset:
+            tid = int(rows.tid[index])
+            edges = wakes.get(tid, np.array([], int))
+            last = np.searchsorted(rows.start[edges], rows.start[index], side="right") - 1
+            ends = runs_of[tid]
+            left = np.searchsorted(ends, rows.start[index], side="right") - 1
+            if last >= 0 and (left < 0 or rows.start[edges[last]] > ends[left] - 100_000):
+                counts[rows.cause(edges[last])] += 1
+                seen += 1
+    elif not beat["name"].startswith("softirq "):
+        verdicts.open("beats", f"{name} triggered by", link, "an interrupt's cause is no edge")
+        return
+    else:
+        raised = np.flatnonzero((rows.edge == "raised") & np.isin(rows.cpu, rows.cpu[rowset]))
+        to = beat["name"].removeprefix("softirq ").split(" ")[0]
+        raised = raised[rows.edge_to[raised] == to]
+        raised = raised[np.argsort(rows.start[raised])]
+        for index in rowset:
+            last = np.searchsorted(rows.start[raised], rows.start[index], side="right") - 1
+            while last >= 0 and rows.cpu[raised[last]] != rows.cpu[index]:
+                last -= 1
+            if last >= 0 and rows.start[index] - rows.start[raised[last]] < beat["period_ns"]:
+                counts[rows.cause(raised[last])] += 1
+                seen += 1
+    if not seen:
+        verdicts.claim("beats", f"{name} triggered by", link, "no edge")
+        return
+    most, times = counts.most_common(1)[0]
+    verdicts.claim("beats", f"{name} triggered by", link, most)
+    verdicts.claim("beats", f"{name}: most of its edges are that one's (60 %)", True, times >= 0.6 * seen)

@@ -1,0 +1,186 @@
+"""The first screen: the numbers that people read, rounded as they are printed."""
+
+import collections
+import re
+
+import numpy as np
+
+import victim as followed
+import waits
+from rows import UNREPORTED
+
+UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
+TIME = r"[\d .]+? (?:ns|µs|ms|s|min|h)"
+
+
+def near(text, value):
+    """Whether a printed number is this value, rounded."""
+    number, unit = re.fullmatch(r"([\d .]+?) ?(ns|µs|ms|s|min|h|%)?", text.strip()).groups()
+    number = number.replace(" ", "")
+    step = 10.0 ** -len(number.partition(".")[2])
+    return abs(float(number) - value / UNITS.get(unit, 1)) <= step * 0.500001
+
+
+def tables(page):
+    """By heading: the lines below, as far as the next heading."""
+    found, heading = collections.OrderedDict(), ""
+    for line in page:
+        first = re.match(r"([A-Z][A-Z ]{6,}[A-Z])(?:  | lost|$)", line)
+        if first and not line.startswith(" "):
+            heading = first.group(1).strip()
+        elif not line.startswith(" "):
+            heading = ""
+        elif heading:
+            found.setdefault(heading, []).append(line)
+    return found
+
+
+def cells(line):
+    """The name of a table's line and its cells."""
+    match = re.match(rf"  (.+?) {{2,}}({TIME}) +([<\d.]+ %) +([\d ]+?) {{2,}}({TIME})(?: {{2,}}(.*))?$", line)
+    return match.groups() if match else None
+
+
+def named(name):
+    """A name as it is printed, and how many processes or which."""
+    many = re.match(r"(.*)  x(\d+)$", name)
+    one = re.match(r"(.*) \((\d+)\)$", name)
+    if many:
+        return many.group(1), int(many.group(2)), None
+    return (one.group(1), 1, int(one.group(2))) if one else (name, None, None)
+
+
+def check(rows, page, verdicts):
+    for heading, lines in tables(page).items():
+        sums = {"TOP CPU TIME": programs, "WHO MADE IT WAIT": behind, "WHO WAITED FOR A CPU": waited,
+                "KERNEL AND HYPERVISOR": kernel}.get(heading)
+        if sums:
+            table(rows, heading, lines, sums(rows), verdicts)
+    if rows.header.get("victim"):
+        wanted(rows, " ".join(page), verdicts)
+    else:
+        shares(rows, " ".join(page[:3]), verdicts)
+
+
+def table(rows, heading, lines, found, verdicts):
+    whole = found.pop("", None)
+    for line in lines:
+        parts = cells(line)
+        if not parts:
+            continue
+        name, time, share, times, longest, _ = parts
+        if re.fullmatch(r"\d+ others?", name):
+            continue
+        bare, many, pid = named(name)
+        sums = found.get(bare)
+        sentence = f"{heading}: {name}"
+        if sums is None and bare == "unexplained" and rows.header["probes"]:
+            verdicts.open(heading, sentence, time, "gaps of the probe are in it")
+            continue
+        if sums is None:
+            verdicts.claim(heading, f"{sentence} has rows", name, None)
+            continue
+        if many is not None:
+            verdicts.claim(heading, f"{sentence} processes", many, len(sums["pids"]))
+        if pid is not None:
+            verdicts.claim(heading, f"{sentence} process", {pid}, sums["pids"])
+        verdicts.claim(heading, f"{sentence} time {time}", True, near(time, sums["time"]))
+        if not share.startswith("<"):
+            verdicts.claim(heading, f"{sentence} share {share}", True, near(share, 100 * sums["time"] / whole))
+        verdicts.claim(heading, f"{sentence} longest {longest}", True, near(longest, sums["longest"]))
+    order = [sums["time"] for sums in sorted(found.values(), key=lambda sums: -sums["time"])]
+    if order and lines and cells(lines[0]) and not (heading.startswith("KERNEL") and rows.header["probes"]):
+        verdicts.claim(heading, "the first has most", True, near(cells(lines[0])[1], order[0]))
+
+
+def entry():
+    return {"time": 0, "longest": 0, "pids": set()}
+
+
+def programs(rows):
+    found = collections.defaultdict(entry)
+    found[""] = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+    for index in np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.owner == "program")):
+        sums = found[str(rows.program[index])]
+        sums["time"] += int(rows.self[index])
+        sums["longest"] = max(sums["longest"], int(rows.max[index]))
+        sums["pids"].add(int(rows.pid[index]))
+    return dict(found)
+
+
+def kernel(rows):
+    found = collections.defaultdict(entry)
+    found[""] = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+    mine = rows.in_books & ((rows.kind == "irq") | (rows.kind == "softirq") | (rows.owner == "kernel") & (rows.kind == "task"))
+    for index in np.flatnonzero(mine):
+        name = str(rows.source[index])
+        if rows.kind[index] == "softirq":
+            name = f"softirq {name}"
+        elif rows.kind[index] == "task":
+            name = "unexplained" if name == UNREPORTED else name.split("/")[0]
+        found[name]["time"] += int(rows.self[index])
+        if rows.detail[index] == "" or rows.kind[index] == "task":
+            found[name]["longest"] = max(found[name]["longest"], int(rows.max[index]))
+    if rows.header["probes"]:
+        found.pop("unexplained", None)  # gaps of the probe are in it as well
+    return dict(found)
+
+
+def behind(rows):
+    found = collections.defaultdict(entry)
+    found[""] = 0
+    for index in np.flatnonzero(rows.kind == "wait"):
+        pieces = []
+        for state, begin, end in followed.waited(rows, index):
+            if state == "waiting":
+                found[""] += end - begin
+                pieces += rows.pieces(rows.cpu[index], begin, end)
+        for other, lower, upper in pieces:
+            name = str(rows.program[other]) if rows.owner[other] == "program" else str(rows.source[other])
+            sums = found["idle CPU" if name == "idle" else name]
+            sums["time"] += upper - lower
+            sums["longest"] = max(sums["longest"], upper - lower)
+            sums["pids"].add(int(rows.pid[other]))
+    return dict(found)
+
+
+def waited(rows):
+    found = collections.defaultdict(entry)
+    for index, since, begin, cpu in waits.all_waits(rows, bool(rows.header["coverage"]["lost"])):
+        idle = seen = 0
+        for other, lower, upper in rows.pieces(cpu, since, begin):
+            seen += upper - lower
+            if rows.kind[other] == "idle" or rows.owner[other] == "probe":
+                idle += upper - lower
+        if idle > waits.IDLING or seen == idle:
+            continue
+        sums = found[waits.program(rows, index)]
+        sums["time"] += begin - since
+        sums["longest"] = max(sums["longest"], begin - since)
+        if rows.owner[index] == "program":
+            sums["pids"].add(int(rows.pid[index]))
+    found[""] = sum(sums["time"] for sums in found.values())
+    return dict(found)
+
+
+def shares(rows, text, verdicts):
+    whole = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+    of = {
+        "programs": rows.in_books & (rows.owner == "program"),
+        "idle": rows.in_books & ((rows.kind == "idle") | (rows.owner == "probe")),
+    }
+    for name, mine in of.items():
+        match = re.search(rf"{name} ([\d.]+ %)", text)
+        if match and not (name == "idle" and rows.header["probes"]):
+            verdicts.claim("verdict", f"{name} {match.group(1)}", True, near(match.group(1), 100 * int(rows.self[mine].sum()) / whole))
+
+
+def wanted(rows, text, verdicts):
+    parts = [part for index in np.flatnonzero(rows.kind == "wait") for part in followed.waited(rows, index)]
+    waiting = [end - begin for state, begin, end in parts if state == "waiting"]
+    match = re.search(rf"WAITED ({TIME}) \(", text)
+    if match and len(waiting):
+        verdicts.claim("verdict", f"waited {match.group(1)}", True, near(match.group(1), sum(waiting)))
+    match = re.search(rf"worst ({TIME})", text)
+    if match and len(waiting):
+        verdicts.claim("verdict", f"worst {match.group(1)}", True, near(match.group(1), max(waiting)))

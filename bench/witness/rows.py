@@ -1,0 +1,103 @@
+"""A recording's rows as arrays, and what is said of them with a verdict."""
+
+import json
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+# Kinds of rows that tile a CPU's time.
+BOOKS = ("idle", "task", "irq", "softirq", "nmi", "steal")
+UNREPORTED = "unreported thread"
+
+
+class Verdicts:
+    """Claims with what the rows say."""
+
+    def __init__(self):
+        self.all = []
+
+    def claim(self, section, sentence, said, found, tolerance=0):
+        """A number (with a tolerance) or anything that can be compared."""
+        if isinstance(said, (int, float)) and isinstance(found, (int, float, np.number)):
+            true = abs(said - found) <= tolerance
+        else:
+            true = said == found
+        self.all.append((section, sentence, said, found, "true" if true else "FALSE"))
+
+    def share(self, section, sentence, said, found, by):
+        """A number that may be off by a share: a bucket of a histogram is a quarter of an octave wide."""
+        self.claim(section, sentence, said, found, abs(found) * by + 1)
+
+    def open(self, section, sentence, said, why):
+        self.all.append((section, sentence, said, why, "open"))
+
+
+class Rows:
+    """Columns, of which those of text are arrays of str ('' for null), numbers int64 (-1 for null)."""
+
+    def __init__(self, table, header):
+        self.header = header
+        for name in ("cpu", "start_ns", "dur_ns", "self_ns", "pid", "tid", "count", "max_ns", "edge_tid", "due_ns"):
+            column = pc.fill_null(table[name].cast("int64"), -1)
+            setattr(self, name.removesuffix("_ns"), column.to_numpy())
+        for name in ("kind", "source", "detail", "owner", "program", "edge", "edge_to"):
+            column = pc.fill_null(table[name].cast("string"), "")
+            setattr(self, name, column.to_numpy(zero_copy_only=False).astype(str))
+        self.end = self.start + self.dur
+        self.is_edge = self.edge != ""
+        self.single = (self.count == 1) & ~self.is_edge
+        self.in_books = np.isin(self.kind, BOOKS) & ~self.is_edge
+        self.on_cpu = self.in_books & np.isin(self.kind, ("task", "idle"))
+        begins = {book["cpu"]: book["begin_ns"] for book in header["books"]}
+        self.begin = min(begins.values()) if begins else 0
+        self.begins = begins
+        self.sums = bool((self.count > 1).any())
+        self._lines = {}
+
+    def line(self, cpu):
+        """Indices of the single rows of threads and of idling on a CPU, in order of time."""
+        if cpu not in self._lines:
+            found = np.flatnonzero(self.on_cpu & (self.cpu == cpu) & (self.count == 1))
+            self._lines[cpu] = found[np.argsort(self.start[found], kind="stable")]
+        return self._lines[cpu]
+
+    def pieces(self, cpu, begin, end):
+        """(row, from, to) of who had a CPU from `begin` to `end`."""
+        line = self.line(cpu)
+        first = np.searchsorted(self.end[line], begin, side="right")
+        for index in line[first:]:
+            if self.start[index] >= end:
+                break
+            lower, upper = max(begin, self.start[index]), min(end, self.end[index])
+            if upper > lower:
+                yield index, int(lower), int(upper)
+
+    def wakes(self):
+        """By thread: the times of its wake-ups in order, and the rows of these edges."""
+        found = np.flatnonzero(self.edge == "woke")
+        found = found[np.argsort(self.start[found], kind="stable")]
+        by_thread = {}
+        for index in found:
+            by_thread.setdefault(int(self.edge_tid[index]), []).append(index)
+        return {tid: np.array(rows) for tid, rows in by_thread.items()}
+
+    def name(self, index):
+        """A thread as the statement calls it: with its program where that has another name."""
+        source, program = self.source[index], self.program[index]
+        if self.kind[index] == "task" and program and self.owner[index] == "program" and program != source:
+            return f"{source} of {program}"
+        return str(source)
+
+    def cause(self, index):
+        """What an edge's row did it in."""
+        kind = "softirq " if self.kind[index] == "softirq" else ""
+        source = self.source[index]
+        if self.kind[index] == "task" and self.detail[index]:
+            source = source.split("/")[0]
+        return f"{kind}{source} {self.detail[index]}".strip()
+
+
+def load(path):
+    table = pq.read_table(path)
+    return Rows(table, json.loads(pq.read_metadata(path).metadata[b"ticktax"]))
