@@ -245,7 +245,10 @@ impl Recent {
         }
         // A wake-up from before the oldest run that is kept, and nothing else: a wait that began with it may
         // be longer than any time that is kept.
-        let needed = self.runs.front().map_or(end, |run| run.0.min(end - SETTLED - SETTLED));
+        let needed = self
+            .runs
+            .front()
+            .map_or(end, |run| run.0.min(end - SETTLED - SETTLED));
         while self.wakes.len() > 1 && self.wakes[1] < needed {
             self.wakes.pop_front();
         }

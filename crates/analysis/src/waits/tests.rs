@@ -106,7 +106,10 @@ fn a_wait_of_seconds_begins_at_its_wake_up_too() {
         ran(5_010, 7_000, cast.game),
     ];
     let waits = cast.told(&rows, &traced(7_000)).unwrap();
-    let told = [("mixer", 4_000, 1, "game", 4_000), ("game", 10, 1, "mixer", 10)];
+    let told = [
+        ("mixer", 4_000, 1, "game", 4_000),
+        ("game", 10, 1, "mixer", 10),
+    ];
     assert_eq!(short(&waits), told);
 }
 

@@ -127,7 +127,10 @@ fn quota_file(cgroup: Option<&str>) -> &'static str {
     let Some(cgroup) = cgroup else {
         return "it (cpu.max, or cpu.cfs_quota_us)";
     };
-    let mount = cgroup.trim_start_matches("/sys/fs/cgroup/").split('/').next();
+    let mount = cgroup
+        .trim_start_matches("/sys/fs/cgroup/")
+        .split('/')
+        .next();
     if mount.is_some_and(|mount| mount.split(',').any(|controller| controller == "cpu")) {
         "cpu.cfs_quota_us"
     } else {
