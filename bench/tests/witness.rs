@@ -1,0 +1,64 @@
+//! The check in Python of a statement against its rows: nothing of it is forgotten, and what it needs is pinned.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+/// Its modules, but for the one that is run.
+const MODULES: [&str; 9] = [
+    "accounting",
+    "beats",
+    "books",
+    "noise",
+    "paced",
+    "pages",
+    "rows",
+    "victim",
+    "waits",
+];
+
+fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/witness"))
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(folder().join(file)).expect(file)
+}
+
+/// What a module imports of the others.
+fn imports(text: &str) -> BTreeSet<&str> {
+    let words = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let verb = words.next()?;
+        matches!(verb, "import" | "from").then(|| words.next())?
+    });
+    words.filter(|name| MODULES.contains(name)).collect()
+}
+
+#[test]
+fn every_module_is_part_of_the_check() {
+    let files = fs::read_dir(folder()).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let found: BTreeSet<String> = names
+        .filter(|name| name.strip_suffix(".py").is_some())
+        .collect();
+    let listed: BTreeSet<String> = MODULES.iter().map(|name| format!("{name}.py")).collect();
+    let run = "check.py".to_owned();
+    assert_eq!(found, listed.iter().cloned().chain([run]).collect());
+    let check = read("check.py");
+    let texts: Vec<String> = listed.iter().map(|file| read(file)).collect();
+    let mut reached = imports(&check);
+    for text in &texts {
+        reached.extend(imports(text));
+    }
+    assert_eq!(reached, MODULES.into());
+}
+
+#[test]
+fn what_it_needs_is_pinned() {
+    let needs = read("requirements.txt");
+    assert!(needs.lines().count() >= 2, "{needs}");
+    for line in needs.lines() {
+        assert!(line.contains("=="), "{line}");
+    }
+}
