@@ -125,6 +125,25 @@ fn machine(limitation: &Limitation) -> Words {
     }
 }
 
+/// A program of which `missing` of the time that it `ran` for was not traced; below 0, too much was.
+fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
+    if missing < Nanos::ZERO {
+        return say(
+            format!(
+                "who ran for {} of what is told of {who}, which ran for {ran} by the scheduler's own \
+                 account",
+                -missing
+            ),
+            "the kernel did not report all context switches to other threads",
+        );
+    }
+    say(
+        format!("{missing} of the {ran} that {who} ran for, by the scheduler's own account"),
+        "the kernel did not report all of its context switches: this time is unexplained, or in \
+         that of the threads that it displaced",
+    )
+}
+
 /// What was lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
@@ -155,13 +174,7 @@ fn events(limitation: &Limitation) -> Words {
             pid,
             ran,
             missing,
-        } => say(
-            format!(
-                "{missing} of the {ran} that {name} ({pid}) ran for, by the scheduler's own account"
-            ),
-            "the kernel did not report all of its context switches: this time is unexplained, or in \
-             that of the threads that it displaced",
-        ),
+        } => in_part(&format!("{name} ({pid})"), *ran, *missing),
         Limitation::SwitchesUnreported { count } => say(
             format!("at least {count} context switches"),
             "the kernel counted them (ctxt in /proc/stat) and did not report them (no sched_switch \

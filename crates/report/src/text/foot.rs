@@ -2,6 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::clock::{CounterVerdict, Distrust};
+use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{ClockReport, Level, ProbeFailure, SoakReport, ToolCost};
 use ticktax_model::statement::{Balance, Statement};
 
@@ -48,6 +49,32 @@ fn unseen(page: &mut Page, statement: &Statement) {
     }
 }
 
+/// Processes of which a part was not traced that are told one by one.
+const IN_PART: usize = 3;
+
+/// Each limitation in a sentence, but for many of one kind: processes of which a part was not traced.
+fn limitations(all: &[Limitation]) -> Vec<String> {
+    let missing = |one: &Limitation| match one {
+        Limitation::ProcessTracedInPart { missing, .. } => Some(Nanos(missing.0.abs())),
+        _ => None,
+    };
+    let (mut in_part, others): (Vec<&Limitation>, Vec<&Limitation>) =
+        all.iter().partition(|one| missing(one).is_some());
+    in_part.sort_by_key(|one| std::cmp::Reverse(missing(one)));
+    let rest = in_part.split_off(IN_PART.min(in_part.len()));
+    let told = others.into_iter().chain(in_part);
+    let mut items: Vec<String> = told.map(|one| words(one).sentence()).collect();
+    if let Some(most) = rest.first().and_then(|one| missing(one)) {
+        items.push(format!(
+            "{} at most of the time of each of {}: the kernel did not report all of their context \
+             switches either (--format json lists them)",
+            tied(most),
+            counted(rest.len() as u64, "other program")
+        ));
+    }
+    items
+}
+
 /// What could not be seen, in sentences.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
@@ -59,12 +86,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
                 .to_owned(),
         );
     }
-    items.extend(
-        coverage
-            .limitations
-            .iter()
-            .map(|limitation| words(limitation).sentence()),
-    );
+    items.extend(limitations(&coverage.limitations));
     for loss in coverage
         .lost
         .iter()

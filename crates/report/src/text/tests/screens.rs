@@ -3,6 +3,7 @@
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::RecordingPart;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{Interferer, ProgramFrames, StateAccount, ThreadState};
@@ -275,6 +276,42 @@ fn books_that_are_off_are_said_to_be() {
     assert!(page.contains("THE BOOKS DO NOT BALANCE"), "{page}");
     assert!(!page.contains("The books balance"), "{page}");
     assert!(page.contains("SIMULATED"), "{page}");
+}
+
+/// Where the kernel leaves out switches, every process is told in part: that is one thing, not forty.
+#[test]
+fn what_was_traced_in_part_is_told_of_a_few() {
+    let mut statement = a_machine();
+    let before = crate::text::foot::items(&statement).len();
+    let in_part = |pid: i32| Limitation::ProcessTracedInPart {
+        name: "cc1".to_owned(),
+        pid,
+        ran: Nanos::from_millis(900),
+        missing: Nanos::from_millis(i64::from(pid) * if pid == 40 { -1 } else { 1 }),
+    };
+    statement.coverage.limitations.extend((1..=40).map(in_part));
+    let style = TextStyle {
+        view: View::Only(Sections::from_iter([Section::Limits])),
+        ..TextStyle::default()
+    };
+    let page = text(&statement, &style);
+    let told = page.lines().collect::<Vec<_>>().join(" ");
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.contains("37.0 ms at most of the time of each of 37 other programs"),
+        "{page}"
+    );
+    assert!(
+        told.contains("who ran for 40.0 ms of what is told of cc1 (40)"),
+        "{page}"
+    );
+    assert!(
+        told.contains("39.0 ms of the 900 ms that cc1 (39) ran for"),
+        "{page}"
+    );
+    let first = at(&statement, 80);
+    let count = format!("Not seen: {}.", before + 4);
+    assert!(first.contains(&count), "{count}:\n{first}");
 }
 
 /// The sections together are the full page, but for its head and the legends.
