@@ -42,8 +42,8 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();
         let audit = words.iter().any(|word| word == "--audit");
-        let file = words.iter().map(Path::new).find(|path| path.is_file());
-        let kind = file.and_then(|path| kind_of(path, audit));
+        let mut files = words.iter().map(Path::new);
+        let kind = files.find_map(|path| kind_of(path, audit));
         let kinds = kind.as_ref().map_or(&REPORTED[..], std::slice::from_ref);
         let of_one = |section: &&Section| kinds.iter().any(|&it| Section::of(it).contains(section));
         let words = Section::ALL.iter().filter(of_one);
