@@ -3,6 +3,7 @@
 //! Nothing is judged here. What could not be read is said; what is not there is not missed.
 
 mod boot;
+mod durability;
 mod fstab;
 mod kernel_log;
 mod power;
@@ -19,12 +20,16 @@ use self::reading::Reading;
 use super::Proc;
 use super::counters::user_hz;
 
-/// Short files whose contents are facts by themselves.
-const FILES: [&str; 14] = [
+/// Short files whose contents are facts by themselves; those that are longer are cut at 1 MiB.
+const FILES: [&str; 18] = [
+    "etc/ld.so.preload",
+    "proc/fs/nfsd/exports",
     "proc/sys/kernel/nmi_watchdog",
     "proc/sys/kernel/sched_rt_period_us",
     "proc/sys/kernel/sched_rt_runtime_us",
     "proc/sys/kernel/watchdog",
+    "proc/sys/vm/dirty_bytes",
+    "proc/sys/vm/dirty_ratio",
     "sys/devices/system/clocksource/clocksource0/available_clocksource",
     "sys/devices/system/cpu/isolated",
     "sys/devices/system/cpu/nohz_full",
@@ -58,13 +63,17 @@ impl Proc {
                 .get(*path)
                 .is_some_and(|cpus| !cpus.is_empty() && cpus != "(null)")
         });
+        let (fstab, other_mounts) = fstab::read(&mut reading);
         Configured {
             user_hz: u32::try_from(user_hz()).ok(),
             build: boot::build_options(config),
             timers: timers::read(&mut reading),
             log: kernel_log::read(&mut reading),
             sysctl: sysctl::read(&mut reading),
-            fstab: fstab::read(&mut reading),
+            fstab,
+            other_mounts,
+            write_caches: durability::write_caches(&mut reading),
+            fsync_off: durability::fsync_off(&mut reading),
             frequency: power::frequency(&mut reading),
             wake_latency: power::wake_latency(&mut reading),
             interrupt_cpus: if isolates {

@@ -21,6 +21,7 @@ impl Proc {
             pressure: self.pressure(),
             throttling: None,
             run_queue: None,
+            writeback: self.writeback(),
             clocks: clock_offsets(),
             programs: self.program_times(),
             // After the programs: fields are made in this order.

@@ -15,6 +15,7 @@ mod own;
 mod programs;
 mod scarcity;
 mod world;
+mod writeback;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ pub struct Configured {
     /// Options of the kernel's build that concern time, by name without `CONFIG_`; one that is not
     /// set is left out. Empty where the build's configuration is not to be had.
     pub build: BTreeMap<String, String>,
-    /// The contents of short files below `/proc/sys` and `/sys`, by path without the first slash.
+    /// The contents of short files, most of them below `/proc/sys` and `/sys`, by path without the first slash.
     pub files: BTreeMap<String, String>,
     /// What the kernel's timers say of themselves, which only root may read.
     pub timers: Option<TimerList>,
@@ -29,6 +29,12 @@ pub struct Configured {
     pub sysctl: Vec<SysctlSetting>,
     /// Lines of `fstab`, beside what is mounted.
     pub fstab: Vec<FstabLine>,
+    /// File systems that keep data and that no line of `fstab` is about; the first 64.
+    pub other_mounts: Vec<OtherMount>,
+    /// How the kernel and each SCSI or ATA disk see the disk's cache.
+    pub write_caches: Vec<WriteCache>,
+    /// Programs whose fsync does nothing, as far as `/proc` tells.
+    pub fsync_off: Vec<FsyncOff>,
     /// How CPUs choose their frequency.
     pub frequency: Vec<FrequencyPolicy>,
     /// A limit on how long a CPU may take to wake up.
@@ -115,6 +121,47 @@ pub struct Mounted {
     pub kind: String,
     /// The options in force, those that the file system tells elsewhere among them.
     pub options: Vec<String>,
+}
+
+/// A file system that is mounted without a line of `fstab`: by hand, by a program, by systemd.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OtherMount {
+    /// Where.
+    pub place: String,
+    /// What is mounted there.
+    pub mounted: Mounted,
+}
+
+/// A disk's cache of what is to be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WriteCache {
+    /// The disk, such as `sda`.
+    pub disk: String,
+    /// What the kernel goes by (`queue/write_cache`): it flushes the cache only where this is `write back`.
+    pub kernel: String,
+    /// What the disk said of itself (`cache_type`).
+    pub own: String,
+}
+
+/// A process whose fsync does nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FsyncOff {
+    /// Its name.
+    pub program: String,
+    /// Its process id.
+    pub pid: i32,
+    /// Why it does nothing.
+    pub by: FsyncOffBy,
+}
+
+/// What keeps a program's fsync from doing anything.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FsyncOffBy {
+    /// A library that is mapped in it and takes the calls: its file.
+    Library(String),
+    /// An argument of its command line.
+    Argument(String),
 }
 
 /// How the CPUs of one policy choose their frequency.

@@ -9,8 +9,10 @@ use crate::configured::Configured;
 use crate::{Cpu, CpuList, Nanos};
 
 mod kernel;
+mod writeback;
 
 pub use kernel::{Preemption, TickMode};
+pub use writeback::Writeback;
 
 /// Facts about the machine that was observed; what could not be read is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,6 +95,9 @@ pub struct Counters {
     /// Threads that ran or waited for a CPU, on the whole machine, as sampled until then.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
+    /// What was written to swap and to servers, and what is still to be written.
+    #[serde(default)]
+    pub writeback: Option<Writeback>,
     /// Where the other clocks stand.
     #[serde(default)]
     pub clocks: Option<ClockOffsets>,

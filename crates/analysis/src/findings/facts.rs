@@ -1,7 +1,7 @@
 //! What rules judge by.
 
 use ticktax_model::accounting::AccountingStatement;
-use ticktax_model::configured::Configured;
+use ticktax_model::configured::{Configured, FstabLine, Mounted};
 use ticktax_model::machine::kernel_words;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::{Account, Class};
@@ -16,6 +16,42 @@ pub struct Facts<'a> {
     pub(super) tick: Option<&'a TickBill>,
     pub(super) accounting: Option<&'a AccountingStatement>,
     accounts: &'a [Account],
+}
+
+/// A file system that is mounted, with what asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mount<'a> {
+    pub(super) place: &'a str,
+    pub(super) mounted: &'a Mounted,
+    line: Option<&'a FstabLine>,
+}
+
+impl<'a> Mount<'a> {
+    /// Whether it has this option.
+    pub(super) fn has(&self, option: &str) -> bool {
+        self.mounted.options.iter().any(|it| it == option)
+    }
+
+    /// The first of these options that it has.
+    pub(super) fn first_of(&self, options: &[&'a str]) -> Option<&'a str> {
+        options.iter().copied().find(|option| self.has(option))
+    }
+
+    /// Whether it is NFS.
+    pub(super) fn is_nfs(&self) -> bool {
+        matches!(&*self.mounted.kind, "nfs" | "nfs4")
+    }
+
+    /// What asked for it, in words.
+    pub(super) fn configured(&self) -> String {
+        match self.line {
+            Some(line) => format!("/etc/fstab: {} with {}", line.place, line.options.join(",")),
+            None => format!(
+                "{}: no line of /etc/fstab; a program or a person mounted it",
+                self.place
+            ),
+        }
+    }
 }
 
 /// What was measured, for rules that put it beside what is configured.
@@ -48,6 +84,24 @@ impl<'a> Facts<'a> {
     /// The value of a boot parameter; where it is given more than once, the last.
     pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
         self.header.machine.parameter(name)
+    }
+
+    /// What is mounted, with a line of `fstab` or without.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = Mount<'a>> {
+        let configured: &'a Configured = self.configured;
+        let listed = configured.fstab.iter().filter_map(|line| {
+            Some(Mount {
+                place: &line.place,
+                mounted: line.mounted.as_ref()?,
+                line: Some(line),
+            })
+        });
+        let others = configured.other_mounts.iter().map(|it| Mount {
+            place: &it.place,
+            mounted: &it.mounted,
+            line: None,
+        });
+        listed.chain(others)
     }
 
     /// A list of CPUs in a file; `None` where it was not read or names none.

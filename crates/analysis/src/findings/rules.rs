@@ -7,16 +7,21 @@ mod cpu_frequency_capped;
 mod cpu_frequency_lowest;
 mod cpu_time_not_as_shown;
 mod cpu_wake_latency_held;
+mod disk_cache_not_flushed;
 mod fstab_not_mounted;
 mod fstab_options_not_in_effect;
 mod fstab_type_not_in_effect;
+mod fsync_turned_off;
+mod fsync_waits_for_others;
 mod fsync_without_barrier;
 mod highres_not_as_asked;
 mod huge_pages_not_as_asked;
 mod hz_not_as_built;
 mod interrupts_on_cpus_set_apart;
 mod isolcpus_without_effect;
+mod nfs_export_async;
 mod nfs_soft_mount;
+mod nfs_writeback_swaps;
 mod nohz_full_without_effect;
 mod nohz_not_as_asked;
 mod probe_policy_not_granted;
@@ -44,16 +49,21 @@ pub const RULES: &[Rule] = rules![
     "cpu-frequency-lowest" => cpu_frequency_lowest,
     "cpu-time-not-as-shown" => cpu_time_not_as_shown,
     "cpu-wake-latency-held" => cpu_wake_latency_held,
+    "disk-cache-not-flushed" => disk_cache_not_flushed,
     "fstab-not-mounted" => fstab_not_mounted,
     "fstab-options-not-in-effect" => fstab_options_not_in_effect,
     "fstab-type-not-in-effect" => fstab_type_not_in_effect,
+    "fsync-turned-off" => fsync_turned_off,
+    "fsync-waits-for-others" => fsync_waits_for_others,
     "fsync-without-barrier" => fsync_without_barrier,
     "highres-not-as-asked" => highres_not_as_asked,
     "huge-pages-not-as-asked" => huge_pages_not_as_asked,
     "hz-not-as-built" => hz_not_as_built,
     "interrupts-on-cpus-set-apart" => interrupts_on_cpus_set_apart,
     "isolcpus-without-effect" => isolcpus_without_effect,
+    "nfs-export-async" => nfs_export_async,
     "nfs-soft-mount" => nfs_soft_mount,
+    "nfs-writeback-swaps" => nfs_writeback_swaps,
     "nohz-full-without-effect" => nohz_full_without_effect,
     "nohz-not-as-asked" => nohz_not_as_asked,
     "probe-policy-not-granted" => probe_policy_not_granted,

@@ -1,49 +1,87 @@
 //! `fstab`, beside what is mounted.
 
-use ticktax_model::configured::{FstabLine, Mounted};
+use std::collections::BTreeSet;
+
+use ticktax_model::configured::{FstabLine, Mounted, OtherMount};
 
 use super::reading::Reading;
 
 /// More lines than any machine has.
 const MOST_LINES: usize = 4_096;
 
-pub(super) fn read(reading: &mut Reading) -> Vec<FstabLine> {
-    let Some(fstab) = reading.text("etc/fstab") else {
-        return Vec::new();
-    };
-    let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MOST_LINES).collect();
-    if lines.is_empty() {
-        return Vec::new();
-    }
+/// How many mounts without a line are kept.
+const MOST_OTHERS: usize = 64;
+
+/// File systems of which an option decides what an fsync is worth.
+const KEEP_DATA: [&str; 8] = [
+    "btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay",
+];
+
+/// The lines of `fstab` with what is mounted there, and mounts that no line is about.
+pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
+    let fstab = reading.text("etc/fstab").unwrap_or_default();
     let Some(mounts) = reading.text("proc/mounts") else {
         // Without it, everything would seem to be missing.
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     };
     let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();
+    let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MOST_LINES).collect();
+    let others = others(reading, &mounts, &lines);
     let line = |[device, place, kind, options]: [String; 4]| {
         // Of two at one place the later one is on top.
-        let mounted = mounts
-            .iter()
-            .rev()
-            .find(|mount| same_place(&mount[1], &place));
-        let mounted = mounted.map(|[device, _, kind, options]| {
-            let mut options = list(options);
-            options.extend(told_elsewhere(reading, device, kind));
-            Mounted {
-                device: device.clone(),
-                kind: kind.clone(),
-                options,
-            }
-        });
+        let mut above = mounts.iter().rev();
+        let mounted = above.find(|mount| same_place(&mount[1], &place));
         FstabLine {
             device,
             place,
             kind,
             options: list(&options),
-            mounted,
+            mounted: mounted.map(|mount| mounted_as(reading, mount)),
         }
     };
-    lines.into_iter().map(line).collect()
+    (lines.into_iter().map(line).collect(), others)
+}
+
+/// Mounts that keep data without a line: one of each device, kind and set of options.
+fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
+    let mut seen = BTreeSet::new();
+    let mut others = Vec::new();
+    let is_listed = |place: &str| lines.iter().any(|line| same_place(&line[1], place));
+    let listed = mounts.iter().filter(|mount| is_listed(&mount[1]));
+    // A view of what a line is about is no other file system.
+    let devices: BTreeSet<&String> = listed.map(|mount| &mount[0]).collect();
+    let unlisted = mounts.iter().filter(|[device, place, kind, _]| {
+        let is_view = kind != "overlay" && devices.contains(device);
+        KEEP_DATA.contains(&&**kind) && !is_view && !is_listed(place)
+    });
+    for mount in unlisted {
+        if others.len() == MOST_OTHERS {
+            break;
+        }
+        let mut mounted = mounted_as(reading, mount);
+        // The folders of an overlay, which a machine with containers has hundreds of.
+        mounted.options.retain(|option| !option.contains("dir="));
+        let key = (
+            mounted.device.clone(),
+            mounted.kind.clone(),
+            mounted.options.clone(),
+        );
+        if seen.insert(key) {
+            let place = mount[1].clone();
+            others.push(OtherMount { place, mounted });
+        }
+    }
+    others
+}
+
+fn mounted_as(reading: &mut Reading, [device, _, kind, options]: &[String; 4]) -> Mounted {
+    let mut options = list(options);
+    options.extend(told_elsewhere(reading, device, kind));
+    Mounted {
+        device: device.clone(),
+        kind: kind.clone(),
+        options,
+    }
 }
 
 /// The options that ext file systems leave out of the list of mounts because they are the default,
@@ -53,8 +91,9 @@ fn told_elsewhere(reading: &mut Reading, device: &str, kind: &str) -> Vec<String
     if name.is_empty() || !matches!(kind, "ext2" | "ext3" | "ext4") {
         return Vec::new();
     }
-    let options = reading.text(&format!("proc/fs/{kind}/{name}/options"));
-    let options = options.unwrap_or_default();
+    let mut folder = |driver: &str| reading.text(&format!("proc/fs/{driver}/{name}/options"));
+    // Since 4.3 one driver runs all three, and tells them in its own folder.
+    let options = folder(kind).or_else(|| folder("ext4")).unwrap_or_default();
     options
         .lines()
         .map(|line| line.trim().to_owned())

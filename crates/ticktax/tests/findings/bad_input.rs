@@ -12,18 +12,26 @@ use ticktax_probes::clock::now;
 use super::tree::{header, put};
 
 /// Every file that anything is read from.
-const ALL: [&str; 14] = [
+const ALL: [&str; 22] = [
     "boot/config-6.1.0",
     "dev/cpu_dma_latency",
     "dev/kmsg",
     "etc/fstab",
+    "etc/ld.so.preload",
     "etc/sysctl.conf",
     "etc/sysctl.d/1.conf",
+    "proc/77/cmdline",
+    "proc/77/environ",
+    "proc/77/maps",
     "proc/cmdline",
+    "proc/fs/nfsd/exports",
     "proc/irq/24/smp_affinity_list",
     "proc/mounts",
     "proc/sys/kernel/x",
     "proc/timer_list",
+    "proc/vmstat",
+    "sys/block/sda/device/scsi_disk/0:0:0:0/cache_type",
+    "sys/block/sda/queue/write_cache",
     "sys/devices/system/cpu/cpufreq/policy0/affected_cpus",
     "sys/devices/system/cpu/isolated",
     "sys/kernel/mm/ksm/run",

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod boot;
+mod durability;
 mod measured;
 mod settings;
 mod tree;
@@ -15,7 +16,12 @@ use ticktax_analysis::findings::RULES;
 use tree::{Case, Expected};
 
 fn cases() -> Vec<Case> {
-    let lists = [boot::cases(), settings::cases(), measured::cases()];
+    let lists = [
+        boot::cases(),
+        settings::cases(),
+        durability::cases(),
+        measured::cases(),
+    ];
     lists.into_iter().flatten().collect()
 }
 

@@ -16,63 +16,10 @@ pub(crate) fn cases() -> Vec<Case> {
         sysctl_silent(),
         fstab_kinds(),
         fstab_options(),
-        fstab_lost_writes(),
         power(),
         memory(),
     ];
     lists.into_iter().flatten().collect()
-}
-
-fn fstab_lost_writes() -> Vec<Case> {
-    let nfs =
-        |options: &str| format!("server:/home /home nfs4 {options},timeo=600,retrans=2 0 0\n");
-    let ext = |options: &str| format!("/dev/sdb1 /data ext4 {options} 0 0\n");
-    vec![
-        case(
-            "nfs-soft-mount",
-            "written to, and given up",
-            &[(FSTAB, &nfs("soft")), (MOUNTS, &nfs("rw,soft"))],
-            Found("mounted soft (timeo=600,retrans=2)"),
-        ),
-        case(
-            "nfs-soft-mount",
-            "one that waits",
-            &[(FSTAB, &nfs("soft")), (MOUNTS, &nfs("rw,hard"))],
-            Silence,
-        ),
-        case(
-            "nfs-soft-mount",
-            "only read",
-            &[(FSTAB, &nfs("ro,soft")), (MOUNTS, &nfs("ro,soft"))],
-            Silence,
-        ),
-        case(
-            "fsync-without-barrier",
-            "an ext4 that trusts its disk",
-            &[(FSTAB, &ext("nobarrier")), (MOUNTS, &ext("rw,nobarrier"))],
-            Found("mounted nobarrier"),
-        ),
-        case(
-            "fsync-without-barrier",
-            "told in the file system's own list",
-            &[
-                (FSTAB, &ext("barrier=0")),
-                (MOUNTS, &ext("rw")),
-                ("proc/fs/ext4/sdb1/options", "rw\nbarrier=0\n"),
-            ],
-            Found("mounted barrier=0"),
-        ),
-        case(
-            "fsync-without-barrier",
-            "as usual",
-            &[
-                (FSTAB, &ext("defaults")),
-                (MOUNTS, &ext("rw")),
-                ("proc/fs/ext4/sdb1/options", "rw\nbarrier\n"),
-            ],
-            Silence,
-        ),
-    ]
 }
 
 fn sysctl_found() -> Vec<Case> {

@@ -1,29 +1,23 @@
 //! A file system of another machine, to be written to, that gives up: an answer that is late is an I/O
 //! error for the program.
 
-use ticktax_model::configured::{FstabLine, Mounted};
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
+use super::super::facts::Mount;
 
 /// Options that make the client give up, in the order of the last one to count.
 const SOFT: [&str; 2] = ["soft", "softerr"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    let lines = facts.configured.fstab.iter();
-    let mounted = lines.filter_map(|line| Some((line, line.mounted.as_ref()?)));
-    mounted
-        .filter_map(|(line, mounted)| found(line, mounted))
-        .collect()
+    facts.mounts().filter_map(|mount| found(&mount)).collect()
 }
 
-fn found(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
-    let has = |name: &str| mounted.options.iter().any(|option| option == name);
-    let is_nfs = matches!(&*mounted.kind, "nfs" | "nfs4");
+fn found(mount: &Mount<'_>) -> Option<Finding> {
     // Who only reads loses nothing that was written.
-    let soft = SOFT.iter().find(|name| has(name));
-    let soft = soft.filter(|_| is_nfs && !has("ro"))?;
-    let times = mounted.options.iter().filter(|option| {
+    let soft = mount.first_of(&SOFT);
+    let soft = soft.filter(|_| mount.is_nfs() && !mount.has("ro"))?;
+    let times = mount.mounted.options.iter().filter(|option| {
         let known = |name| {
             option
                 .strip_prefix(name)
@@ -38,8 +32,8 @@ fn found(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     };
     Some(Finding {
         rule: "nfs-soft-mount".to_owned(),
-        title: format!("{} gives up when its server is slow", line.place),
-        configured: format!("/etc/fstab: {} with {}", line.place, line.options.join(",")),
+        title: format!("{} gives up when its server is slow", mount.place),
+        configured: mount.configured(),
         effective: format!(
             "mounted {soft}{how}: an answer that is late is an I/O error for the program"
         ),
@@ -51,7 +45,7 @@ fn found(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
         ),
         remedy: format!(
             "mount {} with hard, so that programs wait for the server",
-            line.place
+            mount.place
         ),
     })
 }

@@ -1,0 +1,112 @@
+//! Programs whose fsync does nothing, and file systems that take none.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::configured::FsyncOffBy;
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+use super::super::facts::Mount;
+
+const PRELOAD: &str = "etc/ld.so.preload";
+/// The library that takes programs' fsync and does nothing.
+const TAKES_FSYNC: &str = "libeatmydata";
+/// How an overlay says that it takes none; kernels differ.
+const VOLATILE: [&str; 2] = ["volatile", "fsync=volatile"];
+/// Processes that are named.
+const NAMED: usize = 4;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let everywhere = facts.configured.file(PRELOAD);
+    let everywhere = everywhere.filter(|text| text.contains(TAKES_FSYNC));
+    let mut programs: BTreeMap<(&FsyncOffBy, &str), Vec<i32>> = BTreeMap::new();
+    for it in &facts.configured.fsync_off {
+        // What all programs have is said once.
+        if everywhere.is_none() || matches!(it.by, FsyncOffBy::Argument(_)) {
+            let key = (&it.by, &*it.program);
+            programs.entry(key).or_default().push(it.pid);
+        }
+    }
+    let programs = programs
+        .iter()
+        .map(|((by, program), pids)| of_program(by, program, pids));
+    let volatile = facts
+        .mounts()
+        .filter(|it| it.mounted.kind == "overlay" && it.first_of(&VOLATILE).is_some());
+    everywhere
+        .map(of_all)
+        .into_iter()
+        .chain(programs)
+        .chain(volatile.map(|mount| of_mount(&mount)))
+        .collect()
+}
+
+/// A library that every program is to have.
+fn of_all(preload: &str) -> Finding {
+    let words: Vec<&str> = preload.split_ascii_whitespace().collect();
+    finding(
+        "every program's fsync does nothing".to_owned(),
+        format!("/{PRELOAD}: {}", words.join(" ")),
+        "a library takes the calls, in each program that is linked dynamically".to_owned(),
+        &format!("/{PRELOAD}"),
+        format!("take {TAKES_FSYNC} out of /{PRELOAD}, and start what is to be durable again"),
+    )
+}
+
+fn of_program(by: &FsyncOffBy, program: &str, pids: &[i32]) -> Finding {
+    let named: Vec<String> = pids.iter().take(NAMED).map(i32::to_string).collect();
+    let more = match pids.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let who = format!("{program}, process {}{more}", named.join(", "));
+    let title = format!("the fsync of {program} does nothing");
+    match by {
+        FsyncOffBy::Library(path) => finding(
+            title,
+            format!("{who}: LD_PRELOAD"),
+            format!("{path} is mapped, and takes the calls"),
+            "/proc/PID/environ and /proc/PID/maps",
+            format!("start {program} without it"),
+        ),
+        FsyncOffBy::Argument(argument) => finding(
+            title,
+            format!("{who}: {argument}"),
+            "it does not call fsync".to_owned(),
+            "/proc/PID/cmdline",
+            format!("start {program} without {argument}"),
+        ),
+    }
+}
+
+fn of_mount(mount: &Mount<'_>) -> Finding {
+    finding(
+        format!("an fsync on {} does nothing", mount.place),
+        mount.configured(),
+        "an overlay mounted volatile passes no fsync on".to_owned(),
+        "/proc/mounts",
+        format!("mount {} without volatile", mount.place),
+    )
+}
+
+fn finding(
+    title: String,
+    configured: String,
+    effective: String,
+    measured: &str,
+    remedy: String,
+) -> Finding {
+    Finding {
+        rule: "fsync-turned-off".to_owned(),
+        title,
+        configured,
+        effective,
+        measured: measured.to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said(
+            "what was written last is lost with the power, and a benchmark measures memory instead of the disk",
+        ),
+        remedy,
+    }
+}

@@ -1,0 +1,60 @@
+//! A file system on which an fsync of one file waits for what every program wrote.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+use super::super::facts::Mount;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let all = facts.mounts().filter(|mount| !mount.has("ro"));
+    all.filter_map(|mount| Some(finding(&mount, because(&mount)?)))
+        .collect()
+}
+
+/// Why an fsync there is one of the whole file system.
+fn because(mount: &Mount<'_>) -> Option<&'static str> {
+    // The journal's transaction has all files in it, and waits for their data: where blocks are
+    // allocated when a program writes, that is all that was written since the last commit.
+    match &*mount.mounted.kind {
+        "ext3" | "ext4" if mount.has("data=journal") => Some(
+            "data=journal: the data of all files are in the transaction that an fsync waits for",
+        ),
+        "ext3" | "ext4" if mount.has("nodelalloc") && mount.has("data=ordered") => Some(
+            "data=ordered without delayed allocation: an fsync waits for what every program wrote \
+             since the last commit",
+        ),
+        "btrfs" if mount.has("notreelog") => {
+            Some("notreelog: an fsync commits the whole file system")
+        }
+        _ => None,
+    }
+}
+
+fn finding(mount: &Mount<'_>, why: &str) -> Finding {
+    let remedy = match &*mount.mounted.kind {
+        "btrfs" => format!("mount -o remount,treelog {}", mount.place),
+        "ext3" => format!(
+            "mount {} as ext4, which delays allocation, or with data=writeback if old data in files \
+             after a crash are no harm",
+            mount.place
+        ),
+        _ => format!(
+            "mount {} with delalloc and data=ordered, the defaults of ext4",
+            mount.place
+        ),
+    };
+    Finding {
+        rule: "fsync-waits-for-others".to_owned(),
+        title: format!("an fsync on {} writes more than its file", mount.place),
+        configured: mount.configured(),
+        effective: why.to_owned(),
+        measured: "/proc/mounts, and /proc/fs for what that leaves out".to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Note,
+        cost: Cost::said(
+            "a program that syncs often is held up by one that writes much, and a benchmark of fsync measures \
+             what else is written",
+        ),
+        remedy,
+    }
+}

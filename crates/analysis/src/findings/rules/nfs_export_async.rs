@@ -1,0 +1,33 @@
+//! A folder that is exported to other machines, whose fsync is answered before anything is on the disk.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+const EXPORTS: &str = "proc/fs/nfsd/exports";
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let exports = facts.configured.file(EXPORTS).unwrap_or_default();
+    exports.lines().filter_map(found).collect()
+}
+
+/// A line: the folder, a tab, the client and its options in parentheses.
+fn found(line: &str) -> Option<Finding> {
+    let (place, client) = line.split_once('\t').filter(|_| !line.starts_with('#'))?;
+    let (client, options) = client.trim().split_once('(')?;
+    let options: Vec<&str> = options.trim_end_matches(')').split(',').collect();
+    let is_lost = options.contains(&"async") && !options.contains(&"ro");
+    is_lost.then(|| Finding {
+        rule: "nfs-export-async".to_owned(),
+        title: format!("{place} answers an fsync of {client} before it is on the disk"),
+        configured: "/etc/exports: async".to_owned(),
+        effective: format!("exported to {client} with {}", options.join(",")),
+        measured: format!("/{EXPORTS}"),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Cost::said(
+            "a crash of this machine loses what its clients' fsync promised, and they are not told",
+        ),
+        remedy: format!("export {place} with sync, and run exportfs -ra"),
+    })
+}

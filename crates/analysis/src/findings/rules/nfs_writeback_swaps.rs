@@ -1,0 +1,69 @@
+//! Writing to a server that takes memory from programs: they are pushed into swap while data that no disk
+//! of this machine will ever take waits for the network.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+
+use super::super::Facts;
+
+/// Less than this is no cause for anything.
+const LEAST_BYTES: u64 = 1 << 20;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    found(facts).into_iter().collect()
+}
+
+fn found(facts: &Facts<'_>) -> Option<Finding> {
+    let (before, after) = (
+        facts.header.before.writeback?,
+        facts.header.after.writeback?,
+    );
+    let sent = after
+        .nfs_sent_bytes?
+        .saturating_sub(before.nfs_sent_bytes.unwrap_or(0));
+    let swapped = after
+        .swapped_out_bytes
+        .saturating_sub(before.swapped_out_bytes);
+    if sent < LEAST_BYTES || swapped < LEAST_BYTES {
+        return None;
+    }
+    let mount = facts
+        .mounts()
+        .find(|mount| mount.is_nfs() && !mount.has("ro"))?;
+    let file = |name: &str| facts.configured.file(&format!("proc/sys/vm/{name}"));
+    // One of the two is 0: the one that is not is in force.
+    let limit = match (file("dirty_bytes"), file("dirty_ratio")) {
+        (None | Some("0"), None) => "the kernel's own limit on data to be written".to_owned(),
+        (None | Some("0"), Some(share)) => format!("vm.dirty_ratio = {share} % of memory"),
+        (Some(bytes), _) => format!("vm.dirty_bytes = {bytes}"),
+    };
+    let waiting = after.dirty_bytes.saturating_add(after.writing_bytes);
+    Some(Finding {
+        rule: "nfs-writeback-swaps".to_owned(),
+        title: format!(
+            "programs went into swap while {} was written to",
+            mount.place
+        ),
+        configured: limit,
+        effective: format!(
+            "{} MiB were sent to NFS servers and {} MiB of programs' memory to swap; at the end {} MiB \
+             waited to be written",
+            mib(sent),
+            mib(swapped),
+            mib(waiting)
+        ),
+        measured: "/proc/vmstat and /proc/self/mountstats, before and after".to_owned(),
+        // Something else may have wanted the memory.
+        confidence: Confidence::Possible,
+        severity: Severity::Warning,
+        cost: Cost::said("programs wait for their own memory to come back from swap"),
+        remedy: format!(
+            "lower vm.dirty_bytes, or the mount's own share: mountpoint -d {} prints N:M, and \
+             /sys/class/bdi/N:M/max_ratio takes a percentage",
+            mount.place
+        ),
+    })
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes >> 20
+}
