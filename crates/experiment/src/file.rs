@@ -75,7 +75,7 @@ pub struct Parameter {
     pub fit: Option<[f64; 2]>,
     /// How many values of the range are tried before the search closes in; 2 to 1000.
     #[serde(default = "default_steps")]
-    pub steps: u16,
+    pub steps: u32,
     /// Whether it is a whole number.
     #[serde(default)]
     pub whole: bool,
@@ -89,7 +89,7 @@ pub struct Parameter {
     pub sets: Option<String>,
 }
 
-fn default_steps() -> u16 {
+fn default_steps() -> u32 {
     11
 }
 

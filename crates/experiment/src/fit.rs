@@ -98,11 +98,28 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
+/// The most times that [`fit`] runs the model for parameters with these many values in the first round.
+pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
+    let (mut first, mut later) = (1_u64, 1_u64);
+    let mut is_any = false;
+    for steps in steps {
+        is_any = true;
+        first = first.saturating_mul(steps);
+        later = later.saturating_mul(5);
+    }
+    let rounds = u64::from(ROUNDS) - 1;
+    if is_any {
+        first.saturating_add(later.saturating_mul(rounds))
+    } else {
+        0
+    }
+}
+
 /// A parameter that is to be found.
 struct Wanted<'a> {
     name: &'a str,
     range: [f64; 2],
-    steps: u16,
+    steps: u32,
     whole: bool,
 }
 
@@ -118,7 +135,7 @@ impl<'a> Wanted<'a> {
 
     /// `steps` values from one end of a range to the other; of whole numbers, those in it, or the one
     /// that is nearest.
-    fn axis(&self, [low, high]: [f64; 2], steps: u16) -> Vec<f64> {
+    fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();
             let whole = (0..steps.max(2)).map(|n| first + f64::from(n));

@@ -20,6 +20,7 @@ pub mod replay;
 pub mod sensitivity;
 pub mod statistics;
 pub mod sweep;
+pub mod text;
 pub mod vary;
 pub mod whatif;
 

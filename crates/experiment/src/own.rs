@@ -16,10 +16,17 @@ use crate::cases::Case;
 use crate::file::{CaseFile, Parameter, Values};
 use crate::judge::Modelled;
 use crate::sweep::outcome::{cells, columns};
+use crate::text;
+
+mod effort;
+
+pub use effort::Asked;
 
 /// A case whose model is a scenario.
 #[derive(Debug)]
 pub struct OwnCase {
+    /// The file, as it was named.
+    shown: String,
     text: String,
     file: CaseFile,
     setup: Setup,
@@ -38,7 +45,7 @@ impl OwnCase {
     /// A file that cannot be read, is no case or no scenario, or asks for what the scenario has not.
     pub fn open(path: &Path) -> Result<Self, OwnCaseError> {
         let shown = path.display().to_string();
-        let text = read(path, "case")?;
+        let text = text::read(path, "case").map_err(OwnCaseError)?;
         let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
         let Some(model) = &file.model else {
             return Err(OwnCaseError(format!(
@@ -46,12 +53,23 @@ impl OwnCase {
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
-        let setup = scenario::parse(&place.display().to_string(), &read(&place, "scenario")?);
+        let setup = scenario::parse(
+            &place.display().to_string(),
+            &text::read(&place, "scenario").map_err(OwnCaseError)?,
+        );
         let setup = setup.map_err(|why| OwnCaseError(why.to_string()))?;
-        let case = Self { text, file, setup };
-        case.check()
-            .map_err(|why| OwnCaseError(format!("{shown}: {why}")))?;
+        let case = Self {
+            shown,
+            text,
+            file,
+            setup,
+        };
+        case.check().map_err(|why| case.error(&why))?;
         Ok(case)
+    }
+
+    fn error(&self, why: &str) -> OwnCaseError {
+        OwnCaseError(format!("{}: {why}", self.shown))
     }
 
     /// What the file asks for that the scenario has not.
@@ -74,10 +92,28 @@ impl OwnCase {
             return Err(format!("{name}: it is to be fitted, and `sets` nothing"));
         }
         let values = self.file.values();
-        for (series, row) in self.file.rows() {
-            if series.measure.is_some() {
-                self.point(&row.at, &values)
-                    .map_err(|why| format!("{} at {}: {why}", series.name, row.at))?;
+        let rows = self.file.rows();
+        let mut is_first = true;
+        for (series, row) in rows.filter(|(series, _)| series.measure.is_some()) {
+            self.point(&row.at, &values)
+                .map_err(|why| format!("{} at {}: {why}", series.name, row.at))?;
+            if is_first {
+                self.check_values(&row.at, &values)?;
+            }
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    /// Every value that may be tried, in a row: one that the scenario refuses would leave the page without
+    /// rows.
+    fn check_values(&self, at: &str, values: &Values) -> Result<(), String> {
+        for (name, it) in self.file.parameters.iter().filter(|it| it.1.sets.is_some()) {
+            let fitted = it.fit.iter().flatten().map(|value| ("fit", value));
+            let swept = it.sweep.iter().map(|value| ("sweep", value));
+            for (key, &value) in fitted.chain(swept) {
+                self.point(at, &values.with(name, value))
+                    .map_err(|why| format!("{name}: {key}: {why}"))?;
             }
         }
         Ok(())
@@ -109,18 +145,11 @@ impl OwnCase {
         if !is_time {
             return parse(&value.to_string());
         }
-        let scale = match unit.split(' ').next() {
-            Some("ns") => 1.0,
-            Some("us" | "µs") => 1e3,
-            Some("ms") => 1e6,
-            Some("s") => 1e9,
-            _ => {
-                return Err(format!(
-                    "{name} is a time: its parameter's unit begins with ns, us, ms or s"
-                ));
-            }
-        };
-        parse(&format!("{}ns", (value * scale).round()))
+        let word = unit.split(' ').next().unwrap_or_default();
+        let scale = format!("1{word}").parse::<Nanos>().map_err(|_| {
+            format!("{name} is a time: its parameter's unit begins with ns, us, ms or s")
+        })?;
+        parse(&format!("{}ns", (value * scale.0 as f64).round()))
     }
 
     /// A row's simulation, by the names of a sweep's columns.
@@ -136,19 +165,6 @@ impl OwnCase {
         });
         Some(numbers.collect())
     }
-}
-
-fn read(path: &Path, what: &str) -> Result<String, OwnCaseError> {
-    std::fs::read_to_string(path).map_err(|error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::NotFound => "no such file".to_owned(),
-            std::io::ErrorKind::InvalidData => "it is not text".to_owned(),
-            std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-            std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-            _ => error.to_string(),
-        };
-        OwnCaseError(format!("cannot read the {what} {}: {why}", path.display()))
-    })
 }
 
 impl Case for OwnCase {
@@ -191,6 +207,8 @@ impl Case for OwnCase {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use super::effort::Asked;
 
     use super::OwnCase;
     use crate::cases::Case;
@@ -279,8 +297,59 @@ mod tests {
         assert!(error.contains("loop.toml:1"), "{error}");
         let error = OwnCase::open(Path::new("/nonexistent/x.toml")).unwrap_err();
         assert!(
-            error.to_string().ends_with("x.toml: no such file"),
+            error.to_string().contains("x.toml: no such file"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_would_take_hours_is_refused_before_it_begins() {
+        let refused = |case: &str, scenario: &str, asked: Asked| {
+            let opened = open(case, scenario).unwrap();
+            let error = opened.check_effort(asked).unwrap_err().to_string();
+            assert!(error.contains("mine.toml: "), "{error}");
+            assert!(!error.contains('\n'), "{error}");
+            error
+        };
+        assert_eq!(
+            open(CASE, SCENARIO).unwrap().check_effort(Asked::Run),
+            Ok(())
+        );
+        assert_eq!(
+            open(CASE, SCENARIO).unwrap().check_effort(Asked::Fit),
+            Ok(())
+        );
+        let day = SCENARIO.replace("20s", "24h");
+        let busy = day.replace("20ms", "20us").replace("3ms", "1us");
+        let error = refused(CASE, &busy, Asked::Run);
+        assert!(error.contains("a shorter `length`"), "{error}");
+        let many = CASE.replace("steps = 15", "steps = 1000");
+        let hour = SCENARIO.replace("20s", "1h");
+        assert_eq!(open(&many, &hour).unwrap().check_effort(Asked::Run), Ok(()));
+        let error = refused(&many, &hour, Asked::Fit);
+        assert!(error.contains("fewer `steps`"), "{error}");
+        let error = open(CASE, &SCENARIO.replace("20s", "1000h")).unwrap_err();
+        assert!(
+            error.contains("loop.toml:1: length: 3600000s is longer"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn values_that_the_scenario_refuses_are_said() {
+        for (from, to, what) in [
+            ("sweep = [2, 4, 6]", "sweep = [-2, 4, 6]", "work: sweep: "),
+            ("fit = [1, 8]", "fit = [-1, 8]", "work: fit: "),
+        ] {
+            let error = open(&CASE.replace(from, to), SCENARIO).unwrap_err();
+            assert!(error.contains(what), "{error}");
+        }
+        let rows: String = (0..1001).map(|n| format!("{{ at = \"{n}\" }}, ")).collect();
+        let many = CASE.replace("{ at = \"500\" }", &rows);
+        let error = open(&many, SCENARIO).unwrap_err();
+        assert!(error.contains("rows: at most 1000"), "{error}");
+        let long = format!("{CASE}# {}\n", "x".repeat(1 << 20));
+        let error = open(&long, SCENARIO).unwrap_err();
+        assert!(error.contains("longer than 1 MiB"), "{error}");
     }
 }

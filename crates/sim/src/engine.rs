@@ -40,6 +40,16 @@ pub fn run(setup: &Setup) -> Result<Report, SetupError> {
     Ok(Engine::new(setup, None).run().0)
 }
 
+/// Runs a simulation without keeping its rows; `None` where it takes more than `max_events` events,
+/// which it is given up after. A core simulates some millions of events a second.
+pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
+    setup.check()?;
+    let mut engine = Engine::new(setup, None);
+    engine.max_events = max_events;
+    let is_complete = engine.go();
+    Ok(is_complete.then(|| engine.close().0))
+}
+
 /// Runs a simulation and hands the rows of its recording to `sink`. The rows of one CPU come in
 /// the order in which they ended. What the rows point into, and the recording's header, come back.
 pub fn record(
@@ -220,6 +230,7 @@ struct Engine<'s> {
     touched: Vec<usize>,
     hash: TraceHash,
     events: u64,
+    max_events: u64,
     recorder: Option<Recorder<'s>>,
     follower: Option<Follower>,
 }
@@ -267,6 +278,7 @@ impl<'s> Engine<'s> {
             touched: Vec::new(),
             hash: TraceHash::new(setup.seed),
             events: 0,
+            max_events: u64::MAX,
             recorder,
             follower: None,
         };
@@ -299,12 +311,16 @@ impl<'s> Engine<'s> {
         self.close()
     }
 
-    fn go(&mut self) {
+    /// Runs to the end; false where that takes too many events.
+    fn go(&mut self) -> bool {
         let end = self.setup.length;
         loop {
             let (at, cpu) = self.order.first();
             if at >= end {
                 break;
+            }
+            if self.events == self.max_events {
+                return false;
             }
             debug_assert!(
                 at >= self.now,
@@ -316,6 +332,7 @@ impl<'s> Engine<'s> {
             self.step(cpu);
         }
         self.now = end;
+        true
     }
 
     /// What happens next on `cpu`, and what comes of it at once, there and elsewhere.

@@ -44,7 +44,7 @@ mod task;
 mod timer;
 
 pub use clock::{Device, Grid};
-pub use engine::{Followed, Frames, follow, frames, record, run};
+pub use engine::{Followed, Frames, follow, frames, record, run, run_within};
 pub use random::{Law, Stream};
 pub use record::facts;
 pub use report::{CpuReport, LinkReport, Mode, Report};

@@ -26,7 +26,7 @@ use ticktax_model::pace::PaceRule;
 use self::words::{LawText, Time};
 use crate::random::Law;
 use crate::settings;
-use crate::setup::{Group, Link, Setup, SetupError, Source, Then};
+use crate::setup::{Group, Link, MAX_TASKS, Setup, SetupError, Source, Then};
 use crate::task::{Class, Footprint, Step, TaskId, TaskSpec};
 use crate::timer::Call;
 
@@ -203,6 +203,14 @@ type Wrong = (usize, String);
 impl Scenario {
     /// Adds all of it to a setup that has nothing of it yet.
     fn fill(&self, setup: &mut Setup) -> Result<(), Wrong> {
+        let mut count: usize = 0;
+        for task in &self.task {
+            count = count.saturating_add(task.count);
+            if count > MAX_TASKS {
+                let why = format!("{count} tasks: at most {MAX_TASKS}");
+                return Err((task.name.span().start, why));
+            }
+        }
         let names: Vec<&str> = self
             .task
             .iter()
@@ -405,6 +413,16 @@ mod tests {
                 "[[task]]\nname = \"a\"\nprogram = [\"yield\"]\n",
                 6,
                 "lets time pass",
+            ),
+            (
+                "[[task]]\nname = \"a\"\ncount = 70000\nprogram = [{ work = \"1ms\" }]\n",
+                6,
+                "70000 tasks: at most 65536",
+            ),
+            (
+                "[[task]]\nname = \"a\"\nprogram = [{ lock = 5000 }, { work = \"1ms\" }]\n",
+                6,
+                "numbered from 0 to 4095",
             ),
             (
                 "[[task]]\nname = \"a\"\ncpu = 3\nprogram = [{ work = \"1ms\" }]\n",

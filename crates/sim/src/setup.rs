@@ -10,6 +10,11 @@ use crate::speed::Speed;
 use crate::task::{Class, Step, TaskSpec};
 use crate::timer::TimerRule;
 
+/// The most tasks of a setup.
+pub(crate) const MAX_TASKS: usize = 65_536;
+/// Locks are numbered from 0 to below this.
+const MAX_LOCKS: usize = 4_096;
+
 /// What the kernel's own work costs. All of it may be nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
@@ -130,7 +135,7 @@ pub struct Group {
 pub struct Setup {
     /// The machine.
     pub machine: Machine,
-    /// Its tasks.
+    /// Its tasks, at most 65536.
     pub tasks: Vec<TaskSpec>,
     /// Its sources of interrupts, at most 64.
     pub sources: Vec<Source>,
@@ -171,6 +176,9 @@ impl Setup {
     /// Whether it can be run.
     pub fn check(&self) -> Result<(), SetupError> {
         self.check_machine()?;
+        if self.tasks.len() > MAX_TASKS {
+            return Err(error("tasks", &format!("at most {MAX_TASKS}")));
+        }
         for task in &self.tasks {
             self.check_task(task)
                 .map_err(|why| error(&format!("task {}", task.name), &why))?;
@@ -296,6 +304,9 @@ impl Setup {
         match *step {
             Step::Signal(task) if task.index() >= self.tasks.len() => {
                 Err("it signals a task that is not there".to_owned())
+            }
+            Step::Lock(lock) | Step::Unlock(lock) if lock >= MAX_LOCKS => {
+                Err(format!("locks are numbered from 0 to {}", MAX_LOCKS - 1))
             }
             Step::Receive(link, _) if link >= self.links.len() => {
                 Err("it receives from a link that is not there".to_owned())

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use ticktax_experiment::own::Asked;
 use ticktax_experiment::{Case, CaseFile, OwnCase, all, find, fit, judge};
 use ticktax_model::case::{CaseFit, CaseList, CaseStatement, CaseTitle, Line, Remark};
 use ticktax_model::document::Document;
 
 use crate::arguments::CaseQuestion;
 use crate::failure::Failure;
+use crate::progress::Extent;
 use crate::terminal::Terminal;
 
 /// Answers, and ends with 1 where a case does not come out as its file says: a row that is missed and
@@ -27,6 +29,8 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
         CaseQuestion::Show { name, .. } => read(open(name)?.case())?.sheet().into(),
         CaseQuestion::Run { name, here, .. } => {
             let opened = open(name)?;
+            let progress = terminal.progress(Extent::Unknown, "Simulating");
+            opened.check_effort(Asked::Run)?;
             let case = opened.case();
             let file = read(case)?;
             // Measured first, while the model does not take the CPUs.
@@ -35,6 +39,7 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
                 here: measured,
                 ..judge::statement(case, &file)
             };
+            progress.done();
             if !statement.lines.iter().all(Line::as_expected) {
                 code = ExitCode::FAILURE;
             }
@@ -42,9 +47,12 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
         }
         CaseQuestion::Fit { name, .. } => {
             let opened = open(name)?;
+            let progress = terminal.progress(Extent::Unknown, "Fitting");
+            opened.check_effort(Asked::Fit)?;
             let case = opened.case();
             let file = read(case)?;
             let outcome = fit::fit(case, &file).map(|fitted| fitted.outcome(case, &file));
+            progress.done();
             let head = file.head();
             CaseFit { head, outcome }.into()
         }
@@ -76,6 +84,15 @@ impl Opened {
             Self::Known(case) => *case,
             Self::Own(case) => &**case,
         }
+    }
+
+    /// Refuses what would take very long; what we have ourselves does not.
+    fn check_effort(&self, asked: Asked) -> Result<(), Failure> {
+        let Self::Own(case) = self else {
+            return Ok(());
+        };
+        let checked = case.check_effort(asked);
+        checked.map_err(|error| Failure::Case(error.to_string()))
     }
 }
 

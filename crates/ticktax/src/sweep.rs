@@ -1,13 +1,10 @@
 //! `ticktax sweep`: a scenario at every point of a grid.
 
-use std::fs;
-use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_experiment::sweep::{Begun, Ended, Plan, PlanError, Ran, Sweep, begin, statement};
+use ticktax_experiment::text;
 use ticktax_model::Nanos;
-use ticktax_model::disk;
 
 use crate::arguments::SweepArguments;
 use crate::failure::{FAILED_POINTS, Failure};
@@ -45,25 +42,12 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
 fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
     let senseless = |error: PlanError| Failure::Arguments(error.to_string());
     let file = typed.scenario.display().to_string();
-    let text = text(&typed.scenario)?;
+    let text = text::read(&typed.scenario, "scenario").map_err(Failure::Scenario)?;
     let plan = Plan::new(&file, &text, &typed.vary, typed.repeat).map_err(senseless)?;
     if let Some(best) = &typed.best {
         plan.require_numbers(best).map_err(senseless)?;
     }
     Ok(plan)
-}
-
-fn text(scenario: &Path) -> Result<String, Failure> {
-    fs::read_to_string(scenario).map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
-            kind => disk::words(kind),
-        };
-        Failure::Scenario(format!(
-            "cannot read the scenario {}: {why}",
-            scenario.display()
-        ))
-    })
 }
 
 /// Runs the points; the code to end with, where it was interrupted.

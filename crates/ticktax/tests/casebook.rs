@@ -44,21 +44,35 @@ fn every_page_is_as_it_is_documented() {
     assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
 }
 
+/// The files of the worked example, as the page has them: a scenario and a case.
+fn worked_example(folder: &Path) -> PathBuf {
+    let page = fs::read_to_string(docs().join("casebook.md")).unwrap();
+    let blocks = page.split("```toml\n").skip(1);
+    let files: Vec<&str> = blocks.map(|it| it.split_once("```").unwrap().0).collect();
+    assert_eq!(files.len(), 2);
+    fs::write(folder.join("server.toml"), files[0]).unwrap();
+    let case = folder.join("my-server.toml");
+    fs::write(&case, files[1]).unwrap();
+    case
+}
+
 #[test]
-fn the_worked_example_runs_and_is_what_the_page_shows() {
-    let example = docs().join("example-case.toml");
-    let output = case(&["run", example.to_str().unwrap()]);
+fn the_worked_example_does_what_the_page_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = worked_example(folder.path());
+    let example = example.to_str().unwrap();
+    let output = case(&["run", example]);
     let page = text(&output.stdout);
     assert!(output.status.success(), "{page}");
     assert!(page.contains("4 of 4 predicted rows are met"), "{page}");
-    let fitted = case(&["fit", example.to_str().unwrap()]);
+    let fitted = case(&["fit", example]);
     assert!(fitted.status.success());
+    let fitted = text(&fitted.stdout);
     assert!(
-        text(&fitted.stdout).contains("work"),
-        "{}",
-        text(&fitted.stdout)
+        fitted.contains("5.03") && fitted.contains("the file has 5"),
+        "{fitted}"
     );
-    let shown = case(&["show", example.to_str().unwrap(), "--format", "json"]);
+    let shown = case(&["show", example, "--format", "json"]);
     assert!(shown.status.success());
 }
 
@@ -102,9 +116,7 @@ fn tcp_is_measured_on_this_machine_where_that_is_asked_for() {
 #[test]
 fn what_is_no_case_is_said_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
-    let example = fs::read_to_string(docs().join("example-case.toml")).unwrap();
-    let scenario = docs().join("../scenarios/game-server.toml");
-    let example = example.replace("../scenarios/game-server.toml", scenario.to_str().unwrap());
+    let example = fs::read_to_string(worked_example(folder.path())).unwrap();
     let broken = [
         ("", "missing field `name`"),
         ("name = ", "my.toml:1: "),
@@ -115,7 +127,9 @@ fn what_is_no_case_is_said_in_a_line() {
         ("value = 31.3", "a value"),
         ("sets = \"task.game.work\"", "`sets` nothing"),
         ("100 / 8", "is no formula"),
-        ("game-server.toml", "no such file"),
+        ("server.toml", "no such file"),
+        ("5ms ± 500us", "is longer than 24h"),
+        ("rows = [", "rows: at most 1000"),
     ];
     for (place, (from, what)) in broken.into_iter().enumerate() {
         let text_of = match from {
@@ -132,6 +146,17 @@ fn what_is_no_case_is_said_in_a_line() {
             "value = 31.3" => example.replace(from, "value = 31.3, range = [1, 2]"),
             "sets = \"task.game.work\"" => example.replace(from, ""),
             "100 / 8" => example.replace(from, "100 /"),
+            "5ms ± 500us" => {
+                let scenario = fs::read_to_string(folder.path().join("server.toml")).unwrap();
+                let long = scenario.replace("20s", "1000h");
+                fs::write(folder.path().join("long.toml"), long).unwrap();
+                example.replace("server.toml", "long.toml")
+            }
+            "rows = [" => {
+                let row = |n| format!("  {{ at = \"{n}\" }},\n");
+                let rows: String = (1_001..21_001).map(row).collect();
+                example.replacen(from, &format!("{from}\n{rows}"), 1)
+            }
             _ => example.replace(from, "gone.toml"),
         };
         let path = folder.path().join("my.toml");

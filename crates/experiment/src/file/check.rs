@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{CaseFile, Parameter, Published, Series};
 
+/// The most rows of a file: each is a run of the model.
+const MAX_ROWS: usize = 1_000;
+
 /// What is wrong, and near which text: each is looked for after the one before.
 pub(super) struct Fault {
     places: Vec<String>,
@@ -33,6 +36,11 @@ impl CaseFile {
             self.check_parameter(name, parameter).map_err(|why| {
                 Fault::new([format!("[parameters.{name}]")], format!("{name}: {why}"))
             })?;
+        }
+        let rows = self.rows().count();
+        if rows > MAX_ROWS {
+            let why = format!("{rows} rows: at most {MAX_ROWS}");
+            return Err(Fault::new(["[[series".to_owned()], why));
         }
         let mut names = BTreeSet::new();
         for series in &self.series {

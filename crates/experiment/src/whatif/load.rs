@@ -1,7 +1,5 @@
 //! The work of a prediction: from a recording, or from a scenario.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use ticktax_analysis::workload::{Asked, NoWorkload, Recorded};
@@ -86,16 +84,7 @@ pub fn load(file: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
 
 fn of_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let file = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "no such file; check the spelling",
-            io::ErrorKind::PermissionDenied => "it may not be read; check its mode",
-            io::ErrorKind::InvalidData => "it is not UTF-8 text",
-            io::ErrorKind::IsADirectory => "it is a folder; name a file in it",
-            _ => "the system refuses to read it",
-        };
-        LoadError::Scenario(format!("cannot read the scenario {file}: {why}"))
-    })?;
+    let text = crate::text::read(path, "scenario").map_err(LoadError::Scenario)?;
     let setup =
         scenario::parse(&file, &text).map_err(|wrong| LoadError::Scenario(wrong.to_string()))?;
     if asked.period.is_some() {

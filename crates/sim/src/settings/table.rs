@@ -388,10 +388,14 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "length",
         Kind::Duration,
-        "how long it runs",
+        "how long it runs, at most 24h",
         |setup| Some(Value::Duration(setup.length)),
         |setup, value| {
-            setup.length = value.duration();
+            let length = value.duration();
+            if length > Nanos::from_days(1) {
+                return Err(format!("{} is longer than 24h", length.exact()));
+            }
+            setup.length = length;
             Ok(())
         },
     )
