@@ -100,6 +100,7 @@ impl Case for Walk {
                 ("stall", "64000 items of 125 ns" | "as published") => {
                     Some(values.get("items") * item / 1e6)
                 }
+                ("touches", _) => Some(TOUCHES.len() as f64),
                 ("lines", "as it is") => Some(layout().lines(LINE) as f64),
                 ("lines", _) => Some(packed().lines(LINE) as f64),
                 ("items that fit", "1M") => Some(layout().capacity(&l2(1024)) as f64),

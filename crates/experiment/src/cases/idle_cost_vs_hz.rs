@@ -89,7 +89,7 @@ impl Case for IdleCost {
         programs(values.get("wakeups"))
     }
 
-    fn remarks(&self, file: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
+    fn remarks(&self, file: &CaseFile, values: &Values, modelled: &Modelled) -> Vec<Remark> {
         let (base, slope) = straight(file);
         let (tick, wake) = (values.get("tick"), values.get("wake"));
         let contour = [20.0, 40.0, 80.0, 120.0].map(|wakeups| {
@@ -101,6 +101,7 @@ impl Case for IdleCost {
                 "the straight line",
                 format!("{base:.1} MHz and {:.0} kcycles a tick", slope * 1e3),
             ),
+            remark("which model is nearer", nearer(file, modelled)),
             remark(
                 "70 MHz without ticks, by the model with batching",
                 format!(
@@ -116,6 +117,28 @@ impl Case for IdleCost {
             ),
         ]
     }
+}
+
+/// The rows that neither was fitted to, by both models.
+fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
+    let off = |at: &str, series: &str| {
+        let value = *modelled.get(&(series.to_owned(), at.to_owned()))?;
+        Some((value, file.row(series, at)?.residual(value)?))
+    };
+    let at = |at: &str| {
+        let (line, line_off) = off(at, "host, straight line")?;
+        let (batching, batching_off) = off(at, "host, batching")?;
+        let nearer = if line_off.abs() < batching_off.abs() {
+            "the straight line"
+        } else {
+            "batching"
+        };
+        Some(format!(
+            "at {at} Hz {nearer} ({line:.1} MHz by the line, {batching:.1} by batching)"
+        ))
+    };
+    let told: Vec<String> = ["100", "40"].into_iter().filter_map(at).collect();
+    told.join("; ")
 }
 
 /// The line through the rows that calibrate: MHz at no tick, and MHz for each Hz.
