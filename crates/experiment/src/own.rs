@@ -344,8 +344,8 @@ mod tests {
             let error = open(&CASE.replace(from, to), SCENARIO).unwrap_err();
             assert!(error.contains(what), "{error}");
         }
-        let rows: String = (0..1001).map(|n| format!("{{ at = \"{n}\" }}, ")).collect();
-        let many = CASE.replace("{ at = \"500\" }", &rows);
+        let rows: Vec<String> = (0..1001).map(|n| format!("{{ at = \"{n}\" }}, ")).collect();
+        let many = CASE.replace("{ at = \"500\" }", &rows.concat());
         let error = open(&many, SCENARIO).unwrap_err();
         assert!(error.contains("rows: at most 1000"), "{error}");
         let long = format!("{CASE}# {}\n", "x".repeat(1 << 20));
