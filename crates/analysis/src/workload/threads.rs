@@ -249,7 +249,8 @@ fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
         Burst {
             away,
             by_timer: false,
-            work: piece.own,
+            // Of a row that an interrupt outlasts, less than nothing is left.
+            work: piece.own.max(Nanos::ZERO),
         }
     });
     ThreadLoad {

@@ -5,8 +5,8 @@ use ticktax_model::pace::PaceRule;
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{
-    Attributes, Call, Class, Costs, Device, Footprint, Group, Law, Link, Machine, Policy, Setup,
-    Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
+    Attributes, Autogroup, Call, Class, Costs, Device, Footprint, Group, Law, Link, Machine,
+    Policy, Setup, Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
 };
 
 /// Keeps all rows.
@@ -88,6 +88,10 @@ fn step(tasks: u32, links: bool) -> impl Strategy<Value = Step> {
     ]
 }
 
+fn autogroup() -> impl Strategy<Value = Autogroup> {
+    (0_u32..3, -20_i8..20).prop_map(|(number, nice)| Autogroup { number, nice })
+}
+
 fn task(tasks: u32, cpus: usize) -> impl Strategy<Value = TaskSpec> {
     let class = prop_oneof![
         5 => Just(Class::Normal),
@@ -95,33 +99,40 @@ fn task(tasks: u32, cpus: usize) -> impl Strategy<Value = TaskSpec> {
         1 => (1_u8..99).prop_map(Class::RoundRobin),
     ];
     (
-        (class, -20_i8..20, prop::option::of(0..cpus), micros(30_000)),
+        (
+            (class, prop::option::weighted(0.3, autogroup())),
+            -20_i8..20,
+            prop::option::of(0..cpus),
+            micros(30_000),
+        ),
         prop::collection::vec(step(tasks, true), 1..7),
         prop::option::of(Just(0)),
         prop::option::of(micros(500)),
     )
-        .prop_map(|((class, nice, cpu, start), mut program, group, refill)| {
-            program.push(Step::Work(Law::Fixed(Nanos(1_000))));
-            TaskSpec {
-                name: "task".to_owned(),
-                kernel: false,
-                attributes: Attributes {
-                    class,
-                    nice,
-                    cpu,
-                    process: 0,
-                    slice: None,
-                    autogroup: None,
-                },
-                start,
-                program,
-                group,
-                footprint: refill.map(|refill| Footprint {
-                    refill,
-                    tau: Nanos::from_millis(2),
-                }),
-            }
-        })
+        .prop_map(
+            |(((class, autogroup), nice, cpu, start), mut program, group, refill)| {
+                program.push(Step::Work(Law::Fixed(Nanos(1_000))));
+                TaskSpec {
+                    name: "task".to_owned(),
+                    kernel: false,
+                    attributes: Attributes {
+                        class,
+                        nice,
+                        cpu,
+                        process: 0,
+                        slice: None,
+                        autogroup,
+                    },
+                    start,
+                    program,
+                    group,
+                    footprint: refill.map(|refill| Footprint {
+                        refill,
+                        tau: Nanos::from_millis(2),
+                    }),
+                }
+            },
+        )
 }
 
 fn source(cpus: usize, tasks: u32) -> impl Strategy<Value = Source> {

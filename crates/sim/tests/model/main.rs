@@ -3,6 +3,7 @@
 mod accounting;
 mod fixture;
 mod followed;
+mod groups;
 mod invariants;
 mod lateness;
 mod recording;
