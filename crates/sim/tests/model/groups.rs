@@ -78,15 +78,15 @@ fn no_cpu_idles_while_a_task_of_a_group_waits() {
 /// time, and 281 times without the third.
 #[test]
 fn a_waking_task_takes_the_cpu_from_one_that_has_had_its_share() {
-    let wakes = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(1)));
+    let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(1)));
     let work = Step::Work(Law::Fixed(Nanos::from_micros(20)));
-    let waker = task(None, vec![wakes, work]);
-    let report = ran(1, vec![hog(None), hog(None), waker]);
+    let third = task(None, vec![sleep, work]);
+    let report = ran(1, vec![hog(None), hog(None), third]);
     let hogs = &report.tasks[..2];
     let time: Nanos = hogs.iter().map(|task| task.ran).sum();
     let changes = hogs.iter().map(|task| task.switches).sum::<u64>() as f64 / time.as_secs_f64();
     assert!((600.0..1_200.0).contains(&changes), "{changes}");
-    let sleeper = &report.tasks[2];
-    let latency = sleeper.latency.0 / i64::try_from(sleeper.sleeps).expect("many");
+    let woken = &report.tasks[2];
+    let latency = woken.latency.0 / i64::try_from(woken.sleeps).expect("many");
     assert!(latency < 200_000, "{latency} ns");
 }
