@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
+use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::finding::Severity;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Class, Statement};
@@ -20,8 +21,9 @@ use ticktax_model::statement::{Account, Class, Statement};
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
 /// What to do about what `statement` says, the most important first; [`Statement::advice`] is not
-/// looked at. Nothing where little could be seen: counters do not tell who took the time.
-pub fn advise(statement: &Statement) -> Vec<Advice> {
+/// looked at. Nothing where little could be seen: counters do not tell who took the time. Processes were
+/// in these groups by session.
+pub fn advise(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Vec<Advice> {
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
@@ -31,9 +33,9 @@ pub fn advise(statement: &Statement) -> Vec<Advice> {
         let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
         match (&statement.victim, threads) {
             (Some(victim), Some(threads)) => {
-                advice.extend(program::advise(statement, victim, threads));
+                advice.extend(program::advise(statement, victim, threads, autogroups));
             }
-            _ => advice.extend(machine::advise(statement)),
+            _ => advice.extend(machine::advise(statement, autogroups)),
         }
     }
     advice.extend(findings(statement));
@@ -53,6 +55,23 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
         title: finding.title.clone(),
         remedy: finding.remedy.clone(),
     })
+}
+
+/// A process of each group by session that `pids` are in; none where `watched` is in one of them.
+fn autogroup_pids(autogroups: &[ProcessAutogroup], pids: &[i32], watched: Option<i32>) -> Vec<i32> {
+    let group = |pid: i32| {
+        let known = autogroups.iter().find(|process| process.pid == pid)?;
+        Some(known.group.number)
+    };
+    let groups: BTreeMap<u32, i32> = pids
+        .iter()
+        .filter_map(|&pid| Some((group(pid)?, pid)))
+        .collect();
+    let own = watched.map(group);
+    if own.is_some_and(|own| own.is_none_or(|own| groups.contains_key(&own))) {
+        return Vec::new();
+    }
+    groups.into_values().collect()
 }
 
 /// The time of all CPUs together.

@@ -67,7 +67,8 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         beats: parts.beats,
         victim: parts.victim,
     };
-    statement.advice = advise(&statement);
+    let autogroups = header.autogroups.as_deref().unwrap_or_default();
+    statement.advice = advise(&statement, autogroups);
     statement
 }
 

@@ -118,10 +118,35 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
-    /// The group of process `pid`; `None` where it is in none, or has ended.
+    /// The group of process `pid`; `None` where it is in none, or has ended. In a control group that has a
+    /// share of CPU time it is in none, whatever its file says (`task_wants_autogroup` in
+    /// `kernel/sched/autogroup.c`).
     pub fn autogroup(&self, pid: i32) -> Option<ProcessAutogroup> {
         let group = autogroup(&self.text(&format!("proc/{pid}/autogroup"))?)?;
-        Some(ProcessAutogroup { pid, group })
+        let cgroups = self.text(&format!("proc/{pid}/cgroup")).unwrap_or_default();
+        (!self.has_cpu_cgroup(&cgroups)).then_some(ProcessAutogroup { pid, group })
+    }
+
+    /// Whether a process in these control groups, as `/proc/PID/cgroup` lists them, is in one that has a share
+    /// of CPU time, which all of version 1 but the root do, and of version 2 those with the controller.
+    fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
+        let of_line = |line: &str| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            if controllers.split(',').any(|controller| controller == "cpu") {
+                return Some(path != "/");
+            }
+            let top = path.trim_start_matches('/').split('/').next()?;
+            if !controllers.is_empty() || top.is_empty() {
+                return Some(false);
+            }
+            let controlled = format!("sys/fs/cgroup/{top}/cpu.weight");
+            Some(self.text(&controlled).is_some())
+        };
+        cgroups
+            .lines()
+            .filter_map(of_line)
+            .any(|is_shared| is_shared)
     }
 
     /// Of the first `most` threads of process `pid`: the thread, the CPU that it last ran on, and for how
@@ -403,6 +428,19 @@ mod tests {
         };
         let seven = ProcessAutogroup { pid: 7, group };
         assert_eq!(proc.autogroups(), Some(vec![seven]));
+        let weight = root.path().join("sys/fs/cgroup/user.slice/cpu.weight");
+        fs::create_dir_all(weight.parent().unwrap()).unwrap();
+        for (cgroups, is_grouped) in [
+            ("8:pids:/x\n1:cpu,cpuacct:/\n0::/user.slice/a\n", true),
+            ("8:pids:/x\n1:cpu,cpuacct:/x\n0::/\n", false),
+            ("0::/user.slice/a\n", true),
+        ] {
+            fs::write(root.path().join("proc/7/cgroup"), cgroups).unwrap();
+            assert_eq!(proc.autogroup(7).is_some(), is_grouped, "{cgroups}");
+        }
+        fs::write(weight, "100\n").unwrap();
+        assert_eq!(proc.autogroup(7), None, "a share of its own");
+        fs::remove_file(root.path().join("proc/7/cgroup")).unwrap();
         fs::write(switch, "0\n").unwrap();
         assert_eq!(proc.autogroups(), Some(Vec::new()));
     }

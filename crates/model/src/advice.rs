@@ -114,6 +114,9 @@ pub enum Advice {
         program: String,
         /// Its processes.
         pids: Vec<i32>,
+        /// A process of each group by session that these are in ([`CrowdingProgram::autogroup_pids`]).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        autogroup_pids: Vec<i32>,
         /// How long it ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
@@ -155,6 +158,11 @@ pub struct CrowdingProgram {
     pub program: String,
     /// Its processes.
     pub pids: Vec<i32>,
+    /// A process of each group by session that these are in, where the watched program is in none of
+    /// them: CPU time is shared between such groups first, so that a process' own nice value does not
+    /// matter between them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub autogroup_pids: Vec<i32>,
     /// The time that it had while the watched program waited.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

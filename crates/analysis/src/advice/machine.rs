@@ -2,9 +2,10 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
+use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::statement::{Account, Holder, Statement};
 
-use super::{programs, whole};
+use super::{autogroup_pids, programs, whole};
 
 /// From this share of all CPUs' time on, what the hypervisor took is worth a word.
 const MUCH_STOLEN: f64 = 0.01;
@@ -16,14 +17,14 @@ const SPARE: f64 = 0.03;
 const MUCH_THROTTLED: f64 = 0.01;
 
 /// The rules, the costliest first.
-pub(super) fn advise(statement: &Statement) -> Vec<Advice> {
+pub(super) fn advise(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     found.extend(throttled(statement));
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     // Full CPUs may be intended, so that they come last.
-    found.extend(full(statement));
+    found.extend(full(statement, autogroups));
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
@@ -72,7 +73,7 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
 }
 
 /// CPUs without time to spare, and who used most of it. A probe's loop is spare time.
-fn full(statement: &Statement) -> Option<(Nanos, Advice)> {
+fn full(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Option<(Nanos, Advice)> {
     let all = whole(statement);
     let spare = statement.time_of(|class| class.holder() == Holder::Nothing);
     let spare = spare.share_of(all);
@@ -83,6 +84,7 @@ fn full(statement: &Statement) -> Option<(Nanos, Advice)> {
     let advice = Advice::CpusFull {
         busy_share: 1.0 - spare,
         program: program.to_owned(),
+        autogroup_pids: autogroup_pids(autogroups, &pids, None),
         pids,
         time,
         share: time.share_of(all),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::advice::{Advice, CrowdingProgram};
+use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
@@ -10,6 +11,7 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{CpuList, Kind, Nanos};
 
+use super::autogroup_pids;
 use super::machine::stolen;
 
 /// From this share of the time that it wanted on, waiting for a CPU is worth a word.
@@ -41,10 +43,11 @@ pub(super) fn advise(
     statement: &Statement,
     victim: &VictimStatement,
     threads: &ThreadTimes,
+    autogroups: &[ProcessAutogroup],
 ) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     let wanted: Nanos = wanted(threads);
-    found.extend(waiting(statement, victim, threads, wanted));
+    found.extend(waiting(statement, victim, threads, autogroups));
     found.extend(throttled(victim, threads, wanted));
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
@@ -99,7 +102,7 @@ fn waiting(
     statement: &Statement,
     victim: &VictimStatement,
     threads: &ThreadTimes,
-    wanted: Nanos,
+    autogroups: &[ProcessAutogroup],
 ) -> Vec<(Nanos, Advice)> {
     let (in_line, _, longest) = of(threads, ThreadState::Waiting);
     let frames = victim.frames.as_ref();
@@ -108,7 +111,7 @@ fn waiting(
     } else {
         MUCH_WAITING
     };
-    if in_line.share_of(wanted) < much && longest < LONG_WAIT {
+    if in_line.share_of(wanted(threads)) < much && longest < LONG_WAIT {
         return Vec::new();
     }
     let beats = statement.beats.iter().flat_map(|beats| &beats.beats);
@@ -144,6 +147,9 @@ fn waiting(
             (false, [_, ..], _) if much => {
                 crowding.push(CrowdingProgram {
                     program: name.to_owned(),
+                    autogroup_pids: victim.pid.map_or_else(Vec::new, |watched| {
+                        autogroup_pids(autogroups, &crowd.pids, Some(watched))
+                    }),
                     pids: crowd.pids,
                     time: crowd.time,
                 });

@@ -1,6 +1,7 @@
 //! Rules beside statements of which it is known what is to be done.
 
 use ticktax_model::advice::Advice;
+use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::machine::{Machine, Throttling};
 use ticktax_model::pace::Frame;
@@ -12,8 +13,12 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Intervals, Kind, Lengths, Nanos};
 
-use super::advise;
 use crate::pace::FrameStats;
+
+/// What to do where nothing is shared by session.
+fn advise(statement: &Statement) -> Vec<Advice> {
+    super::advise(statement, &[])
+}
 
 /// A machine of one CPU for 10 s, with these accounts.
 fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
@@ -192,6 +197,42 @@ fn who_crowds_a_program_out_is_named_all_processes_together() {
     assert_eq!(programs.len(), 1);
     assert_eq!(programs[0].pids.len(), 40);
     assert!((share - 0.8).abs() < 1e-9);
+}
+
+/// Between groups by session nice values of processes do not count.
+#[test]
+fn a_crowd_of_other_sessions_is_lowered_by_its_groups() {
+    let crowd = vec![
+        behind("cc1", Some(101), 300, 4),
+        behind("cc1", Some(102), 300, 4),
+        behind("cc1", Some(103), 300, 4),
+    ];
+    let statement = program(&[(WAITING, 1_000)], crowd);
+    let watched = statement.victim.as_ref().and_then(|victim| victim.pid);
+    let watched = watched.unwrap();
+    let pids_of = |groups: &[(i32, u32)]| {
+        let process = |&(pid, number): &(i32, u32)| ProcessAutogroup {
+            pid,
+            group: Autogroup { number, nice: 0 },
+        };
+        let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
+        match super::advise(&statement, &groups).into_iter().next() {
+            Some(Advice::CrowdingPrograms { mut programs, .. }) => {
+                programs.remove(0).autogroup_pids
+            }
+            advice => panic!("{advice:?}"),
+        }
+    };
+    let others = [(watched, 1), (101, 2), (102, 2), (103, 3)];
+    assert_eq!(pids_of(&others), [102, 103]);
+    assert_eq!(pids_of(&others[..2]), [101]);
+    assert_eq!(pids_of(&[(watched, 1), (101, 2), (102, 1)]), [] as [i32; 0]);
+    assert_eq!(
+        pids_of(&others[1..]),
+        [] as [i32; 0],
+        "not known of the program itself"
+    );
+    assert_eq!(pids_of(&[]), [] as [i32; 0]);
 }
 
 /// Little time in all, but each time long enough for several frames.

@@ -76,7 +76,12 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
                 [_] => sentence.replace("move them, or lower their", "move it, or lower its"),
                 _ => sentence,
             };
-            (sentence, lower(&pids))
+            let by_group = programs.iter().flat_map(|p| &p.autogroup_pids);
+            let by_group: Vec<i32> = by_group.copied().collect();
+            let grouped = programs.iter().filter(|p| !p.autogroup_pids.is_empty());
+            let grouped: Vec<i32> = grouped.flat_map(|p| &p.pids).copied().collect();
+            let single = pids.into_iter().filter(|pid| !grouped.contains(pid));
+            (sentence, lower(&single.collect::<Vec<i32>>(), &by_group))
         }
         Advice::OwnThreads { threads, share, .. } => (
             format!(
@@ -178,6 +183,7 @@ fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
             busy_share,
             program,
             pids,
+            autogroup_pids,
             share,
             ..
         } => (
@@ -187,7 +193,10 @@ fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
                 name(program, pids),
                 tied(percent(*share)),
             ),
-            lower(pids),
+            match &**autogroup_pids {
+                [] => lower(pids, &[]),
+                groups => lower(&[], groups),
+            },
         ),
         Advice::KernelWork {
             name, part, share, ..
@@ -252,18 +261,35 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// A command that gives others the right of way.
-fn lower(pids: &[i32]) -> String {
-    if pids.is_empty() {
+/// A command that gives others the right of way over `pids`, and over the sessions that the processes
+/// `by_group` are in.
+fn lower(pids: &[i32], by_group: &[i32]) -> String {
+    let list = |pids: &[i32], word: &str| {
+        let named = pids
+            .iter()
+            .take(PIDS)
+            .map(|pid| word.replace('N', &pid.to_string()));
+        named.collect::<Vec<String>>().join(" ")
+    };
+    let mut commands = Vec::new();
+    if !by_group.is_empty() {
+        commands.push(format!(
+            "echo 19 | tee {}",
+            list(by_group, "/proc/N/autogroup")
+        ));
+    }
+    if !pids.is_empty() {
+        commands.push(format!("renice -n 19 -p {}", list(pids, "N")));
+    }
+    if commands.is_empty() {
         return "ps -eo pid,ni,pcpu,comm --sort -pcpu | head".to_owned();
     }
-    let named: Vec<String> = pids.iter().take(PIDS).map(ToString::to_string).collect();
-    let more = if pids.len() > PIDS {
+    let more = if pids.len().max(by_group.len()) > PIDS {
         "   # and the others"
     } else {
         ""
     };
-    format!("renice -n 19 -p {}{more}", named.join(" "))
+    commands.join("; ") + more
 }
 
 /// A command about the watched process.

@@ -90,6 +90,7 @@ pub(super) fn held_up() -> Statement {
             programs: vec![CrowdingProgram {
                 program: "cc1".to_owned(),
                 pids: (20_000..20_046).collect(),
+                autogroup_pids: vec![20_000, 20_007],
                 time: Nanos::from_millis(782),
             }],
             time: Nanos::from_millis(782),
