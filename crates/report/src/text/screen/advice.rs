@@ -1,6 +1,6 @@
 //! What to do, in words, each with a command that does it or proves it.
 
-use ticktax_model::advice::Advice;
+use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
@@ -76,12 +76,7 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
                 [_] => sentence.replace("move them, or lower their", "move it, or lower its"),
                 _ => sentence,
             };
-            let by_group = programs.iter().flat_map(|p| &p.autogroup_pids);
-            let by_group: Vec<i32> = by_group.copied().collect();
-            let grouped = programs.iter().filter(|p| !p.autogroup_pids.is_empty());
-            let grouped: Vec<i32> = grouped.flat_map(|p| &p.pids).copied().collect();
-            let single = pids.into_iter().filter(|pid| !grouped.contains(pid));
-            (sentence, lower(&single.collect::<Vec<i32>>(), &by_group))
+            (sentence, lower_all(programs))
         }
         Advice::OwnThreads { threads, share, .. } => (
             format!(
@@ -259,6 +254,16 @@ fn listed(names: &[String]) -> String {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         names => names.join(""),
     }
+}
+
+/// A command that gives others the right of way over all of these.
+fn lower_all(programs: &[CrowdingProgram]) -> String {
+    let (grouped, single): (Vec<&CrowdingProgram>, Vec<&CrowdingProgram>) = programs
+        .iter()
+        .partition(|program| !program.autogroup_pids.is_empty());
+    let single: Vec<i32> = single.iter().flat_map(|it| &it.pids).copied().collect();
+    let groups = grouped.iter().flat_map(|it| &it.autogroup_pids);
+    lower(&single, &groups.copied().collect::<Vec<i32>>())
 }
 
 /// A command that gives others the right of way over `pids`, and over the sessions that the processes
