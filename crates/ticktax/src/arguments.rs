@@ -40,7 +40,7 @@ pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use vary::KernelVariants;
 use view::sections;
-pub(crate) use view::{PageArguments, StatementArguments, ViewArguments};
+pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArguments};
 
 /// What the exit codes mean; shown in the long help and in the man page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -270,10 +270,6 @@ pub(crate) struct AuditArguments {
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
-    /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
-    #[arg(long, value_name = "N", value_parser = guests())]
-    pub(crate) fleet_of: Option<u32>,
-
     #[command(flatten)]
     pub(crate) statement: StatementArguments,
 
@@ -335,10 +331,6 @@ pub(crate) struct ReportArguments {
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
-    /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
-    #[arg(long, value_name = "N", value_parser = guests())]
-    pub(crate) fleet_of: Option<u32>,
-
     #[command(flatten)]
     pub(crate) statement: StatementArguments,
 }
@@ -358,11 +350,6 @@ pub(crate) struct BeatsArguments {
 
     #[command(flatten)]
     pub(crate) page: PageArguments,
-}
-
-/// How many guests a host is said to have.
-fn guests() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=1_000_000)
 }
 
 /// A length of time as people write it.

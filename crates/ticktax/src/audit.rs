@@ -34,7 +34,7 @@ const NEWS: Nanos = Nanos::from_secs(10);
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
-    let terminal = &terminal.grouping(&typed.statement.view);
+    let terminal = &terminal.grouping(&typed.statement.print.view);
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(plan)?;
@@ -48,14 +48,14 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
     )?;
     screen.bar.done();
     let mut statement = auditor.finish(&header, session.sources(), crate::beats::threads());
-    extrapolate(statement.tick.as_mut(), typed.fleet_of, terminal);
+    extrapolate(statement.tick.as_mut(), typed.statement.fleet_of, terminal);
     let balances = statement.balances();
     let ended = RowsEnded {
         header: &header,
         sources: session.sources(),
         document: &statement.into(),
     };
-    let output = (typed.statement.format, typed.output.as_deref());
+    let output = (typed.statement.print.format, typed.output.as_deref());
     output::finish(&ended, files, output, terminal)?;
     Ok(exit_code(balances, &header, interrupt.signal()))
 }

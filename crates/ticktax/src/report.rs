@@ -19,8 +19,8 @@ use crate::terminal::Terminal;
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let showing = Showing {
         audit: typed.audit,
-        fleet_of: typed.fleet_of,
-        format: typed.statement.format,
+        fleet_of: typed.statement.fleet_of,
+        format: typed.statement.print.format,
         output: None,
         files: &typed.files,
         part: typed.part.part(),
@@ -29,7 +29,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     show(
         recording,
         &showing,
-        &terminal.grouping(&typed.statement.view),
+        &terminal.grouping(&typed.statement.print.view),
     )
 }
 

@@ -43,8 +43,8 @@ impl GuestVerb {
                 wrong(outside)
             }
             Verb::Audit(audit)
-                if audit.statement.format != Format::default()
-                    || audit.statement.view != ViewArguments::default() =>
+                if audit.statement.print.format != Format::default()
+                    || audit.statement.print.view != ViewArguments::default() =>
             {
                 wrong(outside)
             }

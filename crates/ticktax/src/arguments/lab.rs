@@ -11,7 +11,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
 use super::vary::all_taken;
-use super::{KernelVariants, Length, StatementArguments, formats};
+use super::{KernelVariants, Length, PrintArguments, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -134,7 +134,7 @@ pub(crate) struct RunArguments {
     pub(crate) save: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) statement: StatementArguments,
+    pub(crate) print: PrintArguments,
 
     /// Write the statement to a file in place of standard output
     #[arg(long, value_name = "FILE")]

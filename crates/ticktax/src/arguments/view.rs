@@ -36,9 +36,20 @@ pub(crate) struct ViewArguments {
     grouping: Grouping,
 }
 
-/// How a statement is printed.
+/// What a statement says besides, and how it is printed.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatementArguments {
+    /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) fleet_of: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) print: PrintArguments,
+}
+
+/// How a statement is printed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PrintArguments {
     /// How to print the statement
     #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,

@@ -147,7 +147,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     let showing = Showing {
         audit: false,
         fleet_of: None,
-        format: typed.statement.format,
+        format: typed.print.format,
         output: typed.output.as_deref(),
         files: &FileArguments::default(),
         part: None,
@@ -155,7 +155,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     report::show(
         outcome.recording()?,
         &showing,
-        &terminal.grouping(&typed.statement.view),
+        &terminal.grouping(&typed.print.view),
     )
 }
 
