@@ -30,20 +30,10 @@ struct Key {
 
 impl Key {
     fn of(class: Class, source: &Source) -> Self {
-        let name: Arc<str> = match class {
-            Class::Program => match &source.thread {
-                Some(thread) => thread.program.clone(),
-                None => source.name.clone(),
-            },
-            Class::KernelThread => stem(&source.name).into(),
-            Class::Irq | Class::Softirq | Class::Nmi => source.name.clone(),
-            Class::EntryExit => "entry and exit".into(),
-            Class::Outside => "outside".into(),
-            Class::Steal => "steal".into(),
-            Class::Unexplained => "unexplained".into(),
-            Class::Tool => "ticktax".into(),
-            Class::Probe => "probe".into(),
-            Class::Idle => "idle".into(),
+        let name = match (class, &source.thread) {
+            (Class::Program, Some(thread)) => thread.program.clone(),
+            (Class::KernelThread, _) => stem(&source.name).into(),
+            _ => class.account().map_or(source.name.clone(), Arc::from),
         };
         let thread = source.thread.as_ref();
         let pid = thread.filter(|_| class == Class::Program).map(|it| it.pid);

@@ -12,21 +12,6 @@ use super::books::ClassTimes;
 use super::gaps::GapBook;
 use super::tally::LengthTally;
 
-/// The name of a class's account; `None` where no counter tells the class.
-const fn account(class: Class) -> Option<&'static str> {
-    match class {
-        Class::Program => Some("programs"),
-        Class::KernelThread => Some("kernel"),
-        Class::Irq => Some("interrupts"),
-        Class::Softirq => Some("softirqs"),
-        Class::Steal => Some("steal"),
-        Class::Unexplained => Some("unexplained"),
-        Class::Probe => Some("probe"),
-        Class::Idle => Some("idle"),
-        Class::Nmi | Class::EntryExit | Class::Outside | Class::Tool => None,
-    }
-}
-
 /// Whether the kernel's counters of `cpu` were read at both ends.
 pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
     [&header.before, &header.after]
@@ -86,7 +71,7 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let of_all = |class| cpus.iter().map(|classes| classes.of(class)).sum();
     let accounts = Class::ALL.into_iter();
-    let accounts = accounts.filter_map(|class| Some((class, account(class)?)));
+    let accounts = accounts.filter_map(|class| Some((class, class.counted_account()?)));
     let accounts = accounts.map(|(class, name)| Account {
         sampled: !matches!(class, Class::Probe | Class::Unexplained),
         ..LengthTally::default().to_account(class, name, of_all(class))

@@ -73,6 +73,32 @@ impl Class {
         }
     }
 
+    /// The name of its only account; `None` where programs, threads or interrupts have one each.
+    pub const fn account(self) -> Option<&'static str> {
+        match self {
+            Self::Program | Self::KernelThread | Self::Irq | Self::Softirq | Self::Nmi => None,
+            Self::EntryExit => Some("entry and exit"),
+            Self::Outside => Some("outside"),
+            Self::Steal => Some("steal"),
+            Self::Unexplained => Some("unexplained"),
+            Self::Tool => Some("ticktax"),
+            Self::Probe => Some("probe"),
+            Self::Idle => Some("idle"),
+        }
+    }
+
+    /// The name of its account where only counters tell of it (`/proc/stat`); `None` where none does.
+    pub const fn counted_account(self) -> Option<&'static str> {
+        match self {
+            Self::Program => Some("programs"),
+            Self::KernelThread => Some("kernel"),
+            Self::Irq => Some("interrupts"),
+            Self::Softirq => Some("softirqs"),
+            Self::Steal | Self::Unexplained | Self::Probe | Self::Idle => self.account(),
+            Self::Nmi | Self::EntryExit | Self::Outside | Self::Tool => None,
+        }
+    }
+
     /// Who had the CPU.
     #[inline]
     pub const fn holder(self) -> Holder {
