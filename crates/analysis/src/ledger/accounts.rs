@@ -33,7 +33,9 @@ impl Key {
         let name = match (class, &source.thread) {
             (Class::Program, Some(thread)) => thread.program.clone(),
             (Class::KernelThread, _) => stem(&source.name).into(),
-            _ => class.account().map_or(source.name.clone(), Arc::from),
+            _ => class
+                .account()
+                .map_or_else(|| source.name.clone(), Arc::from),
         };
         let thread = source.thread.as_ref();
         let pid = thread.filter(|_| class == Class::Program).map(|it| it.pid);
