@@ -98,7 +98,7 @@ impl Drop for Running {
 
 fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     let server = [
-        "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "120s",
+        "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "900s",
     ];
     let server = Running::start(folder, (binary, "gamesrv"), &[], &server)?;
     let shell = Path::new("/bin/sh");
