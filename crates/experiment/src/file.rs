@@ -80,8 +80,8 @@ pub struct Parameter {
     #[serde(default)]
     pub whole: bool,
     /// Other values to try, to see what depends on it.
-    #[serde(default)]
-    pub sweep: Vec<f64>,
+    #[serde(default, rename = "try")]
+    pub others: Vec<f64>,
     /// The parameters that are fitted anew at each of these.
     #[serde(default)]
     pub refit: Vec<String>,

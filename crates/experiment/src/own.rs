@@ -110,8 +110,8 @@ impl OwnCase {
     fn check_values(&self, at: &str, values: &Values) -> Result<(), String> {
         for (name, it) in self.file.parameters.iter().filter(|it| it.1.sets.is_some()) {
             let fitted = it.fit.iter().flatten().map(|value| ("fit", value));
-            let swept = it.sweep.iter().map(|value| ("sweep", value));
-            for (key, &value) in fitted.chain(swept) {
+            let tried = it.others.iter().map(|value| ("try", value));
+            for (key, &value) in fitted.chain(tried) {
                 self.point(at, &values.with(name, value))
                     .map_err(|why| format!("{name}: {key}: {why}"))?;
             }
@@ -222,7 +222,7 @@ mod tests {
     const CASE: &str = "name = \"mine\"\ntitle = \"t\"\nsource = \"s\"\nmechanism = \"m\"\n\
         [model]\nscenario = \"loop.toml\"\nrow = \"hz\"\n\
         [parameters.work]\nvalue = 4\nunit = \"ms\"\nfit = [1, 8]\nsteps = 15\n\
-        sets = \"task.game.work\"\nsweep = [2, 4, 6]\n\
+        sets = \"task.game.work\"\ntry = [2, 4, 6]\n\
         [[series]]\nname = \"cpu\"\nunit = \"%\"\ntolerance = 0.3\n\
         measure = \"task.game.cpu_share\"\nscale = 100\n\
         rows = [{ at = \"100\", value = 16.67, fit = true }, { at = \"1000\", value = 19.8 }]\n\
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn values_that_the_scenario_refuses_are_said() {
         for (from, to, what) in [
-            ("sweep = [2, 4, 6]", "sweep = [-2, 4, 6]", "work: sweep: "),
+            ("try = [2, 4, 6]", "try = [-2, 4, 6]", "work: try: "),
             ("fit = [1, 8]", "fit = [-1, 8]", "work: fit: "),
         ] {
             let error = open(&CASE.replace(from, to), SCENARIO).unwrap_err();

@@ -17,12 +17,12 @@ pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
     let swept = file
         .parameters
         .iter()
-        .filter(|(_, it)| !it.sweep.is_empty());
+        .filter(|(_, it)| !it.others.is_empty());
     swept.map(|(name, it)| of(case, &rows, name, it)).collect()
 }
 
 fn of(case: &dyn Case, file: &CaseFile, name: &str, it: &Parameter) -> Sensitivity {
-    let mut values = it.sweep.clone();
+    let mut values = it.others.clone();
     if !values.contains(&it.value) {
         values.push(it.value);
     }

@@ -102,8 +102,8 @@ impl CaseFile {
                     .to_owned(),
             );
         }
-        if let Some(value) = it.sweep.iter().find(|value| !value.is_finite()) {
-            return Err(format!("sweep: {value} is no number to try"));
+        if let Some(value) = it.others.iter().find(|value| !value.is_finite()) {
+            return Err(format!("try: {value} is not a finite number"));
         }
         let unknown = it.refit.iter().find(|other| {
             let known = self.parameters.get(*other);

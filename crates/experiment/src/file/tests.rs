@@ -92,9 +92,9 @@ fn numbers_are_finite() {
             "tolerance is inf",
         ),
         (
-            "[parameters.a]\nvalue = 1\nfrom = \"x\"\nsweep = [1, nan]\n".to_owned(),
+            "[parameters.a]\nvalue = 1\nfrom = \"x\"\ntry = [1, nan]\n".to_owned(),
             5,
-            "sweep: NaN",
+            "try: NaN",
         ),
     ] {
         let (at, why) = error(&format!("{HEAD}{rest}"));

@@ -39,10 +39,10 @@ impl OwnCase {
                 let runs = fit::max_runs(refitted.filter_map(steps));
                 let point = all.saturating_add(calibrating.saturating_mul(runs));
                 // The value of the file is one of the points.
-                let points = if it.sweep.is_empty() {
+                let points = if it.others.is_empty() {
                     0
                 } else {
-                    it.sweep.len() as u64 + 1
+                    it.others.len() as u64 + 1
                 };
                 sum.saturating_add(point.saturating_mul(points))
             }),
@@ -55,7 +55,7 @@ impl OwnCase {
             return Ok(());
         }
         let what = match asked {
-            Asked::Run => "or fewer rows or values to `sweep`",
+            Asked::Run => "or fewer rows or values to `try`",
             Asked::Fit => "or fewer `steps`",
         };
         Err(self.error(&format!(
