@@ -23,7 +23,7 @@ pub(crate) use self::role::{
 };
 
 /// No clock has later times, and nothing is longer: 146 years. A row beyond has no place in the past.
-pub(crate) const MOST_TIME: Nanos = Nanos(i64::MAX / 2);
+pub(crate) const MAX_TIME: Nanos = Nanos(i64::MAX / 2);
 
 /// A row, and what it means.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +188,7 @@ impl Timeline {
             Row::Frame(_) => Shape::Plain,
             Row::Span(span) => {
                 let size = span.start.0.unsigned_abs() | span.dur.0.unsigned_abs();
-                if let (Some(class), true) = (class, size <= MOST_TIME.0.unsigned_abs()) {
+                if let (Some(class), true) = (class, size <= MAX_TIME.0.unsigned_abs()) {
                     let occupant = role.occupant();
                     let is_probe = class == Class::Probe;
                     line.history.push(span, occupant.is_some(), is_probe);

@@ -46,7 +46,7 @@ use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
 use crate::pace::lateness::Outside;
 use crate::timeline::{
-    Event, EventKind, History, MOST_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
+    Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
 
 /// Takes a timeline's events and says what happened to a recording's victim.
@@ -153,7 +153,7 @@ impl Victim {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.throttled(&wait, history);
         }
-        while let Some(wait) = self.moves.settled(MOST_TIME) {
+        while let Some(wait) = self.moves.settled(MAX_TIME) {
             self.find_place(wait);
         }
         for slot in self.moves.slots() {

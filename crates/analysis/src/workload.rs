@@ -9,7 +9,7 @@
 //! What ended a sleep is a timer where one went off just before; else it came from outside.
 //!
 //! # Memory
-//! At most [`MOST`] rows are kept, 40 bytes each; a recording with more is refused.
+//! At most [`MAX`] rows are kept, 40 bytes each; a recording with more is refused.
 
 mod groups;
 mod interrupts;
@@ -30,7 +30,7 @@ use interrupts::Interrupts;
 use threads::ThreadRows;
 
 /// The most rows that are kept: 320 MiB.
-pub const MOST: usize = 1 << 23;
+pub const MAX: usize = 1 << 23;
 
 /// Threads and interrupts with less than this share of a CPU are put together, one a CPU.
 pub const SMALL: f64 = 0.0005;
@@ -44,7 +44,7 @@ pub enum NoWorkload {
     Sums,
     /// It has no rows, or no time.
     Empty,
-    /// It has more than [`MOST`] rows.
+    /// It has more than [`MAX`] rows.
     TooLong,
     /// No program of that name ran; those that ran longest.
     NoProgram(Vec<String>),
@@ -63,7 +63,7 @@ impl std::fmt::Display for NoWorkload {
                 f.write_str("it holds sums and not single spans: record it with --keep spans")
             }
             Self::Empty => f.write_str("nothing ran in it"),
-            Self::TooLong => write!(f, "it has more than {MOST} rows: record a shorter time"),
+            Self::TooLong => write!(f, "it has more than {MAX} rows: record a shorter time"),
             Self::NoProgram(ran) => write!(
                 f,
                 "no program of that name ran in it; {} did",
@@ -131,7 +131,7 @@ impl WorkRows {
         if self.summed {
             return Err(NoWorkload::Sums);
         }
-        if self.kept >= MOST {
+        if self.kept >= MAX {
             return Err(NoWorkload::TooLong);
         }
         let begin = header.books.iter().map(|books| books.begin).min();
@@ -203,7 +203,7 @@ impl WorkRows {
             self.summed = true;
             return;
         }
-        if self.kept >= MOST {
+        if self.kept >= MAX {
             return;
         }
         let span = event.span;

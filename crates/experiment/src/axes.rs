@@ -46,7 +46,7 @@ use crate::vary::Vary;
 pub use ticktax_sim::settings::{Kind, Value};
 
 /// The most points that a grid may have.
-pub const MOST_POINTS: u64 = 1_000_000;
+pub const MAX_POINTS: u64 = 1_000_000;
 
 /// Why unknown axis or grid, in a line that names the axis and what was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +97,7 @@ impl Axis {
             field,
             items,
         };
-        if axis.len() <= u128::from(MOST_POINTS) {
+        if axis.len() <= u128::from(MAX_POINTS) {
             let mut seen = BTreeSet::new();
             for value in axis.values() {
                 if !seen.insert(value) {
@@ -170,8 +170,8 @@ impl Grid {
             let names: Vec<&str> = axes.iter().map(Axis::name).collect();
             names.join(" × ")
         };
-        if count > u128::from(MOST_POINTS) {
-            let why = format!("{count} points are more than {MOST_POINTS}; leave out values");
+        if count > u128::from(MAX_POINTS) {
+            let why = format!("{count} points are more than {MAX_POINTS}; leave out values");
             return Err(error(&names(), why));
         }
         let len = usize::try_from(count).map_err(|_| error(&names(), "too many".to_owned()))?;

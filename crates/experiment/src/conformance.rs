@@ -29,7 +29,7 @@ pub const TOLERANCE: Tolerance = Tolerance {
 const SLACK: Nanos = Nanos::from_micros(50);
 /// How long code from a tick to the frame may take, where nothing shows how long it does: in the
 /// lab's guests with high-resolution timers it is 11 to 18 µs.
-const MOST_CODE: Nanos = Nanos::from_micros(25);
+const MAX_CODE: Nanos = Nanos::from_micros(25);
 
 /// A kernel, as far as the model of a paced loop depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +203,7 @@ pub fn predict(kernel: Kernel, it: &Loop) -> Option<Predicted> {
     let codes = if kernel.high_resolution {
         vec![it.code]
     } else {
-        vec![Nanos::ZERO, MOST_CODE]
+        vec![Nanos::ZERO, MAX_CODE]
     };
     let runs: Vec<Figures> = codes.into_iter().flat_map(run).collect();
     let of = |figure: fn(&Figures) -> f64| Range::of(runs.iter().map(figure));

@@ -13,7 +13,7 @@ use super::Proc;
 use super::counters::user_hz;
 
 /// The most processes whose time is read.
-const MOST_PROCESSES: usize = 1 << 13;
+const MAX_PROCESSES: usize = 1 << 13;
 /// The bytes that the kernel keeps of a program's name.
 const NAME_BYTES: usize = 15;
 
@@ -89,7 +89,7 @@ impl Proc {
 
     /// The programs' threads that are not scheduled by the ordinary rules: at a real-time policy, or
     /// with a nice value; `SCHED_IDLE` counts as nice 19. Threads of the kernel are left out. On a
-    /// machine with more than `MOST_PROCESSES` processes, those with the highest numbers are, too.
+    /// machine with more than `MAX_PROCESSES` processes, those with the highest numbers are, too.
     pub fn special_policies(&self) -> Vec<ThreadPolicy> {
         let thread = |pid: i32, tid: i32| {
             let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
@@ -166,10 +166,10 @@ impl Proc {
         tids.filter_map(of).collect()
     }
 
-    /// The numbers of all processes, the lowest of [`MOST_PROCESSES`].
+    /// The numbers of all processes, the lowest of [`MAX_PROCESSES`].
     fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
-        pids.truncate(MOST_PROCESSES);
+        pids.truncate(MAX_PROCESSES);
         pids
     }
 
@@ -181,7 +181,7 @@ impl Proc {
             .collect()
     }
 
-    /// CPU time of every process so far. On a machine with more than [`MOST_PROCESSES`] those with
+    /// CPU time of every process so far. On a machine with more than [`MAX_PROCESSES`] those with
     /// the highest numbers are left out: reading one takes some 10 µs.
     pub(super) fn program_times(&self) -> BTreeMap<i32, ProgramTime> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);

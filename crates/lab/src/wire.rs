@@ -9,7 +9,7 @@ const MAGIC: &[u8; 4] = b"TTXL";
 /// Bytes before a frame's name.
 const HEAD: usize = 9;
 /// No recording of a lab is larger; a garbled length should not be waited for.
-const MOST: usize = 1 << 30;
+const MAX: usize = 1 << 30;
 
 /// Something with a name: a file, or a word about how it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Reader {
         let name_length = usize::from(rest[4]);
         let length = [rest[5], rest[6], rest[7], rest[8]];
         let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| garbled)?;
-        if length > MOST {
+        if length > MAX {
             return Err(garbled);
         }
         let checked = HEAD + name_length + length;

@@ -155,7 +155,7 @@ impl Calibration {
     /// How long each is asked to be.
     pub const TRIAL: Nanos = Nanos::from_micros(500);
     /// A margin is never shorter: it takes as long to see that it is time.
-    pub const LEAST: Nanos = Nanos::from_micros(5);
+    pub const MIN: Nanos = Nanos::from_micros(5);
     /// The margin is this one of them, the shortest first: one sleep in 32 may be later still.
     const CHOSEN: usize = 61;
 
@@ -163,7 +163,7 @@ impl Calibration {
     /// a loop that spins longer might as well do nothing else.
     pub fn margin(mut late: [Nanos; Self::TRIALS], period: Nanos) -> Nanos {
         late.sort_unstable();
-        late[Self::CHOSEN].max(Self::LEAST).min(Nanos(period.0 / 2))
+        late[Self::CHOSEN].max(Self::MIN).min(Nanos(period.0 / 2))
     }
 }
 

@@ -21,7 +21,7 @@ const TURNS: u32 = 1 << 14;
 const CALIBRATION: Nanos = Nanos::from_millis(20);
 
 /// Room for the times of blocks; a calibration ends when it is full.
-const MOST_TIMED: usize = 1 << 14;
+const MAX_TIMED: usize = 1 << 14;
 
 /// What one CPU's thread got done.
 #[derive(Debug, Clone, PartialEq)]
@@ -160,10 +160,10 @@ fn block(mut state: u64) -> u64 {
 /// The time of an undisturbed block, in ns: one in ten is faster. The fastest of all would
 /// depend on luck, and the median on how busy the CPU was just then.
 fn calibrate() -> f64 {
-    let mut times = Vec::with_capacity(MOST_TIMED);
+    let mut times = Vec::with_capacity(MAX_TIMED);
     let (begin, mut state) = (now(), 1);
     let mut last = begin;
-    while times.len() < MOST_TIMED && (last - begin < CALIBRATION || times.len() < 16) {
+    while times.len() < MAX_TIMED && (last - begin < CALIBRATION || times.len() < 16) {
         state = block(state);
         let time = now();
         times.push((time - last).0);

@@ -268,7 +268,7 @@ pub struct TaskReport {
     /// Sleeps that ended.
     pub sleeps: u64,
     /// The least that a sleep took more than asked for; negative where one was short.
-    pub least_late: Option<Nanos>,
+    pub min_late: Option<Nanos>,
     /// From being woken to running, summed.
     pub latency: Nanos,
     /// The longest of those.

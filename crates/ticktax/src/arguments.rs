@@ -358,8 +358,8 @@ pub(crate) struct Length(pub(crate) Nanos);
 
 impl Length {
     /// A shorter time has no tick in it on a kernel with 100 Hz.
-    const LEAST: Nanos = Nanos::from_millis(10);
-    const MOST: Nanos = Nanos::from_secs(7 * 24 * 3600);
+    const MIN: Nanos = Nanos::from_millis(10);
+    const MAX: Nanos = Nanos::from_secs(7 * 24 * 3600);
 }
 
 impl FromStr for Length {
@@ -367,7 +367,7 @@ impl FromStr for Length {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let total = seconds_or_units(text)?;
-        if !(Self::LEAST..=Self::MOST).contains(&total) {
+        if !(Self::MIN..=Self::MAX).contains(&total) {
             return Err(format!("invalid duration `{text}`: 10ms to 7d"));
         }
         Ok(Self(total))

@@ -151,7 +151,7 @@ impl Control {
         let mut log = EventLog::new(
             plan.schedule
                 .events(plan.duration)
-                .take(Truth::MOST_LOGGED)
+                .take(Truth::MAX_LOGGED)
                 .count(),
         );
         let cpu_before = clock::thread_cpu();

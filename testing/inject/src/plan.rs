@@ -196,7 +196,7 @@ impl Plan {
             Disturbance::Fifo { priority } if !(1..=99).contains(&priority) => {
                 return refused(format!("has no priority {priority}: give one from 1 to 99"));
             }
-            Disturbance::Fifo { .. } if self.schedule.load() > MOST_FIFO_LOAD => {
+            Disturbance::Fifo { .. } if self.schedule.load() > MAX_FIFO_LOAD => {
                 return refused(format!(
                     "would take {:.0} % of the CPU, and the kernel stops real-time threads that \
                      take 95 %: give a longer period or a shorter length",
@@ -255,7 +255,7 @@ impl Plan {
 }
 
 /// Below the kernel's `sched_rt_runtime_us` of 95 %, which would throttle the thread itself.
-const MOST_FIFO_LOAD: f64 = 0.9;
+const MAX_FIFO_LOAD: f64 = 0.9;
 
 #[cfg(test)]
 mod tests {

@@ -36,7 +36,7 @@ pub struct Truth {
     pub also: Vec<String>,
     /// What the kernel counted meanwhile, on that CPU and from whatever cause.
     pub counts: Vec<Count>,
-    /// The first [`Truth::MOST_LOGGED`] events; for `throttle`, as the throttled process saw them.
+    /// The first [`Truth::MAX_LOGGED`] events; for `throttle`, as the throttled process saw them.
     pub log: Vec<Event>,
     /// How many further events are not in the log.
     pub log_left_out: u64,
@@ -77,7 +77,7 @@ impl Truth {
     /// From the start to the first moment at which an event can be due.
     pub const LEAD: Nanos = Nanos::from_millis(1);
     /// The most events that a truth lists one by one.
-    pub const MOST_LOGGED: usize = 100_000;
+    pub const MAX_LOGGED: usize = 100_000;
 
     /// Whether `told` can be the time for which a cgroup's quota kept the process off its CPU, to 5 %.
     /// The cgroup's clock stops as soon as there is quota again; the process sees itself run again,
@@ -145,10 +145,10 @@ pub(crate) struct EventLog {
 impl EventLog {
     /// With room for `expected` events, as far as a truth lists them.
     pub(crate) fn new(expected: usize) -> Self {
-        let mut kept = Vec::with_capacity(expected.min(Truth::MOST_LOGGED));
+        let mut kept = Vec::with_capacity(expected.min(Truth::MAX_LOGGED));
         // Touched once, so that no page fault falls into the disturbance.
         kept.resize(
-            kept.capacity().min(Truth::MOST_LOGGED),
+            kept.capacity().min(Truth::MAX_LOGGED),
             Event {
                 due: Nanos(1),
                 ..Event::default()
@@ -167,7 +167,7 @@ impl EventLog {
         self.happened += 1;
         self.length += event.length;
         self.cpu_time += event.cpu_time.unwrap_or_default();
-        if self.kept.len() < self.kept.capacity().min(Truth::MOST_LOGGED) {
+        if self.kept.len() < self.kept.capacity().min(Truth::MAX_LOGGED) {
             self.kept.push(event);
         }
     }

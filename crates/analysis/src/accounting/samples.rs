@@ -9,7 +9,7 @@ use super::counting::Grid;
 use crate::timeline::{Interrupt, Onset, Part};
 
 /// Ticks that wait for the row that they were in: it comes when it has ended.
-const MOST_PENDING: usize = 1 << 14;
+const MAX_PENDING: usize = 1 << 14;
 
 /// Which rows are taken for ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl CpuSamples {
     pub(super) fn tick(&mut self, by: By, at: Nanos) {
         self.ticks[by as usize] += 1;
         let pending = &mut self.pending[by as usize];
-        if pending.len() == MOST_PENDING {
+        if pending.len() == MAX_PENDING {
             pending.pop_front();
         }
         pending.push_back(at);

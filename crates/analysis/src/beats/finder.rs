@@ -11,14 +11,14 @@
 //!
 //! Where sums are kept, a source has the events from [`Sum::TIMED_FROM`] on: beats of minutes and hours
 //! are made of few long ones. A window in which such events have no times either counts as not
-//! observed for their source ([`MOST_UNTIMED`]).
+//! observed for their source ([`MAX_UNTIMED`]).
 //!
 //! Idling is no source. ticktax's own threads are collected only to know their effects; the
 //! statement marks them.
 //!
 //! # Memory
-//! At most [`MOST_STREAMS`] sources, each of at most 16 384 kept events; of these at most
-//! [`MOST_GROWN`] may keep more than the first 2048. What goes beyond is counted and told.
+//! At most [`MAX_STREAMS`] sources, each of at most 16 384 kept events; of these at most
+//! [`MAX_GROWN`] may keep more than the first 2048. What goes beyond is counted and told.
 
 mod causes;
 mod follows;
@@ -55,16 +55,16 @@ use self::ticks::Ticks;
 use self::trail::{Stretch, Trail};
 use super::Tick;
 use crate::ledger::{self, Proofs};
-use crate::timeline::{Event, EventKind, Keep, MOST_TIME, Timeline};
+use crate::timeline::{Event, EventKind, Keep, MAX_TIME, Timeline};
 
 /// Rows of one thread that are closer than this are one stretch.
 const JOIN: Nanos = Nanos(1_000);
 /// The most sources that are collected.
-const MOST_STREAMS: usize = 4_096;
+const MAX_STREAMS: usize = 4_096;
 /// The most sources that may keep more than one block of events.
-const MOST_GROWN: usize = 1_024;
+const MAX_GROWN: usize = 1_024;
 /// The most windows without times that a source may have and still be searched.
-const MOST_UNTIMED: usize = 64;
+const MAX_UNTIMED: usize = 64;
 /// Events to a block.
 const BLOCK: usize = 2_048;
 
@@ -185,7 +185,7 @@ impl Finder {
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         let span = event.span;
         // No CPU has such a number, and no clock such times; the ledger reports what is wrong.
-        let sane = Nanos::ZERO..=MOST_TIME;
+        let sane = Nanos::ZERO..=MAX_TIME;
         let is_sane =
             event.is_on_possible_cpu() && sane.contains(&span.start) && sane.contains(&span.dur);
         match event.kind() {

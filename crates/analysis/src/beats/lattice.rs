@@ -18,7 +18,7 @@ use super::track::PHASES;
 /// The share of a tick around the lattice within which events are on it.
 const NEAR: f64 = 0.1;
 /// The share of events that must be on it.
-const MOST: f64 = 0.5;
+const MAX: f64 = 0.5;
 /// The least Rayleigh power, n·R², by which events are on it: chance reaches it once in fifty trains.
 const POWER: f64 = 4.0;
 /// How long after the tick, as a share of it, events still are because of it.
@@ -60,7 +60,7 @@ impl Lattice {
         let off = |phase: f64| (phase - centre) - (phase - centre).round();
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
         let is_on_it =
-            (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MOST * count;
+            (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MAX * count;
         // Another timer's events may lie on a lattice of a tick's width at another phase.
         let is_after_tick = tick.at.is_none_or(|at| {
             let late = centre - (at.0 as f64 - begin) / length;

@@ -8,7 +8,7 @@ use super::{Beat, Events, FEWEST, Period, Rhythm, knowable, lengths_of};
 use ticktax_model::Nanos;
 
 /// The most beats of one source.
-const MOST: usize = 8;
+const MAX: usize = 8;
 
 /// The beats among `events`, the strongest first; none where none can be known
 /// ([`knowable`]).
@@ -18,7 +18,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
     };
     let mut search = Search::new(events, shortest, longest);
     let mut beats: Vec<Beat> = Vec::new();
-    for _ in 0..MOST + 4 {
+    for _ in 0..MAX + 4 {
         let Some(found) = search.strongest() else {
             break;
         };
@@ -34,7 +34,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
             None => beats.push(search.describe(&found, &events_of_beat)),
         }
         search.remove(&events_of_beat);
-        if beats.len() >= MOST || search.times.len() < FEWEST {
+        if beats.len() >= MAX || search.times.len() < FEWEST {
             break;
         }
     }

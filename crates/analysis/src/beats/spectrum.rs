@@ -20,7 +20,7 @@ const SEGMENT: usize = 4096;
 /// Peaks kept of each scale.
 const KEPT: usize = 6;
 /// The least significance of a kept peak, in nats: about what one frequency in twenty has by chance.
-const LEAST: f64 = 1.2;
+const MIN: f64 = 1.2;
 
 /// A period that may be one.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ impl Scale {
             } else {
                 0.0
             };
-            if strength > LEAST {
+            if strength > MIN {
                 let shift = 0.5 * (before - after) / (before - 2.0 * here + after).min(-1e-12);
                 local.push(Candidate {
                     period: 1.0 / ((i as f64 + shift) * self.step),

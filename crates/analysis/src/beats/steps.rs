@@ -8,7 +8,7 @@ use super::anchor::RESTARTS;
 use super::assign::Entry;
 
 /// The least step off the beat that is a restart, in periods.
-const LEAST: f64 = 0.04;
+const MIN: f64 = 0.04;
 
 /// Numbers the beats anew, each from the one before.
 pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
@@ -38,7 +38,7 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let off = |pair: &[Entry]| length(pair) - slots(pair) * period;
     let mut sizes: Vec<f64> = entries.windows(2).map(|p| off(p).abs()).collect();
     // Six standard deviations, by the median of the sizes.
-    let limit = (6.0 * 1.4826 * median(&mut sizes)).max(LEAST * period);
+    let limit = (6.0 * 1.4826 * median(&mut sizes)).max(MIN * period);
     let far: Vec<(usize, f64)> = entries
         .windows(2)
         .enumerate()

@@ -28,7 +28,7 @@ const UPPER_TAIL: f64 = 3.1;
 /// The most that s may be: a lower quantile of some ns, which is the clock's, says nothing.
 const MAX_SPREAD: f64 = 1.26;
 /// Signatures that are told apart; the others are known by their first row.
-const MOST_SIGNATURES: usize = 4_096;
+const MAX_SIGNATURES: usize = 4_096;
 
 /// What gaps held, as a set of sources, by number.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Signatures {
         if let Some(&known) = self.by_sources.get(&self.sources[..]) {
             return known as usize;
         }
-        if self.first.len() >= MOST_SIGNATURES {
+        if self.first.len() >= MAX_SIGNATURES {
             // No set has one source twice.
             self.sources.clear();
             self.sources.extend([first, first]);
@@ -87,7 +87,7 @@ impl Signatures {
 
     /// Whether all gaps with this signature held the same sources; else the first was the same.
     pub(super) fn is_exact(signature: usize) -> bool {
-        signature < MOST_SIGNATURES
+        signature < MAX_SIGNATURES
     }
 }
 
@@ -326,7 +326,7 @@ impl Bounds {
 mod tests {
     use ticktax_model::{Nanos, SourceId};
 
-    use super::{Bound, Held, MOST_SIGNATURES, Residuals, Signatures};
+    use super::{Bound, Held, MAX_SIGNATURES, Residuals, Signatures};
 
     fn held(sources: &[u32]) -> Vec<Held> {
         let one = |&source| Held {
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn signatures_beyond_the_most_are_known_by_their_first_source_alone() {
         let mut signatures = Signatures::default();
-        let most = u32::try_from(MOST_SIGNATURES).unwrap();
+        let most = u32::try_from(MAX_SIGNATURES).unwrap();
         for source in 0..most {
             signatures.of(&held(&[1, source + 10]));
         }

@@ -209,7 +209,7 @@ impl GapCauses {
     /// How many of the worst gaps are kept.
     const WORST: usize = 10;
     /// How many causes are told apart.
-    const MOST_CAUSES: usize = 1_024;
+    const MAX_CAUSES: usize = 1_024;
 
     /// Notes one gap.
     pub(super) fn note(
@@ -300,7 +300,7 @@ impl GapCauses {
 impl View {
     /// The place of a cause among all, entered where it is new, for a gap with this signature.
     fn place(&mut self, mut key: CauseKey, signature: Option<usize>) -> usize {
-        if self.causes.len() >= GapCauses::MOST_CAUSES && !self.by_key.contains_key(&key) {
+        if self.causes.len() >= GapCauses::MAX_CAUSES && !self.by_key.contains_key(&key) {
             key = CauseKey::OTHER;
         }
         let place = *self.by_key.entry(key).or_insert_with(|| {

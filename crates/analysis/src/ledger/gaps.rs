@@ -19,10 +19,10 @@ use super::settled::Shares;
 use super::tally::{LengthTally, Tally};
 
 /// How near to an empty gap rows are looked for: no clock is tied more loosely than that.
-pub(super) const NEAR_MOST: Nanos = Nanos(1 << NEAR_STEPS);
+pub(super) const NEAR_MAX: Nanos = Nanos(1 << NEAR_STEPS);
 const NEAR_STEPS: usize = 14;
 
-/// How near to an empty gap a row was, as the power of two below; `None` from [`NEAR_MOST`] on.
+/// How near to an empty gap a row was, as the power of two below; `None` from [`NEAR_MAX`] on.
 pub(super) fn nearness(distance: Nanos) -> Option<u8> {
     let distance = distance.0.max(1).unsigned_abs();
     u8::try_from(distance.ilog2())

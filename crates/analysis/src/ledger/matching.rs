@@ -12,7 +12,7 @@ use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Span};
 
 use super::contents::Contents;
-use super::gaps::{NEAR_MOST, nearness};
+use super::gaps::{NEAR_MAX, nearness};
 use crate::timeline::{History, Piece};
 
 /// A gap that a probe saw.
@@ -59,7 +59,7 @@ impl GapQueue {
     /// How many rows after a gap are looked at for the nearest.
     const LATER: u32 = 4;
     /// The most gaps that wait: 3 MiB a CPU.
-    const MOST: usize = 1 << 16;
+    const MAX: usize = 1 << 16;
 
     /// Takes note of a row that is not the probe's: it may have come too late for its gap.
     #[inline]
@@ -111,7 +111,7 @@ impl GapQueue {
             self.closed
                 || history.newest() > end + Self::SETTLED
                 || self.newest > end + Self::SETTLED_BY_GAPS
-                || self.gaps.len() > Self::MOST
+                || self.gaps.len() > Self::MAX
         })
     }
 
@@ -139,7 +139,7 @@ impl GapQueue {
         let forgotten = history.forgotten().until;
         contents.incomplete = !settled || forgotten.is_some_and(|until| until > begin);
         let (mut nearest, mut later) = (Nanos::MAX, 0);
-        let rows = history.ending_from(begin - NEAR_MOST);
+        let rows = history.ending_from(begin - NEAR_MAX);
         for row in rows.filter(|row| !row.probe) {
             if row.end < begin {
                 nearest = begin - row.end;
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_a_gap_judged_early_says_so() {
         let mut line = Line::default();
-        let many = i64::try_from(GapQueue::MOST).unwrap() + 2;
+        let many = i64::try_from(GapQueue::MAX).unwrap() + 2;
         (0..many).for_each(|at| line.push_gap(Nanos(at * 10), Nanos(5)));
         assert_eq!(line.judge(), Some((Nanos::ZERO, true)));
         line.push_span(Nanos(many * 10), Nanos(5));

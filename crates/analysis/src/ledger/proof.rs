@@ -7,8 +7,8 @@ use ticktax_model::statement::Class;
 use ticktax_model::witness::{CpuProof, Doubt, Proof};
 use ticktax_model::{Cpu, Nanos};
 
-use super::gaps::NEAR_MOST;
-use crate::timeline::{Event, EventKind, MOST_TIME};
+use super::gaps::NEAR_MAX;
+use crate::timeline::{Event, EventKind, MAX_TIME};
 
 /// When the probe's thread was switched away from, by the rows: the first and the last times, which
 /// may lie outside the time in which it measured, and how many there were between.
@@ -70,7 +70,7 @@ pub(crate) struct Proofs {
 impl Proofs {
     /// Takes an event.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
-        let sane = Nanos::ZERO..=MOST_TIME;
+        let sane = Nanos::ZERO..=MAX_TIME;
         let is_sane = sane.contains(&event.span.start) && sane.contains(&event.span.dur);
         if !is_sane || !event.is_on_possible_cpu() {
             return;
@@ -123,7 +123,7 @@ pub(super) fn proof(
         };
         return CpuProof { cpu, proof, doubts };
     };
-    if uncertainty(header) > NEAR_MOST {
+    if uncertainty(header) > NEAR_MAX {
         doubts.push(Doubt::ClocksApart);
     }
     let mut doubt = |count: u64, of: fn(u64) -> Doubt| {

@@ -9,7 +9,7 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::TickAlias;
 
 /// The most phases that are told: with more of them the samples are right to some percent.
-const MOST_PHASES: i64 = 50;
+const MAX_PHASES: i64 = 50;
 
 /// The alias of frames that keep a CPU busy for `work`, every `period`, over `frames` of them, with ticks of
 /// `tick`; `None` where their phases wander through the tick, or too few frames were seen.
@@ -18,7 +18,7 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
         return None;
     }
     let frames = i64::try_from(frames).ok()?;
-    let phases = (1..=MOST_PHASES).find(|&q| stays(period, tick, q, frames))?;
+    let phases = (1..=MAX_PHASES).find(|&q| stays(period, tick, q, frames))?;
     let ticks = (phases * period.0 + tick.0 / 2) / tick.0;
     // In q-th parts of a tick, so that nothing is rounded.
     let found = work.0.saturating_mul(phases) / tick.0;

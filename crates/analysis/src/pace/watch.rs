@@ -5,7 +5,7 @@
 //! looked at: nothing in the program is changed, and nothing is asked of it.
 //!
 //! # Memory
-//! At most [`MOST`] rows of the process are kept, 40 bytes each; what comes later is counted and
+//! At most [`MAX`] rows of the process are kept, 40 bytes each; what comes later is counted and
 //! told.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::rhythm::{self, Found};
 use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 
 /// The most rows that are kept: 40 MiB.
-const MOST: usize = 1 << 20;
+const MAX: usize = 1 << 20;
 
 /// What is kept of the process.
 #[derive(Debug)]
@@ -214,7 +214,7 @@ impl Process {
         if thread.pid != self.pid {
             return None;
         }
-        if self.kept >= MOST {
+        if self.kept >= MAX {
             self.full_at.get_or_insert(event.span.start);
             return None;
         }

@@ -31,7 +31,7 @@ const PARAMETERS: [&str; 11] = [
 const LOCAL_TIMER: &str = "LOC";
 
 /// Whole seconds that it takes to tell how much they differ.
-const LEAST_SECONDS: usize = 5;
+const MIN_SECONDS: usize = 5;
 
 pub(super) fn make(
     book: &TickAccumulator,
@@ -267,7 +267,7 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
 
 /// Half the 95 % interval of the mean.
 fn margin(values: &[f64]) -> Option<f64> {
-    if values.len() < LEAST_SECONDS {
+    if values.len() < MIN_SECONDS {
         return None;
     }
     let count = values.len() as f64;

@@ -10,7 +10,7 @@ use crate::timeline::Occupant;
 
 /// Intervals kept until the row that they lie in has come; a minute of 1000 Hz in one row. More
 /// are left out.
-const MOST_OPEN: usize = 1 << 16;
+const MAX_OPEN: usize = 1 << 16;
 
 /// What held a CPU, as far as the tick asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +80,8 @@ impl Intervals {
 
     fn frequency(&self) -> Option<Frequency> {
         /// Fewer say little.
-        const LEAST: u64 = 10;
-        if self.count < LEAST || self.mean <= 0.0 {
+        const MIN: u64 = 10;
+        if self.count < MIN || self.mean <= 0.0 {
             return None;
         }
         let count = self.count as f64;
@@ -134,7 +134,7 @@ impl CpuBook {
         self.chain = Some(span.end());
         self.ticks.add();
         let last = self.last_tick.replace(span.start);
-        if let Some(last) = last.filter(|_| self.open_intervals.len() < MOST_OPEN) {
+        if let Some(last) = last.filter(|_| self.open_intervals.len() < MAX_OPEN) {
             self.open_intervals.push(span.start - last);
         }
         Some(span.self_time + function)

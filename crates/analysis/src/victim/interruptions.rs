@@ -49,7 +49,7 @@ impl Interruptions {
     const JOINED: Nanos = Nanos::from_micros(2);
     /// So many stretches are kept, of a thread that runs for long; and so many of them, the
     /// longest, when there were more.
-    const MOST: usize = 128;
+    const MAX: usize = 128;
     const LONGEST: usize = 16;
 
     /// Takes a row; `whole` when it is an interrupt or softirq, not a function within one.
@@ -89,7 +89,7 @@ impl Interruptions {
                 self.stretches.push(stretch);
             }
         }
-        if self.stretches.len() > Self::MOST {
+        if self.stretches.len() > Self::MAX {
             let mut lengths: Vec<Nanos> = self.stretches.iter().map(Stretch::length).collect();
             lengths.sort_unstable_by(|a, b| b.cmp(a));
             let min = lengths[Self::LONGEST];

@@ -36,11 +36,11 @@ pub(crate) struct Losses {
 
 impl Losses {
     /// Losses that are kept, 40 bytes each. What comes later is the frames' own, as far as is known.
-    const MOST: usize = 1 << 19;
+    const MAX: usize = 1 << 19;
     /// What is shorter makes no frame late.
-    const LEAST: Nanos = Nanos::from_micros(10);
+    const MIN: Nanos = Nanos::from_micros(10);
     /// Gaps that are shorter may be entry and exit.
-    const LEAST_GAP: Nanos = Nanos::from_micros(100);
+    const MIN_GAP: Nanos = Nanos::from_micros(100);
     /// The share of a gap that nothing named may have, for it to be empty.
     const EMPTY: f64 = 0.9;
 
@@ -111,7 +111,7 @@ impl Losses {
 
     /// The hypervisor had the CPU of `span`.
     pub(super) fn stolen(&mut self, span: &Span) {
-        if self.kept < Self::MOST && span.dur >= Self::LEAST {
+        if self.kept < Self::MAX && span.dur >= Self::MIN {
             self.kept += 1;
             let stolen = self.stolen.entry(span.cpu).or_default();
             stolen.push((span.start, span.end()));
@@ -122,7 +122,7 @@ impl Losses {
     pub(super) fn gap(&mut self, gap: &JudgedGap<'_>) {
         let span = &gap.span;
         let empty = gap.residual.share_of(span.dur) >= Self::EMPTY;
-        if empty && span.dur >= Self::LEAST_GAP && self.kept < Self::MOST {
+        if empty && span.dur >= Self::MIN_GAP && self.kept < Self::MAX {
             self.kept += 1;
             let empty = self.empty.entry(span.cpu).or_default();
             empty.push((span.start, span.end()));
@@ -142,7 +142,7 @@ impl Losses {
     }
 
     fn add(&mut self, (pid, tid): (i32, i32), loss: Loss) {
-        if pid == self.pid && loss.end - loss.start >= Self::LEAST && self.kept < Self::MOST {
+        if pid == self.pid && loss.end - loss.start >= Self::MIN && self.kept < Self::MAX {
             self.kept += 1;
             self.threads.entry(tid).or_default().push(loss);
         }

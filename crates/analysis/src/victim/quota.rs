@@ -33,7 +33,7 @@ pub(super) struct Quota {
 
 impl Quota {
     /// Timers that are kept: a second of a thousand cgroups, and more.
-    const MOST: usize = 1 << 14;
+    const MAX: usize = 1 << 14;
     /// By so much a row of another CPU may come late.
     const SETTLED: Nanos = Nanos::from_secs(1);
 
@@ -42,7 +42,7 @@ impl Quota {
         let refill = (span.start, span.end());
         let at = self.refills.partition_point(|&other| other <= refill);
         self.refills.insert(at, refill);
-        if self.refills.len() > Self::MOST {
+        if self.refills.len() > Self::MAX {
             self.refills.pop_front();
         }
     }

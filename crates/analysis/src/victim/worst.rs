@@ -134,11 +134,11 @@ impl Candidate {
 pub(super) struct Worst(Vec<Candidate>);
 
 impl Worst {
-    const MOST: usize = 10;
+    const MAX: usize = 10;
 
     /// Whether a delay of this length would be among them.
     pub(super) fn wants(&self, length: Nanos) -> bool {
-        self.0.len() < Self::MOST || self.0.last().is_some_and(|last| length > last.length())
+        self.0.len() < Self::MAX || self.0.last().is_some_and(|last| length > last.length())
     }
 
     /// Takes a delay, if it is long enough.
@@ -150,7 +150,7 @@ impl Worst {
             .0
             .partition_point(|other| other.length() >= delay.length());
         self.0.insert(at, delay);
-        self.0.truncate(Self::MOST);
+        self.0.truncate(Self::MAX);
     }
 
     /// Takes a wake-up of thread `tid`, which may come after the wait that it led to.

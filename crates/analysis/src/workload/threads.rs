@@ -13,7 +13,7 @@ use crate::pace::watch::{Piece, Run, runs_between};
 /// A thread that is kept apart has worked this often.
 const FEWEST: usize = 4;
 /// The most threads that are kept apart.
-const MOST_APART: usize = 256;
+const MAX_APART: usize = 256;
 /// The longest wait for a CPU, by assumption.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 
@@ -136,7 +136,7 @@ pub(super) fn loads(
             continue;
         }
         let is_small = ran.share_of(end - begin) < SMALL;
-        if loads.len() >= MOST_APART || is_small {
+        if loads.len() >= MAX_APART || is_small {
             for piece in &rows.on {
                 small.entry(piece.cpu).or_default().push(*piece);
             }

@@ -16,13 +16,13 @@ pub struct Design {
 
 impl Design {
     /// Most switches that can be tried in all combinations.
-    const MOST: usize = 16;
+    const MAX: usize = 16;
 
     /// What makes no sense about it.
     pub(super) fn check(&self) -> Result<(), String> {
         let switches: BTreeSet<&String> = self.switches.iter().collect();
-        if switches.is_empty() || switches.len() > Self::MOST {
-            return Err(format!("design: 1 to {} switches", Self::MOST));
+        if switches.is_empty() || switches.len() > Self::MAX {
+            return Err(format!("design: 1 to {} switches", Self::MAX));
         }
         if switches.len() < self.switches.len() {
             return Err("design: a switch is there twice".to_owned());

@@ -13,7 +13,7 @@ use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId
 use super::Pacing;
 
 /// Steps of one program at most; a longer run repeats them.
-const MOST_DRAWN: usize = 1 << 17;
+const MAX_DRAWN: usize = 1 << 17;
 /// Sources of interrupts that a setup may have.
 const SOURCES: usize = 64;
 /// Interrupts of one name by their cost: the shares up to which the classes reach.
@@ -80,7 +80,7 @@ fn blocks(n: usize, stream: &mut Stream, mut enough: impl FnMut(usize) -> bool) 
     let block = (1_usize..=1 << 20).find(|b| b.pow(3) >= n).unwrap_or(1);
     let law = Law::Uniform(Nanos::ZERO, Nanos(i64::try_from(n).unwrap_or(i64::MAX)));
     let mut places = Vec::new();
-    while places.len() < MOST_DRAWN {
+    while places.len() < MAX_DRAWN {
         let first = usize::try_from(stream.draw(&law).0).unwrap_or(0);
         for place in (first..first + block).map(|place| place % n) {
             places.push(place);

@@ -10,13 +10,13 @@ use ticktax_model::limitation::Unreadable;
 use super::reading::Reading;
 
 /// More disks than any machine has.
-const MOST_DISKS: usize = 4_096;
+const MAX_DISKS: usize = 4_096;
 /// The library that takes programs' fsync and does nothing.
 const TAKES_FSYNC: &str = "libeatmydata";
 
 /// The caches of SCSI and ATA disks. Others do not tell what they are beside what the kernel takes them for.
 pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
-    let disks = reading.names("sys/block").into_iter().take(MOST_DISKS);
+    let disks = reading.names("sys/block").into_iter().take(MAX_DISKS);
     let mut cache = |disk: String| {
         let folder = format!("sys/block/{disk}/device/scsi_disk");
         let address = reading.names(&folder).into_iter().next()?;

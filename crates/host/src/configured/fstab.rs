@@ -7,10 +7,10 @@ use ticktax_model::configured::{FstabLine, Mounted, OtherMount};
 use super::reading::Reading;
 
 /// More lines than any machine has.
-const MOST_LINES: usize = 4_096;
+const MAX_LINES: usize = 4_096;
 
 /// How many mounts without a line are kept.
-const MOST_OTHERS: usize = 64;
+const MAX_OTHERS: usize = 64;
 
 /// File systems of which an option decides what an fsync is worth.
 const KEEP_DATA: [&str; 8] = [
@@ -25,7 +25,7 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
         return (Vec::new(), Vec::new());
     };
     let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();
-    let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MOST_LINES).collect();
+    let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MAX_LINES).collect();
     let others = others(reading, &mounts, &lines);
     let line = |[device, place, kind, options]: [String; 4]| {
         // Of two at one place the later one is on top.
@@ -55,7 +55,7 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
         KEEP_DATA.contains(&&**kind) && !is_view && !is_listed(place)
     });
     for mount in unlisted {
-        if others.len() == MOST_OTHERS {
+        if others.len() == MAX_OTHERS {
             break;
         }
         let mut mounted = mounted_as(reading, mount);

@@ -12,10 +12,10 @@ use super::reading::Reading;
 const LOG: &str = "dev/kmsg";
 
 /// The most that is read: some times the largest buffer that kernels have by default.
-const MOST: usize = 8 << 20;
+const MAX: usize = 8 << 20;
 
 /// Messages about clocks that are kept.
-const MOST_MESSAGES: usize = 8;
+const MAX_MESSAGES: usize = 8;
 
 pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
     let path = reading.path(LOG);
@@ -36,7 +36,7 @@ pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
     let mut log = Vec::new();
     // A record a read; 8 KiB is the longest there is.
     let mut record = [0; 8192];
-    while log.len() < MOST {
+    while log.len() < MAX {
         match file.read(&mut record) {
             Ok(0) => break,
             Ok(length) => log.extend_from_slice(&record[..length]),
@@ -76,7 +76,7 @@ fn parse(log: &str) -> KernelLog {
                 .unknown_parameters
                 .extend(names.split_ascii_whitespace().map(str::to_owned));
         }
-        if is_about_a_clock(message) && facts.clock.len() < MOST_MESSAGES {
+        if is_about_a_clock(message) && facts.clock.len() < MAX_MESSAGES {
             facts.clock.push(message.to_owned());
         }
     }

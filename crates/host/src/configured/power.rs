@@ -11,7 +11,7 @@ use ticktax_model::limitation::Unreadable;
 use super::reading::Reading;
 
 /// Open files that are looked at to find who holds one: of some ten thousand programs.
-const MOST_FILES: usize = 50_000;
+const MAX_FILES: usize = 50_000;
 
 pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
     const FOLDER: &str = "sys/devices/system/cpu/cpufreq";
@@ -82,7 +82,7 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
             .flatten();
         for file in files {
             looked += 1;
-            if looked > MOST_FILES {
+            if looked > MAX_FILES {
                 reading.missed("proc", Unreadable::TooManyOpenFiles);
                 return holders;
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ticktax_model::limitation::{Limitation, Unreadable};
 
 /// The most of a file that is read. Files of settings are some kB long.
-const MOST: u64 = 1 << 20;
+const MAX: u64 = 1 << 20;
 
 /// What the system said, without its number.
 fn failed(error: &std::io::Error) -> Unreadable {
@@ -41,7 +41,7 @@ impl Reading {
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         let file = self.open(path)?;
         let mut bytes = Vec::new();
-        if let Err(error) = file.take(MOST + 1).read_to_end(&mut bytes) {
+        if let Err(error) = file.take(MAX + 1).read_to_end(&mut bytes) {
             // A parameter whose reading fails (write-only, or of hardware that is not there) is
             // no setting that could be compared.
             if !path.starts_with("proc/sys/") {
@@ -49,9 +49,9 @@ impl Reading {
             }
             return None;
         }
-        if bytes.len() as u64 > MOST {
-            self.missed(path, Unreadable::TooLong { read_bytes: MOST });
-            bytes.truncate(usize::try_from(MOST).unwrap_or(usize::MAX));
+        if bytes.len() as u64 > MAX {
+            self.missed(path, Unreadable::TooLong { read_bytes: MAX });
+            bytes.truncate(usize::try_from(MAX).unwrap_or(usize::MAX));
         }
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -83,7 +83,7 @@ impl Reading {
     /// The names in a folder, in order; none where there is no such folder, or too many.
     pub(super) fn names(&mut self, path: &str) -> Vec<String> {
         /// More than any folder of settings has.
-        const MOST_NAMES: usize = 65_536;
+        const MAX_NAMES: usize = 65_536;
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,
             Err(error) => {
@@ -93,7 +93,7 @@ impl Reading {
                 return Vec::new();
             }
         };
-        let entries = entries.flatten().take(MOST_NAMES);
+        let entries = entries.flatten().take(MAX_NAMES);
         let mut names: Vec<String> = entries
             .filter_map(|entry| entry.file_name().into_string().ok())
             .collect();

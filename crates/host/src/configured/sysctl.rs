@@ -29,7 +29,7 @@ const FOLDERS: [&str; 5] = [
 const FILE: &str = "etc/sysctl.conf";
 
 /// The most settings that are kept: some times what the largest machines have.
-const MOST: usize = 4_096;
+const MAX: usize = 4_096;
 
 /// A line that sets something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) fn read(reading: &mut Reading) -> Vec<SysctlSetting> {
     lines.extend(parse(FILE, &reading.text(FILE).unwrap_or_default()));
     let mut settings = Vec::new();
     for (path, (value, place)) in winners(reading, &lines) {
-        if settings.len() >= MOST {
+        if settings.len() >= MAX {
             reading.missed("etc/sysctl.d", Unreadable::TooManySettings);
             break;
         }
@@ -202,7 +202,7 @@ fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
                 next.push(join(part));
             }
         }
-        next.truncate(MOST);
+        next.truncate(MAX);
         found = next;
     }
     found

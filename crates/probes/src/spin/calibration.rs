@@ -6,7 +6,7 @@ use crate::clock::Counter;
 const PART_OF_SECOND: u64 = 50;
 
 /// A calibration reads at least so often, however slow the counter is.
-const LEAST_LOOPS: u64 = 10_000;
+const MIN_LOOPS: u64 = 10_000;
 
 /// The longest step that is told apart, in ticks; longer ones are counted as this.
 const LONGEST: usize = 4095;
@@ -29,7 +29,7 @@ pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibr
     let mut last = counter.read();
     let end = last.saturating_add(frequency_hz / PART_OF_SECOND);
     let mut loops = 0;
-    while last < end || loops < LEAST_LOOPS {
+    while last < end || loops < MIN_LOOPS {
         let now = counter.read();
         let step = usize::try_from(now.saturating_sub(last)).unwrap_or(LONGEST);
         steps[step.min(LONGEST)] += 1;

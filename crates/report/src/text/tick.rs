@@ -14,7 +14,7 @@ use super::wall;
 const SHOWN: usize = 8;
 
 /// Less time than this tells no rate.
-const LEAST: Nanos = Nanos::from_millis(500);
+const MIN: Nanos = Nanos::from_millis(500);
 
 /// Parts of a tick that are named.
 const PARTS: usize = 4;
@@ -132,7 +132,7 @@ fn cells([busy, idle, stopped, saved]: [&str; 4]) -> String {
 
 fn of(cpus: &[&CpuTicks]) -> String {
     // A few ms hold no tick, or one: that is no rate.
-    let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= LEAST).map(hz);
+    let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= MIN).map(hz);
     let busy = match cpus {
         [one] if one.frequency.is_some() => one.frequency.map(|frequency| {
             let digits = if frequency.hz >= 99.95 { 1 } else { 2 };

@@ -440,8 +440,7 @@ impl Engine<'_> {
             notes.due_at = until;
             let late = now - until;
             notes.report.sleeps += 1;
-            notes.report.least_late =
-                Some(notes.report.least_late.map_or(late, |min| min.min(late)));
+            notes.report.min_late = Some(notes.report.min_late.map_or(late, |min| min.min(late)));
         }
         notes.woken_at = Some(now);
         notes.state = State::Runnable;

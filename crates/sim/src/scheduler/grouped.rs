@@ -13,7 +13,7 @@ use super::{Arrival, RunQueue};
 use crate::task::{Attributes, Autogroup, TaskId};
 
 /// The least that a group weighs on a CPU (`MIN_SHARES`).
-const LEAST: i64 = 2;
+const MIN: i64 = 2;
 
 /// Where the groups' entities are among the notes: behind the tasks', one a CPU for each group.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Grouped {
         let here = inside(self.cpu);
         if here > 0 {
             let whole = weight(self.places.groups[group].nice);
-            let share = (whole * here / all).max(LEAST);
+            let share = (whole * here / all).max(MIN);
             self.root.reweight(tasks, entity, share);
         }
     }

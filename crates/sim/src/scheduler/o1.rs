@@ -11,7 +11,7 @@ use crate::task::{Attributes, TaskId};
 
 const PRIORITIES: usize = 40;
 /// The most sleep that is remembered (`MAX_SLEEP_AVG`).
-const MOST_SLEEP: i64 = 1_000_000_000;
+const MAX_SLEEP: i64 = 1_000_000_000;
 
 /// The notes of the O(1) scheduler on a task.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Priority {
 impl Priority {
     /// From 0, the best, to 39: nice, less a bonus from -5 to 5.
     fn level(&self) -> usize {
-        let bonus = self.sleep * 10 / MOST_SLEEP - 5;
+        let bonus = self.sleep * 10 / MAX_SLEEP - 5;
         usize::try_from((self.nice + 20 - bonus).clamp(0, 39)).unwrap_or(0)
     }
 }
@@ -114,14 +114,14 @@ impl RunQueue for O1 {
         Priority {
             nice,
             slice: self.slice(nice),
-            sleep: MOST_SLEEP / 2,
+            sleep: MAX_SLEEP / 2,
         }
     }
 
     fn put(&mut self, tasks: &mut [Priority], task: TaskId, why: Arrival) {
         let notes = &mut tasks[task.index()];
         if let Arrival::Woken(slept) = why {
-            notes.sleep = notes.sleep.saturating_add(slept.0).min(MOST_SLEEP);
+            notes.sleep = notes.sleep.saturating_add(slept.0).min(MAX_SLEEP);
         }
         let expired = notes.slice == 0;
         if expired {

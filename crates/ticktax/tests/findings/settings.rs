@@ -292,13 +292,13 @@ fn power() -> Vec<Case> {
     const POLICY: &str = "sys/devices/system/cpu/cpufreq/policy0/affected_cpus";
     const DRIVER: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_driver";
     const GOVERNOR: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
-    const MOST: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    const MAX: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
     const HARDWARE: &str = "sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq";
     let capped = |max| {
         [
             (POLICY, "0 1\n"),
             (GOVERNOR, "performance\n"),
-            (MOST, max),
+            (MAX, max),
             (HARDWARE, "3000000\n"),
         ]
     };

@@ -54,7 +54,7 @@ pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Trut
 fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<Walk, InjectError> {
     let tick = plan.schedule.period;
     let count = usize::try_from(plan.duration.0 / tick.0).unwrap_or(usize::MAX);
-    let mut log = EventLog::new(count.min(Truth::MOST_LOGGED));
+    let mut log = EventLog::new(count.min(Truth::MAX_LOGGED));
     let before = clock::thread_cpu();
     let start = control.begin();
     let end = start + Truth::LEAD + plan.duration;

@@ -21,7 +21,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     let room = plan
         .schedule
         .events(plan.duration)
-        .take(Truth::MOST_LOGGED)
+        .take(Truth::MAX_LOGGED)
         .count();
     let worker = Worker::start(plan.cpu, c"ttx-inj-itimer", room, |channel| {
         alarms(plan, channel)

@@ -69,7 +69,7 @@ impl Worker {
     ) -> Result<Self, InjectError> {
         let hint = "free memory, or raise the limit of processes";
         let failed = |e| InjectError::system("start a process", e, hint);
-        let room = room.min(Truth::MOST_LOGGED);
+        let room = room.min(Truth::MAX_LOGGED);
         let words = SharedWords::new(EVENTS + 3 * room).map_err(failed)?;
         let (parent, only) = (getpid(), place::only(cpu)?);
         let child = Child::fork(|| {

@@ -6,7 +6,7 @@
 //! therefore late, so an onset waits for [`SETTLED`] before it is looked at.
 //!
 //! # Memory
-//! At most [`MOST_PAIRS`] onsets of a source are kept, and of most sources [`FEW_PAIRS`]. Beyond, the
+//! At most [`MAX_PAIRS`] onsets of a source are kept, and of most sources [`FEW_PAIRS`]. Beyond, the
 //! kept ones are halved, by slices of time that are the same for all sources: an onset and those of
 //! what caused it stay or go together.
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ticktax_model::recording::{Edge, Effect};
 use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId};
 
-use super::MOST_GROWN;
+use super::MAX_GROWN;
 use super::routes::is_work_item;
 use super::stream::{Key, What};
 use super::streams::StreamId;
@@ -28,11 +28,11 @@ const LEAVING: Nanos = Nanos(10_000);
 /// Edges to one target that are kept whatever their age.
 const FEW_EDGES: usize = 256;
 /// Onsets that wait at most.
-const MOST_WAITING: usize = 1 << 15;
+const MAX_WAITING: usize = 1 << 15;
 /// Onsets of a source that are kept at first.
 const FEW_PAIRS: usize = 512;
 /// Onsets of a source that are kept at most.
-const MOST_PAIRS: usize = 4_096;
+const MAX_PAIRS: usize = 4_096;
 /// The share of onsets that must have one cause for it to be named.
 const REGULAR: f64 = 0.8;
 /// Fewer onsets prove nothing.
@@ -215,7 +215,7 @@ impl Causes {
         let place = onsets.waiting.len() - later.count();
         onsets.waiting.insert(place, (cpu, start, end));
         let until = self.newest - SETTLED;
-        if onsets.waiting.len().is_multiple_of(32) || onsets.waiting.len() > MOST_WAITING {
+        if onsets.waiting.len().is_multiple_of(32) || onsets.waiting.len() > MAX_WAITING {
             self.settle(stream, until);
         }
     }
@@ -239,7 +239,7 @@ impl Causes {
         let none = VecDeque::new();
         let edges = onsets.target.as_ref().and_then(|target| edges.get(target));
         while let Some(&(cpu, start, end)) = onsets.waiting.front() {
-            if start >= until && onsets.waiting.len() <= MOST_WAITING {
+            if start >= until && onsets.waiting.len() <= MAX_WAITING {
                 return;
             }
             onsets.waiting.pop_front();
@@ -365,11 +365,11 @@ impl Onsets {
             return;
         }
         self.pairs.push(pair);
-        if self.pairs.len() >= FEW_PAIRS && !self.may_grow && *grown < MOST_GROWN {
+        if self.pairs.len() >= FEW_PAIRS && !self.may_grow && *grown < MAX_GROWN {
             self.may_grow = true;
             *grown += 1;
         }
-        let most = if self.may_grow { MOST_PAIRS } else { FEW_PAIRS };
+        let most = if self.may_grow { MAX_PAIRS } else { FEW_PAIRS };
         while self.pairs.len() >= most && self.thinned < 32 {
             self.thinned += 1;
             let thinned = self.thinned;

@@ -13,7 +13,7 @@ use super::merge::merge;
 use super::search::{Found, SEARCHES, search, searchable};
 use super::stream::{Key, Stream, What};
 use super::tie::{agree, is_member};
-use super::{Finder, MOST_STREAMS};
+use super::{Finder, MAX_STREAMS};
 
 /// The probability, at most, that chance put any beat into a statement.
 pub(super) const FAMILY: f64 = 0.01;
@@ -94,7 +94,7 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     if finder.streams.left_out() > 0 {
         unknown.push(Limitation::BeatSourcesLeftOut {
             sources: finder.streams.left_out(),
-            max: MOST_STREAMS as u64,
+            max: MAX_STREAMS as u64,
         });
     }
     if finder.streams.stunted() > 0 {

@@ -12,7 +12,7 @@ use super::stream::What;
 /// The share of a window that may be unobserved before it matters.
 const NEGLIGIBLE: f64 = 0.02;
 /// The least share of the observation that a thread's life must have to be a window of its own.
-const LEAST_LIFE: f64 = 0.25;
+const MIN_LIFE: f64 = 0.25;
 /// And the least time.
 const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 
@@ -70,7 +70,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let life = stream.last - stream.first;
     if stream.key.what.is_mortal()
         && (life.0 as f64) < 0.75 * window.0 as f64
-        && life.0 as f64 > LEAST_LIFE * window.0 as f64
+        && life.0 as f64 > MIN_LIFE * window.0 as f64
         && life > SHORTEST_LIFE
     {
         // Half an interval before the first and after the last: about where a beat begins and ends.

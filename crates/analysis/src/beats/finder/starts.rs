@@ -8,7 +8,7 @@ use super::stream::{Key, What};
 use super::streams::{NONE, Streams};
 
 /// The most threads that are known by number; those that come later are no starts.
-const MOST_THREADS: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 /// Threads that run within this time from the beginning were there before.
 const SETTLING: Nanos = Nanos::from_millis(500);
 
@@ -30,7 +30,7 @@ impl Starts {
         let Some(thread) = &source.thread else {
             return;
         };
-        if source.owner != Owner::Program || self.seen.len() >= MOST_THREADS {
+        if source.owner != Owner::Program || self.seen.len() >= MAX_THREADS {
             return;
         }
         if self.seen.insert(thread.tid) && span.start - begin > SETTLING {

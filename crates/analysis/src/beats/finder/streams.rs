@@ -6,7 +6,7 @@ use std::ops::Deref;
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::stream::{Key, Stream, What};
-use super::{MOST_GROWN, MOST_STREAMS, MOST_UNTIMED};
+use super::{MAX_GROWN, MAX_STREAMS, MAX_UNTIMED};
 
 /// A stream by its place among the [`Streams`].
 pub(super) type StreamId = u32;
@@ -49,7 +49,7 @@ impl Streams {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
         }
-        if self.all.len() >= MOST_STREAMS {
+        if self.all.len() >= MAX_STREAMS {
             return NONE;
         }
         let stream = u32::try_from(self.all.len()).unwrap_or(NONE);
@@ -110,7 +110,7 @@ impl Streams {
         let stream = &mut self.all[stream as usize];
         stream.push(cpu, start, dur);
         if stream.may_not_grow() && !stream.stunted {
-            if self.grown < MOST_GROWN {
+            if self.grown < MAX_GROWN {
                 self.grown += 1;
                 stream.grow();
             } else {
@@ -124,7 +124,7 @@ impl Streams {
     pub(super) fn has_no_times(&mut self, stream: StreamId, window: (Nanos, Nanos)) {
         let stream = &mut self.all[stream as usize];
         self.untimed_windows += 1;
-        if stream.untimed.len() < MOST_UNTIMED {
+        if stream.untimed.len() < MAX_UNTIMED {
             stream.untimed.push(window);
         } else if !stream.stunted {
             stream.stunted = true;

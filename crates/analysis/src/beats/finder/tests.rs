@@ -9,7 +9,7 @@ use ticktax_model::recording::{Books, Coverage, Edge, Effect, Header, Loss, Row,
 use ticktax_model::witness::{SwitchWitness, Witnesses};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span};
 
-use super::{BeatFinder, MOST_STREAMS};
+use super::{BeatFinder, MAX_STREAMS};
 
 const MS: i64 = 1_000_000;
 const US: i64 = 1_000;
@@ -475,7 +475,7 @@ fn impossible_rows_are_left_alone() {
 #[test]
 fn there_is_memory_for_so_many_sources_and_the_rest_is_told() {
     let mut world = Story::default();
-    for tid in 1..i32::try_from(MOST_STREAMS).unwrap() + 50 {
+    for tid in 1..i32::try_from(MAX_STREAMS).unwrap() + 50 {
         world.add(
             process(Owner::Program, "crowd", tid),
             0,

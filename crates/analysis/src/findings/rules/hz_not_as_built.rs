@@ -9,7 +9,7 @@ use ticktax_model::tick::Frequency;
 /// Deviations up to here are no finding, in parts of the whole. Clocks differ by less.
 const TOLERANCE: f64 = 0.02;
 /// Intervals that it takes: a second of 250 Hz.
-const LEAST: u64 = 250;
+const MIN: u64 = 250;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some((tick, hz)) = facts
@@ -28,7 +28,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .unwrap_or_default();
     let off = |measured: &Frequency| {
         let away = (measured.hz - hz).abs();
-        measured.intervals >= LEAST && away > measured.plus_minus && away > TOLERANCE * hz
+        measured.intervals >= MIN && away > measured.plus_minus && away > TOLERANCE * hz
     };
     let cpus = tick
         .cpus

@@ -6,7 +6,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use super::super::Facts;
 
 /// Less than this is no cause for anything.
-const LEAST_BYTES: u64 = 1 << 20;
+const MIN_BYTES: u64 = 1 << 20;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     found(facts).into_iter().collect()
@@ -23,7 +23,7 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
     let swapped = after
         .swapped_out_bytes
         .saturating_sub(before.swapped_out_bytes);
-    if sent < LEAST_BYTES || swapped < LEAST_BYTES {
+    if sent < MIN_BYTES || swapped < MIN_BYTES {
         return None;
     }
     let mount = facts

@@ -7,7 +7,7 @@ use super::super::Facts;
 use ticktax_model::tick::{Basis, CpuTicks};
 
 /// Idling that it takes to tell, in seconds.
-const LEAST_IDLE: f64 = 1.0;
+const MIN_IDLE: f64 = 1.0;
 /// The share of the ticks that come to idle CPUs although they could be stopped.
 const ALMOST_ALL: f64 = 0.9;
 
@@ -60,7 +60,7 @@ fn goes_on_while_idle(facts: &Facts<'_>, off: bool) -> Option<String> {
     }
     let goes_on = tick.cpus.iter().filter_map(|cpu| {
         let idle = cpu.idle?;
-        let full = idle.time.as_secs_f64() >= LEAST_IDLE && idle.rate()? > ALMOST_ALL * hz;
+        let full = idle.time.as_secs_f64() >= MIN_IDLE && idle.rate()? > ALMOST_ALL * hz;
         (full && cpu.stopped == Some(0)).then(|| cpu.cpu.to_string())
     });
     let goes_on: Vec<String> = goes_on.collect();

@@ -235,7 +235,7 @@ fn waking(hz: u32, wakeups: f64) -> f64 {
 }
 
 /// The range of counts, in thousands.
-fn least_and_most(counts: &[(u32, f64)]) -> String {
+fn min_and_max(counts: &[(u32, f64)]) -> String {
     let range = Range::of(counts.iter().map(|(_, count)| count / 1e3));
     format!("{:.0} to {:.0}", range.min, range.max)
 }
@@ -283,7 +283,7 @@ fn remarks(
             format!(
                 "{} thousand instructions a second, whatever the rate. The 70 MHz that were \
                  published of a kernel whose tick should stop are consistent with one that did not",
-                least_and_most(stops)
+                min_and_max(stops)
             ),
         ));
     }

@@ -179,7 +179,7 @@ impl Lines<'_> {
         cpu: Option<Cpu>,
         named: &[BeatLine],
     ) -> Option<AliasLine> {
-        const MOST: usize = 16;
+        const MAX: usize = 16;
         let mut near: Vec<&Found> = self
             .found
             .iter()
@@ -192,7 +192,7 @@ impl Lines<'_> {
             })
             .collect();
         near.sort_by(|a, b| b.beat.share.total_cmp(&a.beat.share));
-        near.truncate(MOST);
+        near.truncate(MAX);
         for (i, a) in near.iter().enumerate() {
             for b in &near[i + 1..] {
                 let Some(alias) = explains(&a.beat.period, &b.beat.period, &beat.period) else {
