@@ -308,7 +308,7 @@ impl GapParts {
 pub struct WorstGap {
     /// Where.
     pub cpu: Cpu,
-    /// When, since the books were opened.
+    /// When, since the recording began.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// How long.

@@ -152,10 +152,7 @@ impl Noted {
             .map(|(name, tally)| tally.into_part(name))
             .collect();
         sort_parts(&mut parts);
-        let books = header.books.iter().find(|books| books.cpu == span.cpu);
-        let opened = books.map(|books| books.begin);
-        let opened = header.part.map(|part| part.begin).or(opened);
-        let at = span.start - opened.unwrap_or_default();
+        let at = span.start - header.begin().unwrap_or_default();
         WorstGap {
             cpu: span.cpu,
             at,

@@ -188,10 +188,15 @@ impl Transfers {
     }
 }
 
-/// Takes `time` out of `lengths`, or all there is, and tells how much was missing.
+/// Takes `time` out of `lengths`, or all there is, and tells how much was missing. Where nothing is left, there was
+/// no interval, and none is longer than what is left.
 fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
     lengths.tally.time -= withheld;
+    if lengths.tally.time == Nanos::ZERO {
+        *lengths = LengthTally::default();
+    }
+    lengths.tally.longest = lengths.tally.longest.min(lengths.tally.time);
     time - withheld
 }
 
@@ -223,4 +228,25 @@ fn merged(mut parts: Vec<Part>) -> Vec<Part> {
     });
     sort_parts(&mut parts);
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::super::tally::LengthTally;
+    use super::withhold;
+
+    #[test]
+    fn nothing_is_longer_than_what_is_left() {
+        let mut lengths = LengthTally::default();
+        lengths.add(Nanos(4_000), Nanos(4_000));
+        lengths.add(Nanos(1_000), Nanos(1_000));
+        assert_eq!(withhold(&mut lengths, Nanos(3_000)), Nanos::ZERO);
+        let left = (lengths.tally.time, lengths.tally.max());
+        assert_eq!(left, (Nanos(2_000), Some(Nanos(2_000))));
+        // A gap of which all was lost elsewhere is no interval of this account.
+        assert_eq!(withhold(&mut lengths, Nanos(2_500)), Nanos(500));
+        assert_eq!((lengths.tally.count, lengths.tally.max()), (0, None));
+    }
 }
