@@ -6,7 +6,8 @@ import numpy as np
 
 from rows import UNREPORTED
 
-MOVED = {"probe", "entry_exit", "outside", "unexplained"}
+# What leaves the probe's time, where gaps are looked into. Of steal by its clock there are no rows, either.
+MOVED = {"probe", "entry_exit", "outside", "unexplained", "steal"}
 
 
 def account(rows, index):
@@ -76,6 +77,9 @@ def accounts(rows, said, verdicts):
             verdicts.claim("accounts", f"{name} has a p99", told_here["p99_ns"] is not None, len(frames) >= 299)
         parts(rows, key, indices, told_here, verdicts)
     left = [a for key, a in told.items() if key[0] in MOVED]
+    for moved_to in (a for a in left if not rows.sums and a["class"] in ("outside", "unexplained")):
+        verdicts.claim("accounts", f"{moved_to['name']}: its longest is no longer than it", True,
+                       (moved_to["max_ns"] or 0) <= moved_to["time_ns"])
     verdicts.claim("accounts", "probe, entry and exit, outside, unexplained: in all", sum(a["time_ns"] for a in left), moved)
     for key in [key for key in told if key[0] not in MOVED and told[key]["time_ns"]]:
         verdicts.claim("accounts", f"{key} has rows", told[key]["time_ns"], 0)
