@@ -128,7 +128,7 @@ fn sections_are_completed_by_what_the_recording_holds() {
     let of_loop = offered(&["report", file, "--section", ""]);
     assert_eq!(
         of_loop,
-        ["frames", "accounting", "limits", "legend"].map(String::from)
+        ["accounting", "frames", "limits", "legend"].map(String::from)
     );
     let audit = offered(&["report", file, "--audit", "--section", ""]);
     assert!(audit.contains(&"tick".to_owned()), "{audit:?}");
