@@ -32,8 +32,6 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 /// Stretches of unreported threads that are kept; waits that begin before the end of one that is not are
 /// not told.
 const UNREPORTED: usize = 4_096;
-/// Wake-ups of a thread that are kept.
-const WAKES: usize = 1_024;
 /// Idling that a wait for a CPU may contain: the time it takes to wake a CPU, or to move to it. A thread
 /// that would wait for longer beside an idle CPU was not able to run: its wake-up is not among the rows.
 const IDLING: Nanos = Nanos::from_millis(1);
@@ -143,8 +141,10 @@ impl Waits {
         };
         self.edges += 1;
         let wakes = &mut self.threads.entry(tid).or_default().wakes;
-        // A thread of a CPU that is not watched is woken for ever, and never runs.
-        if wakes.len() == WAKES {
+        // A thread of a CPU that is not watched is woken for ever, and never runs. What it was woken for before it
+        // was woken again, longer ago than runs are judged, is of no use.
+        let needed = edge.span.start - SETTLED - SETTLED;
+        while wakes.len() > 1 && wakes[1] < needed {
             wakes.pop_front();
         }
         insert(wakes, edge.span.start);

@@ -113,6 +113,25 @@ fn a_wait_of_seconds_begins_at_its_wake_up_too() {
     assert_eq!(short(&waits), told);
 }
 
+/// A thread that is woken so often that all its wake-ups of a second are many.
+#[test]
+fn each_of_many_short_waits_begins_at_its_wake_up() {
+    let cast = Cast::new();
+    let span = |from: i64, to: i64, source| whole(0, from, to - from, source);
+    let mut rows = vec![woke(0, cast.idle, 30)];
+    for i in 0..20_000 {
+        let at = i * 100_000;
+        let edge = Edge::new(Cpu(0), Nanos(at + 40_000), cast.game, Effect::Woke(20));
+        rows.push(Row::Edge(edge));
+        rows.push(span(at, at + 50_000, cast.game));
+        rows.push(span(at + 50_000, at + 100_000, cast.mixer));
+    }
+    let waits = cast.told(&rows, &traced(2_000)).unwrap();
+    let mixer = waits.programs.iter().find(|it| it.name == "mixer").unwrap();
+    assert_eq!((mixer.count, mixer.max), (20_000, Nanos(10_000)));
+    assert_eq!(mixer.time, Nanos(200_000_000));
+}
+
 #[test]
 fn where_events_were_lost_nobody_is_known_to_have_been_preempted() {
     let cast = Cast::new();
