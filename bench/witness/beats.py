@@ -90,14 +90,17 @@ def period(rows, beat, name, rowset, alone, verdicts):
         times = times[first] if first.sum() > beat["seen"] / 2 else times
     # More pairs of events are one period apart than are other times apart.
     width = (beat["period_high_ns"] - beat["period_low_ns"]) / 2
-    reach = max(min(max(2 * beat["jitter_ns"], claimed * 0.002), claimed * 0.05), width)
-    here = pairs(times, claimed, reach)
-    others = [pairs(times, claimed * lag, reach) for lag in (0.67, 0.72, 0.77, 0.83, 0.88, 1.12, 1.17, 1.23, 1.28, 1.33)]
-    chance = float(np.mean(others))
-    if here < 3 and chance < 3:
+    others = (0.67, 0.72, 0.77, 0.83, 0.88, 1.12, 1.17, 1.23, 1.28, 1.33)
+    paired, most_seen = False, 0
+    for part in (0.05, 0.15):
+        reach = max(min(max(2 * beat["jitter_ns"], claimed * 0.002), claimed * part), width)
+        here = pairs(times, claimed, reach)
+        chance = float(np.mean([pairs(times, claimed * lag, reach) for lag in others]))
+        most_seen = max(most_seen, here, chance)
+        paired |= here >= 3 and here > chance + 2.5 * np.sqrt(chance)
+    if most_seen < 3:
         verdicts.open("beats", f"{name} period", claimed, "bursts so dense that hardly any is apart from the next")
         return
-    paired = here >= 3 and here > chance + 2.5 * np.sqrt(chance)
     # Or more are at one phase of a grid than at any.
     near = min(max(3 * beat["jitter_ns"], claimed * 0.002), claimed * 0.1)
     phases = np.sort(times % claimed)

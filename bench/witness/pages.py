@@ -134,7 +134,7 @@ def behind(rows):
         for state, begin, end in followed.waited(rows, index):
             if state == "waiting":
                 found[""] += end - begin
-                pieces += rows.pieces(rows.cpu[index], begin, end)
+                pieces += rows.beneath(rows.cpu[index], begin, end)
         for other, lower, upper in pieces:
             name = str(rows.program[other]) if rows.owner[other] == "program" else str(rows.source[other])
             sums = found["idle CPU" if name == "idle" else name]

@@ -54,6 +54,7 @@ class Rows:
         self.begins = begins
         self.sums = bool((self.count > 1).any())
         self._lines = {}
+        self._long = {}
 
     def line(self, cpu):
         """Indices of the single rows of threads and of idling on a CPU, in order of time."""
@@ -72,6 +73,23 @@ class Rows:
             lower, upper = max(begin, self.start[index]), min(end, self.end[index])
             if upper > lower:
                 yield index, int(lower), int(upper)
+
+    def beneath(self, cpu, begin, end):
+        """The same for a wait: an interrupt of 100 µs or more is a piece of its own."""
+        if cpu not in self._long:
+            found = self.in_books & np.isin(self.kind, ("irq", "softirq", "nmi")) & (self.detail == "") & (self.dur >= 100_000)
+            found = np.flatnonzero(found & (self.cpu == cpu) & self.single)
+            self._long[cpu] = found[np.argsort(self.start[found], kind="stable")]
+        for index, lower, upper in self.pieces(cpu, begin, end):
+            for interrupt in self._long[cpu]:
+                first, last = max(lower, int(self.start[interrupt])), min(upper, int(self.end[interrupt]))
+                if last > first:
+                    if first > lower:
+                        yield index, lower, first
+                    yield interrupt, first, last
+                    lower = last
+            if upper > lower:
+                yield index, lower, upper
 
     def wakes(self):
         """By thread: the times of its wake-ups in order, and the rows of these edges."""

@@ -75,7 +75,7 @@ def behind(rows, threads, waits, verdicts):
     ran, times, longest = collections.Counter(), collections.Counter(), collections.Counter()
     for index in waits:
         for name, begin, end in waited(rows, index):
-            for other, lower, upper in rows.pieces(rows.cpu[index], begin, end) if name == "waiting" else ():
+            for other, lower, upper in rows.beneath(rows.cpu[index], begin, end) if name == "waiting" else ():
                 if rows.tid[other] != rows.tid[index]:
                     key = rows.name(other), int(rows.pid[other]) if rows.owner[other] == "program" else None
                     ran[key] += upper - lower
@@ -130,7 +130,7 @@ def delays(rows, threads, waits, runs, verdicts):
         if place < len(worst) and all(d["kind"] in WAITING for d in threads["delays"]):
             verdicts.claim("victim", f"{name} is the longest but {place}", delay["length_ns"], int(worst[place]))
         ran, who = collections.Counter(), collections.Counter()
-        for other, lower, upper in rows.pieces(rows.cpu[index], rows.start[index], rows.end[index]):
+        for other, lower, upper in rows.beneath(rows.cpu[index], rows.start[index], rows.end[index]):
             if rows.kind[other] == "task":
                 ran[str(rows.program[other]) if rows.owner[other] == "program" else str(rows.source[other])] += upper - lower
                 who[int(rows.tid[other])] += upper - lower
@@ -138,7 +138,7 @@ def delays(rows, threads, waits, runs, verdicts):
         for culprit in delay["lost_to"]:
             verdicts.claim("victim", f"{name} lost to {culprit['name']}", culprit["time_ns"],
                            sum(t for n, t in ran.items() if n == culprit["name"]) if len(culprit["pids"]) != 1 else
-                           sum(u - l for o, l, u in rows.pieces(rows.cpu[index], rows.start[index], rows.end[index])
+                           sum(u - l for o, l, u in rows.beneath(rows.cpu[index], rows.start[index], rows.end[index])
                                if rows.pid[o] == culprit["pids"][0] and rows.kind[o] == "task"))
         if delay["woken_by"] is not None:
             edges = wakes.get(delay["tid"], np.array([], int))
