@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_loop_hands_out_its_frames_and_then_what_it_cost() {
-        let mut paced = PacedLoop::start(plan(Nanos::from_millis(200))).unwrap();
+        let mut paced = PacedLoop::start(plan(Nanos::from_secs(1))).unwrap();
         let (mut due, mut looks) = (Vec::new(), 0);
         let header = loop {
             match paced.next_event().unwrap() {

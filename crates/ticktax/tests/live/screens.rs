@@ -196,7 +196,8 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 
 pub(crate) fn a_storm_of_packets_is_named() -> Result<(), Failed> {
     let place = Place::new();
-    let schedule = Schedule::every(Nanos::from_millis(2), Nanos::ZERO);
+    // So many that they cost more than the tick does, also where the page has little room.
+    let schedule = Schedule::every(Nanos::from_millis(1), Nanos::ZERO);
     let _storm = backup(Disturbance::Softirq { packets: 64 }, schedule, &place)?;
     shows(
         &format!("{} audit --for 3 --probe none", ticktax()),
@@ -221,6 +222,8 @@ pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> 
     let arguments = ["pace", "--rate", "50", "--work", "8ms", "--for", "60"].map(OsString::from);
     let cpu = ticktax_inject::default_cpu()?.to_string();
     let arguments = arguments.into_iter().chain(["--cpu".into(), cpu.into()]);
+    // Its loop, too, is above all ordinary programs.
+    let arguments = arguments.chain(["--policy", "rr:1"].map(OsString::from));
     let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
     // Until its loop runs.
     thread::sleep(Duration::from_secs(2));
