@@ -151,6 +151,15 @@ static __always_inline int name_known(struct cpu_state *state)
 }
 
 /*
+ * Whether an interrupt was booked since this program read the clock: it came between two of its
+ * instructions.
+ */
+static __always_inline int was_interrupted(const struct here *here)
+{
+	return here->state->last > here->now;
+}
+
+/*
  * The thread on this CPU is not the one that the last switch named: the kernel left a switch out
  * (6.18 in a virtual machine does, some times a second). The thread that was known has the time
  * until it was last seen. Whose the time since then was, nobody can say.
@@ -170,9 +179,12 @@ static __noinline void lost_sight(struct here *here, struct task_struct *task)
 		seen = start;
 		seen_child = 0;
 	}
+	if (unlikely(was_interrupted(here)))
+		here->now = bpf_ktime_get_ns();
+	child = base->child;
 	if (__sync_val_compare_and_swap(&base->start, start, here->now) != start)
 		return;
-	child = __sync_lock_test_and_set(&base->child, 0);
+	__sync_fetch_and_sub(&base->child, child);
 	ended.start = start;
 	ended.child = seen_child;
 	ended.detail = base->detail;
@@ -239,9 +251,9 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
- * Ends what is on top. `child` is taken and cleared in one step; what an interrupt adds to it
- * between that and the lowering of `depth` stays there for the slot's next frame, so that it is
- * counted late by one frame but never lost.
+ * Ends what is on top. `child` is taken and cleared in one step. An interrupt before that was within
+ * what ends, which then ends after it; one between that and the lowering of `depth` came after, and is
+ * charged to the frame below.
  */
 static __noinline void pop_top(struct here *here)
 {
@@ -250,6 +262,7 @@ static __noinline void pop_top(struct here *here)
 	struct frame *frame, *below;
 	struct task_struct *task;
 	struct frame ended;
+	__u64 later = 0;
 
 	if (depth == 0 || depth >= MAX_DEPTH)
 		return;
@@ -261,9 +274,15 @@ static __noinline void pop_top(struct here *here)
 	ended.kind = frame->kind;
 	ended.flags = frame->flags;
 	ended.child = __sync_lock_test_and_set(&frame->child, 0);
+	if (unlikely(was_interrupted(here)))
+		here->now = bpf_ktime_get_ns();
 	barrier();
 	state->depth = depth - 1;
-	__sync_fetch_and_add(&below->child, here->now - ended.start);
+	barrier();
+	/* In one step: the next interrupt's frame stands in the same place. */
+	if (unlikely(frame->child))
+		later = __sync_lock_test_and_set(&frame->child, 0);
+	__sync_fetch_and_add(&below->child, here->now - ended.start + later);
 	state->last = here->now;
 	task = bpf_get_current_task_btf();
 	account(here, &ended, here->now, task);
@@ -335,7 +354,8 @@ static __noinline void end_stretch(struct here *here, struct task_struct *task, 
  * The programs that do this can be interrupted and, on kernels that preempt, switched away from
  * between any two instructions. So the stretch is claimed in one step: nobody else hands it out, and
  * nobody hands out what another took. Where a switch comes between that step and the next, the time
- * of interrupts before it is taken off the stretch after it; the sum stays right.
+ * of interrupts before it is taken off the stretch after it; the sum stays right. Interrupts since the
+ * clock was read are the next stretch's.
  */
 static __noinline void split_stretch(struct here *here, struct task_struct *task, __u64 detail)
 {
@@ -349,19 +369,23 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 		ended.start = base->start;
 		ended.detail = base->detail;
 		/* The switch away from this thread, and the one back, may have come meanwhile. */
-		if (unlikely(here->now < ended.start))
+		if (unlikely(here->now < ended.start || was_interrupted(here)))
 			here->now = bpf_ktime_get_ns();
 		if (here->now < ended.start)
 			return;
+		ended.child = base->child;
+		/* An interrupt since the clock was read is in that, and in the stretch to come. */
+		if (unlikely(was_interrupted(here)))
+			continue;
 		if (__sync_val_compare_and_swap(&base->start, ended.start, here->now) == ended.start)
 			goto claimed;
 	}
 	return;
 claimed:
+	__sync_fetch_and_sub(&base->child, ended.child);
 	ended.id = task->pid;
 	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
 	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
-	ended.child = __sync_lock_test_and_set(&base->child, 0);
 	base->detail = detail;
 	state->last = here->now;
 	account(here, &ended, here->now, task);

@@ -101,6 +101,12 @@ impl Recorded {
                 spans.push((*span, sources.get(span.source).clone()));
             }
         })?;
+        let nested = |(span, _): &(Span, Source)| {
+            Nanos::ZERO <= span.self_time && span.self_time <= span.dur
+        };
+        if let Some((span, source)) = spans.iter().find(|row| !nested(row)) {
+            return Err(format!("{source} has not its own time: {span:?}").into());
+        }
         Ok(Self {
             header: reader.header().clone(),
             spans,
