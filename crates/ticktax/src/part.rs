@@ -6,7 +6,7 @@ use ticktax_model::{Nanos, SourceTable};
 
 use crate::failure::Failure;
 
-/// Hands the rows of a recording to `each`: all, or those from one time after its begin to another. Returns
+/// Passes the rows of a recording to `each`: all, or those from one time after its begin to another. Returns
 /// their sources and, of a part, its header.
 pub(crate) fn replay(
     recording: &mut RecordingReader,

@@ -6,7 +6,7 @@ use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::{Account, Holder, Statement};
 
 use super::groups::{Group, programs};
-use super::tables::{Table, WORDS_WIDTH};
+use super::tables::{MUCH, Table, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{short_period, who};
 use crate::text::numbers::{counted, cpu_names, percent};
@@ -36,6 +36,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
     let whole = statement.balance.elapsed;
     let table = |title| Table {
+        much: MUCH,
         title,
         whole,
         words: "",
@@ -101,6 +102,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         text
     };
     let table = Table {
+        much: f64::INFINITY,
         title: "WHO WAITED FOR A CPU",
         whole: waits.time,
         words: "behind",

@@ -7,7 +7,7 @@ use ticktax_model::statement::{Class, Statement};
 use ticktax_model::victim::VictimStatement;
 
 use super::groups::{Group, processes};
-use super::tables::Table;
+use super::tables::{MUCH, Table};
 use super::{Screen, advice};
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, Tone, tied};
@@ -111,6 +111,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
     }
     screen.gap(page);
     let table = Table {
+        much: MUCH,
         title: "TOP CPU TIME, BY /proc/PID",
         whole: screen.statement.balance.elapsed,
         words: "",

@@ -47,6 +47,7 @@ pub(super) fn write(
         let groups = interferers(&threads.behind, screen.style.grouping);
         let word = |group: &Group| pattern(group, statement);
         let table = Table {
+            much: f64::INFINITY,
             title: "WHO MADE IT WAIT",
             whole: time_of(threads, ThreadState::Waiting),
             words: "pattern",

@@ -8,6 +8,8 @@ use crate::text::page::{Page, TIE, Tone, elide};
 
 /// From this width on a table says how often.
 const TIMES: usize = 56;
+/// A group with this share of the CPUs' time keeps its line.
+pub(super) const MUCH: f64 = 0.05;
 /// From this width on it has a column of words.
 const WORDS: usize = 72;
 /// From this width on it counts threads.
@@ -20,6 +22,8 @@ pub(super) struct Table<'a> {
     pub(super) title: &'a str,
     /// What shares are of.
     pub(super) whole: Nanos,
+    /// The share of it from which on a group keeps its line; above 1 where none does.
+    pub(super) much: f64,
     /// The heading of the last column.
     pub(super) words: &'a str,
     /// What stands in it.
@@ -46,10 +50,12 @@ impl Table<'_> {
         } else {
             most.saturating_sub(1)
         };
-        // The longest time on a CPU is worth a line, however rare it was.
+        // The longest time on a CPU is worth a line, however rare it was, but not that of what had much.
         let mut groups: Vec<&Group> = groups.iter().collect();
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
-        if let Some(longest) = longest.filter(|&i| shown > 1 && i >= shown) {
+        if let Some(longest) =
+            longest.filter(|&i| shown > 1 && i >= shown && !self.is_much(groups[shown - 1]))
+        {
             groups[shown - 1..=longest].rotate_right(1);
         }
         for group in &groups[..shown] {
@@ -72,6 +78,11 @@ impl Table<'_> {
             let name = counted(others.len() as u64, "other").replace(TIE, " ");
             page.row(Tone::Faint, 2, &name, &cells);
         }
+    }
+
+    /// Whether a group has so much of all time that it is not left out for a longer one.
+    fn is_much(&self, group: &Group) -> bool {
+        group.time.share_of(self.whole) >= self.much
     }
 
     fn of(&self, page: &Page, group: &Group, word: &str) -> String {
@@ -101,5 +112,59 @@ impl Table<'_> {
             cells.push(format!("  {word:<WORDS_WIDTH$}"));
         }
         cells.concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{Group, MUCH, Table};
+    use crate::text::TextStyle;
+    use crate::text::page::Page;
+
+    /// The names in a table with room for two groups and a line for the others.
+    fn shown(much: f64) -> String {
+        let group = |name: &str, ms, max| Group {
+            name: name.to_owned(),
+            time: Nanos::from_millis(ms),
+            count: 1,
+            max: Nanos::from_millis(max),
+            ..Group::default()
+        };
+        let groups = [
+            group("loadtest", 13_600, 7),
+            group("gamesrv", 5_900, 4),
+            group("backupd", 360, 62),
+            group("sshd", 2, 1),
+        ];
+        let table = Table {
+            title: "TIME",
+            whole: Nanos::from_secs(40),
+            much,
+            words: "",
+            word: &|_| String::new(),
+        };
+        let mut page = Page::new(TextStyle::default());
+        table.write(&mut page, &groups, 3);
+        page.finish()
+    }
+
+    #[test]
+    fn the_longest_takes_no_line_from_what_had_much_of_the_cpus() {
+        let page = shown(MUCH);
+        assert!(
+            page.contains("gamesrv") && !page.contains("backupd"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn the_longest_that_others_wait_for_has_a_line() {
+        let page = shown(f64::INFINITY);
+        assert!(
+            page.contains("backupd") && !page.contains("gamesrv"),
+            "{page}"
+        );
     }
 }
