@@ -2,6 +2,7 @@
 //!
 //! [`Tracer`] loads the BPF programs of `bpf/` and turns what they hand out into the model's rows.
 
+mod close;
 mod decode;
 mod error;
 mod follow;
@@ -14,10 +15,11 @@ pub mod record;
 mod sys;
 mod tracer;
 
+pub use close::Closing;
 pub use decode::{Decoder, Identity};
 pub use error::TraceError;
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, TraceSettings};
 pub use names::{KernelFunctions, Names};
 pub use record::{SpanRecord, SumRecord, kind};
-pub use tracer::{Closing, PROBE_PREFIX, Tracer};
+pub use tracer::{PROBE_PREFIX, Tracer};
