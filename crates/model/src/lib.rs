@@ -21,6 +21,7 @@ pub mod finding;
 pub mod glance;
 pub mod histogram;
 pub mod hook;
+pub mod incident;
 pub mod kernel_words;
 pub mod kernels;
 pub mod lengths;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::autogroup::ProcessAutogroup;
 use crate::hook::Hook;
+use crate::incident::Trigger;
 use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
 use crate::pace::{Frame, LoopRun, LoopTurns};
@@ -194,6 +195,9 @@ pub struct Header {
         skip_serializing_if = "Option::is_none"
     )]
     pub overshot_from: Option<Nanos>,
+    /// What made a flight recorder keep it, in order of time; empty of any other recording.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<Trigger>,
 }
 
 /// Whose frames a recording was made for.
@@ -275,6 +279,7 @@ impl Header {
             replayed: None,
             witnesses: None,
             overshot_from: None,
+            triggers: Vec::new(),
         }
     }
 }

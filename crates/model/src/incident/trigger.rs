@@ -1,0 +1,375 @@
+//! Triggers: what makes a flight recorder keep the seconds around a moment.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Cpu, Nanos};
+
+/// What a trigger is about.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerKind {
+    /// A thread was able to run and waited for a CPU.
+    Wait,
+    /// A thread that was woken ran late.
+    Late,
+    /// A thread was off its CPU in the kernel, where no signal reaches it: it waited for a disk or a lock.
+    Blocked,
+    /// A thread was not allowed to run: the CPU quota of its cgroup was used up.
+    Throttled,
+    /// A thread of the kernel, an interrupt or a softirq had a CPU without a break.
+    Stretch,
+    /// The recorder was sent a signal.
+    Signal,
+    /// A program or a person asked for it.
+    Mark,
+}
+
+impl TriggerKind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Wait,
+        Self::Late,
+        Self::Blocked,
+        Self::Throttled,
+        Self::Stretch,
+        Self::Signal,
+        Self::Mark,
+    ];
+
+    /// The word for it, as it is typed and as files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Late => "late",
+            Self::Blocked => "blocked",
+            Self::Throttled => "throttled",
+            Self::Stretch => "stretch",
+            Self::Signal => "signal",
+            Self::Mark => "mark",
+        }
+    }
+
+    /// The kind that [`TriggerKind::name`] gives this word to.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether it is about something that lasts, so that a threshold decides. The others are moments at which
+    /// somebody asked.
+    pub const fn is_measured(self) -> bool {
+        !matches!(self, Self::Signal | Self::Mark)
+    }
+
+    /// Whether it is about a thread that wanted to run, or to go on, and did not.
+    pub const fn is_of_thread(self) -> bool {
+        matches!(
+            self,
+            Self::Wait | Self::Late | Self::Blocked | Self::Throttled
+        )
+    }
+}
+
+impl fmt::Display for TriggerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A trigger that fired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Trigger {
+    /// What it was about.
+    pub kind: TriggerKind,
+    /// When it fired, on `CLOCK_MONOTONIC`: what lasted too long ended then, or still went on.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// The CPU on which it fired: where the thread then ran, or where the stretch was. `None` of a signal and of a
+    /// mark.
+    pub cpu: Option<Cpu>,
+    /// The thread that it is about: the one that did not run, or of a stretch the one that ran. 0 where it is
+    /// about none, as of an interrupt.
+    pub tid: i32,
+    /// The process of that thread; 0 where there is none.
+    pub pid: i32,
+    /// The name of that thread, or of the interrupt. Of a mark the words that came with it; empty where there
+    /// are none.
+    pub comm: String,
+    /// For how long it had lasted when it fired.
+    #[serde(rename = "lasted_ns")]
+    pub lasted: Nanos,
+}
+
+impl Trigger {
+    /// When what it is about began.
+    pub fn begin(&self) -> Nanos {
+        // A file may claim any times.
+        Nanos(self.time.0.saturating_sub(self.lasted.0))
+    }
+}
+
+/// Whose delay fires a trigger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TriggerTarget {
+    /// Anybody's.
+    #[default]
+    Any,
+    /// Threads of the process of this number.
+    Process(i32),
+    /// Threads of this name.
+    Named(String),
+    /// Threads of this cgroup: its folder, absolute or below `/sys/fs/cgroup`.
+    Cgroup(PathBuf),
+}
+
+/// A trigger as it is asked for: `KIND[:WHOSE]>TIME`, or `signal`.
+///
+/// KIND is `wait`, `late`, `blocked`, `throttled` or `stretch`; WHOSE is `pid=N`, `comm=NAME` or `cgroup=FOLDER`
+/// and not for stretches, which are the kernel's; TIME is from 10 µs to 1 min, such as `5ms`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TriggerSpec {
+    /// What it is about.
+    pub kind: TriggerKind,
+    /// Whose delay fires it.
+    pub target: TriggerTarget,
+    /// It fires for what lasts longer; 0 of a signal.
+    pub over: Nanos,
+}
+
+impl TriggerSpec {
+    /// The shortest threshold. What is shorter happens all the time.
+    pub const MIN: Nanos = Nanos::from_micros(10);
+    /// The longest.
+    pub const MAX: Nanos = Nanos::from_secs(60);
+    /// What the kernel keeps of a thread's name, in bytes.
+    pub const NAME_MAX: usize = 15;
+}
+
+/// Why a text asks for no trigger.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid trigger `{text}`: {why}")]
+pub struct TriggerSpecError {
+    text: String,
+    why: String,
+}
+
+impl FromStr for TriggerSpec {
+    type Err = TriggerSpecError;
+
+    fn from_str(text: &str) -> Result<Self, TriggerSpecError> {
+        parse(text.trim()).map_err(|why| TriggerSpecError {
+            text: text.to_owned(),
+            why,
+        })
+    }
+}
+
+impl fmt::Display for TriggerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        match &self.target {
+            TriggerTarget::Any => {}
+            TriggerTarget::Process(pid) => write!(f, ":pid={pid}")?,
+            TriggerTarget::Named(name) => write!(f, ":comm={name}")?,
+            TriggerTarget::Cgroup(folder) => write!(f, ":cgroup={}", folder.display())?,
+        }
+        if self.kind.is_measured() {
+            write!(f, ">{}", self.over.exact())?;
+        }
+        Ok(())
+    }
+}
+
+/// What the text asks for, or what is wrong with it.
+fn parse(text: &str) -> Result<TriggerSpec, String> {
+    // A name may hold any of the signs that divide; a time holds none of them.
+    let (what, over) = match text.rsplit_once('>') {
+        Some((what, over)) => (what, Some(over)),
+        None => (text, None),
+    };
+    let (word, target) = match what.split_once(':') {
+        Some((word, target)) => (word.trim(), Some(target)),
+        None => (what.trim(), None),
+    };
+    let kind = TriggerKind::from_name(word).filter(|&kind| kind != TriggerKind::Mark);
+    let Some(kind) = kind else {
+        return Err(
+            "write wait, late, blocked, throttled or stretch and for how long, such as wait>5ms; or signal"
+                .to_owned(),
+        );
+    };
+    if !kind.is_measured() {
+        return match (target, over) {
+            (None, None) => Ok(TriggerSpec {
+                kind,
+                target: TriggerTarget::Any,
+                over: Nanos::ZERO,
+            }),
+            _ => Err(format!("write {kind} alone")),
+        };
+    }
+    let Some(over) = over else {
+        return Err(format!("a threshold is missing: write {what}>5ms"));
+    };
+    let over: Nanos = over.parse().map_err(|error| format!("{error}"))?;
+    if !(TriggerSpec::MIN..=TriggerSpec::MAX).contains(&over) {
+        return Err("a threshold is from 10us to 1m".to_owned());
+    }
+    let target = match target {
+        None => TriggerTarget::Any,
+        Some(_) if !kind.is_of_thread() => {
+            return Err(format!(
+                "a {kind} is the kernel's own, so it has no target: write {kind}>{}",
+                over.exact()
+            ));
+        }
+        Some(target) => parse_target(target)?,
+    };
+    Ok(TriggerSpec { kind, target, over })
+}
+
+/// Whose delays these are, or what is wrong with that.
+fn parse_target(text: &str) -> Result<TriggerTarget, String> {
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+    if value.is_empty() || value.contains('\0') {
+        return Err("write pid=4121, comm=gamesrv or cgroup=FOLDER after the colon".to_owned());
+    }
+    match key.trim() {
+        "pid" => {
+            let pid = value.trim().parse().ok().filter(|&pid| pid > 0);
+            pid.map(TriggerTarget::Process)
+                .ok_or_else(|| format!("invalid PID `{value}`"))
+        }
+        "comm" if value.len() > TriggerSpec::NAME_MAX => Err(format!(
+            "the kernel keeps {} bytes of a name: write the first {} of `{value}`",
+            TriggerSpec::NAME_MAX,
+            TriggerSpec::NAME_MAX
+        )),
+        "comm" => Ok(TriggerTarget::Named(value.to_owned())),
+        "cgroup" => Ok(TriggerTarget::Cgroup(PathBuf::from(value))),
+        _ => Err(format!(
+            "no target `{key}`: write pid=N, comm=NAME or cgroup=FOLDER"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TriggerKind, TriggerSpec, TriggerTarget};
+    use crate::Nanos;
+
+    fn read(text: &str) -> Result<TriggerSpec, String> {
+        text.parse::<TriggerSpec>()
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn triggers_are_read_as_they_are_written_and_print_the_same() {
+        let ms = Nanos::from_millis;
+        let named = |name: &str| TriggerTarget::Named(name.to_owned());
+        for (text, kind, target, over) in [
+            ("wait>5ms", TriggerKind::Wait, TriggerTarget::Any, ms(5)),
+            (
+                "wait:comm=gamesrv>5ms",
+                TriggerKind::Wait,
+                named("gamesrv"),
+                ms(5),
+            ),
+            (
+                "wait:comm=a:b>c>5ms",
+                TriggerKind::Wait,
+                named("a:b>c"),
+                ms(5),
+            ),
+            (
+                "late:pid=12>2ms",
+                TriggerKind::Late,
+                TriggerTarget::Process(12),
+                ms(2),
+            ),
+            (
+                "throttled:cgroup=system.slice/x.service>50ms",
+                TriggerKind::Throttled,
+                TriggerTarget::Cgroup("system.slice/x.service".into()),
+                ms(50),
+            ),
+            (
+                "blocked>1m",
+                TriggerKind::Blocked,
+                TriggerTarget::Any,
+                ms(60_000),
+            ),
+            (
+                "stretch>10us",
+                TriggerKind::Stretch,
+                TriggerTarget::Any,
+                Nanos(10_000),
+            ),
+            (
+                "signal",
+                TriggerKind::Signal,
+                TriggerTarget::Any,
+                Nanos::ZERO,
+            ),
+        ] {
+            let spec = TriggerSpec { kind, target, over };
+            assert_eq!(read(text), Ok(spec.clone()), "{text}");
+            assert_eq!(read(&spec.to_string()), Ok(spec), "{text}");
+        }
+        assert_eq!(
+            read("wait > 0.5 ms").map(|it| it.to_string()),
+            Ok("wait>500us".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_is_no_trigger_is_told_in_a_line_with_what_to_write() {
+        for (text, why) in [
+            ("", "write wait, late"),
+            ("weight>5ms", "write wait, late"),
+            ("mark", "write wait, late"),
+            (">5ms", "write wait, late"),
+            ("wait", "write wait>5ms"),
+            ("wait:pid=3", "write wait:pid=3>5ms"),
+            ("wait>", "invalid duration"),
+            ("wait>5", "invalid duration"),
+            ("wait>-5ms", "invalid duration"),
+            ("wait>1us", "10us to 1m"),
+            ("wait>2m", "10us to 1m"),
+            ("wait:>5ms", "after the colon"),
+            ("wait:pid=>5ms", "after the colon"),
+            ("wait:pid=0>5ms", "invalid PID `0`"),
+            ("wait:pid=x>5ms", "invalid PID `x`"),
+            ("wait:uid=3>5ms", "no target `uid`"),
+            ("wait:comm=a-name-of-sixteen>5ms", "the first 15"),
+            ("stretch:comm=kswapd0>5ms", "write stretch>5ms"),
+            ("signal>5ms", "write signal alone"),
+            ("signal:pid=3", "write signal alone"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(
+                error.starts_with(&format!("invalid trigger `{text}`: ")),
+                "{error}"
+            );
+            assert!(
+                error.contains(why) && !error.contains('\n'),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_word_reads_back_as_the_kind_it_was_written_for() {
+        for kind in TriggerKind::ALL {
+            assert_eq!(TriggerKind::from_name(kind.name()), Some(kind));
+            let json = serde_json::to_string(&kind).expect("a word");
+            assert_eq!(json, format!("\"{}\"", kind.name()));
+        }
+    }
+}
