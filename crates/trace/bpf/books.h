@@ -182,6 +182,9 @@ static __noinline void lost_sight(struct here *here, struct task_struct *task)
 	if (unlikely(was_interrupted(here)))
 		here->now = bpf_ktime_get_ns();
 	child = base->child;
+	/* An interrupt since the clock was read is in that, and after the end: the next look claims it. */
+	if (unlikely(was_interrupted(here)))
+		return;
 	if (__sync_val_compare_and_swap(&base->start, start, here->now) != start)
 		return;
 	__sync_fetch_and_sub(&base->child, child);
@@ -210,7 +213,13 @@ static __noinline void lost_sight(struct here *here, struct task_struct *task)
 		find_thread(here, task, seen);
 }
 
-/* Nothing stands on the bottom of the stack now: is the thread there the one that is known? */
+/* How often is tried again what an interrupt came between. */
+#define TRIES 4
+
+/*
+ * Nothing stands on the bottom of the stack now: is the thread there the one that is known? The time
+ * at which it was seen, and the interrupts until then, belong together.
+ */
 static __always_inline void look(struct here *here, struct task_struct *task)
 {
 	struct cpu_state *state = here->state;
@@ -219,19 +228,42 @@ static __always_inline void look(struct here *here, struct task_struct *task)
 		lost_sight(here, task);
 		return;
 	}
-	state->seen = here->now;
-	state->seen_child = state->stack[0].child;
+	for (int i = 0; i < TRIES; i++) {
+		if (unlikely(was_interrupted(here)))
+			here->now = bpf_ktime_get_ns();
+		state->seen = here->now;
+		state->seen_child = state->stack[0].child;
+		barrier();
+		if (likely(!was_interrupted(here)))
+			return;
+	}
+}
+
+/*
+ * An interrupt came since the clock was read. Reads it again, and takes what interrupts charged to `frame` until
+ * then: returns that. What comes later is still to be charged.
+ */
+static __noinline __u64 catch_up(struct here *here, struct frame *frame)
+{
+	__u64 child = 0;
+
+	for (int i = 0; i < TRIES && was_interrupted(here); i++) {
+		here->now = bpf_ktime_get_ns();
+		child += __sync_lock_test_and_set(&frame->child, 0);
+	}
+	return child;
 }
 
 /*
  * Begins something on top of what the CPU is in the middle of. An interrupt before `depth` is
- * raised is charged to the frame below, after it to the new frame, whose `child` is 0 already.
+ * raised is charged to the frame below, after it to the new frame, whose `child` is 0 already. Where
+ * one came since the clock was read, the frame begins after it, and all of them are the frame's below.
  */
 static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail, __u8 flags)
 {
 	struct cpu_state *state = here->state;
 	__u64 depth = state->depth + 1;
-	struct frame *frame;
+	struct frame *frame, *below;
 
 	if (unlikely(!state->opened))
 		return;
@@ -242,6 +274,10 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 	state->depth = depth;
 	barrier();
 	frame = &state->stack[depth & (MAX_DEPTH - 1)];
+	if (unlikely(was_interrupted(here))) {
+		below = &state->stack[(depth - 1) & (MAX_DEPTH - 1)];
+		__sync_fetch_and_add(&below->child, catch_up(here, frame));
+	}
 	frame->start = here->now;
 	frame->detail = detail;
 	frame->id = id;
@@ -251,9 +287,8 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
- * Ends what is on top. `child` is taken and cleared in one step. An interrupt before that was within
- * what ends, which then ends after it; one between that and the lowering of `depth` came after, and is
- * charged to the frame below.
+ * Ends what is on top. An interrupt since the clock was read was within what ends, which then ends after
+ * it. One that came too late for that, before `depth` is lowered, is charged to the frame below.
  */
 static __noinline void pop_top(struct here *here)
 {
@@ -275,15 +310,17 @@ static __noinline void pop_top(struct here *here)
 	ended.flags = frame->flags;
 	ended.child = __sync_lock_test_and_set(&frame->child, 0);
 	if (unlikely(was_interrupted(here)))
-		here->now = bpf_ktime_get_ns();
+		ended.child += catch_up(here, frame);
+	state->last = here->now;
 	barrier();
 	state->depth = depth - 1;
 	barrier();
 	/* In one step: the next interrupt's frame stands in the same place. */
-	if (unlikely(frame->child))
+	if (unlikely(frame->child)) {
 		later = __sync_lock_test_and_set(&frame->child, 0);
+		state->last = bpf_ktime_get_ns();
+	}
 	__sync_fetch_and_add(&below->child, here->now - ended.start + later);
-	state->last = here->now;
 	task = bpf_get_current_task_btf();
 	account(here, &ended, here->now, task);
 	if (depth == 1)
@@ -345,9 +382,6 @@ static __noinline void end_stretch(struct here *here, struct task_struct *task, 
 	account(here, &ended, here->now, task);
 }
 
-/* How often a turn-over that was interrupted by another is tried. */
-#define SPLIT_TRIES 4
-
 /*
  * Within a thread's time on its CPU: ends its stretch and begins its next one, which does `detail`.
  *
@@ -363,9 +397,12 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	struct frame *base = &state->stack[0];
 	struct frame ended;
 
-	if (unlikely(state->thread != (__u64)task))
+	if (unlikely(state->thread != (__u64)task)) {
 		lost_sight(here, task);
-	for (int i = 0; i < SPLIT_TRIES; i++) {
+		if (state->thread != (__u64)task)
+			return;
+	}
+	for (int i = 0; i < TRIES; i++) {
 		ended.start = base->start;
 		ended.detail = base->detail;
 		/* The switch away from this thread, and the one back, may have come meanwhile. */
