@@ -9,6 +9,7 @@ use ticktax_analysis::accounting::{counting, sampled};
 use ticktax_host::Proc;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth, Window};
 use ticktax_model::accounting::{AccountingStatement, BiasKind, CpuCheck, ProgramCheck, Witness};
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, Span, Thread};
 
@@ -53,6 +54,15 @@ impl Audited {
     fn within_events(&self) -> Nanos {
         let stretches = self.stretches(|thread| thread.tid == self.truth.tid);
         Truth::time_within(&self.truth.log, stretches.map(|(span, _)| span))
+    }
+
+    /// Time on its CPU that nobody knows whose it was, because the kernel did not report a switch.
+    fn unreported(&self) -> Nanos {
+        let rows = self.recorded.spans.iter();
+        let nobodys = rows.filter(|(span, source)| {
+            source.kind == Kind::Task && &*source.name == UNREPORTED && span.cpu == self.truth.cpu
+        });
+        nobodys.map(|(span, _)| span.dur).sum()
     }
 
     /// How often that thread lost its CPU within an event.
@@ -163,9 +173,13 @@ fn its_time_is_true(
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
     let most = POINTS + Nanos(PREEMPTION.0 * preempted).share_of(line.elapsed);
+    let least = -POINTS - audited.unreported().share_of(line.elapsed);
     let share = (within - injected).share_of(line.elapsed);
-    check(share > -POINTS && share < most, || {
-        format!("{share}: within its windows {within} of {injected}, preempted {preempted} times")
+    check(share > least && share < most, || {
+        format!(
+            "{share}, not {least} to {most}: within its windows {within} of {injected}, \
+             preempted {preempted} times"
+        )
     })?;
     let mut measured = truth.measured.iter();
     let whole = measured.find(|measured| measured.method == WHOLE_PROCESS);

@@ -1,11 +1,8 @@
 //! Whole audits of this machine, and what happens to them when something goes wrong.
 
-use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
@@ -15,6 +12,7 @@ use ticktax_model::recording::Level;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Kind, Nanos};
 
+use super::attached;
 use super::common::let_children_hear_ctrl_c;
 use super::fixture::{Place, Recorded, check, close, statement, ticktax};
 
@@ -134,64 +132,14 @@ pub(crate) fn sums_balance_too() -> Result<(), Failed> {
     })
 }
 
-/// The BPF programs that process `pid` holds.
-fn programs_of(pid: u32) -> BTreeSet<u32> {
-    let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let number = |text: String| {
-        text.lines()
-            .find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
-    };
-    files
-        .filter_map(|file| number(std::fs::read_to_string(file.path()).ok()?))
-        .collect()
-}
-
-/// Which of `programs` are still in the kernel.
-fn alive(programs: &BTreeSet<u32>) -> usize {
-    let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
-    loaded
-        .filter(|program| programs.contains(&program.id()))
-        .count()
-}
-
-/// Waits until a process that is just starting has attached its tracer.
-fn wait_for_programs(pid: u32) -> Result<BTreeSet<u32>, Failed> {
-    let mut programs = BTreeSet::new();
-    wait_until("loading", || {
-        let seen = programs_of(pid);
-        let settled = !seen.is_empty() && seen == programs;
-        programs = seen;
-        settled
-    })?;
-    Ok(programs)
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
-    for _ in 0..400 {
-        if holds() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(25));
-    }
-    Err(format!("{what} did not happen within 10 s").into())
-}
-
 pub(crate) fn a_killed_audit_leaves_no_program_behind() -> Result<(), Failed> {
     let mut child = ticktax(&["audit", "--for", "60s"])
         .stdout(Stdio::null())
         .spawn()?;
-    let programs = wait_for_programs(child.id());
-    let attached = programs.as_ref().map_or(0, alive);
+    let programs = attached::wait_for_all(child.id());
     child.kill()?;
     child.wait()?;
-    let programs = programs?;
-    check(attached >= 20, || {
-        format!("only {attached} programs were attached")
-    })?;
-    wait_until("unloading", || alive(&programs) == 0)
+    attached::wait_for_none(&programs?)
 }
 
 pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
@@ -201,8 +149,7 @@ pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
         .stderr(Stdio::piped())
         .spawn()?;
     let pid = Pid::from_raw(i32::try_from(child.id())?);
-    wait_for_programs(child.id())?;
-    thread::sleep(Duration::from_millis(500));
+    attached::wait_for_all(child.id())?;
     kill(pid, Signal::SIGINT)?;
     let statement = statement(&child.wait_with_output()?)?;
     check(statement.balance.balances(), || {

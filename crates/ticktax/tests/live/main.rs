@@ -10,6 +10,7 @@
 )]
 
 mod accounting;
+mod attached;
 mod beats;
 #[path = "../common/mod.rs"]
 mod common;

@@ -18,6 +18,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Nanos};
 
+use super::attached;
 use super::fixture::{Place, check, close, injector, statement, ticktax};
 
 /// A shell, ended with the test.
@@ -146,20 +147,19 @@ pub(crate) fn sleeps() -> Result<(), Failed> {
 }
 
 pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
-    let ending = Shell::run("sleep 1.5; :", None)?;
-    let threads = {
-        let pid = ending.pid()?.to_string();
-        let audit = ticktax(&[
-            "audit", "--probe", "none", "--format", "json", "--for", "60s",
-        ])
-        .args(["--pid", &pid])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-        // The shell is this process's child: it is gone once it is waited for or a zombie.
-        threads(&statement(&audit.wait_with_output()?)?)?
-    };
-    check(threads.elapsed < Nanos::from_secs(5), || {
+    let ending = Shell::run("while sleep 0.01; do :; done", None)?;
+    let pid = ending.pid()?.to_string();
+    let audit = ticktax(&[
+        "audit", "--probe", "none", "--format", "json", "--for", "10m",
+    ])
+    .args(["--pid", &pid])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()?;
+    attached::wait_for_all(audit.id())?;
+    drop(ending);
+    let threads = threads(&statement(&audit.wait_with_output()?)?)?;
+    check(threads.elapsed < Nanos::from_secs(60), || {
         format!("{}", threads.elapsed)
     })
 }

@@ -1,0 +1,68 @@
+//! Whether another process' tracer is attached, however long that takes on a busy machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+
+/// Every kernel that has what is needed has at least so many of the hooks.
+const AT_LEAST: usize = 20;
+
+/// How often is looked, and for how many looks the same must be seen.
+const LOOK: Duration = Duration::from_millis(25);
+const SETTLED: usize = 40;
+
+/// Within a minute: attaching takes 0.1 s of CPU time, of which a busy machine may give little.
+const LOOKS: usize = 2400;
+
+/// The BPF programs that process `pid` holds.
+fn programs_of(pid: u32) -> BTreeSet<u32> {
+    let files = fs::read_dir(format!("/proc/{pid}/fdinfo"));
+    let number = |text: String| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
+    };
+    let files = files.into_iter().flatten().flatten();
+    files
+        .filter_map(|file| number(fs::read_to_string(file.path()).ok()?))
+        .collect()
+}
+
+/// Which of `programs` are still in the kernel.
+fn alive(programs: &BTreeSet<u32>) -> usize {
+    let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
+    loaded
+        .filter(|program| programs.contains(&program.id()))
+        .count()
+}
+
+/// Waits until a process that is just starting has attached its tracer, and a second longer: then it
+/// watches. Returns its programs.
+pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
+    let (mut programs, mut settled) = (BTreeSet::new(), 0);
+    wait_until("attaching", || {
+        let seen = programs_of(pid);
+        let same = seen == programs && seen.len() >= AT_LEAST && alive(&seen) == seen.len();
+        settled = if same { settled + 1 } else { 0 };
+        programs = seen;
+        settled >= SETTLED
+    })?;
+    Ok(programs)
+}
+
+/// Waits until none of `programs` is in the kernel any more.
+pub(crate) fn wait_for_none(programs: &BTreeSet<u32>) -> Result<(), Failed> {
+    wait_until("unloading", || alive(programs) == 0)
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
+    for _ in 0..LOOKS {
+        if holds() {
+            return Ok(());
+        }
+        thread::sleep(LOOK);
+    }
+    Err(format!("{what} did not happen within a minute").into())
+}
