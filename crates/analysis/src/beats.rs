@@ -47,7 +47,7 @@ use crate::pace::tellable;
 pub use aliases::{Alias, AliasKind, aliases, coincidence, explains};
 pub use collector::BeatCollector;
 pub use finder::BeatFinder;
-pub(crate) use finder::Finder;
+pub(crate) use finder::{FAMILY, Finder};
 pub(crate) use null::student;
 pub use peel::detect;
 

@@ -25,7 +25,8 @@
 //!    verb that wants nothing else. [`RecordingAnalysis`] takes whichever a recording is for.
 //! 3. `statement` puts together what they made, findings included: nothing else makes a
 //!    [`Statement`](ticktax_model::statement::Statement), and nothing is filled in later.
-//! 4. [`figures()`] reads from a statement the few numbers that predictions are compared by.
+//! 4. [`incident`] reads the rows around a flight recorder's trigger, which are few, by itself.
+//! 5. [`figures()`] reads from a statement the few numbers that predictions are compared by.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -34,6 +35,7 @@ mod auditor;
 pub mod beats;
 mod figures;
 pub mod findings;
+pub mod incident;
 mod ledger;
 pub mod pace;
 mod part;

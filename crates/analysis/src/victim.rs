@@ -39,7 +39,7 @@ pub(crate) use self::losses::Loss;
 use self::losses::Losses;
 use self::moved::{Moved, Moves};
 use self::quota::{Quota, Throttled};
-pub(crate) use self::statement::named;
+pub(crate) use self::statement::{named, waker};
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::JudgedGap;

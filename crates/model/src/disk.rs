@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,18 @@ impl Temporary {
     /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is a folder or a
     /// device: the final rename would replace the device itself.
     pub fn beside(path: &Path) -> io::Result<Self> {
+        Self::with_mode(path, 0o666)
+    }
+
+    /// The same, of a file that only its owner may read.
+    ///
+    /// # Errors
+    /// As [`Temporary::beside`].
+    pub fn private_beside(path: &Path) -> io::Result<Self> {
+        Self::with_mode(path, 0o600)
+    }
+
+    fn with_mode(path: &Path, mode: u32) -> io::Result<Self> {
         // Through a link, the file behind it is written, as with any other program.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match fs::metadata(&target) {
@@ -46,7 +59,9 @@ impl Temporary {
             hidden.push(&name);
             hidden.push(format!(".{}-{attempt}.part", std::process::id()));
             let here = target.with_file_name(hidden);
-            match OpenOptions::new().write(true).create_new(true).open(&here) {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(mode);
+            match options.open(&here) {
                 Ok(file) => {
                     return Ok(Self {
                         file,
@@ -138,6 +153,14 @@ pub fn words(kind: io::ErrorKind) -> String {
         other => return format!("{other}; try another folder or disk"),
     };
     words.to_owned()
+}
+
+/// Whether an I/O error says that there is no space left, on the disk or of a quota.
+pub fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// The reason behind a Parquet error, on one line and without the layers around it.

@@ -38,6 +38,7 @@ pub mod sweep;
 pub mod table;
 pub mod tick;
 pub mod time;
+pub mod utc;
 pub mod victim;
 pub mod waits;
 pub mod witness;
@@ -59,6 +60,10 @@ macro_rules! each_document {
             pace {
                 Pace "pace" "`pace`, `report`, `lab run -- pace`" PaceStatement;
                 PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
+            }
+            incident {
+                Incidents "incidents" "`incidents list`" IncidentList;
+                Incident "incident" "`incidents show`" IncidentSheet;
             }
             changes {
                 Changes "changes" "`compare`" ChangeStatement;

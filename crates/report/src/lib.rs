@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod format;
+mod incidents;
 mod json;
 mod limitation;
 mod openmetrics;
@@ -17,8 +18,12 @@ mod text;
 mod view;
 
 pub use format::{Format, render};
+pub use incidents::{
+    Budget, INDEX_MAX, IncidentStore, IncidentStoreError, Stored, Unindexed, add_found,
+    read_incidents,
+};
 pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};
 pub use rows::{Finished, RowFileError, RowFiles, RowFormat, RowsEnded};
-pub use text::{TextStyle, beat_news, glance, pace_line};
+pub use text::{TextStyle, beat_news, glance, incident_line, not_kept_line, pace_line};
 pub use view::{Grouping, Section, Sections, View};

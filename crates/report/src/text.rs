@@ -32,6 +32,7 @@ use crate::view::{Grouping, View};
 
 pub use beats::beat_news;
 pub use glance::glance;
+pub use incident::{incident_line, not_kept_line};
 pub use pace::pace_line;
 
 /// The text sink.

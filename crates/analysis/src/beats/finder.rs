@@ -46,6 +46,7 @@ use ticktax_model::{Cpu, Nanos, SourceTable, Span};
 
 use self::causes::Causes;
 use self::gaps::GapStreams;
+pub(crate) use self::lines::FAMILY;
 use self::news::News;
 pub(crate) use self::outside::Trust;
 use self::routes::{Route, Routes};

@@ -247,7 +247,7 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
 }
 
 /// What woke a thread: a program by its name, everything of the kernel with its function.
-fn waker(id: SourceId, sources: &SourceTable) -> String {
+pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
     let source = sources.get(id);
     match source.owner {
         Owner::Kernel => source.to_string(),

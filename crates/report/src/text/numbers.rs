@@ -1,6 +1,7 @@
 //! Numbers as a person reads them, every one with its unit.
 
 use ticktax_model::pace::Distribution;
+use ticktax_model::utc::Utc;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
@@ -117,24 +118,16 @@ pub(super) fn bytes(size: u64) -> String {
     tied(format!("{:.1} MiB", size as f64 / f64::from(1 << 20)))
 }
 
-/// Seconds since 1970 as a date and a time of day in UTC, in the Gregorian calendar.
+/// Seconds since 1970 as a date and a time of day in UTC.
 pub(super) fn date(unix: i64) -> String {
-    let (days, second) = (unix.div_euclid(86_400), unix.rem_euclid(86_400));
-    // Years begin in March here, so that the day that a leap year adds comes last; an era is the
-    // 400 years after which the calendar repeats.
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, late) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = year + era * 400 + late;
-    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    let Utc {
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        ..
+    } = Utc::from_unix_ms(unix.saturating_mul(1_000));
     tied(format!(
         "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC"
     ))

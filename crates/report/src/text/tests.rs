@@ -5,6 +5,7 @@ mod beats;
 mod changes;
 mod golden;
 mod grids;
+mod incidents;
 mod kernels;
 mod pace;
 mod properties;

@@ -16,7 +16,7 @@ use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS};
 
 /// The probability, at most, that chance put any beat into a statement.
-pub(super) const FAMILY: f64 = 0.01;
+pub(crate) const FAMILY: f64 = 0.01;
 /// Sources that are looked at while recording.
 const SO_FAR: usize = 12;
 

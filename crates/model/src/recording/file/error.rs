@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{creation_words, words};
+use crate::disk::{creation_words, is_full, words};
 
 /// Why a recording could not be written or read.
 ///
@@ -26,6 +26,8 @@ pub enum RecordingError {
         path: PathBuf,
         /// Why, and what to do.
         why: String,
+        /// Whether there was no space left, on the disk or of a quota.
+        full: bool,
     },
     /// The file could not be opened or read.
     #[error("cannot read the recording {}: {why}", path.display())]
@@ -142,6 +144,7 @@ impl RecordingError {
         Self::Write {
             path: path.to_owned(),
             why: words(error.kind()),
+            full: is_full(error.kind()),
         }
     }
 

@@ -13,7 +13,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use super::checksum::{self, SummedOutput};
 use super::error::RecordingError;
 use super::schema;
-use crate::disk::{Temporary, parquet_words};
+use crate::disk::{Temporary, is_full, parquet_words};
 use crate::recording::{Effect, Header, Row, RowSink, SCHEMA_VERSION};
 use crate::{Histogram, Source, SourceId, SourceTable, Span};
 
@@ -51,14 +51,31 @@ impl RecordingWriter {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
+    /// The same of a file that only its owner may read.
+    ///
+    /// # Errors
+    /// As [`RecordingWriter::create`].
+    pub fn create_private(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let path = path.as_ref();
+        Self::create_in(path, Temporary::private_beside(path), |file| Box::new(file))
+    }
+
     /// As [`RecordingWriter::create`], writing through what `wrap` makes of the file: tests put a
     /// disk that fills up there.
     pub(super) fn create_through(
         path: &Path,
         wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
     ) -> Result<Self, RecordingError> {
+        Self::create_in(path, Temporary::beside(path), wrap)
+    }
+
+    fn create_in(
+        path: &Path,
+        temporary: io::Result<Temporary>,
+        wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
+    ) -> Result<Self, RecordingError> {
         let cannot_create = |error: io::Error| RecordingError::create(path, &error);
-        let temporary = Temporary::beside(path).map_err(cannot_create)?;
+        let temporary = temporary.map_err(cannot_create)?;
         let output = SummedOutput::new(wrap(temporary.handle().map_err(cannot_create)?));
         let file = schema::message()
             .and_then(|message| SerializedFileWriter::new(output, message, schema::properties()))
@@ -126,6 +143,7 @@ impl RowSink for RecordingWriter {
             self.failed = Some(RecordingError::Write {
                 path: self.path.clone(),
                 why,
+                full: false,
             });
         }
         if self.buffer.is_full() {
@@ -146,9 +164,14 @@ fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result
 }
 
 fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
+    let kind = match error {
+        ParquetError::External(inner) => inner.downcast_ref().map(io::Error::kind),
+        _ => None,
+    };
     RecordingError::Write {
         path: path.to_owned(),
         why: parquet_words(error),
+        full: kind.is_some_and(is_full),
     }
 }
 

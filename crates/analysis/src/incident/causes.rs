@@ -1,0 +1,161 @@
+//! What made something run: the edges that led to it, from the last to the first.
+
+use ticktax_model::recording::Effect;
+use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
+
+use super::own::Piece;
+use super::{IncidentAnalysis, ROUNDED, Seen, is_thread};
+use crate::victim::waker;
+
+/// Steps that are told.
+const STEPS: usize = 4;
+
+impl IncidentAnalysis {
+    /// The last wake-up of a thread within these times that something known made.
+    pub(super) fn woken(
+        &self,
+        tid: i32,
+        (from, to): (Nanos, Nanos),
+        sources: &SourceTable,
+    ) -> Option<&Seen> {
+        self.last_edge((from, to), sources, |edge| edge.effect == Effect::Woke(tid))
+    }
+
+    /// The last edge from `from` to `to` that fits. One of a CPU that idled is of an interrupt that no hook
+    /// watches, and tells of no cause.
+    fn last_edge(
+        &self,
+        (from, to): (Nanos, Nanos),
+        sources: &SourceTable,
+        fits: impl Fn(&Seen) -> bool,
+    ) -> Option<&Seen> {
+        let mut before = self.edges.iter().rev().skip_while(|edge| edge.at > to);
+        let found = before
+            .by_ref()
+            .take_while(|edge| edge.at >= from)
+            .find(|edge| fits(edge))?;
+        (sources.get(found.by).kind != Kind::Idle).then_some(found)
+    }
+
+    /// The causes of an edge, the first cause first, and the edge's own source last; empty where nothing is
+    /// known beyond that source.
+    pub(super) fn chain(&self, edge: &Seen, sources: &SourceTable) -> Vec<String> {
+        self.steps((edge.by, edge.cpu, edge.at), sources)
+    }
+
+    /// The causes of what ran, the first cause first, itself last; empty where none is known.
+    pub(super) fn chain_of_piece(&self, piece: &Piece, sources: &SourceTable) -> Vec<String> {
+        self.steps((piece.source, piece.cpu, piece.row_start), sources)
+    }
+
+    /// What led to `source` being on its CPU at a time, the first cause first, itself last; empty where nothing
+    /// is known of that.
+    fn steps(&self, last: (SourceId, Cpu, Nanos), sources: &SourceTable) -> Vec<String> {
+        let mut chain = vec![waker(last.0, sources)];
+        let (mut source, mut cpu, mut at) = last;
+        for _ in 0..STEPS {
+            let Some(edge) = self.cause(source, cpu, at, sources) else {
+                break;
+            };
+            // Two that wake each other in turn are told once.
+            let name = waker(edge.by, sources);
+            if chain.contains(&name) {
+                break;
+            }
+            chain.push(name);
+            (source, cpu, at) = (edge.by, edge.cpu, edge.at);
+        }
+        if chain.len() == 1 {
+            return Vec::new();
+        }
+        chain.reverse();
+        chain
+    }
+
+    /// The edge that led to `source` being on `cpu` at the time `at`.
+    fn cause(&self, id: SourceId, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Option<&Seen> {
+        let source = sources.get(id);
+        match (source.kind, &source.thread) {
+            (Kind::Task, Some(thread)) => {
+                let work = &*source.detail;
+                let queued =
+                    |edge: &Seen| matches!(&edge.effect, Effect::Queued(it) if **it == *work);
+                let begin = self.run_begin(thread.tid, cpu, at, sources);
+                if !work.is_empty()
+                    && let Some(edge) = self.last_edge((self.window().0, at), sources, queued)
+                {
+                    return Some(edge);
+                }
+                let left = self.left_before(thread.tid, begin, sources);
+                let since = left.unwrap_or(self.window().0);
+                self.woken(thread.tid, (since, begin + ROUNDED), sources)
+            }
+            (Kind::Softirq, _) => {
+                let begin = self.frame_begin(&source.name, cpu, at, sources);
+                let raised = |edge: &Seen| {
+                    edge.cpu == cpu
+                        && matches!(&edge.effect, Effect::Raised(it) if **it == *source.name)
+                };
+                let before = |span: &&Span| {
+                    let it = sources.get(span.source);
+                    span.cpu == cpu && it.name == source.name && it.kind == Kind::Softirq
+                };
+                // What was raised before it last ran was dealt with then.
+                let last = self.spans.iter().filter(before).map(|span| span.start);
+                let since = last.filter(|&start| start < begin).max();
+                self.last_edge((since.unwrap_or(self.window().0), begin), sources, raised)
+            }
+            _ => None,
+        }
+    }
+
+    /// Since when the thread had had `cpu` at the time `at`: rows that follow each other without a break are one.
+    fn run_begin(&self, tid: i32, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
+        let mut begin = at;
+        let own = |span: &&Span| span.cpu == cpu && is_thread(sources.get(span.source), tid);
+        for span in self.spans.iter().rev().filter(own) {
+            if span.start <= begin && span.end() >= begin {
+                begin = span.start;
+            }
+        }
+        begin
+    }
+
+    /// When the thread last left a CPU before the run that began at `begin`.
+    fn left_before(&self, tid: i32, begin: Nanos, sources: &SourceTable) -> Option<Nanos> {
+        let own = self
+            .spans
+            .iter()
+            .filter(|span| is_thread(sources.get(span.source), tid));
+        own.filter(|span| span.start < begin).map(Span::end).max()
+    }
+
+    /// Since when the thread that began to run at `begin` had been able to: its wake-up, or where it was not woken
+    /// the time at which it lost its CPU.
+    pub(super) fn able_since(
+        &self,
+        tid: i32,
+        begin: Nanos,
+        sources: &SourceTable,
+    ) -> Option<Nanos> {
+        let left = self.left_before(tid, begin, sources);
+        let mut woken = self.edges.iter().rev();
+        let woken = woken.find(|edge| edge.at <= begin && edge.effect == Effect::Woke(tid));
+        match (woken.map(|edge| edge.at), left) {
+            (Some(at), left) if left.is_none_or(|left| at >= left) => Some(at),
+            (_, left) => left,
+        }
+    }
+
+    /// When the softirq that was running on `cpu` at `at` began.
+    fn frame_begin(&self, name: &str, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
+        let mut frames = self.spans.iter().rev().filter(|span| {
+            let source = sources.get(span.source);
+            span.cpu == cpu && source.kind == Kind::Softirq && &*source.name == name
+        });
+        let found = frames.find(|span| {
+            span.start <= at && span.end() >= at && { sources.get(span.source).detail.is_empty() }
+        });
+        found.map_or(at, |span| span.start)
+    }
+}

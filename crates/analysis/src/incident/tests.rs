@@ -1,0 +1,413 @@
+//! Incidents whose causes are known.
+
+use ticktax_fixture::{books, header, process, replay, row, whole};
+use ticktax_model::incident::{Incident, Trigger, TriggerKind};
+use ticktax_model::recording::{Edge, Effect, Header, Row};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
+
+use super::IncidentAnalysis;
+
+const MS: i64 = 1_000_000;
+
+/// Two programs, a thread of the kernel, idling, a timer's interrupt and a softirq.
+struct Cast {
+    sources: SourceTable,
+    game: SourceId,
+    backup: SourceId,
+    worker: SourceId,
+    idle: SourceId,
+    timer: SourceId,
+    softirq: SourceId,
+}
+
+const GAME: i32 = 10;
+const BACKUP: i32 = 20;
+const WORKER: i32 = 30;
+
+impl Cast {
+    fn new() -> Self {
+        let mut sources = SourceTable::default();
+        Self {
+            game: sources.intern(process(Owner::Program, "game", GAME)),
+            backup: sources.intern(process(Owner::Program, "backup", BACKUP)),
+            worker: sources.intern(Source {
+                detail: "flush_work".into(),
+                ..process(Owner::Kernel, "kworker/0:1", WORKER)
+            }),
+            idle: sources.intern(Source::idle()),
+            timer: sources.intern(Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup")),
+            softirq: sources.intern(Source::kernel(Kind::Softirq, "NET_RX", "")),
+            sources,
+        }
+    }
+
+    fn told(&self, triggers: &[Trigger], rows: &[Row]) -> Incident {
+        let mut header: Header = header();
+        header.books.push(books(0, 0, 1_000 * MS));
+        header.triggers = triggers.to_vec();
+        let mut analysis = IncidentAnalysis::new(&header).expect("a trigger made it");
+        replay(&self.sources, rows, &mut analysis);
+        analysis.finish(&header, &self.sources, 1_700_000_000_000)
+    }
+}
+
+fn trigger(kind: TriggerKind, end_ms: i64, lasted_ms: i64, tid: i32, comm: &str) -> Trigger {
+    Trigger {
+        kind,
+        time: Nanos(end_ms * MS),
+        cpu: Some(Cpu(0)),
+        tid,
+        pid: tid,
+        comm: comm.to_owned(),
+        lasted: Nanos(lasted_ms * MS),
+    }
+}
+
+fn ran(cpu: u32, from: i64, to: i64, source: SourceId) -> Row {
+    whole(cpu, from * MS, (to - from) * MS, source)
+}
+
+fn edge(cpu: u32, at: i64, by: SourceId, effect: Effect) -> Row {
+    Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
+}
+
+/// What ran instead, and for how many ms.
+fn instead(incident: &Incident) -> Vec<(&str, i64)> {
+    let ran = incident.ran.iter();
+    ran.map(|ran| (&*ran.name, ran.time.0 / MS)).collect()
+}
+
+#[test]
+fn a_wait_is_told_with_own_times_and_the_edges_that_led_to_it() {
+    let cast = Cast::new();
+    // The game is woken at 100 by the timer, while the backup runs from 90 to 120, which the timer woke at 89 and
+    // interrupted for 2 ms.
+    let rows = [
+        ran(0, 0, 80, cast.game),
+        ran(0, 80, 90, cast.idle),
+        edge(0, 89 * MS, cast.timer, Effect::Woke(BACKUP)),
+        edge(0, 100 * MS - 500, cast.timer, Effect::Woke(GAME)),
+        ran(0, 110, 112, cast.timer),
+        row(0, 90 * MS, 30 * MS, 28 * MS, cast.backup),
+        ran(0, 120, 130, cast.game),
+    ];
+    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(instead(&told), [("backup", 18), ("local_timer", 2)]);
+    assert_eq!(told.unseen, Nanos::ZERO);
+    assert_eq!(told.woken_by.as_deref(), Some("local_timer hrtimer_wakeup"));
+    assert_eq!(told.chain, ["local_timer hrtimer_wakeup", "backup"]);
+    assert_eq!(told.thread.as_ref().map(|it| &*it.program), Some("game"));
+    let signature = told.signature();
+    assert_eq!((&*signature.program, &*signature.by), ("game", "backup"));
+}
+
+#[test]
+fn without_an_edge_no_cause_is_told() {
+    let cast = Cast::new();
+    // The backup goes on after the game's slice, and nothing woke either: the wake-up at 10 led to an earlier run.
+    let rows = [
+        edge(0, 10 * MS, cast.timer, Effect::Woke(BACKUP)),
+        ran(0, 11, 20, cast.backup),
+        ran(0, 20, 100, cast.game),
+        ran(0, 100, 120, cast.backup),
+        ran(0, 120, 130, cast.game),
+    ];
+    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(instead(&told), [("backup", 20)]);
+    assert_eq!((told.woken_by, told.chain), (None, Vec::new()));
+    // An interrupt that no hook watches woke it.
+    let rows = [
+        edge(0, 100 * MS, cast.idle, Effect::Woke(GAME)),
+        ran(0, 100, 120, cast.backup),
+    ];
+    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(told.woken_by, None);
+}
+
+#[test]
+fn a_wait_that_ended_elsewhere_is_told_by_the_cpu_that_it_was_spent_on() {
+    let cast = Cast::new();
+    // Preempted on CPU 1 at 100, taken over by CPU 0 at 118, which had idled until 115.
+    let rows = [
+        ran(1, 50, 100, cast.game),
+        ran(1, 100, 140, cast.backup),
+        ran(0, 60, 115, cast.idle),
+        ran(0, 115, 118, cast.worker),
+        ran(0, 118, 130, cast.game),
+    ];
+    let told = cast.told(&[trigger(TriggerKind::Wait, 118, 18, GAME, "game")], &rows);
+    assert_eq!(instead(&told), [("backup", 15), ("kworker/0:1", 3)]);
+    assert_eq!((told.cpu, told.waited_on), (Some(Cpu(0)), Some(Cpu(1))));
+    assert_eq!(told.unseen, Nanos::ZERO);
+}
+
+#[test]
+fn what_no_row_covers_is_unseen() {
+    let cast = Cast::new();
+    let rows = [ran(0, 0, 105, cast.game), ran(0, 110, 120, cast.backup)];
+    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(told.unseen, Nanos::from_millis(5));
+    // Nothing at all is known.
+    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &[]);
+    assert_eq!(
+        (told.unseen, told.ran),
+        (Nanos::from_millis(20), Vec::new())
+    );
+}
+
+#[test]
+fn a_blocked_thread_is_told_by_who_woke_it() {
+    let cast = Cast::new();
+    let rows = [
+        edge(0, 90 * MS, cast.backup, Effect::Queued("flush_work".into())),
+        ran(0, 95, 119, cast.worker),
+        edge(0, 118 * MS, cast.worker, Effect::Woke(GAME)),
+        ran(0, 119, 130, cast.game),
+    ];
+    let told = cast.told(
+        &[trigger(TriggerKind::Blocked, 119, 60, GAME, "game")],
+        &rows,
+    );
+    assert_eq!(told.woken_by.as_deref(), Some("kworker/0:1 flush_work"));
+    assert_eq!(told.chain, ["backup", "kworker/0:1 flush_work"]);
+    assert!(told.ran.is_empty());
+    assert_eq!(told.signature().by, "kworker/0:1 flush_work");
+}
+
+#[test]
+fn a_stretch_of_a_softirq_keeps_whom_it_interrupts_waiting() {
+    let cast = Cast::new();
+    let rows = [
+        edge(0, 99 * MS, cast.timer, Effect::Raised("NET_RX".into())),
+        ran(0, 100, 112, cast.softirq),
+        row(0, 80 * MS, 50 * MS, 38 * MS, cast.game),
+    ];
+    let told = cast.told(
+        &[trigger(TriggerKind::Stretch, 112, 12, 0, "NET_RX")],
+        &rows,
+    );
+    assert_eq!(instead(&told), [("NET_RX", 12)]);
+    assert_eq!(told.thread.map(|it| it.tid), Some(GAME));
+    assert_eq!(told.chain, ["local_timer hrtimer_wakeup", "NET_RX"]);
+}
+
+#[test]
+fn a_stretch_of_a_thread_of_the_kernel_keeps_the_next_waiting_if_it_could_run() {
+    let cast = Cast::new();
+    let rows = [
+        ran(0, 60, 100, cast.game),
+        ran(0, 100, 112, cast.worker),
+        ran(0, 112, 130, cast.game),
+    ];
+    let stretch = trigger(TriggerKind::Stretch, 112, 12, WORKER, "kworker/0:1");
+    let told = cast.told(std::slice::from_ref(&stretch), &rows);
+    assert_eq!(instead(&told), [("kworker/0:1", 12)]);
+    assert_eq!(told.thread.map(|it| it.tid), Some(GAME));
+    // Woken once the stretch was over: it waited for nothing.
+    let rows = [
+        ran(0, 100, 112, cast.worker),
+        ran(0, 112, 113, cast.idle),
+        edge(0, 113 * MS, cast.timer, Effect::Woke(GAME)),
+        ran(0, 113, 130, cast.game),
+    ];
+    assert_eq!(cast.told(&[stretch], &rows).thread, None);
+}
+
+#[test]
+fn the_longest_delay_is_told_and_a_mark_only_where_nothing_was_measured() {
+    let cast = Cast::new();
+    let mark = Trigger {
+        cpu: None,
+        lasted: Nanos::ZERO,
+        ..trigger(TriggerKind::Mark, 50, 0, 0, "level loaded")
+    };
+    let short = trigger(TriggerKind::Wait, 60, 6, BACKUP, "backup");
+    let long = trigger(TriggerKind::Wait, 120, 20, GAME, "game");
+    let told = cast.told(&[mark.clone(), long, short], &[]);
+    assert_eq!((told.lasted, told.triggers), (Nanos::from_millis(20), 3));
+    let told = cast.told(&[mark], &[]);
+    assert_eq!(
+        (told.kind, &*told.words),
+        (TriggerKind::Mark, "level loaded")
+    );
+    assert_eq!((told.thread, told.unseen), (None, Nanos::ZERO));
+}
+
+#[test]
+fn a_recording_of_no_trigger_is_of_no_incident() {
+    assert!(IncidentAnalysis::new(&header()).is_none());
+}
+
+#[test]
+fn absurd_times_of_a_file_do_no_harm() {
+    let cast = Cast::new();
+    let ends = [i64::MIN / 2, -1, 0, i64::MAX / 2];
+    for end in ends {
+        for lasted in [i64::MIN / 4, 0, i64::MAX / 4] {
+            let wild = Trigger {
+                time: Nanos(end),
+                lasted: Nanos(lasted),
+                ..trigger(TriggerKind::Wait, 0, 0, GAME, "game")
+            };
+            for kind in TriggerKind::ALL {
+                let rows = [ran(0, 0, 10, cast.backup), ran(0, 10, 20, cast.game)];
+                let _ = cast.told(
+                    &[Trigger {
+                        kind,
+                        ..wild.clone()
+                    }],
+                    &rows,
+                );
+            }
+        }
+    }
+}
+
+mod groups {
+    use ticktax_model::Kind;
+    use ticktax_model::Nanos;
+    use ticktax_model::incident::{
+        Incident, IncidentEntry, IncidentIndex, IncidentThread, IndexLine, LossCause, RanInstead,
+        TriggerKind,
+    };
+
+    use crate::incident::{incident_list, incident_sheet};
+
+    const BEGAN: i64 = 1_763_812_800_000;
+    const SECOND: i64 = 1_000;
+
+    fn entry(number: u64, at_unix_ms: i64, (by, lasted_ms): (&str, i64)) -> IndexLine {
+        let ran = RanInstead {
+            name: by.to_owned(),
+            kind: Kind::Task,
+            pids: Vec::new(),
+            time: Nanos::from_millis(lasted_ms),
+            count: 1,
+        };
+        IndexLine::Incident(Box::new(IncidentEntry {
+            number,
+            recording: None,
+            bytes: 0,
+            not_kept: (by == "rare").then_some(LossCause::PerHour),
+            incident: Incident {
+                at_unix_ms,
+                kind: TriggerKind::Wait,
+                thread: Some(IncidentThread {
+                    name: "game".to_owned(),
+                    program: "game".to_owned(),
+                    pid: 10,
+                    tid: 10,
+                }),
+                cpu: None,
+                waited_on: None,
+                lasted: Nanos::from_millis(lasted_ms),
+                ran: vec![ran],
+                others: Nanos::ZERO,
+                unseen: Nanos::ZERO,
+                woken_by: None,
+                chain: Vec::new(),
+                words: String::new(),
+                triggers: 1,
+                events_lost: 0,
+            },
+        }))
+    }
+
+    /// A backup every 31 s for 40 min, a mailer at odd times, and one thing once, in two runs of a recorder.
+    fn index() -> IncidentIndex {
+        let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
+        let mut number = 0;
+        let mut add = |at: i64, what: (&str, i64)| {
+            number += 1;
+            entry(number, BEGAN + at, what)
+        };
+        lines.extend((0..78).map(|beat| add(5 * SECOND + beat * 30_999, ("backup", 20))));
+        let odd = [3, 17, 40, 41, 250, 700, 901, 1_350, 2_000];
+        lines.extend(odd.map(|at| add(at * SECOND, ("mailer", 8))));
+        lines.push(add(1_000 * SECOND, ("rare", 50)));
+        lines.push(add(1_001 * SECOND, ("rarer", 60)));
+        lines.push(IndexLine::Ended {
+            at_unix_ms: BEGAN + 2_420 * SECOND,
+        });
+        lines.push(IndexLine::Removed {
+            number: 1,
+            cause: LossCause::Count,
+        });
+        IncidentIndex {
+            lines,
+            ..IncidentIndex::default()
+        }
+    }
+
+    #[test]
+    fn the_rarest_and_costliest_come_first_and_what_repeats_has_its_period() {
+        let list = incident_list("/x", &index(), None);
+        let told: Vec<(&str, u64)> = list
+            .groups
+            .iter()
+            .map(|group| (&*group.signature.by, group.count))
+            .collect();
+        assert_eq!(
+            told,
+            [("rarer", 1), ("rare", 1), ("mailer", 9), ("backup", 78)]
+        );
+        assert_eq!(list.watched, Nanos::from_secs(2_420));
+        assert_eq!(list.searched, 2);
+        let beats: Vec<usize> = list.groups.iter().map(|group| group.beats.len()).collect();
+        assert_eq!(beats, [0, 0, 0, 1], "{:#?}", list.groups);
+        let beat = list.groups[3].beats[0];
+        assert!((beat.period / 30.999e9 - 1.0).abs() < 1e-4, "{beat:?}");
+        assert!(beat.false_alarm <= list.family_alarm / 2.0);
+        let lost: Vec<_> = list
+            .not_kept
+            .iter()
+            .map(|it| (it.cause, it.count))
+            .collect();
+        assert_eq!(lost, [(LossCause::PerHour, 1), (LossCause::Count, 1)]);
+    }
+
+    #[test]
+    fn only_what_is_since_is_counted() {
+        let list = incident_list("/x", &index(), Some(BEGAN + 1_000 * SECOND));
+        let told: u64 = list.groups.iter().map(|group| group.count).sum();
+        assert_eq!(told, 45 + 2 + 2);
+        assert_eq!(list.watched, Nanos::from_secs(1_420));
+    }
+
+    #[test]
+    fn one_of_many_has_its_place_and_its_beat() {
+        let index = index();
+        let sheet = incident_sheet(&index, 41, None).expect("there are more");
+        assert_eq!((sheet.place, sheet.alike), (41, 78));
+        let list = incident_list("/x", &index, None);
+        let beat = sheet.beat.unwrap_or_else(|| panic!("{:?}", list.groups[3].beats));
+        assert!((beat.period / 30.999e9 - 1.0).abs() < 1e-4, "{beat:?}");
+        let odd = incident_sheet(&index, 80, None).expect("there is one");
+        assert_eq!((odd.place, odd.beat), (2, None));
+        assert_eq!(incident_sheet(&index, 1_000, None), None);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_watched_once() {
+        let mut index = index();
+        let again = [
+            IndexLine::Began {
+                at_unix_ms: BEGAN + 2_000 * SECOND,
+            },
+            IndexLine::Ended {
+                at_unix_ms: BEGAN + 2_500 * SECOND,
+            },
+        ];
+        index.lines.extend(again);
+        assert_eq!(
+            incident_list("/x", &index, None).watched,
+            Nanos::from_secs(2_500)
+        );
+    }
+
+    #[test]
+    fn an_empty_folder_has_an_empty_list() {
+        let list = incident_list("/x", &IncidentIndex::default(), None);
+        assert_eq!((list.groups.len(), list.watched), (0, Nanos::ZERO));
+    }
+}

@@ -1,0 +1,323 @@
+//! A folder of incidents through crashes, damage and its budget.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use ticktax_fixture::{books, header, process, whole};
+use ticktax_model::incident::{
+    Incident, IncidentIndex, IncidentThread, IndexLine, LossCause, Trigger, TriggerKind,
+};
+use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
+
+use super::index::{NAME, parse};
+use super::{Budget, IncidentStore, Stored, Unindexed, add_found, read_incidents};
+
+const NOON: i64 = 1_763_812_800_000;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn incident(at_unix_ms: i64) -> Incident {
+    Incident {
+        at_unix_ms,
+        kind: TriggerKind::Wait,
+        thread: Some(IncidentThread {
+            name: "game".to_owned(),
+            program: "game".to_owned(),
+            pid: 10,
+            tid: 10,
+        }),
+        cpu: Some(Cpu(0)),
+        waited_on: None,
+        lasted: Nanos::from_millis(20),
+        ran: Vec::new(),
+        others: Nanos::ZERO,
+        unseen: Nanos::ZERO,
+        woken_by: None,
+        chain: Vec::new(),
+        words: String::new(),
+        triggers: 1,
+        events_lost: 0,
+    }
+}
+
+/// A recording of a trigger.
+fn frozen() -> (Header, SourceTable, Vec<Row>) {
+    let mut sources = SourceTable::default();
+    let game = sources.intern(process(Owner::Program, "game", 10));
+    let mut header = header();
+    header.books.push(books(0, 0, 1_000_000));
+    header.triggers.push(Trigger {
+        kind: TriggerKind::Wait,
+        time: Nanos(900_000),
+        cpu: Some(Cpu(0)),
+        tid: 10,
+        pid: 10,
+        comm: "game".to_owned(),
+        lasted: Nanos(500_000),
+    });
+    (header, sources, vec![whole(0, 0, 1_000_000, game)])
+}
+
+fn keep(store: &mut IncidentStore, at: i64) -> Stored {
+    let (header, sources, rows) = frozen();
+    store.keep(incident(at), &header, (&sources, &rows))
+}
+
+fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {
+    IncidentStore::open(folder, budget, NOON).expect("a folder of ours")
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("a name")
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path)
+        .expect("it is there")
+        .permissions()
+        .mode()
+        & 0o777
+}
+
+fn numbers(index: &IncidentIndex) -> Vec<u64> {
+    index.entries().map(|entry| entry.number).collect()
+}
+
+#[test]
+fn an_incident_is_a_recording_and_a_line_that_nobody_else_may_read() {
+    let dir = folder();
+    let place = dir.path().join("deeper").join("incidents");
+    let (mut store, unindexed) = open(&place, Budget::default());
+    assert_eq!(unindexed, []);
+    let stored = keep(&mut store, NOON + 123);
+    assert_eq!((stored.trouble, stored.entry.number), (None, 1));
+    store.close(NOON + 5_000).expect("a line");
+    assert_eq!(
+        names(&place),
+        ["incident-20251122T120000.123Z.parquet", NAME]
+    );
+    let recording = stored.path.expect("it was kept");
+    assert_eq!(
+        (mode(&place), mode(&recording), mode(&place.join(NAME))),
+        (0o700, 0o600, 0o600)
+    );
+    let header = RecordingReader::open(&recording)
+        .expect("a recording")
+        .header()
+        .clone();
+    assert_eq!(header.triggers, frozen().0.triggers);
+    let (index, unindexed) = read_incidents(&place).expect("it can be read");
+    assert_eq!(
+        (numbers(&index), unindexed.len(), index.damaged),
+        (vec![1], 0, 0)
+    );
+    assert!(matches!(index.lines.last(), Some(IndexLine::Ended { .. })));
+}
+
+#[test]
+fn an_index_that_ends_anywhere_is_healed_and_a_torn_line_is_never_read() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    for second in 0..3 {
+        keep(&mut store, NOON + second * 1_000);
+    }
+    drop(store);
+    let index = dir.path().join(NAME);
+    let whole = fs::read(&index).expect("an index");
+    let ends: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] == b'\n').collect();
+    for length in 0..=whole.len() {
+        fs::write(&index, &whole[..length]).expect("it is ours");
+        let lines = ends.iter().filter(|&&end| end < length).count();
+        let (read, unindexed) = read_incidents(dir.path()).expect("it can be read");
+        assert_eq!((read.lines.len(), read.damaged), (lines, 0), "{length}");
+        // The first line says that the recorder began.
+        assert_eq!(unindexed.len(), 3 - lines.saturating_sub(1), "{length}");
+        let (mut store, found) = open(dir.path(), Budget::default());
+        assert_eq!(found, unindexed, "{length}");
+        for it in &found {
+            store.found(it, incident(it.at_unix_ms)).expect("a line");
+        }
+        store.close(NOON).expect("a line");
+        let (healed, unindexed) = read_incidents(dir.path()).expect("it can be read");
+        assert_eq!((healed.damaged, unindexed.len()), (0, 0), "{length}");
+        assert_eq!(numbers(&healed), [1, 2, 3], "{length}");
+    }
+}
+
+#[test]
+fn a_damaged_line_is_counted_and_the_others_are_read() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    keep(&mut store, NOON);
+    keep(&mut store, NOON + 1_000);
+    drop(store);
+    let index = dir.path().join(NAME);
+    let mut bytes = fs::read(&index).expect("an index");
+    bytes[0] = 0xff;
+    fs::write(&index, bytes).expect("it is ours");
+    let (read, _) = read_incidents(dir.path()).expect("it can be read");
+    assert_eq!((numbers(&read), read.damaged), (vec![1, 2], 1));
+}
+
+#[test]
+fn what_a_killed_recorder_left_unfinished_is_removed_and_nothing_else() {
+    let dir = folder();
+    let left = ".incident-20251122T120000.000Z.parquet.17-0.part";
+    for name in [left, ".index.jsonl.17-0.part", ".mine.part", "notes.txt"] {
+        fs::write(dir.path().join(name), "x").expect("it is ours");
+    }
+    let (read, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    assert_eq!((read, unindexed), (IncidentIndex::default(), Vec::new()));
+    let _ = open(dir.path(), Budget::default());
+    assert_eq!(names(dir.path()), [".mine.part", NAME, "notes.txt"]);
+}
+
+#[test]
+fn one_recorder_at_a_time_has_a_folder() {
+    let dir = folder();
+    let (first, _) = open(dir.path(), Budget::default());
+    let error = IncidentStore::open(dir.path(), Budget::default(), NOON).expect_err("it is taken");
+    assert!(
+        error
+            .to_string()
+            .starts_with("another recorder keeps its incidents in"),
+        "{error}"
+    );
+    drop(first);
+    let _ = open(dir.path(), Budget::default());
+}
+
+#[test]
+fn a_budget_keeps_the_latest_and_counts_the_others() {
+    let dir = folder();
+    let budget = Budget {
+        count: 2,
+        per_hour: 4,
+        ..Budget::default()
+    };
+    let (mut store, _) = open(dir.path(), budget);
+    let kept: Vec<bool> = (0..6)
+        .map(|second| keep(&mut store, NOON + second * 1_000).path.is_some())
+        .collect();
+    assert_eq!(kept, [true, true, true, true, false, false]);
+    let lost: Vec<_> = store.lost().collect();
+    assert_eq!(lost, [(LossCause::PerHour, 2), (LossCause::Count, 2)]);
+    drop(store);
+    // The hour counts on in the next recorder, and ends.
+    let (mut store, unindexed) =
+        IncidentStore::open(dir.path(), budget, NOON + 7_000).expect("ours");
+    assert_eq!(unindexed, []);
+    assert_eq!(keep(&mut store, NOON + 8_000).path, None);
+    assert!(keep(&mut store, NOON + 3_600_000).path.is_some());
+    drop(store);
+    assert_eq!(names(dir.path()).len(), 3);
+    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    assert_eq!(numbers(&index), (1..=8).collect::<Vec<u64>>());
+}
+
+#[test]
+fn bytes_are_bounded_even_by_a_single_recording() {
+    let dir = folder();
+    let (mut store, _) = open(
+        dir.path(),
+        Budget {
+            bytes: 10,
+            ..Budget::default()
+        },
+    );
+    let stored = keep(&mut store, NOON);
+    assert_eq!((stored.path, stored.trouble), (None, None));
+    let lost: Vec<_> = store.lost().collect();
+    assert_eq!(lost, [(LossCause::Bytes, 1)]);
+    assert_eq!(names(dir.path()), [NAME]);
+}
+
+#[test]
+fn a_clock_that_was_set_back_overwrites_no_recording() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    let paths: Vec<Option<PathBuf>> = (0..2).map(|_| keep(&mut store, NOON).path).collect();
+    assert!(paths[0].is_some() && paths[1].is_some() && paths[0] != paths[1]);
+}
+
+#[test]
+fn recordings_that_the_index_lacks_are_found_by_readers_too() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    keep(&mut store, NOON);
+    drop(store);
+    fs::remove_file(dir.path().join(NAME)).expect("it is ours");
+    let (mut index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    assert_eq!(unindexed.len(), 1);
+    assert_eq!(unindexed[0].at_unix_ms, NOON);
+    add_found(&mut index, &unindexed[0], incident(NOON));
+    assert_eq!((numbers(&index), index.found_again), (vec![1], 1));
+}
+
+#[test]
+fn an_index_is_bounded_and_says_how_much_it_left_out() {
+    let dir = folder();
+    let (store, _) = open(dir.path(), Budget::default());
+    drop(store);
+    // Nearly as much as there is room for.
+    let line = r#"{"line":"lost","cause":"suppressed","count":1}"#.to_owned() + "\n";
+    let many = super::INDEX_MAX / line.len() as u64;
+    let index = dir.path().join(NAME);
+    fs::write(&index, line.repeat(usize::try_from(many).expect("few"))).expect("it is ours");
+    let (mut store, _) = open(dir.path(), Budget::default());
+    keep(&mut store, NOON);
+    keep(&mut store, NOON + 1_000);
+    store.close(NOON + 2_000).expect("a line");
+    let bytes = fs::read(&index).expect("an index");
+    assert!(
+        (bytes.len() as u64) < super::INDEX_MAX * 6 / 10,
+        "{}",
+        bytes.len()
+    );
+    let read = parse(&bytes);
+    let lost: u64 = read
+        .lines
+        .iter()
+        .map(|line| match line {
+            IndexLine::Lost { count, .. } => *count,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!((lost, numbers(&read), read.damaged), (many, vec![1, 2], 0));
+    assert_eq!(mode(&index), 0o600);
+}
+
+#[test]
+fn a_folder_that_cannot_be_is_told_in_a_line() {
+    let dir = folder();
+    let file = dir.path().join("file");
+    fs::write(&file, "").expect("it is ours");
+    for place in [file.clone(), file.join("below")] {
+        let error = IncidentStore::open(&place, Budget::default(), NOON).expect_err("a file");
+        let error = error.to_string();
+        assert!(
+            error.starts_with("cannot keep incidents in ") && !error.contains('\n'),
+            "{error}"
+        );
+    }
+    let error = read_incidents(&dir.path().join("none"))
+        .expect_err("nothing")
+        .to_string();
+    assert!(error.starts_with("no incidents in "), "{error}");
+}

@@ -1,0 +1,341 @@
+//! Incidents: those of a folder by what they have in common, and one of them.
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::Periodicity;
+use ticktax_model::incident::{
+    Incident, IncidentGroup, IncidentList, IncidentSheet, LossCause, NotKept, RanInstead,
+    Signature, TriggerKind,
+};
+use ticktax_model::utc::Utc;
+
+use super::beats::with_interval;
+use super::numbers::{bytes, counted, grouped};
+use super::page::{Page, Tone, tied};
+use super::{Paged, TextStyle};
+
+impl Paged for IncidentList {
+    fn page(&self, style: &TextStyle) -> String {
+        let mut page = Page::new(*style);
+        head(&mut page, self);
+        for it in &self.groups {
+            page.blank();
+            group(&mut page, it);
+        }
+        foot(&mut page, self);
+        page.finish()
+    }
+}
+
+impl Paged for IncidentSheet {
+    fn page(&self, style: &TextStyle) -> String {
+        let mut page = Page::new(*style);
+        let incident = &self.entry.incident;
+        let at = Utc::from_unix_ms(incident.at_unix_ms);
+        page.section(&format!("Incident {}, {at}", self.entry.number));
+        page.paragraph(Tone::Plain, "", &format!("{}.", said(incident)));
+        details(&mut page, incident);
+        if self.alike > 1 {
+            let first = Utc::from_unix_ms(self.first_unix_ms);
+            let place = format!(
+                "{} of {} since {}",
+                grouped(self.place),
+                grouped(self.alike),
+                tied(first)
+            );
+            page.paragraph(Tone::Plain, "alike     ", &place);
+        }
+        if let Some(beat) = &self.beat {
+            page.paragraph(Tone::Plain, "repeats   ", &every(beat));
+        }
+        page.paragraph(Tone::Plain, "recording ", &whereabouts(self));
+        page.finish()
+    }
+}
+
+/// An incident in one line, for a terminal and for logs: who did not run, for how long, and what ran instead.
+pub fn incident_line(incident: &Incident) -> String {
+    let line = said(incident).replace('\u{a0}', " ");
+    super::page::clean(&line)
+}
+
+fn head(page: &mut Page, list: &IncidentList) {
+    let all = list.groups.iter().map(|group| group.count).sum();
+    let mut title = format!("{} in {}", counted(all, "incident"), list.folder);
+    if let Some(since) = list.since_unix_ms {
+        title += &format!(" since {}", Utc::from_unix_ms(since));
+    }
+    page.section(&title);
+    if list.watched > Nanos::ZERO {
+        let watched = format!("watched for {}", long(list.watched));
+        page.paragraph(Tone::Faint, "", &watched);
+    }
+}
+
+fn group(page: &mut Page, group: &IncidentGroup) {
+    let name = signature(&group.signature);
+    let times = if group.signature.kind.is_measured() {
+        format!("{:>8} {:>8}", group.time.to_string(), group.max.to_string())
+    } else {
+        String::new()
+    };
+    page.row(
+        Tone::Plain,
+        0,
+        &format!("{}x {name}", grouped(group.count)),
+        &times,
+    );
+    let first = Utc::from_unix_ms(group.first_unix_ms);
+    let when = if group.count == 1 {
+        format!("{}, number {}", tied(first), group.last_number)
+    } else {
+        let last = Utc::from_unix_ms(group.last_unix_ms);
+        let longest = if group.signature.kind.is_measured() {
+            format!(", the longest is {}", group.max_number)
+        } else {
+            String::new()
+        };
+        format!(
+            "{} to {}, the last is number {}{longest}",
+            tied(first),
+            tied(last),
+            group.last_number
+        )
+    };
+    page.paragraph(Tone::Faint, "    ", &when);
+    if let [before @ .., _] = &*group.chain
+        && !before.is_empty()
+    {
+        let steps: Vec<String> = before.iter().map(tied).collect();
+        let mut text = steps.join(" → ");
+        if group.chain_count < group.count {
+            text += &format!(" (seen in {})", grouped(group.chain_count));
+        }
+        page.paragraph(Tone::Faint, "    triggered by ", &text);
+    }
+    for beat in &group.beats {
+        page.paragraph(Tone::Plain, "    ", &every(beat));
+    }
+}
+
+fn foot(page: &mut Page, list: &IncidentList) {
+    if !list.groups.is_empty() {
+        page.blank();
+        page.paragraph(
+            Tone::Faint,
+            "",
+            "Columns: all their time, the longest. `ticktax incidents show N` explains one.",
+        );
+    }
+    if list.not_kept.is_empty() && list.found_again == 0 && list.damaged == 0 {
+        return;
+    }
+    page.blank();
+    for it in &list.not_kept {
+        page.paragraph(Tone::Warning, "not kept: ", &lost(it));
+    }
+    if list.found_again > 0 {
+        let found = counted(list.found_again, "recording");
+        let text = format!("{found} of which the index does not tell: a recorder was killed");
+        page.paragraph(Tone::Warning, "found: ", &text);
+    }
+    if list.damaged > 0 {
+        let text = format!(
+            "{} of the index cannot be read",
+            counted(list.damaged, "line")
+        );
+        page.paragraph(Tone::Warning, "damaged: ", &text);
+    }
+}
+
+/// What was not kept, and why.
+fn lost(lost: &NotKept) -> String {
+    let one = match lost.cause {
+        LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten => "recording",
+        LossCause::Count | LossCause::Bytes => "old recording",
+        LossCause::Suppressed => "trigger",
+        LossCause::IndexFull => "old incident",
+    };
+    format!("{}: {}", counted(lost.count, one), why(lost.cause))
+}
+
+/// Why something was not kept.
+fn why(cause: LossCause) -> &'static str {
+    match cause {
+        LossCause::PerHour => "more in an hour than --max-per-hour",
+        LossCause::Count => "more than --max-count",
+        LossCause::Bytes => "more bytes than --max-bytes",
+        LossCause::DiskFull => "the disk was full",
+        LossCause::NotWritten => "it could not be written",
+        LossCause::Suppressed => "more of them than are handed out",
+        LossCause::IndexFull => "the index had grown too long",
+    }
+}
+
+/// What was not kept, and why, as a line for a terminal.
+pub fn not_kept_line(it: &NotKept) -> String {
+    lost(it).replace('\u{a0}', " ")
+}
+
+/// What incidents are alike by, as a person says it.
+fn signature(it: &Signature) -> String {
+    match (it.kind, it.program.as_str(), it.by.as_str()) {
+        (TriggerKind::Signal | TriggerKind::Mark, ..) => verb(it.kind).to_owned(),
+        (TriggerKind::Stretch, "", "") => "stretch of the kernel".to_owned(),
+        (TriggerKind::Stretch, "", by) => format!("{by} ran on"),
+        (TriggerKind::Stretch, who, by) => format!("{who} kept waiting by {by}"),
+        (kind, who, "") => format!("{who} {}", verb(kind)),
+        (TriggerKind::Blocked, who, by) => format!("{who} blocked, woken by {by}"),
+        (kind, who, by) => format!("{who} {} behind {by}", verb(kind)),
+    }
+}
+
+/// What happened to a thread, in a word or two.
+fn verb(kind: TriggerKind) -> &'static str {
+    match kind {
+        TriggerKind::Wait => "waited",
+        TriggerKind::Late => "woke late",
+        TriggerKind::Blocked => "was blocked",
+        TriggerKind::Throttled => "was throttled",
+        TriggerKind::Stretch => "ran on",
+        TriggerKind::Signal => "asked for by a signal",
+        TriggerKind::Mark => "marked",
+    }
+}
+
+/// What happened, in a sentence without its end.
+fn said(incident: &Incident) -> String {
+    let thread = incident.thread.as_ref();
+    let who = thread.map(|it| match (it.name == it.program, it.tid) {
+        (true, 0) => it.name.clone(),
+        (true, tid) => format!("{} ({tid})", it.name),
+        (false, tid) => format!("{} ({tid}) of {}", it.name, it.program),
+    });
+    let who = who.unwrap_or_else(|| "a thread".to_owned());
+    let lasted = tied(incident.lasted);
+    let on = incident.waited_on.or(incident.cpu);
+    let whose = on.map_or_else(|| tied("a CPU"), |cpu| tied(format!("CPU {cpu}")));
+    let on = on.map_or_else(String::new, |cpu| {
+        format!(" on {}", tied(format!("CPU {cpu}")))
+    });
+    let first = incident.ran.first();
+    let share = |ran: &RanInstead| tied(format!("{} for {}", named(ran), ran.time));
+    match incident.kind {
+        TriggerKind::Wait | TriggerKind::Late => {
+            let woken = if incident.kind == TriggerKind::Late {
+                format!("{who} ran {lasted} after it was woken{on}")
+            } else {
+                format!("{who} waited {lasted} for {whose}")
+            };
+            match first {
+                Some(ran) => format!("{woken}, behind {}", share(ran)),
+                None => format!("{woken}; what ran there was not seen"),
+            }
+        }
+        TriggerKind::Blocked => {
+            let by = incident.woken_by.as_ref();
+            let by = by.map_or_else(String::new, |by| format!(", until {by} woke it"));
+            format!("{who} was blocked in the kernel for {lasted}{by}")
+        }
+        TriggerKind::Throttled => {
+            format!("{who} was throttled for {lasted}: the CPU quota of its cgroup was used up")
+        }
+        TriggerKind::Stretch => {
+            let what = first.map_or_else(|| "the kernel".to_owned(), named);
+            let kept = thread.map_or_else(String::new, |_| format!(", and kept {who} waiting"));
+            format!("{what} had {whose} for {lasted} without a break{kept}")
+        }
+        TriggerKind::Signal => "asked for by a signal".to_owned(),
+        TriggerKind::Mark if incident.words.is_empty() => "marked".to_owned(),
+        TriggerKind::Mark => format!("marked: {}", incident.words),
+    }
+}
+
+/// What ran instead and why, as far as it was seen.
+fn details(page: &mut Page, incident: &Incident) {
+    if incident.ran.len() > 1 || incident.others > Nanos::ZERO {
+        let mut parts: Vec<String> = incident
+            .ran
+            .iter()
+            .map(|ran| tied(format!("{} {}", named(ran), ran.time)))
+            .collect();
+        if incident.others > Nanos::ZERO {
+            parts.push(tied(format!("others {}", incident.others)));
+        }
+        page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
+    }
+    // A few hundred ns are the scheduler's clock against the rows'.
+    if incident.unseen > Nanos::from_micros(10) {
+        let unseen = format!(
+            "{} of it: no row tells what ran then",
+            tied(incident.unseen)
+        );
+        page.paragraph(Tone::Warning, "unseen    ", &unseen);
+    }
+    if let (Some(by), true) = (&incident.woken_by, incident.kind != TriggerKind::Blocked) {
+        page.paragraph(Tone::Plain, "woken by  ", by);
+    }
+    if let [before @ .., last] = &*incident.chain
+        && !before.is_empty()
+    {
+        let steps: Vec<String> = before.iter().map(tied).collect();
+        let text = format!("{last} was triggered by {}", steps.join(" → "));
+        page.paragraph(Tone::Plain, "why       ", &text);
+    }
+    if incident.triggers > 1 {
+        let more = counted(incident.triggers - 1, "other trigger");
+        let text = format!("{more} fired at about the same time, for shorter delays");
+        page.paragraph(Tone::Faint, "also      ", &text);
+    }
+    if incident.events_lost > 0 {
+        let text = format!(
+            "{} of this recording were lost",
+            counted(incident.events_lost, "event")
+        );
+        page.paragraph(Tone::Warning, "lost      ", &text);
+    }
+}
+
+/// What ran, with its process where it is one.
+fn named(ran: &RanInstead) -> String {
+    match &*ran.pids {
+        [] => ran.name.clone(),
+        [pid] => format!("{} ({pid})", ran.name),
+        pids => format!("{} x{}", ran.name, pids.len()),
+    }
+}
+
+/// A beat in a line.
+fn every(beat: &Periodicity) -> String {
+    format!(
+        "every {}, {} seen",
+        tied(with_interval(beat.period, beat.low, beat.high)),
+        tied(format!(
+            "{} of {}",
+            grouped(beat.seen),
+            grouped(beat.expected)
+        ))
+    )
+}
+
+/// Where the recording is.
+fn whereabouts(sheet: &IncidentSheet) -> String {
+    match (&sheet.path, sheet.entry.not_kept) {
+        (Some(path), _) => {
+            let size = bytes(sheet.entry.bytes);
+            format!("{path} ({size}); `ticktax report {path}` prints its books")
+        }
+        (None, Some(cause)) => format!("not kept: {}", why(cause)),
+        (None, None) => "not there any more".to_owned(),
+    }
+}
+
+/// A length of hours and days.
+fn long(time: Nanos) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        s if s >= 2.0 * 86_400.0 => tied(format!("{:.1} days", s / 86_400.0)),
+        s if s >= 2.0 * 3_600.0 => tied(format!("{:.1} h", s / 3_600.0)),
+        s if s >= 120.0 => tied(format!("{:.1} min", s / 60.0)),
+        s => tied(format!("{s:.0} s")),
+    }
+}

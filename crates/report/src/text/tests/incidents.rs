@@ -1,0 +1,217 @@
+//! Pages about incidents.
+
+use ticktax_model::beats::Periodicity;
+use ticktax_model::document::Document;
+use ticktax_model::incident::{
+    Incident, IncidentEntry, IncidentGroup, IncidentList, IncidentSheet, IncidentThread, LossCause,
+    NotKept, RanInstead, Signature, TriggerKind,
+};
+use ticktax_model::{Cpu, Kind, Nanos};
+
+use crate::text::{TextStyle, incident_line, page};
+
+const AT: i64 = 1_763_812_831_123;
+
+fn ran(name: &str, kind: Kind, pids: &[i32], ns: i64) -> RanInstead {
+    RanInstead {
+        name: name.to_owned(),
+        kind,
+        pids: pids.to_vec(),
+        time: Nanos(ns),
+        count: 1,
+    }
+}
+
+/// A wait of 20 ms behind a backup.
+fn waited() -> Incident {
+    Incident {
+        at_unix_ms: AT,
+        kind: TriggerKind::Wait,
+        thread: Some(IncidentThread {
+            name: "render".to_owned(),
+            program: "gamesrv".to_owned(),
+            pid: 4_121,
+            tid: 4_130,
+        }),
+        cpu: Some(Cpu(1)),
+        waited_on: None,
+        lasted: Nanos(20_400_000),
+        ran: vec![
+            ran("backup", Kind::Task, &[977], 20_100_000),
+            ran("local_timer", Kind::Irq, &[], 200_000),
+        ],
+        others: Nanos(50_000),
+        unseen: Nanos(50_000),
+        woken_by: Some("virtio0-input.0".to_owned()),
+        chain: vec![
+            "local_timer hrtimer_wakeup".to_owned(),
+            "cron".to_owned(),
+            "backup".to_owned(),
+        ],
+        words: String::new(),
+        triggers: 3,
+        events_lost: 0,
+    }
+}
+
+fn beat() -> Periodicity {
+    Periodicity {
+        period: 30.999e9,
+        low: 30.998e9,
+        high: 31.0e9,
+        false_alarm: 1e-9,
+        seen: 41,
+        expected: 42,
+        ..Periodicity::default()
+    }
+}
+
+fn sheet(incident: Incident) -> IncidentSheet {
+    IncidentSheet {
+        entry: IncidentEntry {
+            number: 41,
+            recording: Some("incident-20251122T120031.123Z.parquet".to_owned()),
+            bytes: 3 << 19,
+            not_kept: None,
+            incident,
+        },
+        path: Some("/var/lib/ticktax/incidents/incident-20251122T120031.123Z.parquet".to_owned()),
+        place: 41,
+        alike: 42,
+        first_unix_ms: AT - 1_240_000,
+        beat: Some(beat()),
+    }
+}
+
+fn group(kind: TriggerKind, (program, by): (&str, &str), count: u64) -> IncidentGroup {
+    IncidentGroup {
+        signature: Signature {
+            kind,
+            program: program.to_owned(),
+            by: by.to_owned(),
+        },
+        count,
+        time: Nanos(20_400_000 * i64::try_from(count).unwrap_or(0)),
+        max: Nanos(22_000_000),
+        max_number: 17,
+        first_unix_ms: AT - 1_240_000,
+        last_unix_ms: AT,
+        last_number: 41,
+        chain: Vec::new(),
+        chain_count: 0,
+        beats: Vec::new(),
+    }
+}
+
+fn shown(document: impl Into<Document>) -> String {
+    page(&document.into(), &TextStyle::default())
+}
+
+#[test]
+fn the_list() {
+    let backup = IncidentGroup {
+        chain: waited().chain,
+        chain_count: 40,
+        beats: vec![beat()],
+        ..group(TriggerKind::Wait, ("gamesrv", "backup"), 42)
+    };
+    let list = IncidentList {
+        folder: "/var/lib/ticktax/incidents".to_owned(),
+        since_unix_ms: Some(AT - 86_400_000),
+        watched: Nanos::from_secs(86_000),
+        groups: vec![
+            group(TriggerKind::Blocked, ("postgres", "virtio1-req.0"), 1),
+            group(TriggerKind::Stretch, ("gamesrv", "NET_RX"), 1),
+            group(TriggerKind::Throttled, ("worker", ""), 2),
+            group(TriggerKind::Mark, ("", ""), 2),
+            backup,
+        ],
+        searched: 1,
+        family_alarm: 0.01,
+        not_kept: vec![
+            NotKept {
+                cause: LossCause::PerHour,
+                count: 3,
+            },
+            NotKept {
+                cause: LossCause::DiskFull,
+                count: 1,
+            },
+        ],
+        found_again: 1,
+        damaged: 2,
+    };
+    insta::assert_snapshot!(shown(list));
+}
+
+#[test]
+fn an_empty_list() {
+    let list = IncidentList {
+        folder: "/tmp/x".to_owned(),
+        since_unix_ms: None,
+        watched: Nanos::ZERO,
+        groups: Vec::new(),
+        searched: 0,
+        family_alarm: 0.01,
+        not_kept: Vec::new(),
+        found_again: 0,
+        damaged: 0,
+    };
+    insta::assert_snapshot!(shown(list));
+}
+
+#[test]
+fn one_incident() {
+    insta::assert_snapshot!(shown(sheet(waited())));
+}
+
+#[test]
+fn one_without_its_recording() {
+    let mut gone = sheet(Incident {
+        kind: TriggerKind::Mark,
+        thread: None,
+        cpu: None,
+        lasted: Nanos::ZERO,
+        ran: Vec::new(),
+        others: Nanos::ZERO,
+        unseen: Nanos::ZERO,
+        woken_by: None,
+        chain: Vec::new(),
+        words: "level\nloaded".to_owned(),
+        triggers: 1,
+        events_lost: 7,
+        ..waited()
+    });
+    (gone.path, gone.entry.not_kept) = (None, Some(LossCause::DiskFull));
+    (gone.alike, gone.beat) = (1, None);
+    insta::assert_snapshot!(shown(gone));
+}
+
+/// What is printed and logged of each kind, with a name that would change a line.
+#[test]
+fn each_kind_in_a_line() {
+    let mut lines: Vec<String> = Vec::new();
+    for kind in TriggerKind::ALL {
+        let known = Incident {
+            kind,
+            words: "now".to_owned(),
+            ..waited()
+        };
+        let unknown = Incident {
+            thread: None,
+            ran: Vec::new(),
+            woken_by: None,
+            words: String::new(),
+            ..known.clone()
+        };
+        lines.extend([incident_line(&known), incident_line(&unknown)]);
+    }
+    let mut odd = waited();
+    odd.ran[0].name = "a\nb\u{1b}[31m".to_owned();
+    lines.push(incident_line(&odd));
+    assert!(
+        lines.iter().all(|line| !line.contains(char::is_control)),
+        "{lines:?}"
+    );
+    insta::assert_snapshot!(lines.join("\n"));
+}
