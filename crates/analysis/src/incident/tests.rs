@@ -380,7 +380,9 @@ mod groups {
         let sheet = incident_sheet(&index, 41, None).expect("there are more");
         assert_eq!((sheet.place, sheet.alike), (41, 78));
         let list = incident_list("/x", &index, None);
-        let beat = sheet.beat.unwrap_or_else(|| panic!("{:?}", list.groups[3].beats));
+        let beat = sheet
+            .beat
+            .unwrap_or_else(|| panic!("{:?}", list.groups[3].beats));
         assert!((beat.period / 30.999e9 - 1.0).abs() < 1e-4, "{beat:?}");
         let odd = incident_sheet(&index, 80, None).expect("there is one");
         assert_eq!((odd.place, odd.beat), (2, None));
