@@ -63,12 +63,11 @@ impl IndexFile {
             .file
             .write_all(&text)
             .and_then(|()| self.file.sync_data());
-        match written {
-            Ok(()) => self.length += text.len() as u64,
-            Err(_) => {
-                self.file.set_len(self.length)?;
-                self.file.seek(SeekFrom::Start(self.length))?;
-            }
+        if written.is_ok() {
+            self.length += text.len() as u64;
+        } else {
+            self.file.set_len(self.length)?;
+            self.file.seek(SeekFrom::Start(self.length))?;
         }
         written
     }

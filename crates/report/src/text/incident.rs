@@ -60,11 +60,10 @@ pub fn incident_line(incident: &Incident) -> String {
 
 fn head(page: &mut Page, list: &IncidentList) {
     let all = list.groups.iter().map(|group| group.count).sum();
-    let mut title = format!("{} in {}", counted(all, "incident"), list.folder);
-    if let Some(since) = list.since_unix_ms {
-        title += &format!(" since {}", Utc::from_unix_ms(since));
-    }
-    page.section(&title);
+    let title = format!("{} in {}", counted(all, "incident"), list.folder);
+    let since = list.since_unix_ms.map(Utc::from_unix_ms);
+    let since = since.map_or_else(String::new, |since| format!(" since {since}"));
+    page.section(&format!("{title}{since}"));
     if list.watched > Nanos::ZERO {
         let watched = format!("watched for {}", long(list.watched));
         page.paragraph(Tone::Faint, "", &watched);
@@ -106,10 +105,12 @@ fn group(page: &mut Page, group: &IncidentGroup) {
         && !before.is_empty()
     {
         let steps: Vec<String> = before.iter().map(tied).collect();
-        let mut text = steps.join(" → ");
-        if group.chain_count < group.count {
-            text += &format!(" (seen in {})", grouped(group.chain_count));
-        }
+        let seen = if group.chain_count < group.count {
+            format!(" (seen in {})", grouped(group.chain_count))
+        } else {
+            String::new()
+        };
+        let text = format!("{}{seen}", steps.join(" → "));
         page.paragraph(Tone::Faint, "    triggered by ", &text);
     }
     for beat in &group.beats {
