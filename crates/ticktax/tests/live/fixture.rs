@@ -96,7 +96,7 @@ fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     for (span, _) in spans.iter().filter(|(_, source)| takes_time(source.kind)) {
         cpus.entry(span.cpu).or_default().push(*span);
     }
-    for (wrong, own) in cpus.values().filter_map(|spans| wrong_own_time(spans)) {
+    if let Some((wrong, own)) = cpus.values().find_map(|spans| wrong_own_time(spans)) {
         let source = spans.iter().find(|(span, _)| *span == wrong);
         return Err(format!("own time is {own} of {source:?}").into());
     }
