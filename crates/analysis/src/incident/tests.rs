@@ -358,12 +358,15 @@ mod groups {
         let beat = list.groups[3].beats[0];
         assert!((beat.period / 30.999e9 - 1.0).abs() < 1e-4, "{beat:?}");
         assert!(beat.false_alarm <= list.family_alarm / 2.0);
-        let lost: Vec<_> = list
+        let reasons: Vec<_> = list
             .not_kept
             .iter()
             .map(|it| (it.cause, it.count))
             .collect();
-        assert_eq!(lost, [(LossCause::PerHour, 1), (LossCause::Count, 1)]);
+        assert_eq!(
+            reasons,
+            [(LossCause::PerHour, 1), (LossCause::Count, 1)]
+        );
     }
 
     #[test]
