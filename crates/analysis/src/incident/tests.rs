@@ -363,10 +363,7 @@ mod groups {
             .iter()
             .map(|it| (it.cause, it.count))
             .collect();
-        assert_eq!(
-            reasons,
-            [(LossCause::PerHour, 1), (LossCause::Count, 1)]
-        );
+        assert_eq!(reasons, [(LossCause::PerHour, 1), (LossCause::Count, 1)]);
     }
 
     #[test]
