@@ -77,6 +77,12 @@ enum Verb {
         /// How long each tool is to run
         seconds: u32,
     },
+    /// The program whose time the benchmark of the observer is about
+    #[command(name = observer::VERB, hide = true)]
+    ObserverVictim {
+        /// Where it computes
+        cpu: u32,
+    },
     /// PID 1 of that guest
     #[command(name = ticktax_lab::guest::WORD, hide = true)]
     LabGuest,
@@ -149,6 +155,7 @@ fn main() -> ExitCode {
     let outcome = match (&arguments.verb, arguments.name) {
         (Some(Verb::Peers(typed)), _) => peers(typed),
         (Some(Verb::PeersGuest { seconds }), _) => guest::run(*seconds).map_err(Into::into),
+        (Some(Verb::ObserverVictim { cpu }), _) => observer::compute_when_asked(Cpu(*cpu)),
         (Some(Verb::LabGuest), _) if ticktax_lab::guest::is_init() => {
             Err(ticktax_lab::guest::run().into())
         }

@@ -1,12 +1,16 @@
-//! What an audit costs the program that it is asked about: a thread that computes, with and without an
-//! audit of it in turns, while pairs of threads switch ten thousand times a second, on another CPU or
-//! on its own.
+//! What an audit costs the program that it is asked about: a process that computes, with and without an
+//! audit of it in turns, while two threads of another make some ten thousand events a second, on another
+//! CPU or on its own.
 //!
-//! The thread knows by itself what it got done: blocks of one computation in the CPU time that it was
+//! The process knows by itself what it got done: blocks of one computation in the CPU time that it was
 //! charged, which has in it whatever the tracer does in its context and in its CPU's interrupts. Beside
 //! it is what the statement says: its waits behind the tool's threads.
 
+use std::env;
+use std::error::Error;
 use std::hint::black_box;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -19,12 +23,13 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome, machine, ping_pong};
 
-/// Events a second: a switch is one.
-const RATE: u32 = 10_000;
+/// The hidden verb of this program as the process that computes.
+pub(crate) const VERB: &str = "observer-victim";
+
 /// From one batch of switches to the next.
 const PACE: Nanos = Nanos::from_millis(10);
-/// Round trips a batch, of two switches each.
-const TRIPS: u64 = 50;
+/// Round trips a batch, of two switches each; a switch is three events: it, a wake-up, and its edge.
+const TRIPS: u64 = 17;
 /// For this long an audit gets ready, and is read after the computation.
 const SETTLE: Duration = Duration::from_millis(1_500);
 /// How long the computation goes on.
@@ -61,7 +66,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         place("10 k/s on another CPU", Some(bench.other)),
         place("10 k/s on the program's CPU", Some(bench.measured)),
     ];
-    for _ in 0..bench.choose(7, 2) {
+    for _ in 0..bench.choose(15, 2) {
         for place in &mut places {
             bench.go_on()?;
             turn(bench, &tool, place)?;
@@ -75,26 +80,18 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     let length = Nanos(3 * LENGTH.0 + 4 * 1_500_000_000);
     let cpu = bench.measured;
+    let mut victim = Victim::start(cpu)?;
     thread::scope(|scope| {
         let maker = place
             .cpu
             .map(|cpu| scope.spawn(move || ping_pong::run_paced(cpu, TRIPS, PACE, length)));
-        let compute = || {
-            let worker = thread::Builder::new().name("bench-victim".to_owned());
-            let computed = worker
-                .spawn(move || computed(cpu))
-                .map(thread::JoinHandle::join);
-            computed
-                .map_err(|error| error.to_string())?
-                .map_err(|_| "the computation panicked")?
-        };
-        let before = compute()?;
-        let own = std::process::id().to_string();
+        let before = victim.compute()?;
+        let own = victim.process.id().to_string();
         let audit = tool.audit(4, &["--probe", "none", "--keep", "spans", "--pid", &own])?;
         bench.pause(SETTLE)?;
-        let with = compute()?;
+        let with = victim.compute()?;
         let statement = audit.statement(bench)?;
-        let after = compute()?;
+        let after = victim.compute()?;
         if let Some(made) = maker.map(thread::ScopedJoinHandle::join) {
             made.map_err(|_| "the generator panicked")??;
         }
@@ -109,9 +106,61 @@ fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     })
 }
 
-/// Blocks of a computation done in a second of CPU time on `cpu`.
-fn computed(cpu: Cpu) -> Result<f64, String> {
-    machine::pin(cpu).map_err(|error| error.to_string())?;
+/// The process that computes, ended when this is dropped.
+struct Victim {
+    process: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Victim {
+    fn start(cpu: Cpu) -> Result<Self, Box<dyn Error>> {
+        let mut process = Command::new(env::current_exe()?)
+            .args([VERB, &cpu.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (ask, answers) = (process.stdin.take(), process.stdout.take());
+        let (Some(ask), Some(answers)) = (ask, answers) else {
+            return Err("the process that computes has no pipes".into());
+        };
+        let answers = BufReader::new(answers);
+        Ok(Self {
+            process,
+            ask,
+            answers,
+        })
+    }
+
+    /// Blocks done in a second of its CPU time, in one turn.
+    fn compute(&mut self) -> Result<f64, Box<dyn Error>> {
+        writeln!(self.ask, "go")?;
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer)?;
+        Ok(answer.trim().parse()?)
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It ends by itself once nobody asks any more; either way nothing is left of it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The process that computes: a turn for each line that it reads.
+pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
+    machine::pin(cpu)?;
+    for line in io::stdin().lines() {
+        line?;
+        println!("{}", computed());
+    }
+    Ok(())
+}
+
+/// Blocks of a computation done in a second of this thread's CPU time.
+fn computed() -> f64 {
     let begin = own_thread_cpu_time();
     let (mut blocks, mut value) = (0_u64, 1_u64);
     loop {
@@ -125,7 +174,7 @@ fn computed(cpu: Cpu) -> Result<f64, String> {
         blocks += 1;
         let used = own_thread_cpu_time() - begin;
         if used >= LENGTH {
-            return Ok(blocks as f64 / used.as_secs_f64());
+            return blocks as f64 / used.as_secs_f64();
         }
     }
 }
@@ -174,7 +223,7 @@ fn print(places: &[Place]) {
     }
     table.print();
     println!(
-        "\nlost: of what the computation gets done in a second of its CPU time, at {RATE} switches a \
-         second; without an audit: the same between two turns that nobody watches."
+        "\nlost: of what the computation gets done in a second of its CPU time; without an audit: the \
+         same between two turns that nobody watches."
     );
 }

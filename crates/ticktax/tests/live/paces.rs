@@ -72,10 +72,11 @@ pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
         format!("{period} ns")
     })?;
     let figures = told.figures.ok_or("no figures")?;
-    // All slots of the time that it was watched are accounted for, however busy the machine is.
+    // All slots of the time that it was watched are accounted for, however busy the machine is. A
+    // wake-up that is not the loop's own (a page fault waits for a disk) is a frame to who watches.
     let slots = (figures.frames + figures.dropped) as f64;
     let due = told.elapsed.as_secs_f64() * 50.0;
-    check((-5.0..=1.0).contains(&(slots - due)), || {
+    check((-5.0..=4.0).contains(&(slots - due)), || {
         format!("{due} frames were due: {figures:#?}")
     })?;
     let work = figures.work.ok_or("no work")?;
