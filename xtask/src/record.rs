@@ -10,18 +10,21 @@ use btf_rs::{Btf, Type};
 use object::{Object, ObjectSection};
 
 /// The structs that both sides use.
-const RECORDS: [&str; 6] = [
+const RECORDS: [&str; 9] = [
     "span_record",
     "sum_record",
     "frame",
     "cpu_state",
     "cpu_control",
     "followed_thread",
+    "trigger_record",
+    "trigger_rule",
+    "trigger_plan",
 ];
 
 /// The enumerations whose enumerators become constants of a module: the prefix that they lose, the
 /// type that records have them in, and what they are.
-const CONSTANTS: [(&str, &str, &str, &str); 4] = [
+const CONSTANTS: [(&str, &str, &str, &str); 6] = [
     (
         "kind",
         "KIND_",
@@ -41,6 +44,13 @@ const CONSTANTS: [(&str, &str, &str, &str); 4] = [
         "What a detail is that is no kernel function's address.",
     ),
     ("run", "RUN_", "u64", "What the programs do, bit by bit."),
+    (
+        "trigger",
+        "TRIGGER_",
+        "u8",
+        "What freezes the flight recorder's ring.",
+    ),
+    ("who", "WHO_", "u32", "Whose waits are looked at."),
 ];
 
 /// The enumeration that becomes a list of names.

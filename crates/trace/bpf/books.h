@@ -14,6 +14,7 @@ volatile const __u32 ring_mask = 0;	/* records a CPU - 1; a power of two - 1 */
 volatile const __u32 ring_order = 0;	/* log2 of records a CPU */
 volatile const __u32 summing = 0;	/* sums in place of spans shorter than LONG_NS */
 volatile const __u32 sum_mask = 0;	/* entries of the table of sums - 1 */
+volatile const __u32 flight = 0;	/* the flight recorder: sums, and beside them a ring that is overwritten */
 volatile const struct record_constants record_constants = {};
 
 struct {
@@ -26,7 +27,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: sum_mask + 1 */
+	__uint(max_entries, 1); /* the loader: sum_mask + 1, for the flight recorder twice that */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct sum_record);
@@ -34,7 +35,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: CPUs * RESTS_PER_CPU */
+	__uint(max_entries, 1); /* the loader: CPUs * RESTS_PER_CPU, for the flight recorder twice that */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct sum_record);
@@ -75,6 +76,7 @@ struct here {
 	__u64 running;
 	__u64 began; /* sched_switch: when the thread that leaves had come */
 	__u32 cpu;
+	__u32 left; /* flight recorder, while a thread's stretch ends at a switch: why it leaves */
 };
 
 static __always_inline int arrive(struct here *here)
@@ -91,6 +93,8 @@ static __always_inline int arrive(struct here *here)
 	if (!here->state)
 		return 0;
 	here->cpu = cpu;
+	if (flight)
+		here->left = 0;
 	here->now = bpf_ktime_get_ns();
 	/* All CPUs stop at one moment, so that no thread is seen to leave one and not to come. */
 	if (unlikely(here->now >= here->control->until))
@@ -99,6 +103,7 @@ static __always_inline int arrive(struct here *here)
 	return 1;
 }
 
+#include "trigger.h"
 #include "hand_out.h"
 
 /* The function that a worker thread is in the middle of. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
  * The two ways in which what ends is handed out: as a span through the ring of its CPU, or as part of a
- * sum. books.h includes this after the maps.
+ * sum. For the flight recorder it is both, and the ring is overwritten. books.h includes this after the
+ * maps.
  */
 #ifndef TICKTAX_HAND_OUT_H
 #define TICKTAX_HAND_OUT_H
@@ -82,6 +83,9 @@ static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
 
 #define NO_SUM (~0U)
 
+/* In a key, where no CPU's number reaches: the flight recorder's second table. */
+#define SECOND_TABLE (1ULL << 31)
+
 /*
  * The index of the entry for this source on this CPU; NO_SUM when the table has no room left for it. A
  * global function, which the verifier looks at once and not wherever it is called.
@@ -94,8 +98,11 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 #pragma unroll
 	for (int i = 0; i < SUM_PROBES; i++) {
 		__u32 index = (at + i) & sum_mask;
-		struct sum_record *sum = bpf_map_lookup_elem(&sums, &index);
+		struct sum_record *sum;
 
+		if (flight && key & SECOND_TABLE)
+			index += sum_mask + 1;
+		sum = bpf_map_lookup_elem(&sums, &index);
 		if (!sum)
 			return NO_SUM;
 		if (likely(sum->key == key && sum->detail == detail))
@@ -111,13 +118,21 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 static __always_inline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
 				       __s64 self, struct task_struct *task)
 {
-	__u32 index = sum_index(sum_key(frame, here->cpu), frame->detail);
-	struct sum_record *sum = bpf_map_lookup_elem(&sums, &index);
+	__u64 key = sum_key(frame, here->cpu);
+	struct sum_record *sum;
 	__u8 flags = frame->flags;
+	__u32 index;
 
+	if (flight && here->running & RUN_SECOND)
+		key |= SECOND_TABLE;
+	index = sum_index(key, frame->detail);
+	sum = bpf_map_lookup_elem(&sums, &index);
 	if (unlikely(!sum)) {
 		/* The table is full: one entry of each CPU takes all the rest of a kind. */
-		index = here->cpu * RESTS_PER_CPU + (frame->kind & 7) * 2 +
+		index = here->cpu;
+		if (flight)
+			index = index * 2 + !!(key & SECOND_TABLE);
+		index = index * RESTS_PER_CPU + (frame->kind & 7) * 2 +
 			(flags & FLAG_KERNEL_THREAD);
 		sum = bpf_map_lookup_elem(&rests, &index);
 		if (!sum)
@@ -161,7 +176,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	__u64 number;
 	__u32 index;
 
-	if (unlikely(ring_is_full(here))) {
+	if (!flight && unlikely(ring_is_full(here))) {
 		__sync_fetch_and_add(&state->lost, 1);
 		if (frame->kind != KIND_WAIT)
 			__sync_fetch_and_add(&state->lost_self, self);
@@ -177,7 +192,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	span->dur = dur;
 	span->self_ns = self;
 	span->detail = frame->detail;
-	span->kind = frame->kind;
+	span->kind = flight ? frame->kind | here->left << LEFT_SHIFT : frame->kind;
 	span->flags = frame->flags;
 	span->cpu = here->cpu;
 	span->tid = frame->id;
@@ -203,6 +218,12 @@ static __always_inline int keeps_time(const struct here *here, const struct fram
 static __noinline void sum_up(struct here *here, const struct frame *frame, __u64 dur, __s64 self,
 			      struct task_struct *task)
 {
+	if (flight) {
+		add_to_sum(here, frame, dur, self, task);
+		hand_out(here, frame, dur, self, task);
+		look_at_stretch(here, frame, dur, task);
+		return;
+	}
 	if (unlikely(keeps_time(here, frame, dur)))
 		hand_out(here, frame, dur, self, task);
 	else

@@ -27,6 +27,7 @@ typedef long long __s64;
 #define __type(name, value) typeof(value) *name
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_F_MMAPABLE (1U << 10)
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -36,6 +37,7 @@ static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
+static long (*bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)130;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
 #define BPF_FIELD_BYTE_OFFSET 0
@@ -54,12 +56,34 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
 	int pid;
 	int tgid;
 	char comm[16];
+	struct task_struct *group_leader;
+	struct css_set *cgroups;
 	void *worker_private;
 	struct sched_entity se;
 	_Bool throttled;

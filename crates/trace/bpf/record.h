@@ -65,6 +65,23 @@ enum flag {
 	FLAG_UNREPORTED = 128,	/* no thread: whose time it was the kernel did not report */
 };
 
+/* What freezes the flight recorder's ring. The first four are also why a thread is off its CPU. */
+enum trigger {
+	TRIGGER_BLOCKED = 0,   /* off its CPU, uninterruptibly, until something woke it */
+	TRIGGER_WOKEN = 1,     /* waited for a CPU since something woke it */
+	TRIGGER_PREEMPTED = 2, /* waited for a CPU since another took its place */
+	TRIGGER_THROTTLED = 3, /* off its CPU because the quota of its cgroup was used up */
+	TRIGGER_STRETCH = 4,   /* a kernel thread, interrupt or softirq had a CPU in one piece */
+};
+
+/* Whose waits are looked at. */
+enum who {
+	WHO_ANY = 0,	 /* every thread's but the recorder's */
+	WHO_PROCESS = 1, /* those of a process */
+	WHO_NAME = 2,	 /* those of threads and processes of one name */
+	WHO_CGROUP = 3,	 /* those of threads in a cgroup, or below it */
+};
+
 enum limit {
 	COMM_LEN = 16,		 /* bytes of a thread's name, with a 0 at the end */
 	HISTOGRAM_BUCKETS = 140, /* buckets of a histogram of lengths */
@@ -74,6 +91,12 @@ enum limit {
 	MAX_FOLLOWED = 16384,	 /* threads that can be followed at one time */
 	MAX_DEPTH = 8, /* task, softirq, its function, irq, its function, and three to spare */
 	MAX_CPUS = 1024, /* numbers of CPUs */
+	LEFT_SHIFT = 4, /* in the flight recorder's ring, `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`] */
+	WAITING_SLOTS = 32768, /* threads off their CPUs of which the flight recorder knows since when; a power of two */
+	TRIGGER_RULES = 8, /* rules of what is a trigger */
+	TRIGGERS = 5, /* kinds of triggers */
+	BURST = 16, /* triggers that a CPU hands out within BURST_NS */
+	BURST_NS = 1000000000, /* ns */
 };
 
 /* One span, one cache line. */
@@ -85,7 +108,7 @@ struct span_record {
 	__u32 seq;     /* low bits of the record's number + 1, written last */
 	__u32 tid;     /* thread; IRQ line, [`vector`] or softirq number where it is none */
 	__u32 tgid;    /* process */
-	__u8 kind;     /* one of [`kind`] */
+	__u8 kind;     /* one of [`kind`]; see also [`LEFT_SHIFT`] */
 	__u8 flags;    /* some of [`flag`] */
 	__u16 cpu;     /* CPU number */
 	char comm[COMM_LEN]; /* the thread's name, padded with zeros */
@@ -154,12 +177,48 @@ struct cpu_state {
 	__u32 seen_tgid;   /* process of the thread that was last known here, where it is lost */
 	__u32 reserved;    /* nothing */
 	char seen_comm[COMM_LEN]; /* its name */
-	__u64 reserved_too[3]; /* nothing */
+	__u64 burst_began; /* ns: since when triggers are counted in `burst` */
+	__u64 burst;       /* triggers handed out since then */
+	__u64 suppressed;  /* triggers that were not handed out: too many, or no room */
 };
 
 enum run {
 	RUN_RECORD = 1, /* record */
 	RUN_FOLLOW = 2, /* also what becomes of the followed threads while they are off their CPU */
+	RUN_SECOND = 4, /* the flight recorder's sums go to the second table */
+};
+
+/* A trigger, as it is handed out. */
+struct trigger_record {
+	__u64 time;   /* ns, `CLOCK_MONOTONIC`: when it was noticed, at its end */
+	__u64 lasted; /* ns */
+	__u64 detail; /* of a stretch, as in [`SpanRecord`] */
+	__u32 tid;    /* as in [`SpanRecord`] */
+	__u32 tgid;   /* process; 0 where it is none */
+	__u16 cpu;    /* where it was noticed */
+	__u8 trigger; /* one of [`trigger`] */
+	__u8 kind;    /* of a stretch, one of [`kind`] */
+	__u32 rule;   /* number of the rule */
+	char comm[COMM_LEN]; /* the thread's name, padded with zeros */
+};
+
+/* What is a trigger, and whose. */
+struct trigger_rule {
+	__u64 over;     /* ns: from how long on */
+	__u64 cgroup;   /* number of the cgroup */
+	__u32 triggers; /* a bit for each of [`trigger`] that it is about; 0 where there is no rule */
+	__u32 who;      /* one of [`who`] */
+	__u32 tgid;     /* process */
+	__u32 reserved; /* nothing */
+	char comm[COMM_LEN]; /* the name, padded with zeros */
+};
+
+/* All of them; written by the reader. */
+struct trigger_plan {
+	__u64 limits[TRIGGERS]; /* ns, by [`trigger`]: the least of all rules; all bits set for never */
+	__u32 own;              /* the recorder's process */
+	__u32 reserved;         /* nothing */
+	struct trigger_rule rules[TRIGGER_RULES]; /* the first that fits counts */
 };
 
 /* Written by the reader, one a CPU, a cache line each. */
@@ -170,14 +229,17 @@ struct cpu_control {
 	__u64 reserved[5]; /* nothing */
 };
 
-/* Names every enumeration above, so that the object's type information has them. */
+/* Names every enumeration above, and what no map holds, so that the object's type information has them. */
 struct record_constants {
 	enum kind kind;
 	enum vector vector;
 	enum detail detail;
 	enum flag flag;
 	enum run run;
+	enum trigger trigger;
+	enum who who;
 	enum limit limit;
+	struct trigger_record handed_out;
 };
 
 #endif

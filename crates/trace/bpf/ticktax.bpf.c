@@ -181,6 +181,10 @@ int sched_switch(__u64 *ctx)
 	}
 	state->switches++;
 	here.began = state->stack[0].start;
+	throttled_here = is_throttled(prev) && prev->pid;
+	if (flight && prev->pid)
+		here.left = throttled_here ? DETAIL_THROTTLED :
+					     why_absent(prev, state_of(prev), ctx[0] & 1);
 	if (likely(state->thread == (__u64)prev)) {
 		end_stretch(&here, prev, work_in_progress(next));
 	} else {
@@ -188,9 +192,13 @@ int sched_switch(__u64 *ctx)
 		state->stack[0].detail = work_in_progress(next);
 	}
 	set_current(&here, next);
+	if (flight) {
+		note_leaving(&here, prev, here.left);
+		here.left = 0;
+		look_at_wait(&here, next);
+	}
 	if (unlikely(throttled_now > 0) && next->pid)
 		end_wait(&here, next);
-	throttled_here = is_throttled(prev) && prev->pid;
 	if (unlikely(throttled_here))
 		begin_wait(&here, prev);
 	if (unlikely(here.running & RUN_FOLLOW)) {
@@ -213,8 +221,11 @@ int sched_waking(__u64 *ctx)
 	struct task_struct *woken = (void *)ctx[0];
 	struct here here;
 
-	if (arrive(&here))
-		edge(&here, FLAG_WOKE, woken->pid);
+	if (!arrive(&here))
+		return 0;
+	edge(&here, FLAG_WOKE, woken->pid);
+	if (flight)
+		note_waking(&here, woken);
 	return 0;
 }
 

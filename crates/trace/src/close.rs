@@ -184,7 +184,7 @@ impl Tracer {
     }
 
     /// Completes the record of a thread that is still running with what `/proc` says of it.
-    fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
+    pub(crate) fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
         if matches!(record.kind, kind::TASK | kind::WAIT) {
             let names = self.decoder.names();
             let name = names
@@ -210,7 +210,7 @@ impl Tracer {
 }
 
 /// Now, on the clock that the programs read.
-fn monotonic() -> Nanos {
+pub(crate) fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
@@ -221,7 +221,7 @@ fn monotonic() -> Nanos {
 /// An interrupt that came while a frame above these was being ended left its length there, for the
 /// next frame of that slot to leave out (`pop_top` in `books.h`). No frame comes any more: the
 /// innermost open one leaves it out.
-fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
+pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)
         .min(state.stack.len() - 1);

@@ -74,6 +74,16 @@ impl Decoder {
         id
     }
 
+    /// Forgets which sources have which numbers: from here on they are of another table.
+    pub(crate) fn forget_sources(&mut self) {
+        self.known.clear();
+    }
+
+    /// Forgets the names of programs: a process' number is used again, sooner or later.
+    pub(crate) fn forget_programs(&mut self) {
+        self.names.forget_programs();
+    }
+
     fn name(&mut self, identity: &Identity) -> Source {
         if identity.flags & flag::REST != 0 {
             return others(identity);

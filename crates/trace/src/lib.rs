@@ -5,6 +5,7 @@
 mod close;
 mod decode;
 mod error;
+mod flight;
 mod follow;
 mod hooks;
 mod load;
@@ -18,6 +19,7 @@ mod tracer;
 pub use close::Closing;
 pub use decode::{Decoder, Identity};
 pub use error::TraceError;
+pub use flight::{Capture, Delay, Frozen, Noticed, Rule, Triggers, Whose};
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, TraceSettings};
 pub use names::{KernelFunctions, Names};

@@ -12,7 +12,9 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
-use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord, global, map};
+use crate::record::{
+    MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord, WAITING_SLOTS, global, map,
+};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
@@ -29,6 +31,15 @@ pub enum Output {
     /// [`LONG_NS`](crate::record::LONG_NS) on through a ring buffer.
     Sums {
         /// Sources, each counted once a CPU, that the table holds; rounded up to a power of two.
+        entries: u32,
+    },
+    /// For the flight recorder: sums of everything, and beside them every span and edge in a ring that
+    /// is overwritten.
+    Flight {
+        /// Records that a CPU's ring holds; rounded up to a power of two, 2^10 to 2^22.
+        per_cpu: u32,
+        /// Sources, each counted once a CPU, that each of the two tables of sums holds; rounded up to a
+        /// power of two.
         entries: u32,
     },
 }
@@ -66,6 +77,8 @@ pub(crate) struct Sizes {
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
     pub(crate) following: bool,
+    /// Whether it is the flight recorder's: two tables of sums, and rings that are overwritten.
+    pub(crate) flight: bool,
 }
 
 impl Sizes {
@@ -78,6 +91,7 @@ impl Sizes {
                 sum_entries: 1,
                 summing: false,
                 following: settings.following,
+                flight: false,
             },
             Output::Sums { entries } => Self {
                 cpus,
@@ -85,6 +99,15 @@ impl Sizes {
                 sum_entries: power(entries, 1 << 8, 1 << 20),
                 summing: true,
                 following: false,
+                flight: false,
+            },
+            Output::Flight { per_cpu, entries } => Self {
+                cpus,
+                ring_order: power(per_cpu.min(Self::share(cpus)), 1 << 10, 1 << 22).ilog2(),
+                sum_entries: power(entries, 1 << 8, 1 << 19),
+                summing: true,
+                following: false,
+                flight: true,
             },
         }
     }
@@ -111,8 +134,19 @@ impl Sizes {
         (1 << self.ring_order) - 1
     }
 
+    /// How many tables of sums there are.
+    fn tables(self) -> u32 {
+        if self.flight { 2 } else { 1 }
+    }
+
+    /// Entries of all tables of sums together.
+    pub(crate) fn all_sum_entries(self) -> u32 {
+        self.sum_entries * self.tables()
+    }
+
     pub(crate) fn rest_entries(self) -> u32 {
-        u32::try_from(self.cpus * RESTS_PER_CPU).unwrap_or(u32::MAX)
+        let entries = self.cpus * RESTS_PER_CPU * self.tables() as usize;
+        u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
     fn span_entries(self) -> u32 {
@@ -122,7 +156,7 @@ impl Sizes {
     /// The memory that all of it takes, in bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.cpus as u64 * self.ring_len() as u64 * size_of::<SpanRecord>() as u64
-            + u64::from(self.sum_entries) * size_of::<SumRecord>() as u64
+            + u64::from(self.all_sum_entries()) * size_of::<SumRecord>() as u64
     }
 }
 
@@ -147,6 +181,12 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     if !sizes.following {
         loader.map_max_entries(map::THREADS, 1);
     }
+    if sizes.flight {
+        loader.map_max_entries(map::WAITING, u32::try_from(WAITING_SLOTS).unwrap_or(u32::MAX));
+    } else {
+        // A page, which is the least that a ring buffer takes.
+        loader.map_max_entries(map::TRIGGERS, 1 << 12);
+    }
     let mut programs = loader
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -154,8 +194,9 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global(global::RING_MASK, &sizes.ring_mask(), true)
         .override_global(global::SUM_MASK, &(sizes.sum_entries - 1), true)
         .override_global(global::SUMMING, &u32::from(sizes.summing), true)
+        .override_global(global::FLIGHT, &u32::from(sizes.flight), true)
         .map_max_entries(map::SPANS, sizes.span_entries())
-        .map_max_entries(map::SUMS, sizes.sum_entries)
+        .map_max_entries(map::SUMS, sizes.all_sum_entries())
         .map_max_entries(map::RESTS, sizes.rest_entries())
         .load(OBJECT)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
@@ -167,7 +208,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     };
     let wanted = |hook: &&HookPrograms| match hook.need {
         Need::Always => true,
-        Need::Spans => !sizes.summing,
+        Need::Spans => !sizes.summing || sizes.flight,
         Need::Following => sizes.following,
     };
     for hook in HOOKS.iter().filter(wanted) {

@@ -180,6 +180,11 @@ impl Names {
         Arc::clone(name)
     }
 
+    /// Forgets the names of all programs.
+    pub(crate) fn forget_programs(&mut self) {
+        self.programs.clear();
+    }
+
     /// The name of thread `tid`, while it is alive.
     pub fn thread(&self, tid: u32) -> Option<String> {
         let name = text(&self.proc.join(format!("{tid}/comm")))?;

@@ -23,7 +23,7 @@ pub struct SpanRecord {
     pub tid: u32,
     /// Process.
     pub tgid: u32,
-    /// One of [`kind`].
+    /// One of [`kind`]; see also [`LEFT_SHIFT`].
     pub kind: u8,
     /// Some of [`flag`].
     pub flags: u8,
@@ -179,8 +179,12 @@ pub struct CpuState {
     pub reserved: u32,
     /// Its name.
     pub seen_comm: [u8; 16],
-    /// Nothing.
-    pub reserved_too: [u64; 3],
+    /// ns: since when triggers are counted in `burst`.
+    pub burst_began: u64,
+    /// Triggers handed out since then.
+    pub burst: u64,
+    /// Triggers that were not handed out: too many, or no room.
+    pub suppressed: u64,
 }
 
 const _: () = {
@@ -207,7 +211,9 @@ const _: () = {
     assert!(offset_of!(CpuState, seen_tgid) == 400);
     assert!(offset_of!(CpuState, reserved) == 404);
     assert!(offset_of!(CpuState, seen_comm) == 408);
-    assert!(offset_of!(CpuState, reserved_too) == 424);
+    assert!(offset_of!(CpuState, burst_began) == 424);
+    assert!(offset_of!(CpuState, burst) == 432);
+    assert!(offset_of!(CpuState, suppressed) == 440);
 };
 
 /// `struct cpu_control`.
@@ -260,6 +266,99 @@ const _: () = {
     assert!(offset_of!(FollowedThread, comm) == 24);
 };
 
+/// `struct trigger_record`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TriggerRecord {
+    /// ns, `CLOCK_MONOTONIC`: when it was noticed, at its end.
+    pub time: u64,
+    /// ns.
+    pub lasted: u64,
+    /// Of a stretch, as in [`SpanRecord`].
+    pub detail: u64,
+    /// As in [`SpanRecord`].
+    pub tid: u32,
+    /// Process; 0 where it is none.
+    pub tgid: u32,
+    /// Where it was noticed.
+    pub cpu: u16,
+    /// One of [`trigger`].
+    pub trigger: u8,
+    /// Of a stretch, one of [`kind`].
+    pub kind: u8,
+    /// Number of the rule.
+    pub rule: u32,
+    /// The thread's name, padded with zeros.
+    pub comm: [u8; 16],
+}
+
+const _: () = {
+    assert!(size_of::<TriggerRecord>() == 56);
+    assert!(offset_of!(TriggerRecord, time) == 0);
+    assert!(offset_of!(TriggerRecord, lasted) == 8);
+    assert!(offset_of!(TriggerRecord, detail) == 16);
+    assert!(offset_of!(TriggerRecord, tid) == 24);
+    assert!(offset_of!(TriggerRecord, tgid) == 28);
+    assert!(offset_of!(TriggerRecord, cpu) == 32);
+    assert!(offset_of!(TriggerRecord, trigger) == 34);
+    assert!(offset_of!(TriggerRecord, kind) == 35);
+    assert!(offset_of!(TriggerRecord, rule) == 36);
+    assert!(offset_of!(TriggerRecord, comm) == 40);
+};
+
+/// `struct trigger_rule`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TriggerRule {
+    /// ns: from how long on.
+    pub over: u64,
+    /// Number of the cgroup.
+    pub cgroup: u64,
+    /// A bit for each of [`trigger`] that it is about; 0 where there is no rule.
+    pub triggers: u32,
+    /// One of [`who`].
+    pub who: u32,
+    /// Process.
+    pub tgid: u32,
+    /// Nothing.
+    pub reserved: u32,
+    /// The name, padded with zeros.
+    pub comm: [u8; 16],
+}
+
+const _: () = {
+    assert!(size_of::<TriggerRule>() == 48);
+    assert!(offset_of!(TriggerRule, over) == 0);
+    assert!(offset_of!(TriggerRule, cgroup) == 8);
+    assert!(offset_of!(TriggerRule, triggers) == 16);
+    assert!(offset_of!(TriggerRule, who) == 20);
+    assert!(offset_of!(TriggerRule, tgid) == 24);
+    assert!(offset_of!(TriggerRule, reserved) == 28);
+    assert!(offset_of!(TriggerRule, comm) == 32);
+};
+
+/// `struct trigger_plan`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TriggerPlan {
+    /// ns, by [`trigger`]: the least of all rules; all bits set for never.
+    pub limits: [u64; 5],
+    /// The recorder's process.
+    pub own: u32,
+    /// Nothing.
+    pub reserved: u32,
+    /// The first that fits counts.
+    pub rules: [TriggerRule; 8],
+}
+
+const _: () = {
+    assert!(size_of::<TriggerPlan>() == 432);
+    assert!(offset_of!(TriggerPlan, limits) == 0);
+    assert!(offset_of!(TriggerPlan, own) == 40);
+    assert!(offset_of!(TriggerPlan, reserved) == 44);
+    assert!(offset_of!(TriggerPlan, rules) == 48);
+};
+
 /// Bytes of a thread's name, with a 0 at the end.
 pub const COMM_LEN: usize = 16;
 
@@ -283,6 +382,24 @@ pub const MAX_DEPTH: usize = 8;
 
 /// Numbers of CPUs.
 pub const MAX_CPUS: usize = 1024;
+
+/// In the flight recorder's ring, `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`].
+pub const LEFT_SHIFT: usize = 4;
+
+/// Threads off their CPUs of which the flight recorder knows since when; a power of two.
+pub const WAITING_SLOTS: usize = 32768;
+
+/// Rules of what is a trigger.
+pub const TRIGGER_RULES: usize = 8;
+
+/// Kinds of triggers.
+pub const TRIGGERS: usize = 5;
+
+/// Triggers that a CPU hands out within BURST_NS.
+pub const BURST: usize = 16;
+
+/// ns.
+pub const BURST_NS: usize = 1_000_000_000;
 
 /// What a span is of; who may interrupt whom, lowest first.
 pub mod kind {
@@ -358,6 +475,34 @@ pub mod run {
     pub const RECORD: u64 = 1;
     /// Also what becomes of the followed threads while they are off their CPU.
     pub const FOLLOW: u64 = 2;
+    /// The flight recorder's sums go to the second table.
+    pub const SECOND: u64 = 4;
+}
+
+/// What freezes the flight recorder's ring.
+pub mod trigger {
+    /// Off its CPU, uninterruptibly, until something woke it.
+    pub const BLOCKED: u8 = 0;
+    /// Waited for a CPU since something woke it.
+    pub const WOKEN: u8 = 1;
+    /// Waited for a CPU since another took its place.
+    pub const PREEMPTED: u8 = 2;
+    /// Off its CPU because the quota of its cgroup was used up.
+    pub const THROTTLED: u8 = 3;
+    /// A kernel thread, interrupt or softirq had a CPU in one piece.
+    pub const STRETCH: u8 = 4;
+}
+
+/// Whose waits are looked at.
+pub mod who {
+    /// Every thread's but the recorder's.
+    pub const ANY: u32 = 0;
+    /// Those of a process.
+    pub const PROCESS: u32 = 1;
+    /// Those of threads and processes of one name.
+    pub const NAME: u32 = 2;
+    /// Those of threads in a cgroup, or below it.
+    pub const CGROUP: u32 = 3;
 }
 
 /// The architecture's own interrupts, in the order of their numbers.
@@ -397,10 +542,18 @@ pub mod map {
     pub const THREADS: &str = "threads";
     /// `throttled`.
     pub const THROTTLED: &str = "throttled";
+    /// `trigger_plans`.
+    pub const TRIGGER_PLANS: &str = "trigger_plans";
+    /// `triggers`.
+    pub const TRIGGERS: &str = "triggers";
+    /// `waiting`.
+    pub const WAITING: &str = "waiting";
 }
 
 /// The object's constants that the loader sets, by name.
 pub mod global {
+    /// `flight`.
+    pub const FLIGHT: &str = "flight";
     /// `ring_mask`.
     pub const RING_MASK: &str = "ring_mask";
     /// `ring_order`.

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::record::{CpuControl, CpuState, FollowedThread, SpanRecord, SumRecord, run};
+use crate::record::{
+    CpuControl, CpuState, FollowedThread, SpanRecord, SumRecord, TriggerPlan, TriggerRecord, run,
+};
 
 /// The nice value of the calling thread.
 pub(crate) fn own_nice() -> i32 {
@@ -37,9 +39,20 @@ unsafe impl Shared for SumRecord {}
 unsafe impl Shared for CpuState {}
 // SAFETY: as above.
 unsafe impl Shared for CpuControl {}
+// SAFETY: as above.
+unsafe impl Shared for TriggerPlan {}
 
 // SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
 unsafe impl aya::Pod for FollowedThread {}
+
+/// The trigger that these bytes are; `None` where they are too few.
+pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
+    if bytes.len() < size_of::<TriggerRecord>() {
+        return None;
+    }
+    // SAFETY: so many bytes are there, and any bits are a `TriggerRecord`: integers only, no padding.
+    Some(unsafe { bytes.as_ptr().cast::<TriggerRecord>().read_unaligned() })
+}
 
 /// An array map of the kernel's, mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {
@@ -78,6 +91,32 @@ impl<T: Shared> SharedArray<T> {
     }
 }
 
+impl SharedArray<TriggerPlan> {
+    /// Writes the plan. The programs may read it while it is half written: limits are words, and each
+    /// of them is an old or a new one.
+    pub(crate) fn write(&self, plan: TriggerPlan) {
+        // SAFETY: the entry is mapped and aligned, and the kernel only reads it.
+        unsafe { self.entry(0).write_volatile(plan) }
+    }
+}
+
+impl SharedArray<SumRecord> {
+    /// How many intervals entry `index` holds.
+    pub(crate) fn count(&self, index: usize) -> u64 {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).count };
+        // SAFETY: the field is aligned for a u64, and the kernel writes it with one instruction.
+        unsafe { AtomicU64::from_ptr(field) }.load(Ordering::Acquire)
+    }
+
+    /// Frees entry `index`, to which no program adds any more.
+    pub(crate) fn clear(&self, index: usize) {
+        // SAFETY: the entry is mapped and aligned, all bits 0 are a `SumRecord`, and it is nobody else's.
+        unsafe { self.entry(index).write_bytes(0, 1) }
+    }
+}
+
 impl<T: Shared> Drop for SharedArray<T> {
     fn drop(&mut self) {
         // SAFETY: this mapping is ours alone and no reference into it outlives `self`.
@@ -98,6 +137,17 @@ impl SharedArray<SpanRecord> {
     }
 }
 
+impl SharedArray<CpuState> {
+    /// Records that the programs on CPU `index` have claimed so far.
+    pub(crate) fn head(&self, index: usize) -> u64 {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).head };
+        // SAFETY: the field is aligned for a u64, and the kernel writes it with one instruction.
+        unsafe { AtomicU64::from_ptr(field) }.load(Ordering::Acquire)
+    }
+}
+
 impl SharedArray<CpuControl> {
     /// Tells the programs on CPU `index` that all records before number `tail` have been read.
     pub(crate) fn set_tail(&self, index: usize, tail: u64) {
@@ -110,7 +160,8 @@ impl SharedArray<CpuControl> {
 
     /// Has the programs on CPU `index` do what [`run`] says, or nothing.
     pub(crate) fn set_running(&self, index: usize, running: u64) {
-        debug_assert_eq!(running & !(run::RECORD | run::FOLLOW), 0, "unknown bits");
+        let known = run::RECORD | run::FOLLOW | run::SECOND;
+        debug_assert_eq!(running & !known, 0, "unknown bits");
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
         let field = unsafe { &raw mut (*entry).running };

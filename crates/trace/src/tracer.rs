@@ -13,6 +13,7 @@ use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::decode::Decoder;
 use crate::error::TraceError;
+use crate::flight::Tables;
 use crate::follow::FirstStates;
 use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
@@ -31,18 +32,20 @@ const WINDOW: Nanos = Nanos::from_secs(1);
 pub struct Tracer {
     // Field order is drop order: no mapping outlives the programs that write it.
     pub(crate) programs: Ebpf,
-    spans: SharedArray<SpanRecord>,
-    sums: SharedArray<SumRecord>,
-    rests: SharedArray<SumRecord>,
+    pub(crate) spans: SharedArray<SpanRecord>,
+    pub(crate) sums: SharedArray<SumRecord>,
+    pub(crate) rests: SharedArray<SumRecord>,
     pub(crate) states: SharedArray<CpuState>,
     pub(crate) controls: SharedArray<CpuControl>,
     pub(crate) sizes: Sizes,
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
     pub(crate) tails: Vec<u64>,
+    /// Of the flight recorder.
+    pub(crate) tables: Tables,
     /// The sums, and behind them the rests, as they were handed out last.
     window: Vec<Option<SumRecord>>,
-    window_begin: Nanos,
+    pub(crate) window_begin: Nanos,
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
@@ -68,8 +71,16 @@ impl Tracer {
         if !names.knows_functions() {
             limitations.push(Limitation::FunctionNamesHidden);
         }
-        let (sums, rests) = (sizes.sum_entries as usize, sizes.rest_entries() as usize);
-        let windowed = if sizes.summing { sums + rests } else { 0 };
+        let (sums, rests) = (
+            sizes.all_sum_entries() as usize,
+            sizes.rest_entries() as usize,
+        );
+        // The flight recorder empties one table while the other is filled.
+        let windowed = if sizes.summing && !sizes.flight {
+            sums + rests
+        } else {
+            0
+        };
         let ring = sizes.ring_len() * sizes.cpus;
         Ok(Self {
             spans: shared(&mut programs, map::SPANS, ring)?,
@@ -82,6 +93,7 @@ impl Tracer {
             decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
             first_states: FirstStates::default(),
             tails: vec![0; sizes.cpus],
+            tables: Tables::default(),
             window: vec![None; windowed],
             window_begin: Nanos::ZERO,
             attached,
@@ -249,7 +261,7 @@ fn skipped_in(text: &str) -> Option<u64> {
     count.trim().parse().ok()
 }
 
-fn shared<T: Shared>(
+pub(crate) fn shared<T: Shared>(
     programs: &mut Ebpf,
     name: &str,
     len: usize,

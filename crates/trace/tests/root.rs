@@ -18,6 +18,9 @@ use ticktax_model::{CpuList, Nanos, Source, SourceTable};
 use ticktax_trace::record::LONG_NS;
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
+#[path = "root/flight.rs"]
+mod flight;
+
 /// How long a thread sleeps that is there to be one more.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
 
@@ -47,6 +50,22 @@ const TESTS: &[(&str, Test)] = &[
     (
         "a_kernel_without_type_description_is_named",
         a_kernel_without_btf_is_named,
+    ),
+    (
+        "a_ring_that_comes_round_hands_out_whole_rows",
+        flight::a_ring_that_comes_round_hands_out_whole_rows,
+    ),
+    (
+        "a_window_at_a_high_rate_loses_nothing",
+        flight::a_window_at_a_high_rate_loses_nothing,
+    ),
+    (
+        "tables_of_sums_take_turns_and_lose_nothing",
+        flight::tables_of_sums_take_turns_and_lose_nothing,
+    ),
+    (
+        "a_wait_that_is_too_long_is_noticed",
+        flight::a_wait_that_is_too_long_is_noticed,
     ),
 ];
 
@@ -227,7 +246,16 @@ fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
 
 /// CPU time of the calling thread so far.
 fn own_cpu_time() -> Nanos {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
+    read(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Now, on the clock of the records.
+fn now() -> Nanos {
+    read(ClockId::CLOCK_MONOTONIC)
+}
+
+fn read(clock: ClockId) -> Nanos {
+    clock_gettime(clock).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }

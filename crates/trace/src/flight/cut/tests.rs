@@ -1,0 +1,171 @@
+use proptest::prelude::*;
+
+use super::{Cut, cut, end_of, kind_of, own, takes_time};
+use crate::record::{SpanRecord, kind};
+
+/// A CPU of which everything is recorded, as the programs do it.
+#[derive(Debug, Default)]
+struct Machine {
+    now: u64,
+    /// Start, time in what interrupted it, and kind.
+    stack: Vec<(u64, u64, u8)>,
+    records: Vec<SpanRecord>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self {
+            stack: vec![(0, 0, kind::IDLE)],
+            ..Self::default()
+        }
+    }
+
+    fn push(&mut self, of: u8) {
+        if self.stack.len() < 5 {
+            self.stack.push((self.now, 0, of));
+        }
+    }
+
+    fn end(&mut self) {
+        let Some((start, child, of)) = self.stack.pop() else {
+            return;
+        };
+        let dur = self.now - start;
+        self.records.push(SpanRecord {
+            start,
+            dur,
+            self_ns: (dur - child).cast_signed(),
+            kind: of,
+            ..SpanRecord::default()
+        });
+        if let Some(below) = self.stack.last_mut() {
+            below.1 += dur;
+        }
+    }
+
+    fn pop(&mut self) {
+        if self.stack.len() > 1 {
+            self.end();
+        }
+    }
+
+    fn switch(&mut self, to: u8) {
+        while !self.stack.is_empty() {
+            self.end();
+        }
+        self.stack.push((self.now, 0, to));
+    }
+}
+
+/// Steps of a CPU: so many ns later this happens.
+fn machine() -> impl Strategy<Value = Machine> {
+    prop::collection::vec((0u64..50, 0u8..6), 1..120).prop_map(|steps| {
+        let mut machine = Machine::new();
+        for (later, what) in steps {
+            machine.now += later;
+            match what {
+                0 => machine.switch(kind::TASK),
+                1 => machine.switch(kind::IDLE),
+                2 => machine.push(kind::SOFTIRQ),
+                3 => machine.push(kind::IRQ),
+                _ => machine.pop(),
+            }
+        }
+        machine.now += 1;
+        machine.switch(kind::IDLE);
+        machine
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_window_balances_to_the_ns(machine in machine(), from in 0u64..4_000, length in 1u64..4_000) {
+        let Some(cut) = cut(&machine.records, from, from + length, false) else {
+            prop_assert!(from >= machine.now);
+            return Ok(());
+        };
+        prop_assert_eq!((cut.begin, cut.end), (from, (from + length).min(machine.now)));
+        prop_assert_eq!(cut.missing, 0);
+        for record in &cut.records {
+            prop_assert!(record.start >= cut.begin && end_of(record) <= cut.end);
+            prop_assert!(record.self_ns >= 0, "{:?}", record);
+            prop_assert!(record.self_ns <= record.dur.cast_signed());
+        }
+        // The stretches still tile it.
+        let mut stretches: Vec<&SpanRecord> =
+            cut.records.iter().filter(|it| kind_of(it) < kind::SOFTIRQ).collect();
+        stretches.sort_by_key(|it| (it.start, it.dur));
+        let mut at = cut.begin;
+        for stretch in stretches {
+            prop_assert_eq!(stretch.start, at);
+            at = end_of(stretch);
+        }
+        prop_assert_eq!(at, cut.end);
+    }
+
+    #[test]
+    fn two_windows_side_by_side_are_one(machine in machine(), at in 1u64..4_000) {
+        prop_assume!(at < machine.now);
+        let of = |begin, end| cut(&machine.records, begin, end, false);
+        let (Some(before), Some(after)) = (of(0, at), of(at, machine.now)) else {
+            return Err(TestCaseError::fail("both are within the books"));
+        };
+        prop_assert_eq!(own(&before.records) + own(&after.records), own(&machine.records));
+    }
+}
+
+fn span(start: u64, end: u64, self_ns: i64, kind: u8) -> SpanRecord {
+    SpanRecord {
+        start,
+        dur: end - start,
+        self_ns,
+        kind,
+        ..SpanRecord::default()
+    }
+}
+
+#[test]
+fn an_interrupt_between_a_stretch_and_its_record_moves_the_border() {
+    // The second stretch began at 100; its interrupt was handed out before the first stretch was.
+    let records = [
+        span(110, 120, 10, kind::IRQ),
+        span(0, 100, 100, kind::TASK),
+        span(100, 200, 90, kind::TASK),
+        span(200, 300, 100, kind::IDLE),
+    ];
+    let cut = cut(&records, 50, 250, false).expect("it is within the books");
+    assert_eq!(cut.missing, 0);
+    assert!(cut.begin >= 50 && cut.end == 250, "{cut:?}");
+    assert_eq!(own(&cut.records), (cut.end - cut.begin).cast_signed());
+}
+
+#[test]
+fn what_is_missing_is_counted_and_moves_nothing() {
+    let records = [
+        span(0, 100, 100, kind::TASK),
+        span(150, 300, 150, kind::TASK),
+    ];
+    let Some(Cut {
+        begin,
+        end,
+        missing,
+        ..
+    }) = cut(&records, 50, 250, true)
+    else {
+        panic!("it is within the books");
+    };
+    assert_eq!((begin, end, missing), (50, 250, 50));
+}
+
+#[test]
+fn waits_are_cut_and_take_no_time_of_the_cpu() {
+    let records = [
+        span(0, 100, 100, kind::IDLE),
+        span(10, 180, 170, kind::WAIT),
+        span(100, 200, 100, kind::TASK),
+    ];
+    let cut = cut(&records, 50, 150, false).expect("it is within the books");
+    let wait = cut.records.iter().find(|it| !takes_time(it)).expect("it is kept");
+    assert_eq!((wait.start, wait.dur, wait.self_ns), (50, 100, 100));
+    assert_eq!(cut.missing, 0);
+}

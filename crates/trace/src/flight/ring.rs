@@ -1,0 +1,145 @@
+//! Reading a ring while it is being overwritten.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::flight::cut::end_of;
+use crate::record::SpanRecord;
+use crate::tracer::Tracer;
+
+/// Records copied from one look at the writer to the next.
+const BATCH: u64 = 256;
+
+/// Records before the first that is wanted which are read too: one that was claimed before it may have
+/// ended later, by interrupts in between.
+const BEFORE: u64 = 64;
+
+/// Records of a ring that are about to be overwritten, and not worth reading.
+const ABOUT_TO_GO: u64 = 64;
+
+/// What was read from one CPU's ring.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    /// In the order of their numbers.
+    pub(super) records: Vec<SpanRecord>,
+    /// The number of the first one.
+    pub(super) first: u64,
+    /// The number of the next one to be read.
+    pub(super) next: u64,
+    /// Those that were overwritten before they were read, since the first one.
+    pub(super) missed: u64,
+}
+
+impl Tracer {
+    /// The oldest record that is worth reading, where `head` have been claimed.
+    fn oldest(&self, head: u64) -> u64 {
+        let len = self.sizes.ring_len() as u64;
+        head.saturating_sub(len - ABOUT_TO_GO)
+    }
+
+    /// Record `number` of a CPU's ring, whole; `None` where it is not written yet, or not there any more.
+    fn take(&self, cpu: usize, number: u64) -> Option<SpanRecord> {
+        let len = self.sizes.ring_len();
+        #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+        let (place, seq) = (
+            number as usize & (len - 1),
+            (number as u32).wrapping_add(1),
+        );
+        self.spans.take(cpu * len + place, seq)
+    }
+
+    /// The same, where it was not being overwritten meanwhile.
+    fn take_whole(&self, cpu: usize, number: u64) -> Option<SpanRecord> {
+        let record = self.take(cpu, number)?;
+        fence(Ordering::Acquire);
+        let gone = self.states.head(cpu) > number + self.sizes.ring_len() as u64;
+        (!gone).then_some(record)
+    }
+
+    /// For how long a CPU's ring reaches back from `now`, in ns; `None` where it has never been full.
+    pub(super) fn reach(&self, cpu: usize, now: u64) -> Option<u64> {
+        let head = self.states.head(cpu);
+        if head < self.sizes.ring_len() as u64 {
+            return None;
+        }
+        let oldest = self.take_whole(cpu, self.oldest(head))?;
+        Some(now.saturating_sub(end_of(&oldest)))
+    }
+
+    /// A pool that begins before the first record of a CPU which ended after `time`.
+    pub(super) fn pool_from(&self, cpu: usize, time: u64) -> Pool {
+        let head = self.states.head(cpu);
+        let oldest = self.oldest(head);
+        let (mut low, mut high) = (oldest, head);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.take_whole(cpu, middle) {
+                Some(record) if end_of(&record) > time => high = middle,
+                // One that is gone, or not written yet, says nothing: those behind it are as good.
+                _ => low = middle + 1,
+            }
+        }
+        let first = low.saturating_sub(BEFORE).max(oldest);
+        Pool {
+            first,
+            next: first,
+            ..Pool::default()
+        }
+    }
+
+    /// Adds what was written since to a pool, up to `max` records in all. Returns whether it has come to
+    /// the end of the ring.
+    ///
+    /// The writer claims a number before it writes the record. So a record that was copied, and whose
+    /// place nobody had claimed again by then, is whole.
+    pub(super) fn fill(&self, cpu: usize, pool: &mut Pool, max: usize) -> bool {
+        let len = self.sizes.ring_len() as u64;
+        let head = self.states.head(cpu);
+        self.skip_gone(pool, head);
+        while pool.next < head && pool.records.len() < max {
+            let (from, kept) = (pool.next, pool.records.len());
+            let mut pending = false;
+            while pool.next < head.min(from + BATCH) {
+                let Some(record) = self.take(cpu, pool.next) else {
+                    pending = true;
+                    break;
+                };
+                pool.records.push(record);
+                pool.next += 1;
+            }
+            fence(Ordering::Acquire);
+            let now = self.states.head(cpu);
+            let gone = now.saturating_sub(len);
+            let torn = usize::try_from(gone.saturating_sub(from)).unwrap_or(usize::MAX);
+            let torn = torn.min(pool.records.len() - kept);
+            pool.records.drain(kept..kept + torn);
+            count_gone(pool, torn as u64, kept == 0);
+            if pending {
+                if gone <= pool.next {
+                    return false;
+                }
+                self.skip_gone(pool, now);
+            }
+        }
+        pool.next >= head
+    }
+
+    /// Goes on with the oldest record that is still there.
+    fn skip_gone(&self, pool: &mut Pool, head: u64) {
+        let oldest = self.oldest(head);
+        if pool.next < oldest {
+            let gone = oldest - pool.next;
+            pool.next = oldest;
+            let was_empty = pool.records.is_empty();
+            count_gone(pool, gone, was_empty);
+        }
+    }
+}
+
+/// Before the first record nothing is missed: the ring reaches back less far.
+fn count_gone(pool: &mut Pool, gone: u64, was_empty: bool) {
+    if was_empty {
+        pool.first += gone;
+    } else {
+        pool.missed += gone;
+    }
+}

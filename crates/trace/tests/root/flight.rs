@@ -1,0 +1,260 @@
+//! The flight recorder's ring, its two tables of sums, and what triggers.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use ticktax_host::Proc;
+use ticktax_model::recording::Row;
+use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
+use ticktax_trace::{
+    Delay, Frozen, Noticed, Output, Rule, TraceSettings, Tracer, Triggers, Whose,
+};
+
+use super::{load, now};
+
+/// A recorder with the smallest ring.
+fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
+    let mut tracer = load(&TraceSettings {
+        output: Output::Flight {
+            per_cpu,
+            entries: 1 << 12,
+        },
+        ..TraceSettings::default()
+    })?;
+    let online = Proc::default().online().unwrap_or_default();
+    tracer.start_flight(&online, &online, now());
+    Ok(tracer)
+}
+
+/// Threads that hand a token round, which switches threads all the time, until they are dropped.
+struct Busy {
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Busy {
+    fn pairs(pairs: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let pair = |_| {
+            let (to, from) = std::sync::mpsc::sync_channel::<()>(0);
+            let stop = Arc::clone(&stop);
+            let sender = thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) && to.send(()).is_ok() {}
+            });
+            let receiver = thread::spawn(move || while from.recv().is_ok() {});
+            [sender, receiver]
+        };
+        let threads = (0..pairs).flat_map(pair).collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap_or_default();
+        }
+    }
+}
+
+/// Each CPU's own times, and those that its rows make, by the books.
+fn balances(frozen: &Frozen, sources: &SourceTable) -> Result<(), Failed> {
+    let mut own: BTreeMap<Cpu, i64> = BTreeMap::new();
+    for row in &frozen.rows {
+        let span = row.span();
+        if sources.get(row.source()).kind != Kind::Wait {
+            *own.entry(row.cpu()).or_default() += span.self_time.0;
+        }
+        let books = frozen.books.iter().find(|books| books.cpu == row.cpu());
+        let books = books.ok_or_else(|| format!("CPU {} has rows and no books", row.cpu()))?;
+        let whole = span.self_time.0 >= 0 && span.self_time <= span.dur;
+        let is_edge = matches!(row, Row::Edge(_));
+        if span.start < books.begin || span.end() > books.end || !(whole || is_edge) {
+            return Err(format!("a torn row: {row:?} in {books:?}").into());
+        }
+    }
+    for books in &frozen.books {
+        let lost = frozen.lost.iter().filter(|loss| loss.cpu == books.cpu);
+        let lost: i64 = lost.map(|loss| loss.self_time.0).sum();
+        let told = own.get(&books.cpu).copied().unwrap_or(0) + lost;
+        if told != books.elapsed().0 {
+            return Err(format!("CPU {}: {told} of {} ns", books.cpu, books.elapsed().0).into());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn a_ring_that_comes_round_hands_out_whole_rows() -> Result<(), Failed> {
+    let mut tracer = recorder(1 << 10)?;
+    let busy = Busy::pairs(2);
+    let mut windows = 0;
+    for _ in 0..40 {
+        thread::sleep(Duration::from_millis(50));
+        // As far back as the ring may reach, and much further.
+        let capture = tracer.capture(now() - Nanos::from_secs(10), 1 << 20);
+        let mut sources = SourceTable::default();
+        let frozen = tracer.freeze(capture, now(), None, &mut sources);
+        if frozen.books.is_empty() {
+            return Err("no CPU has books".into());
+        }
+        balances(&frozen, &sources)?;
+        windows += usize::from(frozen.rows.len() > 500);
+    }
+    drop(busy);
+    if tracer.ring_reach().is_none() {
+        return Err("no ring came round".into());
+    }
+    if windows == 0 {
+        return Err("no window holds what a ring has room for".into());
+    }
+    Ok(())
+}
+
+pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
+    let mut tracer = recorder(1 << 18)?;
+    let busy = Busy::pairs(2);
+    thread::sleep(Duration::from_millis(300));
+    let (begin, end) = (now() - Nanos::from_millis(200), now() + Nanos::from_millis(300));
+    let mut capture = tracer.capture(begin, 1 << 22);
+    while now() < end {
+        thread::sleep(Duration::from_millis(20));
+        tracer.fill_capture(&mut capture);
+    }
+    drop(busy);
+    let mut sources = SourceTable::default();
+    let frozen = tracer.freeze(capture, end, None, &mut sources);
+    balances(&frozen, &sources)?;
+    let lost: u64 = frozen.lost.iter().map(|loss| loss.events).sum();
+    if lost > 0 {
+        return Err(format!("{lost} records were lost").into());
+    }
+    let whole = |books: &&ticktax_model::recording::Books| (books.begin, books.end) == (begin, end);
+    // A border moves by a stretch where an interrupt came while a stretch was handed out.
+    let off = frozen.books.iter().filter(|books| !whole(books));
+    for books in off {
+        let moved = (books.begin - begin).max(end - books.end);
+        if moved > Nanos::from_millis(100) {
+            return Err(format!("{books:?} of {begin} to {end}").into());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn tables_of_sums_take_turns_and_lose_nothing() -> Result<(), Failed> {
+    let mut tracer = recorder(1 << 10)?;
+    let busy = Busy::pairs(2);
+    let mut own: i64 = 0;
+    let begin = now();
+    for _ in 0..10 {
+        thread::sleep(Duration::from_millis(100));
+        tracer.switch_tables(now());
+        thread::sleep(Duration::from_millis(20));
+        let window = tracer.take_sums(&mut SourceTable::default(), &mut |sources, row| {
+            if sources.get(row.source()).kind != Kind::Wait {
+                own += row.span().self_time.0;
+            }
+        });
+        if window.is_none() || tracer.take_sums(&mut SourceTable::default(), &mut |_, _| {}).is_some() {
+            return Err("a table is handed out once".into());
+        }
+    }
+    drop(busy);
+    let online = Proc::default().online().unwrap_or_default().len();
+    let elapsed = (now() - begin).0 * i64::try_from(online)?;
+    // What goes on at either end is not among the sums; a CPU may idle for long.
+    let share = own as f64 / elapsed as f64;
+    if !(0.4..1.5).contains(&share) {
+        return Err(format!("sums of {own} ns in {elapsed} ns").into());
+    }
+    Ok(())
+}
+
+/// What was noticed until something was.
+fn noticed(tracer: &mut Tracer, triggers: &mut Triggers) -> Result<Vec<Noticed>, Failed> {
+    let (_writer, reader) = std::os::unix::net::UnixStream::pair()?;
+    let begin = now();
+    let mut all = Vec::new();
+    // On a busy machine a thread of the lowest priority may have to wait for as long.
+    while all.is_empty() && now() - begin < Nanos::from_secs(60) {
+        triggers.wait(reader.as_fd(), Duration::from_secs(1));
+        while let Some(one) = tracer.next_trigger(triggers) {
+            all.push(one);
+        }
+    }
+    Ok(all)
+}
+
+/// A loop in another process, on CPU 0, which ends with this.
+struct Spinning(std::process::Child);
+
+impl Spinning {
+    fn start(nice: &str) -> Result<Self, Failed> {
+        let loops = ["-n", nice, "sh", "-c", "while :; do :; done"];
+        let child = std::process::Command::new("nice").args(loops).spawn()?;
+        let spinning = Self(child);
+        let mut first = CpuSet::new();
+        first.set(0)?;
+        sched_setaffinity(Pid::from_raw(spinning.0.id().cast_signed()), &first)?;
+        Ok(spinning)
+    }
+}
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        self.0.kill().unwrap_or_default();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn a_wait_that_is_too_long_is_noticed() -> Result<(), Failed> {
+    let mut tracer = recorder(1 << 16)?;
+    let mut triggers = tracer.triggers()?;
+    let (held, _holds) = (Spinning::start("19")?, Spinning::start("0")?);
+    let over = Nanos::from_millis(20);
+    let of = |delay, pid| Rule {
+        delay,
+        whose: Whose::Process(pid),
+        over,
+    };
+    // It never sleeps, so nothing wakes it. The recorder's own process is left out whatever the rule.
+    let (pid, own) = (held.0.id(), std::process::id());
+    tracer.set_rules(&[
+        of(Delay::Woken, pid),
+        of(Delay::Waiting, own),
+        of(Delay::Waiting, pid),
+    ])?;
+    let all = noticed(&mut tracer, &mut triggers)?;
+    let Some(last) = all.last() else {
+        return Err("nothing was noticed".into());
+    };
+    let wrong = |one: &&Noticed| {
+        one.rule != 2 || one.pid.cast_unsigned() != pid || one.lasted < over || one.name != "sh"
+    };
+    if let Some(wrong) = all.iter().find(wrong) {
+        return Err(format!("{wrong:?}").into());
+    }
+    let begin = last.time - last.lasted - Nanos::from_millis(1);
+    let capture = tracer.capture(begin, 1 << 20);
+    let (end, mut sources) = (last.time + Nanos(1), SourceTable::default());
+    let frozen = tracer.freeze(capture, end, Some(last.pid), &mut sources);
+    balances(&frozen, &sources)?;
+    // The rows say that it waited, and for as long.
+    let waited = frozen.rows.iter().any(|row| {
+        let source = sources.get(row.source());
+        let is_its = source.thread.as_ref().is_some_and(|thread| thread.tid == last.tid);
+        is_its && source.kind == Kind::Wait && row.span().dur == last.lasted
+    });
+    if waited {
+        Ok(())
+    } else {
+        Err(format!("no wait of {} among {} rows", last.lasted, frozen.rows.len()).into())
+    }
+}
