@@ -32,6 +32,18 @@ impl Proc {
 }
 
 impl Proc {
+    /// Context switches, interrupts and softirqs since the machine was started, on all CPUs, from
+    /// `/proc/stat`.
+    pub fn activity(&self) -> Option<u64> {
+        let stat = self.text("proc/stat")?;
+        let total = |name: &str| -> Option<u64> {
+            let mut lines = stat.lines();
+            let line = lines.find_map(|line| line.strip_prefix(name))?;
+            line.split_ascii_whitespace().next()?.parse().ok()
+        };
+        Some(total("ctxt ")? + total("intr ")? + total("softirq ")?)
+    }
+
     /// Context switches since the machine was started, on all CPUs, from `/proc/stat`.
     pub fn context_switches(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;

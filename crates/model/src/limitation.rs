@@ -91,6 +91,15 @@ pub enum Limitation {
         #[serde(rename = "watched_ns")]
         watched: Nanos,
     },
+    /// The flight recorder's ring had been overwritten before what was to be kept.
+    RingTooShort {
+        /// How much was to be kept before the trigger.
+        #[serde(rename = "asked_ns")]
+        asked: Nanos,
+        /// How far back the ring of the CPU that had the most to record reached.
+        #[serde(rename = "reached_ns")]
+        reached: Nanos,
+    },
     /// The machine was suspended.
     Suspended {
         /// For how long.

@@ -68,6 +68,17 @@ pub enum ObserveError {
         /// From one frame to the next.
         period: Nanos,
     },
+    /// More triggers than the kernel's programs look at.
+    #[error("these are {count} triggers: name {max} at most")]
+    TooManyTriggers {
+        /// How many were named.
+        count: usize,
+        /// The most there is room for.
+        max: usize,
+    },
+    /// This process has no room for another file descriptor.
+    #[error("no file descriptor is left: raise the limit (ulimit -n)")]
+    NoDescriptor,
     /// Nothing to compare, or too much.
     #[error("these are {count} variants: name 1 to {max}")]
     Variants {

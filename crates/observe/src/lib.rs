@@ -8,6 +8,8 @@
 //! signals: the caller decides what becomes of the rows, and ends a session early with
 //! [`Session::stop`].
 //!
+//! A [`Recorder`] watches without end, and hands out sums and what happened around a trigger.
+//!
 //! A [`PacedLoop`] is driven in the same way ([`Observation`]): it runs a loop of its own in place of
 //! watching others. [`PacedTurns`] runs variants of one by turns.
 
@@ -18,6 +20,7 @@ mod collector;
 mod command;
 mod error;
 mod event;
+mod flight;
 mod header;
 mod paced;
 mod plan;
@@ -30,6 +33,10 @@ mod witness;
 
 pub use error::ObserveError;
 pub use event::{Event, Observation, Progress, Started};
+pub use flight::{
+    FrozenWindow, Recorder, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow,
+    Waker,
+};
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;

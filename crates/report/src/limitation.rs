@@ -224,6 +224,10 @@ fn clock(limitation: &Limitation) -> Words {
             },
             "the CPUs were too busy to open or close the books, or to end the probe, in time",
         ),
+        Limitation::RingTooShort { asked, reached } => say(
+            format!("the first {} of {asked} before the trigger", *asked - *reached),
+            "the recorder's ring had been overwritten, on one CPU at least: give it more memory",
+        ),
         Limitation::Suspended { time } => say(
             format!("{time} in which the machine was suspended"),
             "no CPU ran, and CLOCK_MONOTONIC was stopped",
@@ -356,6 +360,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::GapContentsUnknown { .. }
         | Limitation::Other { .. }
         | Limitation::LengthNotKept { .. }
+        | Limitation::RingTooShort { .. }
         | Limitation::Suspended { .. }
         | Limitation::ClockSet { .. }
         | Limitation::InstructionTime { .. }

@@ -42,6 +42,10 @@ fn of_machines() -> Vec<Limitation> {
             asked: Nanos::from_millis(10),
             watched: Nanos::from_millis(31),
         },
+        Limitation::RingTooShort {
+            asked: Nanos::from_secs(2),
+            reached: Nanos::from_millis(700),
+        },
         Limitation::FunctionNamesHidden,
         unread(Unreadable::NeedsRoot),
         unread(Unreadable::NeedsSyslog),

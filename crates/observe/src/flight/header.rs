@@ -1,0 +1,106 @@
+//! From a window of the ring to a recording.
+
+use ticktax_host::own_thread_cpu_time;
+use ticktax_model::incident::Trigger;
+use ticktax_model::limitation::{Limitation, NoGaps};
+use ticktax_model::machine::Counters;
+use ticktax_model::recording::{Coverage, Header, Level, ToolCost};
+use ticktax_model::victim::{Target, VictimHeader};
+use ticktax_model::{Nanos, SourceTable};
+use ticktax_probes::clock::now;
+use ticktax_trace::Capture;
+
+use super::window::Window;
+use super::{FrozenWindow, Recorder};
+use crate::session::unix_time;
+
+/// By how much less than asked a ring may reach back before it is said.
+const TOLERANCE: Nanos = Nanos::from_millis(100);
+
+impl Recorder {
+    /// What was recorded of the window, up to `time` where it is not over. `None` once the recorder has ended.
+    pub(super) fn freeze(
+        &mut self,
+        window: Window,
+        capture: Capture,
+        time: Nanos,
+    ) -> Option<FrozenWindow> {
+        let cpu_before = own_thread_cpu_time();
+        let tracer = self.tracer.as_mut()?;
+        let (begin, end) = (window.begin(), window.end().min(time));
+        let about = whom(&window.triggers);
+        let mut sources = SourceTable::default();
+        let frozen = tracer.freeze(capture, end, about.map(|it| it.pid), &mut sources);
+        let machine = self.started.machine.clone();
+        let (world, hidden) = ticktax_host::world(&machine);
+        let mut limitations = tracer.limitations().to_vec();
+        limitations.extend(hidden);
+        limitations.push(Limitation::OutsideNotSeparated {
+            reason: NoGaps::NoProbe,
+        });
+        let late = frozen.books.iter().map(|books| books.begin).max();
+        limitations.extend(late.and_then(|late| too_short(&window, late)));
+        let at = |at: Nanos| Counters {
+            at,
+            ..Counters::default()
+        };
+        let mut header = Header {
+            machine,
+            began_unix: unix_time() - (now() - begin).0 / 1_000_000_000,
+            books: frozen.books,
+            coverage: Coverage {
+                attached: tracer.attached().to_vec(),
+                limitations,
+                lost: frozen.lost,
+                every_entry_watched: tracer.every_entry_watched(),
+            },
+            before: at(begin),
+            after: at(end),
+            cost: ToolCost {
+                cpu: own_thread_cpu_time() - cpu_before,
+                memory_bytes: tracer.buffer_bytes() + ticktax_host::own_peak_memory(),
+                events: frozen.rows.len() as u64,
+                ..ToolCost::default()
+            },
+            victim: about.map(|trigger| victim(trigger, begin)),
+            policies: self.proc.special_policies(),
+            ..Header::new(world, Level::Kernel, env!("CARGO_PKG_VERSION"))
+        };
+        header.triggers = window.triggers;
+        Some(FrozenWindow {
+            header,
+            sources,
+            rows: frozen.rows,
+            left_out: window.left_out,
+        })
+    }
+}
+
+/// The trigger whose process the recording is about: the one that lasted longest of a program's.
+fn whom(triggers: &[Trigger]) -> Option<&Trigger> {
+    let of_programs = triggers
+        .iter()
+        .filter(|it| it.kind.is_of_thread() && it.pid > 0);
+    of_programs.max_by_key(|it| it.lasted)
+}
+
+fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
+    VictimHeader {
+        target: Target::Process,
+        name: trigger.comm.clone(),
+        pid: Some(trigger.pid),
+        begin,
+        followed: true,
+        incomplete: None,
+        before: None,
+        after: None,
+        threads: None,
+    }
+}
+
+/// Says so where the ring had come round before the window's beginning was read.
+fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
+    let trigger = window.triggers.first()?;
+    let (asked, reached) = (trigger.time - window.begin(), trigger.time - begin);
+    (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort { asked, reached })
+}

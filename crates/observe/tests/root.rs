@@ -1,0 +1,237 @@
+//! The flight recorder on this machine's kernel, beside a stall of known size.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use ticktax_inject::{Disturbance, Schedule};
+use ticktax_model::incident::{Trigger, TriggerKind};
+use ticktax_model::recording::Row;
+use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
+use ticktax_observe::{FrozenWindow, Recorder, RecorderEvent, RecorderPlan};
+
+type Test = fn() -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    (
+        "a_stall_is_caught_with_what_ran_instead",
+        a_stall_is_caught_with_what_ran_instead,
+    ),
+    (
+        "who_asks_for_a_window_gets_it_and_sums_go_on",
+        who_asks_for_a_window_gets_it_and_sums_go_on,
+    ),
+    ("two_recorders_work_at_once", two_recorders_work_at_once),
+];
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some(PACED) {
+        Paced::run();
+        return;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let root = nix::unistd::geteuid().is_root();
+    let allowed = root && std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
+    let trial = |&(name, test): &(&str, Test)| {
+        Trial::test(format!("root::{name}"), test).with_ignored_flag(!allowed)
+    };
+    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit();
+}
+
+/// Steps of at most a second, until `until` has what it looks for.
+fn drive<T>(
+    recorder: &mut Recorder,
+    seconds: u32,
+    mut until: impl FnMut(RecorderEvent<'_>) -> Option<T>,
+) -> Result<T, Failed> {
+    for _ in 0..seconds * 10 {
+        if let Some(found) = until(recorder.next_event(Duration::from_millis(100))) {
+            return Ok(found);
+        }
+    }
+    Err(format!("nothing came in {seconds} s").into())
+}
+
+fn frozen(event: RecorderEvent<'_>) -> Option<Box<FrozenWindow>> {
+    match event {
+        RecorderEvent::Frozen(frozen) => Some(frozen),
+        _ => None,
+    }
+}
+
+/// Every CPU's rows make its books, to the ns, and none was lost.
+fn balances(frozen: &FrozenWindow) -> Result<(), Failed> {
+    let header = &frozen.header;
+    if header.books.is_empty() || header.coverage.events_lost() > 0 {
+        return Err(format!("{:?}, lost {:?}", header.books, header.coverage.lost).into());
+    }
+    for books in &header.books {
+        let rows = frozen.rows.iter().filter(|row| row.cpu() == books.cpu);
+        let rows = rows.filter(|row| frozen.sources.get(row.source()).kind != Kind::Wait);
+        let own: Nanos = rows.map(|row| row.span().self_time).sum();
+        if own != books.elapsed() {
+            return Err(format!("CPU {}: {own:?} of {:?}", books.cpu, books.elapsed()).into());
+        }
+    }
+    Ok(())
+}
+
+/// A process of its own that wakes every millisecond, on one CPU, before all ordinary threads.
+struct Paced(Child);
+
+/// The argument with which this program is one.
+const PACED: &str = "--as-paced";
+
+impl Paced {
+    fn start(cpu: Cpu) -> Result<Self, Failed> {
+        let program = std::env::current_exe()?;
+        let mut nice = Command::new("nice");
+        nice.args(["-n", "-20"]).arg(program).arg(PACED);
+        let paced = Self(nice.spawn()?);
+        let mut one = CpuSet::new();
+        one.set(cpu.index())?;
+        sched_setaffinity(Pid::from_raw(paced.pid()), &one)?;
+        Ok(paced)
+    }
+
+    fn run() {
+        // Ends with the test, however that ends.
+        let parent = nix::unistd::getppid();
+        while nix::unistd::getppid() == parent {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        self.0.kill().unwrap_or_default();
+        let _ = self.0.wait();
+    }
+}
+
+fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
+    const STALL: Nanos = Nanos::from_millis(40);
+    let cpu = ticktax_inject::default_cpu()?;
+    let mut recorder = Recorder::start(RecorderPlan::default())?;
+    let stalled = Paced::start(cpu)?;
+    let trigger = format!("wait:pid={}>30ms", stalled.pid());
+    recorder.set_triggers(&[trigger.parse()?])?;
+    drive(&mut recorder, 1, |event| {
+        matches!(event, RecorderEvent::Started(_)).then_some(())
+    })?;
+    let injected = ticktax_inject::run(
+        &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+            .schedule(Schedule::every(Nanos::from_secs(1), STALL))
+            .duration(Nanos::from_millis(900)),
+    )?;
+    let event = *injected.log.first().ok_or("nothing was injected")?;
+    let frozen = drive(&mut recorder, 20, frozen)?;
+    balances(&frozen)?;
+    let during = |trigger: &&Trigger| {
+        trigger.begin() < event.start + event.length && trigger.time > event.start
+    };
+    let triggers = &frozen.header.triggers;
+    let caught: Vec<&Trigger> = triggers.iter().filter(during).collect();
+    let [caught] = caught[..] else {
+        return Err(format!("{event:?} among {triggers:?}").into());
+    };
+    let is_it = caught.kind == TriggerKind::Wait
+        && caught.pid == stalled.pid()
+        && caught.lasted >= Nanos::from_millis(30);
+    if !is_it {
+        return Err(format!("{caught:?}").into());
+    }
+    // What ran instead is in the rows, whole, and so is the wait.
+    let during = |row: &&Row| {
+        row.span().start < caught.time && row.span().end() > caught.time - caught.lasted
+    };
+    let rows = || frozen.rows.iter().filter(during);
+    let name = |row: &Row| frozen.sources.get(row.source()).name.to_string();
+    let culprit = rows().filter(|row| row.cpu() == cpu && name(row) == injected.comm);
+    let culprit: Nanos = culprit.map(|row| row.span().self_time).sum();
+    if culprit < Nanos(STALL.0 * 3 / 4) {
+        return Err(format!("{culprit} of {} in the wait", injected.comm).into());
+    }
+    let waits = rows().filter(|row| frozen.sources.get(row.source()).kind == Kind::Wait);
+    if !waits.into_iter().any(|row| row.span().dur == caught.lasted) {
+        return Err(format!("no wait of {}", caught.lasted).into());
+    }
+    if frozen.header.victim.as_ref().and_then(|it| it.pid) != Some(stalled.pid()) {
+        return Err(format!("{:?}", frozen.header.victim).into());
+    }
+    Ok(())
+}
+
+fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
+    let mut recorder = Recorder::start(RecorderPlan {
+        window: Nanos::from_secs(1),
+        before: Nanos::from_millis(500),
+        after: Nanos::from_millis(500),
+        ..RecorderPlan::default()
+    })?;
+    std::thread::sleep(Duration::from_millis(700));
+    recorder.trigger(TriggerKind::Mark, "here");
+    let (mut windows, mut kept) = (Vec::new(), None);
+    drive(&mut recorder, 20, |event| {
+        match event {
+            RecorderEvent::Sums(sums) => windows.push(sums),
+            RecorderEvent::Frozen(frozen) => kept = Some(frozen),
+            _ => {}
+        }
+        (windows.len() >= 2 && kept.is_some()).then_some(())
+    })?;
+    let frozen = kept.ok_or("nothing was kept")?;
+    balances(&frozen)?;
+    let triggers = &frozen.header.triggers;
+    if triggers.len() != 1 || triggers[0].comm != "here" || frozen.header.victim.is_some() {
+        return Err(format!("{triggers:?}").into());
+    }
+    let length = frozen.header.after.at - frozen.header.before.at;
+    if length != Nanos::from_secs(1) {
+        return Err(format!("a window of {length}").into());
+    }
+    recorder.stop();
+    drive(&mut recorder, 5, |event| match event {
+        RecorderEvent::Sums(sums) => {
+            windows.push(sums);
+            None
+        }
+        RecorderEvent::Ended(status) => Some(status),
+        _ => None,
+    })?;
+    for pair in windows.windows(2) {
+        if pair[0].end != pair[1].begin {
+            return Err("a window does not begin where the one before ends".into());
+        }
+    }
+    let tool = |sources: &SourceTable, row: &Row| &*sources.get(row.source()).name == "swapper";
+    let sums = windows.iter().all(|window| {
+        let is_sum = |row: &Row| matches!(row, Row::Sum(_)) && !tool(&window.sources, row);
+        window.rows.iter().all(is_sum) && !window.rows.is_empty()
+    });
+    if sums { Ok(()) } else { Err("a window has rows that are no sums".into()) }
+}
+
+fn two_recorders_work_at_once() -> Result<(), Failed> {
+    let start = || Recorder::start(RecorderPlan::default());
+    let (mut one, mut other) = (start()?, start()?);
+    std::thread::sleep(Duration::from_millis(300));
+    for recorder in [&mut one, &mut other] {
+        recorder.trigger(TriggerKind::Signal, "");
+        recorder.stop();
+        let frozen = drive(recorder, 5, frozen)?;
+        balances(&frozen)?;
+        drive(recorder, 5, |event| {
+            matches!(event, RecorderEvent::Ended(status) if status.events > 0).then_some(())
+        })?;
+    }
+    Ok(())
+}
