@@ -34,8 +34,8 @@ mod witness;
 pub use error::ObserveError;
 pub use event::{Event, Observation, Progress, Started};
 pub use flight::{
-    FrozenWindow, Recorder, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow,
-    Waker,
+    FrozenWindow, Recorder, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus,
+    SumsWindow, Waker,
 };
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};

@@ -217,7 +217,11 @@ fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
         let is_sum = |row: &Row| matches!(row, Row::Sum(_)) && !tool(&window.sources, row);
         window.rows.iter().all(is_sum) && !window.rows.is_empty()
     });
-    if sums { Ok(()) } else { Err("a window has rows that are no sums".into()) }
+    if sums {
+        Ok(())
+    } else {
+        Err("a window has rows that are no sums".into())
+    }
 }
 
 fn two_recorders_work_at_once() -> Result<(), Failed> {

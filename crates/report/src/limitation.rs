@@ -225,7 +225,10 @@ fn clock(limitation: &Limitation) -> Words {
             "the CPUs were too busy to open or close the books, or to end the probe, in time",
         ),
         Limitation::RingTooShort { asked, reached } => say(
-            format!("the first {} of {asked} before the trigger", *asked - *reached),
+            format!(
+                "the first {} of {asked} before the trigger",
+                *asked - *reached
+            ),
             "the recorder's ring had been overwritten, on one CPU at least: give it more memory",
         ),
         Limitation::Suspended { time } => say(

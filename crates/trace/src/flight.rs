@@ -206,9 +206,8 @@ impl Tracer {
         let refused = |why: String| TraceError::Refused { why };
         let map = self.programs.take_map(map::TRIGGERS);
         let map = map.ok_or_else(|| refused("the triggers are read already".to_owned()))?;
-        let ring = RingBuf::try_from(map).map_err(|error| {
-            refused(format!("the triggers cannot be read: {error}"))
-        })?;
+        let ring = RingBuf::try_from(map)
+            .map_err(|error| refused(format!("the triggers cannot be read: {error}")))?;
         Ok(Triggers { ring })
     }
 

@@ -12,9 +12,7 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
-use crate::record::{
-    MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord, WAITING_SLOTS, global, map,
-};
+use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord, WAITING_SLOTS, global, map};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
@@ -182,7 +180,10 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         loader.map_max_entries(map::THREADS, 1);
     }
     if sizes.flight {
-        loader.map_max_entries(map::WAITING, u32::try_from(WAITING_SLOTS).unwrap_or(u32::MAX));
+        loader.map_max_entries(
+            map::WAITING,
+            u32::try_from(WAITING_SLOTS).unwrap_or(u32::MAX),
+        );
     } else {
         // A page, which is the least that a ring buffer takes.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);

@@ -32,9 +32,16 @@ pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &Re
     std::thread::sleep(MEASURED);
     let after = proc.activity();
     let elapsed = u64::try_from((now() - begin).0).unwrap_or(0).max(1);
-    let count = before.zip(after).map_or(0, |(before, after)| after.saturating_sub(before));
+    let count = before
+        .zip(after)
+        .map_or(0, |(before, after)| after.saturating_sub(before));
     let rate = u128::from(count) * 1_000_000_000 / u128::from(elapsed);
-    size(u64::try_from(rate).unwrap_or(u64::MAX), online, room, plan.ring_bytes)
+    size(
+        u64::try_from(rate).unwrap_or(u64::MAX),
+        online,
+        room,
+        plan.ring_bytes,
+    )
 }
 
 /// The same for a machine where so many switches, interrupts and softirqs happen in a second, with `room` for

@@ -89,7 +89,9 @@ pub(super) fn cut(records: &[SpanRecord], begin: u64, end: u64, missing: bool) -
     }
     let last: Vec<u64> = borders.iter().rev().take(TRIES).copied().collect();
     let earlier = |begin: u64| last.iter().map(move |&border| (begin, border));
-    let pairs = std::iter::once(begin).chain(first.take(4)).flat_map(earlier);
+    let pairs = std::iter::once(begin)
+        .chain(first.take(4))
+        .flat_map(earlier);
     let pairs = pairs.filter(|(begin, end)| begin < end);
     let found = pairs.map(|(begin, end)| cut_at(records, begin, end));
     Some(found.into_iter().find(Cut::balances).unwrap_or(whole))
@@ -170,7 +172,10 @@ fn cut_end(mut records: Vec<SpanRecord>, end: u64) -> Vec<SpanRecord> {
         record.kind = kind_of(record);
     }
     records.retain(|record| record.start < end);
-    for wait in records.iter_mut().filter(|it| kind_of(it) == kind::WAIT && !is_edge(it)) {
+    for wait in records
+        .iter_mut()
+        .filter(|it| kind_of(it) == kind::WAIT && !is_edge(it))
+    {
         wait.dur = wait.dur.min(end - wait.start);
         wait.self_ns = wait.dur.cast_signed();
     }

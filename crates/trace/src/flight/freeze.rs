@@ -133,8 +133,13 @@ impl Tracer {
 
     /// When the window ends: earlier than asked where there was no room for more.
     fn end_of_capture(capture: &Capture, end: Nanos) -> u64 {
-        let full = capture.pools.iter().filter(|pool| pool.records.len() >= capture.max);
-        let last = full.filter_map(|pool| pool.records.last().map(end_of)).min();
+        let full = capture
+            .pools
+            .iter()
+            .filter(|pool| pool.records.len() >= capture.max);
+        let last = full
+            .filter_map(|pool| pool.records.last().map(end_of))
+            .min();
         let end = end.0.max(0).cast_unsigned();
         last.map_or(end, |last| last.min(end))
     }
@@ -165,7 +170,10 @@ impl Tracer {
             }
             found = cut(&pool.records, from, end, pool.missed > 0);
             pool.records.truncate(read);
-            if found.as_ref().is_none_or(|cut| cut.missing == 0 || pool.missed > 0) {
+            if found
+                .as_ref()
+                .is_none_or(|cut| cut.missing == 0 || pool.missed > 0)
+            {
                 return found;
             }
             thread::sleep(PAUSE);
@@ -212,7 +220,9 @@ fn add_waits(cuts: &mut [(usize, Cut)], process: u32, window: (u64, u64)) {
     let records = cuts.iter().map(|(_, cut)| &*cut.records);
     let waits = waits_of(process, records, window);
     for wait in waits {
-        let place = cuts.iter_mut().find(|(cpu, _)| *cpu == usize::from(wait.cpu));
+        let place = cuts
+            .iter_mut()
+            .find(|(cpu, _)| *cpu == usize::from(wait.cpu));
         if let Some((_, cut)) = place {
             cut.records.push(wait);
         }

@@ -40,10 +40,7 @@ impl Tracer {
     fn take(&self, cpu: usize, number: u64) -> Option<SpanRecord> {
         let len = self.sizes.ring_len();
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
-        let (place, seq) = (
-            number as usize & (len - 1),
-            (number as u32).wrapping_add(1),
-        );
+        let (place, seq) = (number as usize & (len - 1), (number as u32).wrapping_add(1));
         self.spans.take(cpu * len + place, seq)
     }
 

@@ -26,7 +26,11 @@ pub(super) fn waits_of<'a>(
     let records = || cpus.clone().flatten();
     for record in records() {
         if kind_of(record) == kind::TASK && !is_edge(record) && record.tgid == tgid {
-            threads.entry(record.tid).or_default().stretches.push(record);
+            threads
+                .entry(record.tid)
+                .or_default()
+                .stretches
+                .push(record);
         }
     }
     for record in records().filter(|record| record.flags & flag::WOKE != 0) {
@@ -37,7 +41,9 @@ pub(super) fn waits_of<'a>(
     }
     let mut waits = Vec::new();
     for thread in threads.values_mut() {
-        thread.stretches.sort_unstable_by_key(|it| (it.start, it.dur));
+        thread
+            .stretches
+            .sort_unstable_by_key(|it| (it.start, it.dur));
         thread.woken.sort_unstable();
         thread.waits(begin, end, &mut waits);
     }
@@ -91,7 +97,11 @@ impl Thread<'_> {
         }
         let wait = |start: u64, end: u64, detail: u64| {
             let runnable = matches!(detail, detail::WOKEN | detail::PREEMPTED);
-            let moved = if runnable && left != like.cpu { flag::MIGRATED } else { 0 };
+            let moved = if runnable && left != like.cpu {
+                flag::MIGRATED
+            } else {
+                0
+            };
             SpanRecord {
                 start,
                 dur: end - start,
@@ -145,14 +155,21 @@ mod tests {
     /// Start, end, why.
     fn told(cpus: &[Vec<SpanRecord>]) -> Vec<(u64, u64, u64)> {
         let waits = waits_of(7, cpus.iter().map(Vec::as_slice), (0, 1_000));
-        waits.iter().map(|it| (it.start, it.start + it.dur, it.detail)).collect()
+        waits
+            .iter()
+            .map(|it| (it.start, it.start + it.dur, it.detail))
+            .collect()
     }
 
     #[test]
     fn a_sleep_ends_with_the_edge_that_woke_the_thread() {
         let cpus = [
             vec![ran(8, 0, (100, 200), detail::DISK)],
-            vec![woke(8, 50), woke(8, 400), ran(8, 1, (450, 1_000), detail::NONE)],
+            vec![
+                woke(8, 50),
+                woke(8, 400),
+                ran(8, 1, (450, 1_000), detail::NONE),
+            ],
         ];
         assert_eq!(
             told(&cpus),
@@ -169,7 +186,10 @@ mod tests {
     fn who_is_preempted_waits_until_it_runs_and_may_move() {
         let cpus = [
             vec![ran(8, 0, (0, 200), detail::PREEMPTED)],
-            vec![ran(8, 1, (300, 400), detail::SLEEPING), ran(9, 1, (500, 600), detail::NONE)],
+            vec![
+                ran(8, 1, (300, 400), detail::SLEEPING),
+                ran(9, 1, (500, 600), detail::NONE),
+            ],
         ];
         let waits = waits_of(7, cpus.iter().map(Vec::as_slice), (0, 1_000));
         assert_eq!(waits[0].flags, flag::MIGRATED);

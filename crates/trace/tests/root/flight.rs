@@ -13,9 +13,7 @@ use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_model::recording::Row;
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
-use ticktax_trace::{
-    Delay, Frozen, Noticed, Output, Rule, TraceSettings, Tracer, Triggers, Whose,
-};
+use ticktax_trace::{Delay, Frozen, Noticed, Output, Rule, TraceSettings, Tracer, Triggers, Whose};
 
 use super::{load, now};
 
@@ -45,9 +43,12 @@ impl Busy {
         let pair = |_| {
             let (to, from) = std::sync::mpsc::sync_channel::<()>(0);
             let stop = Arc::clone(&stop);
-            let sender = thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) && to.send(()).is_ok() {}
-            });
+            let sender =
+                thread::spawn(
+                    move || {
+                        while !stop.load(Ordering::Relaxed) && to.send(()).is_ok() {}
+                    },
+                );
             let receiver = thread::spawn(move || while from.recv().is_ok() {});
             [sender, receiver]
         };
@@ -122,7 +123,10 @@ pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 18)?;
     let busy = Busy::pairs(2);
     thread::sleep(Duration::from_millis(300));
-    let (begin, end) = (now() - Nanos::from_millis(200), now() + Nanos::from_millis(300));
+    let (begin, end) = (
+        now() - Nanos::from_millis(200),
+        now() + Nanos::from_millis(300),
+    );
     let mut capture = tracer.capture(begin, 1 << 22);
     while now() < end {
         thread::sleep(Duration::from_millis(20));
@@ -162,7 +166,11 @@ pub(super) fn tables_of_sums_take_turns_and_lose_nothing() -> Result<(), Failed>
                 own += row.span().self_time.0;
             }
         });
-        if window.is_none() || tracer.take_sums(&mut SourceTable::default(), &mut |_, _| {}).is_some() {
+        if window.is_none()
+            || tracer
+                .take_sums(&mut SourceTable::default(), &mut |_, _| {})
+                .is_some()
+        {
             return Err("a table is handed out once".into());
         }
     }
@@ -249,12 +257,20 @@ pub(super) fn a_wait_that_is_too_long_is_noticed() -> Result<(), Failed> {
     // The rows say that it waited, and for as long.
     let waited = frozen.rows.iter().any(|row| {
         let source = sources.get(row.source());
-        let is_its = source.thread.as_ref().is_some_and(|thread| thread.tid == last.tid);
+        let is_its = source
+            .thread
+            .as_ref()
+            .is_some_and(|thread| thread.tid == last.tid);
         is_its && source.kind == Kind::Wait && row.span().dur == last.lasted
     });
     if waited {
         Ok(())
     } else {
-        Err(format!("no wait of {} among {} rows", last.lasted, frozen.rows.len()).into())
+        Err(format!(
+            "no wait of {} among {} rows",
+            last.lasted,
+            frozen.rows.len()
+        )
+        .into())
     }
 }

@@ -165,7 +165,11 @@ fn waits_are_cut_and_take_no_time_of_the_cpu() {
         span(100, 200, 100, kind::TASK),
     ];
     let cut = cut(&records, 50, 150, false).expect("it is within the books");
-    let wait = cut.records.iter().find(|it| !takes_time(it)).expect("it is kept");
+    let wait = cut
+        .records
+        .iter()
+        .find(|it| !takes_time(it))
+        .expect("it is kept");
     assert_eq!((wait.start, wait.dur, wait.self_ns), (50, 100, 100));
     assert_eq!(cut.missing, 0);
 }
