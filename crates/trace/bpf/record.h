@@ -95,7 +95,7 @@ enum limit {
 	WAITING_SLOTS = 32768, /* threads off their CPUs of which the flight recorder knows since when; a power of two */
 	TRIGGER_RULES = 8, /* rules of what is a trigger */
 	TRIGGERS = 5, /* kinds of triggers */
-	BURST = 16, /* triggers that a CPU hands out within BURST_NS */
+	BURST = 16, /* triggers that a CPU hands out within `BURST_NS` */
 	BURST_NS = 1000000000, /* ns */
 };
 

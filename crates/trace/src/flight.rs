@@ -194,7 +194,7 @@ impl Tracer {
     /// When the plan cannot be shared with the kernel.
     pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), TraceError> {
         let plans = shared::<TriggerPlan>(&mut self.programs, map::TRIGGER_PLANS, 1)?;
-        plans.write(plan_of(rules, std::process::id()));
+        plans.write(&plan_of(rules, std::process::id()));
         Ok(())
     }
 
@@ -294,7 +294,9 @@ impl Tracer {
                 let sum = self.sums.read(index);
                 let row = self.decoder.sum(sources, None, &sum, window);
                 self.sums.clear(index);
-                row.into_iter().for_each(|row| sink(sources, row));
+                if let Some(row) = row {
+                    sink(sources, row);
+                }
             }
         }
         for cpu in 0..self.sizes.cpus {
@@ -304,7 +306,9 @@ impl Tracer {
                     let sum = self.rests.read(index);
                     let row = self.decoder.sum(sources, None, &sum, window);
                     self.rests.clear(index);
-                    row.into_iter().for_each(|row| sink(sources, row));
+                    if let Some(row) = row {
+                        sink(sources, row);
+                    }
                 }
             }
         }

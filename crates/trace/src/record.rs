@@ -395,7 +395,7 @@ pub const TRIGGER_RULES: usize = 8;
 /// Kinds of triggers.
 pub const TRIGGERS: usize = 5;
 
-/// Triggers that a CPU hands out within BURST_NS.
+/// Triggers that a CPU hands out within `BURST_NS`.
 pub const BURST: usize = 16;
 
 /// ns.

@@ -94,9 +94,9 @@ impl<T: Shared> SharedArray<T> {
 impl SharedArray<TriggerPlan> {
     /// Writes the plan. The programs may read it while it is half written: limits are words, and each
     /// of them is an old or a new one.
-    pub(crate) fn write(&self, plan: TriggerPlan) {
+    pub(crate) fn write(&self, plan: &TriggerPlan) {
         // SAFETY: the entry is mapped and aligned, and the kernel only reads it.
-        unsafe { self.entry(0).write_volatile(plan) }
+        unsafe { self.entry(0).write_volatile(*plan) }
     }
 }
 

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_ring_is_as_large_as_the_rate_asks_for_and_no_larger_than_allowed() {
-        let mib = |records: u32, cpus: u32| u64::from(records) * u64::from(cpus) * 64 >> 20;
+        let mib = |records: u32, cpus: u32| (u64::from(records) * u64::from(cpus) * 64) >> 20;
         assert_eq!(u64::from(size(0, 2, 2, 64 << 20)), MIN);
         // 10,000 a second on two CPUs.
         assert_eq!(mib(size(10_000, 2, 2, 64 << 20), 2), 32);

@@ -212,13 +212,13 @@ impl Tracer {
 fn reaches(records: &[SpanRecord], end: u64) -> bool {
     let last = records.iter().rev();
     let mut late = last.take_while(|record| end_of(record) >= end);
-    late.any(|record| is_stretch(record))
+    late.any(is_stretch)
 }
 
 /// Adds to what each CPU recorded the waits of a process' threads that ended there.
 fn add_waits(cuts: &mut [(usize, Cut)], process: u32, window: (u64, u64)) {
     let records = cuts.iter().map(|(_, cut)| &*cut.records);
-    let waits = waits_of(process, records, window);
+    let waits = waits_of(process, &records, window);
     for wait in waits {
         let place = cuts
             .iter_mut()

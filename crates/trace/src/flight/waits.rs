@@ -19,7 +19,7 @@ struct Thread<'a> {
 /// CPU recorded in it. A thread that never ran meanwhile is not known.
 pub(super) fn waits_of<'a>(
     tgid: u32,
-    cpus: impl Iterator<Item = &'a [SpanRecord]> + Clone,
+    cpus: &(impl Iterator<Item = &'a [SpanRecord]> + Clone),
     (begin, end): (u64, u64),
 ) -> Vec<SpanRecord> {
     let mut threads: BTreeMap<u32, Thread<'_>> = BTreeMap::new();
@@ -154,7 +154,7 @@ mod tests {
 
     /// Start, end, why.
     fn told(cpus: &[Vec<SpanRecord>]) -> Vec<(u64, u64, u64)> {
-        let waits = waits_of(7, cpus.iter().map(Vec::as_slice), (0, 1_000));
+        let waits = waits_of(7, &cpus.iter().map(Vec::as_slice), (0, 1_000));
         waits
             .iter()
             .map(|it| (it.start, it.start + it.dur, it.detail))
@@ -191,7 +191,7 @@ mod tests {
                 ran(9, 1, (500, 600), detail::NONE),
             ],
         ];
-        let waits = waits_of(7, cpus.iter().map(Vec::as_slice), (0, 1_000));
+        let waits = waits_of(7, &cpus.iter().map(Vec::as_slice), (0, 1_000));
         assert_eq!(waits[0].flags, flag::MIGRATED);
         assert_eq!(
             told(&cpus),
