@@ -18,7 +18,6 @@ use ticktax_model::{CpuList, Nanos, Source, SourceTable};
 use ticktax_trace::record::LONG_NS;
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
-#[path = "root/flight.rs"]
 mod flight;
 
 /// How long a thread sleeps that is there to be one more.
