@@ -76,8 +76,8 @@ pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
     // wake-up that is not the loop's own (a page fault waits for a disk) is a frame to who watches.
     let slots = (figures.frames + figures.dropped) as f64;
     let due = told.elapsed.as_secs_f64() * 50.0;
-    check((-5.0..=4.0).contains(&(slots - due)), || {
-        format!("{due} frames were due: {figures:#?}")
+    check((slots / due - 1.0).abs() < 0.03, || {
+        format!("{slots} slots of {due}: {figures:#?}")
     })?;
     let work = figures.work.ok_or("no work")?;
     // Others preempt some of the frames on a machine that is shared.
@@ -92,9 +92,9 @@ pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
 pub(crate) fn names_who_made_frames_late() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let number = cpu.to_string();
-    let arguments = [
-        "pace", "--rate", "50", "--work", "2ms", "--for", "1h", "--cpu", &number,
-    ];
+    // Above all ordinary programs, so that on a busy machine as well nobody else makes it late.
+    let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
+    arguments.extend(["--cpu", &number, "--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
     let period = Nanos::from_millis(300);
     let schedule = Schedule::every(period, Nanos::from_millis(30));

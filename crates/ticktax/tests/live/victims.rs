@@ -3,6 +3,7 @@
 use std::env;
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Nanos};
 
 use super::attached;
-use super::fixture::{Place, check, close, injector, statement, ticktax};
+use super::fixture::{Place, Recorded, check, close, injector, statement, ticktax};
 
 /// A shell, ended with the test.
 struct Shell(Child);
@@ -43,11 +44,18 @@ impl Shell {
 
     /// Audits it for 2 s.
     fn audit(&self) -> Result<ThreadTimes, Failed> {
+        let place = Place::new();
+        self.audit_to(&place.file("recording.parquet"))
+    }
+
+    /// Audits it for 2 s, and saves the recording.
+    fn audit_to(&self, recording: &Path) -> Result<ThreadTimes, Failed> {
         let pid = self.pid()?.to_string();
         let output = ticktax(&[
             "audit", "--probe", "none", "--format", "json", "--for", "2s",
         ])
-        .args(["--pid", &pid])
+        .args(["--pid", &pid, "--save"])
+        .arg(recording)
         .output()?;
         threads(&statement(&output)?)
     }
@@ -102,10 +110,19 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
         .duration(Nanos::from_secs(3600));
     let loop_forever = Shell::run("while :; do :; done", Some(cpu))?;
     let running = ticktax_inject::spawn(&plan)?;
-    let threads = loop_forever.audit()?;
+    let place = Place::new();
+    let recording = place.file("recording.parquet");
+    let threads = loop_forever.audit_to(&recording)?;
     let truth = running.stop()?;
-    let injected = truth.injected.as_ref().ok_or("nothing was measured")?;
-    let share = injected.time.share_of(truth.end - truth.start);
+    let recorded = Recorded::read(&recording)?;
+    let books = recorded.header.books.iter().find(|books| books.cpu == cpu);
+    let books = books.ok_or("its CPU has no books")?;
+    // On a busy machine it is not as regular as it should be: what it did while it was watched.
+    let during = truth.log.iter().map(|event| {
+        let end = (event.start + event.length).min(books.end);
+        (end - event.start.max(books.begin)).max(Nanos::ZERO)
+    });
+    let injected: Nanos = during.sum();
     let behind = threads
         .behind
         .iter()
@@ -114,7 +131,7 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     close(
         "behind the thread",
         behind.as_secs_f64(),
-        share * threads.elapsed.as_secs_f64(),
+        injected.as_secs_f64(),
         0.005,
     )?;
     let waited = time(&threads, ThreadState::Waiting);
