@@ -232,10 +232,10 @@ pub(super) fn a_wait_that_is_too_long_is_noticed() -> Result<(), Failed> {
         whose: Whose::Process(pid),
         over,
     };
-    // It never sleeps, so nothing wakes it. The recorder's own process is left out whatever the rule.
+    // It has no quota. The recorder's own process is left out whatever the rule.
     let (pid, own) = (held.0.id(), std::process::id());
     tracer.set_rules(&[
-        of(Delay::Woken, pid),
+        of(Delay::Throttled, pid),
         of(Delay::Waiting, own),
         of(Delay::Waiting, pid),
     ])?;
