@@ -1,9 +1,13 @@
 //! Log-linear histograms: four equal steps in every octave, the layout that the BPF programs fill.
 
+mod blob;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
+
+pub use blob::BlobError;
 
 /// Steps in an octave: a value is known to within a quarter of its octave, ±11 % at the middle.
 const STEPS_BITS: u32 = 2;
@@ -15,7 +19,7 @@ const STEPS: usize = 1 << STEPS_BITS;
 /// under `lower(i + 1)`; the last bucket holds all that is longer (from about 60 s on).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
-    counts: Vec<u32>,
+    counts: Vec<u64>,
 }
 
 impl Default for Histogram {
@@ -52,14 +56,14 @@ impl Histogram {
     }
 
     /// A histogram with these counts; `None` when they are not [`Histogram::BUCKETS`] many.
-    pub fn from_counts(counts: &[u32]) -> Option<Self> {
+    pub fn from_counts(counts: &[u64]) -> Option<Self> {
         (counts.len() == Self::BUCKETS).then(|| Self {
             counts: counts.to_vec(),
         })
     }
 
     /// The counts, one a bucket.
-    pub fn counts(&self) -> &[u32] {
+    pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
@@ -78,7 +82,9 @@ impl Histogram {
 
     /// How many times were counted.
     pub fn total(&self) -> u64 {
-        self.counts.iter().map(|&count| u64::from(count)).sum()
+        self.counts
+            .iter()
+            .fold(0, |sum, &count| sum.saturating_add(count))
     }
 
     /// The length below which the share `q` (0 to 1) of the counted times lies, at the middle of
@@ -94,9 +100,9 @@ impl Histogram {
             reason = "the product lies between 0 and a count"
         )]
         let rank = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).max(1);
-        let mut seen = 0;
+        let mut seen = 0_u64;
         let index = self.counts.iter().position(|&count| {
-            seen += u64::from(count);
+            seen = seen.saturating_add(count);
             seen >= rank
         })?;
         let (low, high) = (Self::lower(index), Self::lower(index + 1));

@@ -214,7 +214,7 @@ impl Decoder {
             },
             count,
             max,
-            histogram: Histogram::from_counts(&counts).unwrap_or_default(),
+            histogram: Histogram::from_counts(&counts.map(u64::from)).unwrap_or_default(),
         }))
     }
 }

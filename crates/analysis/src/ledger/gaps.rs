@@ -206,14 +206,14 @@ impl GapBook {
         let mut short_time = Nanos::ZERO;
         for (index, &counted) in short.iter().enumerate() {
             let middle = i64::midpoint(Histogram::lower(index).0, Histogram::lower(index + 1).0);
-            short_time += Nanos(middle.saturating_mul(i64::from(counted)));
+            short_time += Nanos(middle.saturating_mul(i64::try_from(counted).unwrap_or(i64::MAX)));
         }
-        let short_count: u64 = short.iter().map(|&counted| u64::from(counted)).sum();
+        let short_count: u64 = short.iter().sum();
         let (short_time, short_count) = match short_count.min(count) {
             all if all == count => (time, count),
             some => (short_time.min(time), some),
         };
-        let side_of = |counts: &[u32], time, count, longest| LengthTally {
+        let side_of = |counts: &[u64], time, count, longest| LengthTally {
             tally: Tally {
                 time,
                 count,

@@ -90,7 +90,7 @@ impl Times {
                 .map(|(index, &count)| Bucket {
                     from: Histogram::lower(index),
                     below: Histogram::lower(index + 1),
-                    count: count.into(),
+                    count,
                 })
                 .collect(),
         })

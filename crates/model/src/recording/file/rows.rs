@@ -294,7 +294,7 @@ fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault
     }
     let mut counts = [0; Histogram::BUCKETS];
     for (count, bucket) in counts.iter_mut().zip(buckets) {
-        *count = u32::from_le_bytes(*bucket);
+        *count = u32::from_le_bytes(*bucket).into();
     }
     Ok(Sum {
         span,

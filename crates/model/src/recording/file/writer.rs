@@ -446,7 +446,8 @@ fn column<T: DataType>(
     column.close()
 }
 
-/// The counts as little-endian 32-bit numbers, zeros at the end left out.
+/// The counts as little-endian 32-bit numbers, zeros at the end left out: a window of a second has no
+/// more.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts
@@ -455,7 +456,7 @@ fn histogram_bytes(histogram: &Histogram) -> ByteArray {
         .map_or(0, |last| last + 1);
     counts[..used]
         .iter()
-        .flat_map(|count| count.to_le_bytes())
+        .flat_map(|&count| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes())
         .collect::<Vec<u8>>()
         .into()
 }

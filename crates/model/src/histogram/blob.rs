@@ -1,0 +1,145 @@
+//! A histogram as bytes, for columns of files: half of what lists of numbers take, and quicker to merge.
+//!
+//! The first byte is the version, 1. Then, for each bucket that counted anything, in order, two varints
+//! (LEB128, as in Protocol Buffers): how many empty buckets lie between it and the one before, and its
+//! count. Nothing counted is the version alone.
+
+use super::Histogram;
+
+/// The version of the bytes.
+const VERSION: u8 = 1;
+
+/// Why bytes are no histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlobError {
+    /// The first byte is none that this version of ticktax knows.
+    #[error("a histogram of version {0}, which this ticktax does not know")]
+    Version(u8),
+    /// A number is cut off, or too large; or a bucket is beyond the last.
+    #[error("a histogram whose bytes make no sense")]
+    Damaged,
+}
+
+impl Histogram {
+    /// The histogram as bytes.
+    pub fn to_blob(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        let mut empty = 0;
+        for &count in &self.counts {
+            if count == 0 {
+                empty += 1;
+                continue;
+            }
+            put(&mut bytes, empty);
+            put(&mut bytes, count);
+            empty = 0;
+        }
+        bytes
+    }
+
+    /// The histogram that [`Histogram::to_blob`] wrote. Counts of buckets that a later version may have
+    /// beyond the last one are refused.
+    ///
+    /// # Errors
+    /// The bytes are none of a version that is known, or damaged.
+    pub fn from_blob(bytes: &[u8]) -> Result<Self, BlobError> {
+        let (&version, mut rest) = bytes.split_first().ok_or(BlobError::Damaged)?;
+        if version != VERSION {
+            return Err(BlobError::Version(version));
+        }
+        let mut histogram = Self::default();
+        let mut next = 0;
+        while !rest.is_empty() {
+            let empty = take(&mut rest).ok_or(BlobError::Damaged)?;
+            let count = take(&mut rest).ok_or(BlobError::Damaged)?;
+            let empty = usize::try_from(empty).map_err(|_| BlobError::Damaged)?;
+            let index = empty.checked_add(next).ok_or(BlobError::Damaged)?;
+            let bucket = histogram.counts.get_mut(index).ok_or(BlobError::Damaged)?;
+            *bucket = count;
+            next = index + 1;
+        }
+        Ok(histogram)
+    }
+}
+
+/// Writes a number, seven bits a byte, the lowest first.
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push((number & 0x7f) as u8);
+}
+
+/// Reads a number; `None` where it is cut off or has more than 64 bits.
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        if bits.leading_zeros() < shift {
+            return None;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{BlobError, Histogram};
+    use crate::Nanos;
+
+    /// Any histogram; most buckets of most are empty.
+    fn histograms() -> impl Strategy<Value = Histogram> {
+        let count = prop_oneof![4 => Just(0), 1 => 1..200_u64, 1 => any::<u64>()];
+        prop::collection::vec(count, Histogram::BUCKETS)
+            .prop_map(|counts| Histogram::from_counts(&counts).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_read_back_as_they_were(histogram in histograms()) {
+            prop_assert_eq!(Histogram::from_blob(&histogram.to_blob()), Ok(histogram));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>, tail: Vec<u8>) {
+            drop(Histogram::from_blob(&bytes));
+            drop(Histogram::from_blob(&[&[1], &tail[..]].concat()));
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_as_documented() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.to_blob(), [1]);
+        // Buckets 1 and 4; 300 is two bytes.
+        histogram.record(Nanos(1));
+        for _ in 0..300 {
+            histogram.record(Nanos(4));
+        }
+        assert_eq!(histogram.to_blob(), [1, 1, 1, 2, 0xac, 0x02]);
+    }
+
+    #[test]
+    fn what_is_no_histogram_is_refused() {
+        assert_eq!(Histogram::from_blob(&[]), Err(BlobError::Damaged));
+        assert_eq!(Histogram::from_blob(&[2]), Err(BlobError::Version(2)));
+        assert_eq!(Histogram::from_blob(&[1, 0]), Err(BlobError::Damaged));
+        // The bucket after the last.
+        assert_eq!(
+            Histogram::from_blob(&[1, 0x8c, 1, 1]),
+            Err(BlobError::Damaged)
+        );
+        // More than 64 bits.
+        let long = [&[1, 0][..], &[0xff; 9], &[2]].concat();
+        assert_eq!(Histogram::from_blob(&long), Err(BlobError::Damaged));
+    }
+}
