@@ -44,6 +44,13 @@ impl Proc {
         Some(total("ctxt ")? + total("intr ")? + total("softirq ")?)
     }
 
+    /// Time that the hypervisor took since the machine was started, by CPU number, from `/proc/stat`.
+    pub fn steal(&self) -> BTreeMap<u32, Nanos> {
+        let stat = self.text("proc/stat").unwrap_or_default();
+        let times = cpu_times(&stat, user_hz()).into_iter();
+        times.map(|(cpu, times)| (cpu, times.steal)).collect()
+    }
+
     /// Context switches since the machine was started, on all CPUs, from `/proc/stat`.
     pub fn context_switches(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;

@@ -4,6 +4,13 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::Nanos;
 
+/// CPU time of all threads of this process so far, those that have ended included.
+pub fn own_process_cpu_time() -> Nanos {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
+        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    })
+}
+
 /// CPU time of the calling thread so far.
 pub fn own_thread_cpu_time() -> Nanos {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {

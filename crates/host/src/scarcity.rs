@@ -10,8 +10,8 @@ use ticktax_model::machine::{Pressure, Throttling};
 use super::Proc;
 
 impl Proc {
-    /// `/proc/pressure`, as far as this kernel keeps it.
-    pub(super) fn pressure(&self) -> BTreeMap<String, Pressure> {
+    /// `/proc/pressure`, as far as this kernel keeps it: time since the machine was started.
+    pub fn pressure(&self) -> BTreeMap<String, Pressure> {
         let read = |resource: &str| {
             let text = self.text(&format!("proc/pressure/{resource}"))?;
             Some((resource.to_owned(), pressure(&text)))

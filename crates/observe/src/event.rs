@@ -37,7 +37,7 @@ pub enum Event<'a> {
         /// At least one.
         rows: &'a [Row],
     },
-    /// Comes after each look at the buffers, some twenty times a second.
+    /// Comes after each look at the buffers: once an interval of the plan, twenty times a second by default.
     Progress(Progress),
     /// Comes last: everything about the recording but its rows.
     Ended(Box<Header>),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ticktax_host::Proc;
 use ticktax_model::recording::Level;
@@ -32,6 +33,11 @@ pub struct Plan {
     /// Whether the use of each of the program's threads is read from `/proc` as well, at both ends
     /// and once a second.
     pub thread_usage: bool,
+    /// How often the buffers are emptied. At 50 ms they hold ten times what 500,000 events a second bring;
+    /// sums need no hurry, because what finds no room there is summed.
+    pub interval: Duration,
+    /// How often sums are handed out, with [`Keep::Sums`].
+    pub window: Nanos,
     /// What has to be seen: with [`Level::Kernel`] a session does not start unless the tracer
     /// loads.
     pub needs: Level,
@@ -48,6 +54,8 @@ impl Default for Plan {
             policy: None,
             program: None,
             thread_usage: false,
+            interval: Duration::from_millis(50),
+            window: Nanos::from_secs(1),
             needs: Level::Proc,
         }
     }

@@ -11,7 +11,7 @@ use ticktax_model::victim::ThreadPolicy;
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
-use ticktax_trace::{TraceError, Tracer};
+use ticktax_trace::{Counted, TraceError, Tracer};
 
 use crate::autogroups::Autogroups;
 use crate::collector::Collector;
@@ -24,10 +24,6 @@ use crate::probe::Probe;
 use crate::session::unix_time;
 use crate::victim::Watched;
 use crate::witness::SwitchReading;
-
-/// How often buffers are emptied. Ten times the interval fits into them at 500,000 events a second,
-/// and a process that wakes up twenty times a second is hardly a disturbance.
-const INTERVAL: Duration = Duration::from_millis(50);
 
 /// By how much the watching may be longer or shorter than asked.
 const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
@@ -160,7 +156,8 @@ impl Running {
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
-            let time = left.map_or(INTERVAL, Duration::from_nanos).min(INTERVAL);
+            let interval = self.settings.plan.interval;
+            let time = left.map_or(interval, Duration::from_nanos).min(interval);
             self.collector.sleep(time);
             if let (Some(victim), true) = (&mut self.victim, self.collector.is_due()) {
                 self.collector.keep_off(&victim.busiest_cpus());
@@ -187,6 +184,25 @@ impl Running {
         self.collector.drained(rows.len());
         self.probe.drain(sources, rows);
         over
+    }
+
+    /// What the tracer has counted so far; `None` where there is none.
+    pub(crate) fn counted(&self) -> Option<Counted> {
+        self.tracer.as_ref().ok().map(Tracer::counted)
+    }
+
+    /// Has rows name sources of a new table from now on.
+    pub(crate) fn forget_sources(&mut self) {
+        if let Ok(tracer) = &mut self.tracer {
+            tracer.forget_sources();
+        }
+    }
+
+    /// Gives back what the tracer keeps of threads that have ended, where it is much.
+    pub(crate) fn recycle(&mut self) {
+        if let Ok(tracer) = &mut self.tracer {
+            tracer.recycle();
+        }
     }
 
     /// Has the next turn be the last one. A `signal` is passed on to the command.

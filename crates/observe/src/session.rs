@@ -5,7 +5,7 @@ use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::recording::{Header, Level, Row, World};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::{TraceError, TraceSettings, Tracer};
+use ticktax_trace::{Counted, TraceError, TraceSettings, Tracer};
 
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress, Started};
@@ -67,11 +67,11 @@ impl Session {
         &self.started
     }
 
-    /// The next step; waits for it where there is none yet, some 50 ms at most. Once the session
-    /// has ended, it is [`Event::Ended`] again and again.
+    /// The next step; waits for it where there is none yet, no longer than the plan's interval. Once
+    /// the session has ended, it is [`Event::Ended`] again and again.
     ///
-    /// To be called from the thread that started the session, and again within half a second:
-    /// buffers hold no more, at 500,000 events a second.
+    /// To be called from the thread that started the session, and again soon: with spans
+    /// within half a second, buffers hold no more at 500,000 events a second.
     pub fn next_event(&mut self) -> Event<'_> {
         if !self.told {
             self.told = true;
@@ -120,6 +120,27 @@ impl Session {
         }
     }
 
+    /// What the tracer has counted so far; `None` where there is none, or the session has ended.
+    pub fn counted(&self) -> Option<Counted> {
+        self.running.as_ref()?.counted()
+    }
+
+    /// Keeps a session of sums that goes on for days within bounds: what the tracer keeps of threads that
+    /// have ended is given back where it is much, and where more than `most` sources were named, all are
+    /// forgotten. Returns whether they were: rows from then on name sources of a new table.
+    pub fn tidy(&mut self, most: usize) -> bool {
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        running.recycle();
+        let many = self.sources.len() > most;
+        if many {
+            running.forget_sources();
+            self.sources = SourceTable::default();
+        }
+        many
+    }
+
     /// The sources that the rows so far name.
     pub fn sources(&self) -> &SourceTable {
         &self.sources
@@ -146,6 +167,7 @@ fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>,
     let tracer = Tracer::load(
         &TraceSettings {
             output: settings.plan.keep.output(),
+            window: settings.plan.window,
             following: settings.followed().is_some(),
             ..TraceSettings::default()
         },

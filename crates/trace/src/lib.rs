@@ -13,6 +13,7 @@ mod names;
 mod nudge;
 #[doc(hidden)]
 pub mod record;
+mod recycle;
 mod sys;
 mod tracer;
 
@@ -24,4 +25,5 @@ pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, TraceSettings};
 pub use names::{KernelFunctions, Names};
 pub use record::{SpanRecord, SumRecord, kind};
+pub use recycle::Counted;
 pub use tracer::{PROBE_PREFIX, Tracer};

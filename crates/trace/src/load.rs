@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::{FEntry, FExit, Program, ProgramError};
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
+use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{HookMissing, Limitation};
 
@@ -51,6 +52,8 @@ pub struct TraceSettings {
     pub btf: PathBuf,
     /// Hooks that are left alone.
     pub without: BTreeSet<Hook>,
+    /// How often sums are handed out, when summing.
+    pub window: Nanos,
     /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums have no
     /// place in time, so there no thread is followed.
     pub following: bool,
@@ -62,6 +65,7 @@ impl Default for TraceSettings {
             output: Output::Spans { per_cpu: 1 << 16 },
             btf: PathBuf::from("/sys/kernel/btf/vmlinux"),
             without: BTreeSet::new(),
+            window: Nanos::from_secs(1),
             following: false,
         }
     }

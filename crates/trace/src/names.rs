@@ -137,7 +137,11 @@ impl Names {
             // A module's, loaded since.
             self.readings_left -= 1;
             let text = text(&self.proc.join("kallsyms")).unwrap_or_default();
-            self.functions = KernelFunctions::parse(&text);
+            let functions = KernelFunctions::parse(&text);
+            // A process that has given up its rights since may no longer see any.
+            if !functions.is_empty() {
+                self.functions = functions;
+            }
         }
         Some(strip_clone(self.functions.name(address)?).into())
     }
@@ -189,6 +193,11 @@ impl Names {
     pub fn thread(&self, tid: u32) -> Option<String> {
         let name = text(&self.proc.join(format!("{tid}/comm")))?;
         Some(name.trim_end().to_owned())
+    }
+
+    /// Whether thread `tid` is there, as far as it may be seen.
+    pub(crate) fn is_alive(&self, tid: u32) -> bool {
+        self.proc.join(tid.to_string()).exists()
     }
 
     /// The process of thread `tid`, while it is alive.

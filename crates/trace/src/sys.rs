@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -145,6 +145,50 @@ impl SharedArray<CpuState> {
         let field = unsafe { &raw mut (*entry).head };
         // SAFETY: the field is aligned for a u64, and the kernel writes it with one instruction.
         unsafe { AtomicU64::from_ptr(field) }.load(Ordering::Acquire)
+    }
+}
+
+impl SharedArray<SumRecord> {
+    /// How many intervals entry `index` has, and their own time: much less to read than all of it.
+    pub(crate) fn sum(&self, index: usize) -> (u64, i64) {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let count = unsafe { &raw mut (*entry).count };
+        // SAFETY: the field lies within a mapped entry.
+        let time = unsafe { &raw mut (*entry).self_ns };
+        // SAFETY: the field is aligned for a u64, and the kernel writes it with one instruction.
+        let count = unsafe { AtomicU64::from_ptr(count) }.load(Ordering::Acquire);
+        // SAFETY: as above, of an i64.
+        let time = unsafe { AtomicI64::from_ptr(time) }.load(Ordering::Acquire);
+        (count, time)
+    }
+
+    /// Gives entry `index` back to the programs, which may take it for any source from then on. To be
+    /// called only for a source that cannot come again: what it adds meanwhile is lost or misnamed.
+    pub(crate) fn free(&self, index: usize) {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let key = unsafe { &raw mut (*entry).key };
+        let empty = SumRecord {
+            key: self.read(index).key,
+            detail: 0,
+            count: 0,
+            self_ns: 0,
+            wall: 0,
+            max: 0,
+            tid: 0,
+            tgid: 0,
+            kind: 0,
+            flags: 0,
+            cpu: 0,
+            reserved: 0,
+            comm: [0; 16],
+            histogram: [0; 140],
+        };
+        // SAFETY: the entry is mapped and aligned; nobody else writes it, see above.
+        unsafe { entry.write_volatile(empty) };
+        // SAFETY: the field is aligned for a u64; the programs take the entry once they see 0.
+        unsafe { AtomicU64::from_ptr(key) }.store(0, Ordering::Release);
     }
 }
 

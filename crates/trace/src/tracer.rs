@@ -24,9 +24,6 @@ use crate::sys::{self, Shared, SharedArray};
 /// The prefix of the names of the tool's probes' threads.
 pub const PROBE_PREFIX: &str = "ttx-";
 
-/// How often sums are handed out: fine enough to see when something changed.
-const WINDOW: Nanos = Nanos::from_secs(1);
-
 /// The programs in the kernel, watching. They leave it when this is dropped, or when the process
 /// dies: nothing is pinned.
 pub struct Tracer {
@@ -44,8 +41,14 @@ pub struct Tracer {
     /// Of the flight recorder.
     pub(crate) tables: Tables,
     /// The sums, and behind them the rests, as they were handed out last.
-    window: Vec<Option<SumRecord>>,
+    pub(crate) window: Vec<Option<SumRecord>>,
+    /// Which of the sums had grown when they were handed out last.
+    pub(crate) grew: Vec<bool>,
+    /// Where [`Tracer::recycle`] goes on.
+    pub(crate) recycled: usize,
     pub(crate) window_begin: Nanos,
+    /// How often sums are handed out.
+    window_length: Nanos,
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
@@ -95,7 +98,10 @@ impl Tracer {
             tails: vec![0; sizes.cpus],
             tables: Tables::default(),
             window: vec![None; windowed],
+            grew: vec![false; windowed],
+            recycled: 0,
             window_begin: Nanos::ZERO,
+            window_length: settings.window,
             attached,
             limitations,
             every_entry_watched,
@@ -180,8 +186,8 @@ impl Tracer {
     }
 
     /// Passes every record that is ready to `sink`, in the order in which each CPU's ended. When
-    /// summing, these are the long ones, and once a second the sums of what was added since, as the
-    /// window that ends `now`.
+    /// summing, these are the long ones, and once in [`TraceSettings::window`] the sums of what was added
+    /// since, as the window that ends `now`.
     pub fn drain(
         &mut self,
         now: Nanos,
@@ -191,7 +197,7 @@ impl Tracer {
         for cpu in 0..self.sizes.cpus {
             self.drain_ring(cpu, sources, sink);
         }
-        if self.sizes.summing && now - self.window_begin >= WINDOW {
+        if self.sizes.summing && now - self.window_begin >= self.window_length {
             self.drain_sums(now, sources, sink);
         }
     }
@@ -237,14 +243,20 @@ impl Tracer {
     ) {
         let window = (self.window_begin, now);
         let sums = self.sizes.sum_entries as usize;
-        for (index, before) in self.window.iter_mut().enumerate() {
-            let after = match index.checked_sub(sums) {
-                None => self.sums.read(index),
-                Some(rest) => self.rests.read(rest),
+        let entries = self.window.iter_mut().zip(&mut self.grew);
+        for (index, (before, grew)) in entries.enumerate() {
+            let (table, index) = match index.checked_sub(sums) {
+                None => (&self.sums, index),
+                Some(rest) => (&self.rests, rest),
             };
-            if after.count == 0 {
+            // Most entries are free, or of threads that did not run. The kernel counts before it adds the
+            // time, so what was read in between is known by its time.
+            let read = before.as_ref();
+            *grew = table.sum(index) != read.map_or((0, 0), |sum| (sum.count, sum.self_ns));
+            if !*grew {
                 continue;
             }
+            let after = table.read(index);
             if let Some(row) = self.decoder.sum(sources, before.as_ref(), &after, window) {
                 sink(sources, &row);
             }
