@@ -10,6 +10,7 @@
 )]
 
 mod accounting;
+mod agent;
 mod attach;
 mod coverage;
 mod event_cost;
@@ -105,6 +106,8 @@ enum Name {
     Coverage,
     /// The tool's CPU time and memory, and events lost, by the rate of events
     Load,
+    /// The agent's CPU time and memory, by the rate of events
+    Agent,
     /// What an audit costs the program that it is asked about
     Observer,
     /// How long loading and attaching the tracer takes
@@ -204,7 +207,7 @@ fn run(asked: Name, quick: bool) -> Outcome {
     };
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 10] = [
+    let all: [(Name, Benchmark); 11] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -212,6 +215,7 @@ fn run(asked: Name, quick: bool) -> Outcome {
         (Name::Accounting, accounting::run),
         (Name::Coverage, coverage::run),
         (Name::Load, load::run),
+        (Name::Agent, agent::run),
         (Name::Observer, observer::run),
         (Name::Attach, attach::run),
         (Name::Ledger, ledger::run),

@@ -37,6 +37,11 @@ impl Tool {
         Ok(Self { path })
     }
 
+    /// An agent, until it is interrupted.
+    pub(crate) fn agent(&self, arguments: &[&str]) -> Result<Running, String> {
+        Running::start(Command::new(&self.path).arg("agent").args(arguments))
+    }
+
     /// An audit of so many seconds.
     pub(crate) fn audit(&self, seconds: u32, arguments: &[&str]) -> Result<Audit, String> {
         let mut command = Command::new(&self.path);

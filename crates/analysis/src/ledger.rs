@@ -61,6 +61,7 @@ use ticktax_model::statement::{Account, Class};
 use ticktax_model::{Nanos, SourceTable};
 
 use self::accounts::Registry;
+pub(crate) use self::accounts::{account_name, is_counted};
 use self::books::ClassTimes;
 pub(crate) use self::closing::Books;
 use self::contents::Contents;

@@ -27,6 +27,8 @@
 //!    [`Statement`](ticktax_model::statement::Statement), and nothing is filled in later.
 //! 4. [`incident`] reads the rows around a flight recorder's trigger, which are few, by itself.
 //! 5. [`figures()`] reads from a statement the few numbers that predictions are compared by.
+//!
+//! An agent's recording does not end: [`totals`] is the consumer that it has in place of these.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -43,6 +45,7 @@ mod recording;
 mod statement;
 pub mod tick;
 mod timeline;
+pub mod totals;
 mod victim;
 mod waits;
 pub mod workload;

@@ -7,6 +7,7 @@
 //! is a folder and a line: of documents in [`format`](Format), of rows in [`rows`](RowFormat).
 #![forbid(unsafe_code)]
 
+mod facts;
 mod format;
 mod incidents;
 mod json;
@@ -17,6 +18,7 @@ mod rows;
 mod text;
 mod view;
 
+pub use facts::{FactsFolder, FactsSettings};
 pub use format::{Format, render};
 pub use incidents::{
     Budget, INDEX_MAX, IncidentStore, IncidentStoreError, Stored, Unindexed, add_found,
@@ -24,6 +26,7 @@ pub use incidents::{
 };
 pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};
+pub use openmetrics::metrics;
 pub use rows::{Finished, RowFileError, RowFiles, RowFormat, RowsEnded};
 pub use text::{TextStyle, beat_news, glance, incident_line, not_kept_line, pace_line};
 pub use view::{Grouping, Section, Sections, View};

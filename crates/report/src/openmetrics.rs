@@ -7,6 +7,7 @@
 mod families;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::document::{Document, DocumentKind};
@@ -19,6 +20,8 @@ use ticktax_model::{Intervals, Nanos};
 use crate::TextStyle;
 use crate::format::DocumentSink;
 use families::{Families, Family};
+
+pub use totals::metrics;
 
 /// A label's name and value.
 type Label = (&'static str, String);
@@ -393,7 +396,7 @@ fn quality(all: &mut Families, it: &Statement) {
 
 /// A class, as JSON writes it.
 fn class_word(class: Class) -> String {
-    serde_word(&class)
+    class.name().to_owned()
 }
 
 /// The word that JSON has for it.

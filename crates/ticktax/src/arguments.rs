@@ -1,5 +1,6 @@
 //! What was typed.
 
+mod agent;
 mod changes;
 mod complete;
 mod document;
@@ -27,6 +28,7 @@ use ticktax_model::{CpuList, Nanos};
 use ticktax_observe::{Keep, ProbeChoice};
 use ticktax_report::Format;
 
+pub(crate) use agent::{AgentArguments, Listen};
 pub(crate) use changes::ChangesArguments;
 use document::{documents, formats};
 pub(crate) use files::FileArguments;
@@ -93,6 +95,9 @@ pub(crate) enum Verb {
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Statement]))),
     )]
     Audit(AuditArguments),
+    /// Watch this machine for ever: metrics for Prometheus, and facts files that fleets can query
+    #[command(after_help = agent::EXAMPLES)]
+    Agent(AgentArguments),
     /// Run a paced loop as a server does, or watch one: frames a second, dropped, overshot, late
     #[command(
         after_help = pace::EXAMPLES,

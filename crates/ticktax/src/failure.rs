@@ -65,6 +65,9 @@ pub(crate) enum Failure {
     /// A sweep cannot begin or go on.
     #[error(transparent)]
     Sweep(#[from] SweepError),
+    /// An agent cannot begin or go on.
+    #[error("{0}")]
+    Agent(String),
     /// Nothing can be predicted.
     #[error("{0}")]
     Prediction(String),

@@ -4,6 +4,7 @@
 //! into what it means before anything happens. Only this crate has a terminal, colours and exit
 //! codes.
 
+mod agent;
 mod arguments;
 mod audit;
 mod beats;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let terminal = Terminal::detect();
     let result = match arguments.verb {
+        Verb::Agent(typed) => agent::run(&typed, &terminal),
         Verb::Audit(typed) => audit::run(&typed, &terminal),
         Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Compare(typed) => changes::run(&typed, &terminal),

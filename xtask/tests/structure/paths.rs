@@ -12,6 +12,7 @@ const FOLDERS: &[&str] = &[
     "xtask",
     "docs",
     "cases",
+    "contrib",
     "scenarios",
 ];
 

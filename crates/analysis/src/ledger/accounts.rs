@@ -30,16 +30,21 @@ struct Key {
 
 impl Key {
     fn of(class: Class, source: &Source) -> Self {
-        let name = match (class, &source.thread) {
-            (Class::Program, Some(thread)) => thread.program.clone(),
-            (Class::KernelThread, _) => stem(&source.name).into(),
-            _ => class
-                .account()
-                .map_or_else(|| source.name.clone(), Arc::from),
-        };
+        let name = account_name(class, source);
         let thread = source.thread.as_ref();
         let pid = thread.filter(|_| class == Class::Program).map(|it| it.pid);
         Self { class, name, pid }
+    }
+}
+
+/// The name of the account that `source`, which is of this class, belongs to.
+pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
+    match (class, &source.thread) {
+        (Class::Program, Some(thread)) => thread.program.clone(),
+        (Class::KernelThread, _) => stem(&source.name).into(),
+        _ => class
+            .account()
+            .map_or_else(|| source.name.clone(), Arc::from),
     }
 }
 
@@ -63,7 +68,7 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
 
 /// Whether the intervals of `source` count as its account's. The functions within an interrupt
 /// do not: the number of interrupts is that of the frames around them.
-fn is_counted(class: Class, source: &Source) -> bool {
+pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }
 

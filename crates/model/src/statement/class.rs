@@ -52,6 +52,24 @@ impl Class {
         Self::Idle,
     ];
 
+    /// The word for it, as documents and files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::KernelThread => "kernel_thread",
+            Self::Irq => "irq",
+            Self::Softirq => "softirq",
+            Self::Nmi => "nmi",
+            Self::EntryExit => "entry_exit",
+            Self::Outside => "outside",
+            Self::Steal => "steal",
+            Self::Unexplained => "unexplained",
+            Self::Tool => "tool",
+            Self::Probe => "probe",
+            Self::Idle => "idle",
+        }
+    }
+
     /// What the class is, for every question that is asked of classes: a new one is described here
     /// once.
     #[inline]
@@ -220,5 +238,18 @@ impl Nature {
     /// It is named at this place among others.
     const fn named(self, precedence: u8) -> Self {
         Self { precedence, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Class;
+
+    #[test]
+    fn a_class_has_one_word_in_all_files() {
+        for class in Class::ALL {
+            let json = serde_json::to_value(class).unwrap();
+            assert_eq!(json, class.name());
+        }
     }
 }

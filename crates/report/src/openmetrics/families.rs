@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use ticktax_model::Nanos;
+use ticktax_model::totals::IntervalSum;
+use ticktax_model::{Histogram, Nanos};
 
 /// The families so far.
 #[derive(Default)]
@@ -18,6 +19,11 @@ impl Families {
     /// A family of values that may rise and fall.
     pub(super) fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, "gauge", "")
+    }
+
+    /// A family of lengths, counted by how long they are.
+    pub(super) fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.family(name, help, "histogram", "")
     }
 
     /// A family whose labels are what it says.
@@ -48,6 +54,7 @@ impl Families {
             kind,
             suffix,
             values: Vec::new(),
+            histograms: Vec::new(),
         });
         self.0.last_mut().expect("one was just added")
     }
@@ -61,6 +68,14 @@ pub(super) struct Family {
     suffix: &'static str,
     /// Each with its labels, as they are written.
     values: Vec<(String, f64)>,
+    /// The same of a histogram.
+    histograms: Vec<(String, IntervalSum)>,
+}
+
+/// The upper ends of a histogram's buckets in ns, four times apart, from 1 µs to 4.3 s: each is an end of
+/// one of ours, so that no count is spread over two.
+fn bucket_ends() -> impl Iterator<Item = Nanos> {
+    (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
 
 impl Family {
@@ -71,10 +86,12 @@ impl Family {
 
     /// A value.
     pub(super) fn value(&mut self, labels: &[(&'static str, &str)], value: f64) {
-        let named = labels.iter();
-        let named = named.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
-        self.values
-            .push((named.collect::<Vec<_>>().join(","), value));
+        self.values.push((written(labels), value));
+    }
+
+    /// Lengths; their sum is own time.
+    pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], of: &IntervalSum) {
+        self.histograms.push((written(labels), of.clone()));
     }
 
     /// A set of labels must be there once only, and all sets have the same names: where two would be
@@ -99,7 +116,7 @@ impl Family {
 
     /// Writes the family, where it has any values: a parser takes none without.
     fn write(mut self, text: &mut String) {
-        if self.values.is_empty() {
+        if self.values.is_empty() && self.histograms.is_empty() {
             return;
         }
         self.number();
@@ -107,7 +124,9 @@ impl Family {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# TYPE ticktax_{name} {}", self.kind);
         let units = ["seconds", "bytes", "hertz", "ratio"];
-        if let Some(unit) = units.into_iter().find(|unit| name.ends_with(unit)) {
+        let unit = units.into_iter().find(|unit| name.ends_with(unit));
+        // Not every parser takes the unit of a histogram.
+        if let Some(unit) = unit.filter(|_| self.histograms.is_empty()) {
             let _ = writeln!(text, "# UNIT ticktax_{name} {unit}");
         }
         let _ = writeln!(text, "# HELP ticktax_{name} {}", escaped(self.help));
@@ -118,7 +137,44 @@ impl Family {
             }
             let _ = writeln!(text, " {}", number(*value, self.kind));
         }
+        for (labels, of) in &self.histograms {
+            write_histogram(text, name, labels, of);
+        }
     }
+}
+
+/// Writes the values of one histogram. What is longer than its last end is only in the last bucket.
+fn write_histogram(text: &mut String, name: &str, labels: &str, of: &IntervalSum) {
+    let comma = if labels.is_empty() { "" } else { "," };
+    let counts = of.histogram.counts();
+    let mut bucket = |end: &str, count: u64| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "ticktax_{name}_bucket{{{labels}{comma}le=\"{end}\"}} {count}"
+        );
+    };
+    for end in bucket_ends() {
+        let below = &counts[..Histogram::bucket(end)];
+        bucket(&end.as_secs_f64().to_string(), below.iter().sum());
+    }
+    let all = of.histogram.total();
+    bucket("+Inf", all);
+    let braces = if labels.is_empty() {
+        String::new()
+    } else {
+        format!("{{{labels}}}")
+    };
+    let sum = number(of.time.as_secs_f64(), "counter");
+    let _ = writeln!(text, "ticktax_{name}_count{braces} {all}");
+    let _ = writeln!(text, "ticktax_{name}_sum{braces} {sum}");
+}
+
+/// Labels as they are written.
+fn written(labels: &[(&'static str, &str)]) -> String {
+    let named = labels.iter();
+    let named = named.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    named.collect::<Vec<_>>().join(",")
 }
 
 /// A number as a value is written. A total cannot be negative: an overdrawn account is 0 there, and

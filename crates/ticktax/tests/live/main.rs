@@ -10,6 +10,7 @@
 )]
 
 mod accounting;
+mod agent;
 mod attached;
 mod beats;
 #[path = "../common/mod.rs"]
@@ -142,6 +143,42 @@ const ROOT: &[(&str, Test)] = &[
         paces::says_that_a_program_has_no_rhythm,
     ),
     ("pace::ends_with_the_process", paces::ends_with_the_process),
+    (
+        "agent::serves_what_it_counts_without_rights",
+        agent::serves_what_it_counts_without_rights,
+    ),
+    (
+        "agent::programs_are_named_without_their_arguments",
+        agent::programs_are_named_without_their_arguments,
+    ),
+    (
+        "agent::three_capabilities_are_enough",
+        agent::three_capabilities_are_enough,
+    ),
+    (
+        "agent::without_rights_it_says_what_it_needs",
+        agent::without_rights_it_says_what_it_needs,
+    ),
+    (
+        "agent::facts_hold_what_was_counted",
+        agent::facts_hold_what_was_counted,
+    ),
+    (
+        "agent::two_agents_do_not_share_a_port_or_a_folder",
+        agent::two_agents_do_not_share_a_port_or_a_folder,
+    ),
+    (
+        "agent::a_full_disk_is_said_and_stops_nothing",
+        agent::a_full_disk_is_said_and_stops_nothing,
+    ),
+    (
+        "agent::a_killed_agent_leaves_whole_files",
+        agent::a_killed_agent_leaves_whole_files,
+    ),
+    (
+        "agent::the_dashboard_and_the_rules_name_what_is_served",
+        agent::the_dashboard_and_the_rules_name_what_is_served,
+    ),
 ];
 
 /// Those that look at a terminal.
@@ -225,6 +262,14 @@ fn main() -> ExitCode {
             .with_kind(needs)
             .with_ignored_flag(!terminal)
     });
+    let prometheus = Trial::test(
+        "root::agent::a_prometheus_scrapes_it_and_evaluates_the_rules",
+        agent::a_prometheus_scrapes_it_and_evaluates_the_rules,
+    )
+    .with_ignored_flag(!(allowed && agent::has_prometheus()));
+    let unit = Trial::test("agent::the_unit_is_sound", agent::the_unit_is_sound)
+        .with_ignored_flag(!agent::has_systemd_analyze());
+    let root = root.chain([prometheus, unit]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -1,0 +1,155 @@
+//! What the agent itself uses, by the rate of events: `ticktax agent` as users run it, by its own metrics,
+//! while pairs of threads on every CPU switch in batches.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use ticktax_model::{Cpu, Nanos};
+
+use crate::ping_pong;
+use crate::table::{Series, Table};
+use crate::tool::Tool;
+use crate::{Bench, Outcome};
+
+/// Events a second on all CPUs together, and the time from one batch of them to the next; 0 is none but the
+/// machine's own.
+const RATES: [(u64, Nanos); 3] = [
+    (0, Nanos::from_millis(10)),
+    (10_000, Nanos::from_millis(10)),
+    (500_000, Nanos::from_millis(1)),
+];
+
+/// The share of a core, in percent, that the agent may take.
+const TARGET: f64 = 0.1;
+
+/// The peak memory, in MiB.
+const MEMORY: f64 = 64.0;
+
+/// Its metrics are so old at most.
+const WINDOW: Duration = Duration::from_secs(11);
+
+struct Results {
+    rate: u64,
+    events: Series,
+    cpu: Series,
+    memory: Series,
+    folded: f64,
+}
+
+pub(crate) fn run(bench: &Bench) -> Outcome {
+    println!("\n## agent");
+    let tool = Tool::find()?;
+    let mut results = RATES.map(|(rate, _)| Results {
+        rate,
+        events: Series::new(),
+        cpu: Series::new(),
+        memory: Series::new(),
+        folded: 0.0,
+    });
+    for _ in 0..bench.choose(3, 1) {
+        for ((rate, pace), results) in RATES.into_iter().zip(&mut results) {
+            bench.go_on()?;
+            turn(bench, &tool, (rate, pace), results)?;
+        }
+    }
+    let mut table = Table::new([
+        "events asked for",
+        "n",
+        "events/s seen",
+        "CPU, % of one",
+        "least to most",
+        "peak memory",
+        "target",
+    ]);
+    for it in &results {
+        let (cpu, memory) = (it.cpu.median(), it.memory.median());
+        let met = cpu <= TARGET && memory <= MEMORY && it.folded <= 0.0;
+        table.row([
+            match it.rate {
+                0 => "the machine's own".to_owned(),
+                rate => format!("{} k/s", rate / 1_000),
+            },
+            it.cpu.n().to_string(),
+            format!("{:.0}", it.events.median()),
+            format!("{cpu:.3}"),
+            it.cpu.range(3),
+            format!("{memory:.0} MiB"),
+            format!(
+                "≤ {TARGET} %, ≤ {MEMORY:.0} MiB: {}",
+                if met { "met" } else { "not met" }
+            ),
+        ]);
+    }
+    table.print();
+    println!(
+        "\nCPU: all threads of the agent, after it has started, a scrape included; without what its BPF \
+         programs cost others (event-cost)."
+    );
+    Ok(())
+}
+
+/// One agent: its metrics once they have come, and some windows later.
+fn turn(bench: &Bench, tool: &Tool, (rate, pace): (u64, Nanos), results: &mut Results) -> Outcome {
+    // A port that was free a moment ago.
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let windows = bench.choose(4, 2);
+    let cpus: Vec<Cpu> = ticktax_probes::online_cpus()?.iter().collect();
+    let length = Nanos::from_secs(11 * (i64::from(windows) + 2));
+    let batch = rate * pace.0.unsigned_abs() / 1_000_000_000;
+    let trips = batch / 2 / cpus.len() as u64;
+    thread::scope(|scope| {
+        let makers: Vec<_> = cpus
+            .iter()
+            .filter(|_| trips > 0)
+            .map(|cpu| scope.spawn(move || ping_pong::run_paced(*cpu, trips, pace, length)))
+            .collect();
+        let agent = tool.agent(&["--listen", &address])?;
+        bench.pause(WINDOW + Duration::from_secs(1))?;
+        let first = page(&address)?;
+        bench.pause(WINDOW * windows)?;
+        let last = page(&address)?;
+        agent.interrupt()?;
+        for maker in makers {
+            maker.join().map_err(|_| "the generator panicked")??;
+        }
+        results.push(&first, &last)
+    })
+}
+
+impl Results {
+    fn push(&mut self, first: &str, last: &str) -> Outcome {
+        let of = |name: &str| Ok::<_, String>((value(first, name)?, value(last, name)?));
+        let (begin, end) = of("ticktax_updated_timestamp_seconds")?;
+        let passed = end - begin;
+        if passed <= 0.0 {
+            return Err("the agent counts nothing".into());
+        }
+        let (before, after) = of("ticktax_own_cpu_seconds_total")?;
+        self.cpu.push(100.0 * (after - before) / passed);
+        let (before, after) = of("ticktax_own_events_total")?;
+        self.events.push((after - before) / passed);
+        let (_, memory) = of("ticktax_own_memory_bytes")?;
+        self.memory.push(memory / f64::from(1 << 20));
+        self.folded += of("ticktax_folded_intervals_total")?.1;
+        Ok(())
+    }
+}
+
+/// What a scraper gets.
+fn page(address: &str) -> Result<String, std::io::Error> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page)?;
+    Ok(page)
+}
+
+/// The value of a metric without labels.
+fn value(page: &str, name: &str) -> Result<f64, String> {
+    let mut lines = page.lines();
+    let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = line.and_then(|value| value.parse().ok());
+    value.ok_or_else(|| format!("the agent serves no {name}"))
+}

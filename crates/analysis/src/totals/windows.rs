@@ -1,0 +1,232 @@
+//! Windows of a minute, and what they are put together to: ten minutes and an hour.
+//!
+//! Windows are as long as the clock says that never jumps; the clock on the wall only says when one begins.
+//! They end where the wall clock's minutes end, as it stood when the first began, or as near as the sums
+//! come: their exact length is told.
+
+use ticktax_model::Nanos;
+use ticktax_model::facts::{Window, WindowLength};
+use ticktax_model::totals::AccountSums;
+
+/// The windows that are open, one of each length.
+#[derive(Debug)]
+pub struct Windows {
+    minute: Open,
+    /// Those that are made of minutes.
+    longer: [Open; 2],
+    /// By how much sooner than it is due a window may be closed.
+    early: Nanos,
+}
+
+/// A window that is open.
+#[derive(Debug)]
+struct Open {
+    kind: WindowLength,
+    begin: Nanos,
+    begin_unix_ms: i64,
+    /// When it is over.
+    due: Nanos,
+    accounts: AccountSums,
+}
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// On `CLOCK_MONOTONIC`.
+    pub at: Nanos,
+    /// In ms since 1970 on the wall clock.
+    pub unix_ms: i64,
+}
+
+impl Windows {
+    /// Windows from `now` on. Sums come once in `every`: a window is closed by those that come nearest to
+    /// its end.
+    pub fn new(now: Moment, every: Nanos) -> Self {
+        let open = |kind| Open::new(kind, now);
+        Self {
+            minute: open(WindowLength::Minute),
+            longer: [open(WindowLength::TenMinutes), open(WindowLength::Hour)],
+            early: Nanos(every.0 / 2),
+        }
+    }
+
+    /// The sums of the minute that is open.
+    pub fn open(&mut self) -> &mut AccountSums {
+        &mut self.minute.accounts
+    }
+
+    /// Closes the windows that are over, the shortest first; to be called when sums have come.
+    pub fn advance(&mut self, now: Moment) -> Vec<Window> {
+        self.close(now, self.early, false)
+    }
+
+    /// Closes all windows, however short.
+    pub fn finish(&mut self, now: Moment) -> Vec<Window> {
+        self.close(now, Nanos::ZERO, true)
+    }
+
+    fn close(&mut self, now: Moment, early: Nanos, all: bool) -> Vec<Window> {
+        let over = |open: &Open| all || now.at + early >= open.due;
+        let mut closed = Vec::new();
+        if !over(&self.minute) {
+            return closed;
+        }
+        let minute = self.minute.close(now, early);
+        for longer in &mut self.longer {
+            for (key, sum) in &minute.accounts {
+                longer.accounts.entry(key.clone()).or_default().merge(sum);
+            }
+        }
+        closed.push(minute);
+        for longer in &mut self.longer {
+            if over(longer) {
+                closed.push(longer.close(now, early));
+            }
+        }
+        closed
+    }
+}
+
+impl Open {
+    fn new(kind: WindowLength, now: Moment) -> Self {
+        let length = kind.length();
+        let into_ns = now.unix_ms.rem_euclid(length.0 / 1_000_000) * 1_000_000;
+        Self {
+            kind,
+            begin: now.at,
+            begin_unix_ms: now.unix_ms,
+            due: now.at + length - Nanos(into_ns),
+            accounts: AccountSums::new(),
+        }
+    }
+
+    /// The window as it is, of which the next one begins.
+    fn close(&mut self, now: Moment, early: Nanos) -> Window {
+        while now.at + early >= self.due {
+            self.due += self.kind.length();
+        }
+        Window {
+            kind: self.kind,
+            begin_unix_ms: std::mem::replace(&mut self.begin_unix_ms, now.unix_ms),
+            length: now.at - std::mem::replace(&mut self.begin, now.at),
+            accounts: std::mem::take(&mut self.accounts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ticktax_model::facts::{Window, WindowLength};
+    use ticktax_model::statement::Class;
+    use ticktax_model::totals::{AccountKey, IntervalSum};
+    use ticktax_model::{Cpu, Nanos};
+
+    use super::{Moment, Windows};
+
+    /// So many ms after it began, at 12 s past a minute.
+    fn moment(ms: i64) -> Moment {
+        Moment {
+            at: Nanos::from_millis(5_000_000 + ms),
+            unix_ms: 1_800_000_012_000 + ms,
+        }
+    }
+
+    fn key() -> AccountKey {
+        AccountKey {
+            class: Class::Irq,
+            name: "x".into(),
+            cpu: Cpu(0),
+        }
+    }
+
+    fn windows() -> Windows {
+        Windows::new(moment(0), Nanos::from_secs(10))
+    }
+
+    fn minutes(closed: &[Window]) -> Vec<(i64, Nanos)> {
+        let minutes = closed.iter();
+        let minutes = minutes.filter(|window| window.kind == WindowLength::Minute);
+        minutes.map(|it| (it.begin_unix_ms, it.length)).collect()
+    }
+
+    #[test]
+    fn windows_end_where_the_minutes_of_the_wall_clock_do() {
+        let mut windows = windows();
+        let closed: Vec<Window> = (1..=20)
+            .flat_map(|turn| windows.advance(moment(turn * 10_000)))
+            .collect();
+        let first = 1_800_000_012_000;
+        let told = minutes(&closed);
+        assert_eq!(told[0], (first, Nanos::from_secs(50)));
+        assert_eq!(told[1], (first + 50_000, Nanos::from_secs(60)));
+        assert_eq!(told[2], (first + 110_000, Nanos::from_secs(60)));
+    }
+
+    #[test]
+    fn a_jump_of_the_wall_clock_changes_no_length() {
+        for jump in [-7_200_000, 86_400_000 * 3_650] {
+            let mut windows = windows();
+            let mut closed = Vec::new();
+            for turn in 1..=18 {
+                let mut now = moment(turn * 10_000);
+                now.unix_ms += if turn > 9 { jump } else { 0 };
+                closed.extend(windows.advance(now));
+            }
+            let told = minutes(&closed);
+            let lengths: Vec<Nanos> = told.iter().map(|it| it.1).collect();
+            assert_eq!(lengths, [50, 60, 60].map(Nanos::from_secs));
+            assert_eq!(told[2].0, 1_800_000_122_000 + jump);
+        }
+    }
+
+    #[test]
+    fn what_is_open_at_the_end_is_closed_with_its_length() {
+        let mut windows = windows();
+        windows
+            .open()
+            .entry(key())
+            .or_default()
+            .record(Nanos(1), Nanos(1));
+        let closed = windows.finish(moment(3_000));
+        let told: Vec<(WindowLength, Nanos)> =
+            closed.iter().map(|it| (it.kind, it.length)).collect();
+        let length = Nanos::from_secs(3);
+        assert_eq!(told, WindowLength::ALL.map(|kind| (kind, length)));
+        assert!(
+            closed
+                .iter()
+                .all(|window| window.accounts[&key()].count == 1)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_together_is_what_all_of_it_would_have_been(
+            lengths in prop::collection::vec((1i64..20_000, 0i64..10_000_000_000), 1..400),
+        ) {
+            let mut windows = windows();
+            let mut all = IntervalSum::default();
+            let (mut at, mut closed) = (0, Vec::new());
+            for (step, length) in lengths {
+                let (time, length) = (Nanos(length / 2), Nanos(length));
+                windows.open().entry(key()).or_default().record(time, length);
+                all.record(time, length);
+                at += step;
+                closed.extend(windows.advance(moment(at)));
+            }
+            closed.extend(windows.finish(moment(at + 1)));
+            for kind in WindowLength::ALL {
+                let of_kind = || closed.iter().filter(|window| window.kind == kind);
+                let mut sum = IntervalSum::default();
+                for window in of_kind().filter_map(|window| window.accounts.get(&key())) {
+                    sum.merge(window);
+                }
+                prop_assert_eq!(&sum, &all);
+                // They follow each other without a gap, and none is over twice.
+                let length: Nanos = of_kind().map(|window| window.length).sum();
+                prop_assert_eq!(length, Nanos::from_millis(at + 1));
+            }
+        }
+    }
+}

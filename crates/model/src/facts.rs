@@ -1,0 +1,70 @@
+//! Facts: whose time it was, in windows of time, as Parquet files that many machines can put side by side.
+//!
+//! `docs/data.md` describes the columns. A file is written at once and sorted, so it is small, and queries
+//! that ask for one name or one time skip most of it.
+
+mod file;
+
+use std::fmt;
+
+use crate::Nanos;
+use crate::totals::AccountSums;
+
+pub use file::{FactsError, PartWriter};
+
+/// How long the windows of a table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WindowLength {
+    /// A minute.
+    Minute,
+    /// Ten minutes: minutes, put together.
+    TenMinutes,
+    /// An hour: ten minutes, put together.
+    Hour,
+}
+
+impl WindowLength {
+    /// Every length, the shortest first.
+    pub const ALL: [Self; 3] = [Self::Minute, Self::TenMinutes, Self::Hour];
+
+    /// The length.
+    pub const fn length(self) -> Nanos {
+        Nanos::from_secs(match self {
+            Self::Minute => 60,
+            Self::TenMinutes => 600,
+            Self::Hour => 3_600,
+        })
+    }
+
+    /// The table of accounts in such windows: the name of its folder.
+    pub const fn accounts_table(self) -> &'static str {
+        match self {
+            Self::Minute => "accounts",
+            Self::TenMinutes => "accounts_10m",
+            Self::Hour => "accounts_1h",
+        }
+    }
+}
+
+impl fmt::Display for WindowLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Minute => "1m",
+            Self::TenMinutes => "10m",
+            Self::Hour => "1h",
+        })
+    }
+}
+
+/// A window that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// Which kind.
+    pub kind: WindowLength,
+    /// When it began, in ms since 1970 on the wall clock as it stood then.
+    pub begin_unix_ms: i64,
+    /// How long it was, by the clock that never jumps. The first and the last of an agent are shorter.
+    pub length: Nanos,
+    /// Whose time it was.
+    pub accounts: AccountSums,
+}

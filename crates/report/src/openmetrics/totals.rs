@@ -1,0 +1,332 @@
+//! What an agent has counted since it began, for a scraper that comes again and again.
+//!
+//! Families that a statement has as well have its names. Programs of one name are one series, CPU by CPU:
+//! process ids would make series without end.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::statement::Class;
+use ticktax_model::totals::{AccountKey, FactsCount, IntervalSum, Totals};
+use ticktax_model::{Cpu, Nanos};
+
+use super::families::{Families, Family};
+
+/// The totals as OpenMetrics text.
+pub fn metrics(totals: &Totals) -> String {
+    let mut all = Families::default();
+    about(&mut all, totals);
+    cpus(&mut all, totals);
+    accounts(&mut all, totals);
+    waits(&mut all, totals);
+    ticks(&mut all, totals);
+    quality(&mut all, totals);
+    if let Some(facts) = &totals.facts {
+        facts_files(&mut all, facts);
+    }
+    all.finish()
+}
+
+fn about(all: &mut Families, it: &Totals) {
+    all.info("recording", "What is watched, and by what.")
+        .value(
+            &[
+                ("host", &it.host),
+                ("kernel", &it.kernel),
+                ("arch", &it.arch),
+                ("tool_version", &it.tool_version),
+            ],
+            1.0,
+        );
+    let seconds = |ms: i64| ms as f64 / 1e3;
+    all.gauge(
+        "began_timestamp_seconds",
+        "When counting began, since 1970.",
+    )
+    .value(&[], seconds(it.began_unix_ms));
+    all.gauge(
+        "updated_timestamp_seconds",
+        "Until when everything is counted, since 1970.",
+    )
+    .value(&[], seconds(it.updated_unix_ms));
+}
+
+/// The time of each CPU, all of it and by class.
+fn cpus(all: &mut Families, it: &Totals) {
+    let mut classes: BTreeMap<(Cpu, Class), Nanos> = BTreeMap::new();
+    let mut recorded: BTreeMap<Cpu, Nanos> = BTreeMap::new();
+    let accounts = it.accounts.iter();
+    let accounts = accounts.map(|(key, sum)| (key.cpu, key.class, sum.time));
+    let lost = it.lost.iter();
+    let lost = lost.map(|loss| (loss.cpu, Class::Unexplained, loss.self_time));
+    for (cpu, class, time) in accounts.chain(lost) {
+        *classes.entry((cpu, class)).or_default() += time;
+        *recorded.entry(cpu).or_default() += time;
+    }
+    let family = all.counter(
+        "recorded_seconds",
+        "Time that was watched; ticktax_cpu_seconds adds up to it.",
+    );
+    for (cpu, time) in recorded {
+        family.time(&[("cpu", &cpu.to_string())], time);
+    }
+    let family = all.counter("cpu_seconds", "CPU time by class.");
+    for ((cpu, class), time) in classes {
+        family.time(&[("cpu", &cpu.to_string()), ("class", class.name())], time);
+    }
+    let family = all.counter(
+        "steal_seconds",
+        "Time that the hypervisor took, by its own clock; it lies within the classes.",
+    );
+    for (cpu, time) in &it.steal {
+        family.time(&[("cpu", &cpu.to_string())], *time);
+    }
+}
+
+/// Every account. The kernel's are counted by their length as well: they are noise.
+fn accounts(all: &mut Families, it: &Totals) {
+    let family = all.counter("account_seconds", "Own time of an account.");
+    for (key, sum) in &it.accounts {
+        family.of_account(key, |family, labels| family.time(labels, sum.time));
+    }
+    let family = all.counter(
+        "account_intervals",
+        "Intervals of an account: interrupts, or stretches of a thread on a CPU.",
+    );
+    for (key, sum) in &it.accounts {
+        let count = sum.count as f64;
+        family.of_account(key, |family, labels| family.value(labels, count));
+    }
+    let mut lengths: BTreeMap<(Class, &str), IntervalSum> = BTreeMap::new();
+    let noise = it.accounts.iter();
+    for (key, sum) in noise.filter(|(key, _)| key.class.is_kernel_work()) {
+        let entry = lengths.entry((key.class, &key.name)).or_default();
+        entry.merge(sum);
+    }
+    let family = all.histogram(
+        "account_duration_seconds",
+        "Intervals of the kernel's accounts by their length on the wall; the sum is own time.",
+    );
+    for ((class, name), sum) in &lengths {
+        family.intervals(&[("class", class.name()), ("name", name)], sum);
+    }
+}
+
+/// Who wanted to run and could not.
+fn waits(all: &mut Families, it: &Totals) {
+    let family = all.counter(
+        "throttled_seconds",
+        "Time that a program wanted to run and its CPU quota was used up.",
+    );
+    for (name, sum) in &it.throttled {
+        family.time(&[("name", name), ("why", "throttled")], sum.time);
+    }
+    let family = all.histogram(
+        "throttled_duration_seconds",
+        "Single waits for a CPU quota by their length.",
+    );
+    for (name, sum) in &it.throttled {
+        family.intervals(&[("name", name)], sum);
+    }
+    let family = all.counter(
+        "pressure_seconds",
+        "Time in which some or all tasks waited for a resource (PSI); for CPUs: wanted one and had none.",
+    );
+    for (resource, pressure) in &it.pressure {
+        family.time(&[("resource", resource), ("tasks", "some")], pressure.some);
+        family.time(&[("resource", resource), ("tasks", "all")], pressure.full);
+    }
+}
+
+fn ticks(all: &mut Families, it: &Totals) {
+    if let Some(hz) = it.hz_configured {
+        all.gauge(
+            "tick_configured_hertz",
+            "The tick rate that the kernel was built for.",
+        )
+        .value(&[], f64::from(hz));
+    }
+    let family = all.counter("ticks", "Timer ticks.");
+    for (cpu, sum) in &it.ticks {
+        family.value(&[("cpu", &cpu.to_string())], sum.count as f64);
+    }
+    let family = all.histogram(
+        "tick_duration_seconds",
+        "Runs of the tick's function by their length; the sum is own time.",
+    );
+    for (cpu, sum) in &it.ticks {
+        family.intervals(&[("cpu", &cpu.to_string())], sum);
+    }
+}
+
+/// What could not be seen, and what watching cost.
+fn quality(all: &mut Families, it: &Totals) {
+    all.gauge("limitations", "How many things cannot be seen here.")
+        .value(&[], it.limitations as f64);
+    let lost: u64 = it.lost.iter().map(|loss| loss.events).sum();
+    all.counter(
+        "lost_events",
+        "Events that were lost; their time is unexplained.",
+    )
+    .value(&[], lost as f64);
+    all.counter(
+        "folded_intervals",
+        "Intervals whose source there was no room for: they are accounted as others.",
+    )
+    .value(&[], it.own.folded as f64);
+    all.counter("own_cpu_seconds", "CPU time of ticktax itself.")
+        .time(&[], it.own.cpu);
+    all.gauge("own_memory_bytes", "Most memory that ticktax held.")
+        .value(&[], it.own.memory_bytes as f64);
+    all.counter("own_events", "Tracepoint hits that ran the tracer.")
+        .value(&[], it.own.events as f64);
+}
+
+fn facts_files(all: &mut Families, it: &FactsCount) {
+    let counters = [
+        ("facts_rows", "Rows written to facts files.", it.rows),
+        ("facts_files", "Facts files written.", it.files),
+        (
+            "facts_write_errors",
+            "Facts files that could not be written; their rows are kept and tried again.",
+            it.errors,
+        ),
+        (
+            "facts_dropped_rows",
+            "Rows given up because facts files could not be written for too long.",
+            it.dropped,
+        ),
+    ];
+    for (name, help, value) in counters {
+        all.counter(name, help).value(&[], value as f64);
+    }
+    all.gauge("facts_bytes", "Bytes of facts files on the disk.")
+        .value(&[], it.bytes as f64);
+}
+
+impl Family {
+    /// Adds a value with an account's labels.
+    fn of_account(
+        &mut self,
+        key: &AccountKey,
+        add: impl FnOnce(&mut Self, &[(&'static str, &str)]),
+    ) {
+        let cpu = key.cpu.to_string();
+        let labels = [
+            ("cpu", &*cpu),
+            ("class", key.class.name()),
+            ("name", &*key.name),
+        ];
+        add(self, &labels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openmetrics_parser::OpenMetricsValue;
+    use openmetrics_parser::openmetrics::parse_openmetrics;
+    use proptest::prelude::*;
+    use ticktax_model::recording::Loss;
+    use ticktax_model::statement::Class;
+    use ticktax_model::totals::{AccountKey, FactsCount, IntervalSum, Totals};
+    use ticktax_model::{Cpu, Nanos};
+
+    use super::metrics;
+
+    fn totals(name: &str) -> Totals {
+        let mut totals = Totals {
+            facts: Some(FactsCount::default()),
+            ..Totals::default()
+        };
+        for (class, name) in [
+            (Class::Program, name),
+            (Class::Irq, "local_timer"),
+            (Class::Idle, "idle"),
+        ] {
+            for cpu in [0, 1] {
+                let mut sum = IntervalSum::default();
+                for length in [900, 1_023, 1_024, 5_000_000_000] {
+                    sum.record(Nanos(length), Nanos(length));
+                }
+                let key = AccountKey {
+                    class,
+                    name: name.into(),
+                    cpu: Cpu(cpu),
+                };
+                totals.accounts.insert(key, sum.clone());
+                totals.ticks.insert(Cpu(cpu), sum.clone());
+                totals.throttled.insert(name.into(), sum);
+            }
+        }
+        totals.lost.push(Loss {
+            events: 3,
+            self_time: Nanos::from_secs(2),
+            ..Loss::none(Cpu(1))
+        });
+        totals
+    }
+
+    /// The value behind the labels of a line.
+    fn value<'t>(text: &'t str, series: &str) -> &'t str {
+        let line = text.lines().find_map(|line| line.strip_prefix(series));
+        line.unwrap_or_else(|| panic!("no {series} in\n{text}"))
+            .trim()
+    }
+
+    #[test]
+    fn a_cpus_classes_add_up_with_what_was_lost() {
+        let text = metrics(&totals("make"));
+        // Three accounts of 5.000002947 s each, and 2 s that were lost.
+        let recorded = "ticktax_recorded_seconds_total";
+        assert_eq!(
+            value(&text, &format!("{recorded}{{cpu=\"0\"}}")),
+            "15.000008841"
+        );
+        assert_eq!(
+            value(&text, &format!("{recorded}{{cpu=\"1\"}}")),
+            "17.000008841"
+        );
+        let lost = "ticktax_cpu_seconds_total{cpu=\"1\",class=\"unexplained\"}";
+        assert_eq!(value(&text, lost), "2");
+    }
+
+    #[test]
+    fn buckets_hold_what_is_shorter_than_their_ends() {
+        let text = metrics(&totals("make"));
+        let bucket = |end: &str| {
+            let labels = format!("{{class=\"irq\",name=\"local_timer\",le=\"{end}\"}}");
+            value(
+                &text,
+                &format!("ticktax_account_duration_seconds_bucket{labels}"),
+            )
+        };
+        assert_eq!(bucket("0.000001024"), "4");
+        assert_eq!(bucket("0.000004096"), "6");
+        assert_eq!(bucket("4.294967296"), "6");
+        assert_eq!(bucket("+Inf"), "8");
+        let all = "ticktax_account_duration_seconds_count{class=\"irq\",name=\"local_timer\"}";
+        assert_eq!(value(&text, all), "8");
+        // A program's stretches are no noise.
+        assert!(!text.contains("_bucket{class=\"program\""), "{text}");
+    }
+
+    #[test]
+    fn a_parser_finds_histograms() {
+        let text = metrics(&totals("make"));
+        let parsed = parse_openmetrics(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let family = &parsed.families["ticktax_tick_duration_seconds"];
+        let sample = family.iter_samples().next().unwrap();
+        let OpenMetricsValue::Histogram(histogram) = &sample.value else {
+            panic!("{:?}", sample.value);
+        };
+        assert_eq!(histogram.count, Some(4));
+        assert_eq!(histogram.buckets.len(), 13);
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_breaks_the_format(name in any::<String>()) {
+            let text = metrics(&totals(&name));
+            prop_assert!(parse_openmetrics(&text).is_ok(), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The rights that an agent has: what attaching needs, and none afterwards.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use caps::CapSet;
+use nix::sys::prctl::set_no_new_privs;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{self, geteuid, setgroups, setresgid, setresuid};
+use ticktax_model::disk::words;
+use ticktax_model::facts::FactsError;
+
+use crate::failure::Failure;
+
+/// The users that root becomes when none is named, the first that there is.
+const USERS: [&str; 2] = ["ticktax", "nobody"];
+
+/// Files from now on may be read by their group and by nobody else, and written by their owner.
+pub(super) fn keep_files_private() {
+    umask(Mode::from_bits_truncate(0o027));
+}
+
+/// Whom the agent becomes.
+pub(super) struct User {
+    /// `None`: it stays who it is.
+    becomes: Option<unistd::User>,
+}
+
+impl User {
+    /// The user of this name, or who it is by itself.
+    pub(super) fn chosen(name: Option<&str>) -> Result<Self, Failure> {
+        let find = |name: &str| unistd::User::from_name(name).ok().flatten();
+        let becomes = match name {
+            Some(name) => {
+                let user = find(name).ok_or_else(|| {
+                    Failure::Arguments(format!(
+                        "no user is called `{name}`: name one of `getent passwd`, or make one"
+                    ))
+                })?;
+                if !geteuid().is_root() && user.uid != geteuid() {
+                    return Err(Failure::Arguments(format!(
+                        "only root can become `{name}`: leave out --user, or start it as root"
+                    )));
+                }
+                Some(user)
+            }
+            None if geteuid().is_root() => USERS.into_iter().find_map(find),
+            None => None,
+        };
+        Ok(Self { becomes })
+    }
+
+    /// Makes a folder where there is none, and lets the user have it.
+    pub(super) fn make_folder(&self, folder: &Path) -> Result<(), Failure> {
+        let failed = |error: io::Error| {
+            let why = words(error.kind());
+            Failure::Agent(format!("cannot make {}: {why}", folder.display()))
+        };
+        if folder.exists() {
+            return Ok(());
+        }
+        fs::create_dir_all(folder).map_err(failed)?;
+        self.own(folder)
+    }
+
+    /// Lets the user have a file or a folder.
+    pub(super) fn own(&self, path: &Path) -> Result<(), Failure> {
+        let Some(user) = self.becomes.as_ref().filter(|_| geteuid().is_root()) else {
+            return Ok(());
+        };
+        let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
+        chown(path, Some(uid), Some(gid)).map_err(|error| {
+            let why = words(error.kind());
+            let (path, name) = (path.display(), &user.name);
+            Failure::Agent(format!("cannot give {path} to {name}: {why}"))
+        })
+    }
+
+    /// Becomes this user, and gives up every capability for good. To be called before there is a second
+    /// thread: capabilities are each thread's own.
+    pub(super) fn become_it(&self) -> Result<(), Failure> {
+        let failed = |what: &str| {
+            Failure::Agent(format!(
+                "cannot give up {what}, and does not go on with it: name another --user, or start it as an \
+                 ordinary user with the three capabilities"
+            ))
+        };
+        if let Some(user) = self.becomes.as_ref().filter(|_| geteuid().is_root()) {
+            let became = setgroups(&[user.gid])
+                .and_then(|()| setresgid(user.gid, user.gid, user.gid))
+                .and_then(|()| setresuid(user.uid, user.uid, user.uid));
+            became.map_err(|_| failed("root"))?;
+        }
+        for set in [
+            CapSet::Ambient,
+            CapSet::Inheritable,
+            CapSet::Effective,
+            CapSet::Permitted,
+        ] {
+            caps::clear(None, set).map_err(|_| failed("its capabilities"))?;
+        }
+        let left = caps::read(None, CapSet::Permitted);
+        if !left.is_ok_and(|left| left.is_empty()) {
+            return Err(failed("its capabilities"));
+        }
+        set_no_new_privs().map_err(|_| failed("the right to gain others"))
+    }
+
+    /// What to say where facts cannot be written.
+    pub(super) fn failure(&self, error: &FactsError) -> Failure {
+        Failure::Agent(match &self.becomes {
+            Some(user) => format!("{error} (as user {})", user.name),
+            None => error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! What an agent was asked to do.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+use super::Length;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  sudo ticktax agent                                    metrics on http://127.0.0.1:9559/metrics
+  sudo ticktax agent --user ticktax --facts /var/lib/ticktax/facts
+                                                        and facts of every minute as Parquet files
+  sudo ticktax agent --listen unix:/run/ticktax.sock    behind a proxy of your own
+  sudo ticktax agent --listen none --facts facts --for 1h
+
+Once everything is attached it gives up all rights: as root it becomes --user. contrib/ has a systemd
+unit, alert rules and a dashboard; docs/agent.md says what the metrics and the files hold.";
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArguments {
+    /// How long, such as 1h or 7d [default: until it is told to stop]
+    #[arg(
+        long = "for",
+        visible_alias = "duration",
+        value_name = "TIME",
+        allow_hyphen_values = true
+    )]
+    pub(crate) length: Option<Length>,
+
+    /// Where metrics are served: ADDRESS:PORT, unix:PATH, or none
+    #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:9559")]
+    pub(crate) listen: Listen,
+
+    /// Let --listen name an address that other machines can reach
+    #[arg(long)]
+    pub(crate) listen_anywhere: bool,
+
+    /// Write facts of every minute, ten minutes and hour into this folder, as Parquet files
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) facts: Option<PathBuf>,
+
+    /// Also write each histogram as two lists, for programs that cannot read its bytes
+    #[arg(long, requires = "facts")]
+    pub(crate) facts_lists: bool,
+
+    /// Most days of facts that are kept; the oldest are removed
+    #[arg(long, value_name = "N", default_value = "30", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) facts_days: u16,
+
+    /// Most MiB of facts that are kept; the oldest are removed
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) facts_mib: u32,
+
+    /// Which user to become once everything is attached [default: as root `ticktax` where there is such a
+    /// user, else `nobody`; otherwise who started it]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+}
+
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    /// Nowhere.
+    None,
+    /// On an address and a port; port 0 is any that is free.
+    Tcp(SocketAddr),
+    /// On a Unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        match text.strip_prefix("unix:") {
+            Some(path) if !path.is_empty() => return Ok(Self::Unix(path.into())),
+            _ => {}
+        }
+        let port = text.strip_prefix("localhost:").map(str::parse);
+        if let Some(Ok(port)) = port {
+            return Ok(Self::Tcp((Ipv4Addr::LOCALHOST, port).into()));
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            format!(
+                "invalid address `{text}`: write 127.0.0.1:9559, [::1]:9559, unix:/run/ticktax.sock or none"
+            )
+        })
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Listen;
+
+    #[test]
+    fn addresses_are_read_as_people_write_them() {
+        for (typed, meant) in [
+            ("none", "none"),
+            ("127.0.0.1:9559", "127.0.0.1:9559"),
+            ("localhost:1", "127.0.0.1:1"),
+            ("[::1]:9559", "[::1]:9559"),
+            ("unix:/run/x", "unix:/run/x"),
+        ] {
+            let listen: Listen = typed.parse().unwrap();
+            assert_eq!(listen.to_string(), meant);
+        }
+        for typed in [
+            "",
+            "9559",
+            "host:9559",
+            "127.0.0.1",
+            "unix:",
+            "1.2.3.4:99999",
+        ] {
+            assert!(typed.parse::<Listen>().is_err(), "{typed}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The agent on this machine: what it serves, what it writes, what it may do, and what goes wrong.
+
+mod contrib;
+mod running;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::Failed;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+
+pub(crate) use contrib::{
+    a_prometheus_scrapes_it_and_evaluates_the_rules, has_prometheus, has_systemd_analyze,
+    the_dashboard_and_the_rules_name_what_is_served, the_unit_is_sound,
+};
+use running::{Agent, sum_of};
+
+use super::fixture::check;
+
+/// The user `nobody` of every Linux.
+const NOBODY: u32 = 65_534;
+
+/// A folder that `nobody` has, and the path of one that is to be made in it.
+fn place_of_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
+    let place = tempfile::Builder::new()
+        .prefix("ticktax-test")
+        .tempdir_in("/tmp")?;
+    chown(place.path(), Some(NOBODY), Some(NOBODY))?;
+    let facts = place.path().join("facts");
+    Ok((place, facts))
+}
+
+/// The lines of a process' status, by their names.
+fn status(pid: u32) -> Result<BTreeMap<String, String>, Failed> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    Ok(lines
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect())
+}
+
+/// Fails unless the process has no rights at all.
+fn has_no_rights(pid: u32) -> Result<(), Failed> {
+    let status = status(pid)?;
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        check(status[set] == "0000000000000000", || {
+            format!("{set}: {}", status[set])
+        })?;
+    }
+    check(status["NoNewPrivs"] == "1", || {
+        "it may gain rights".to_owned()
+    })?;
+    let nobody = format!("{NOBODY}\t{NOBODY}\t{NOBODY}\t{NOBODY}");
+    for ids in ["Uid", "Gid"] {
+        check(status[ids] == nobody, || format!("{ids}: {}", status[ids]))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn serves_what_it_counts_without_rights() -> Result<(), Failed> {
+    let mut agent = Agent::start(&["--listen", "127.0.0.1:0", "--user", "nobody"])?;
+    has_no_rights(agent.pid())?;
+    let page = agent.page_when("ticktax_recorded_seconds_total")?;
+    let recorded = sum_of(&page, "ticktax_recorded_seconds_total");
+    let classes = sum_of(&page, "ticktax_cpu_seconds_total");
+    check((recorded - classes).abs() < 1e-6, || {
+        format!("{classes} s in classes, {recorded} s recorded")
+    })?;
+    let accounts = sum_of(&page, "ticktax_account_seconds_total");
+    check((recorded - accounts).abs() < 1e-6, || {
+        format!("{accounts} s in accounts, {recorded} s recorded")
+    })?;
+    for family in [
+        "ticktax_ticks_total",
+        "ticktax_tick_duration_seconds_count",
+        "ticktax_account_duration_seconds_bucket",
+        "ticktax_own_events_total",
+    ] {
+        check(sum_of(&page, family) > 0.0, || {
+            format!("no {family} in\n{page}")
+        })?;
+    }
+    check(page.ends_with("# EOF\n"), || page.clone())?;
+    // What is counted only grows.
+    let later = agent.page_when_it_changes(&page)?;
+    check(
+        sum_of(&later, "ticktax_recorded_seconds_total") > recorded,
+        || later.clone(),
+    )?;
+    agent.stops_with_balanced_books()
+}
+
+pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed> {
+    let busy = ["-c", "while :; do sleep 0.01; done", "a-secret-of-mine"];
+    let mut busy = Command::new("sh").args(busy).spawn()?;
+    let watch = || {
+        let mut agent = Agent::start(&["--listen", "127.0.0.1:0"])?;
+        let page = agent.page_that(|page| page.contains("name=\"sh\""))?;
+        check(!page.contains("a-secret-of-mine"), || page.clone())?;
+        agent.stops_with_balanced_books()
+    };
+    let result = watch();
+    busy.kill()?;
+    busy.wait()?;
+    result
+}
+
+pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
+    let place = tempfile::Builder::new()
+        .prefix("ticktax-test")
+        .tempdir_in("/tmp")?;
+    let copy = place.path().join("ticktax");
+    fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
+    for path in [place.path(), &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    }
+    let three = "+bpf,+perfmon,+syslog";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.args(["--bounding-set", &format!("-all,{three}")]);
+    command.args(["--inh-caps", &format!("-all,{three}")]);
+    command.args(["--ambient-caps", &format!("-all,{three}")]);
+    command.arg(&copy).arg("agent");
+    let mut agent = Agent::run(command, &["--listen", "127.0.0.1:0"])?;
+    has_no_rights(agent.pid())?;
+    let page = agent.page_when("ticktax_recorded_seconds_total")?;
+    // CAP_SYSLOG lets it see what the kernel's functions are called: without, there are no ticks.
+    check(sum_of(&page, "ticktax_ticks_total") > 0.0, || page.clone())?;
+    agent.stops_with_balanced_books()
+}
+
+pub(crate) fn without_rights_it_says_what_it_needs() -> Result<(), Failed> {
+    let place = tempfile::Builder::new()
+        .prefix("ticktax-test")
+        .tempdir_in("/tmp")?;
+    let copy = place.path().join("ticktax");
+    fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
+    for path in [place.path(), &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.arg(&copy).args(["agent", "--listen", "none"]);
+    let said = complaint(&mut command)?;
+    check(said.contains("CAP_BPF"), || said.clone())
+}
+
+/// The one line that a command complains with as it fails.
+fn complaint(command: &mut Command) -> Result<String, Failed> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(1), || {
+        format!("{}: {said}", output.status)
+    })?;
+    let complaints = said.lines().filter(|line| line.starts_with("ticktax: "));
+    check(complaints.count() == 1, || said.clone())?;
+    check(!said.contains("os error"), || said.clone())?;
+    Ok(said)
+}
+
+/// The rows of a table of accounts, each with its CPU, its time in ns and its count.
+fn rows(table: &Path) -> Result<Vec<(i64, i64, i64)>, Failed> {
+    let mut rows = Vec::new();
+    for day in fs::read_dir(table)? {
+        for part in fs::read_dir(day?.path())? {
+            let part = part?.path();
+            let mode = fs::metadata(&part)?.permissions().mode();
+            check(mode % 0o10 == 0, || {
+                format!("{} is for all", part.display())
+            })?;
+            let reader = SerializedFileReader::new(File::open(&part)?)?;
+            for row in reader.get_row_iter(None)? {
+                let row = row?;
+                let number = |name: &str| {
+                    let mut columns = row.get_column_iter();
+                    match columns.find(|column| column.0 == name).map(|it| it.1) {
+                        Some(Field::Long(number)) => *number,
+                        Some(Field::Short(number)) => i64::from(*number),
+                        other => panic!("{name}: {other:?}"),
+                    }
+                };
+                rows.push((number("cpu"), number("time_ns"), number("count")));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+pub(crate) fn facts_hold_what_was_counted() -> Result<(), Failed> {
+    let (_place, facts) = place_of_nobody()?;
+    let folder = facts.display().to_string();
+    let agent = Agent::start(&[
+        "--listen", "none", "--user", "nobody", "--facts", &folder, "--for", "13s",
+    ])?;
+    let said = agent.ends_with_balanced_books()?;
+    let per_cpu = |table: &str| {
+        let mut times: BTreeMap<i64, i64> = BTreeMap::new();
+        for (cpu, time, _) in rows(&facts.join(table))? {
+            *times.entry(cpu).or_default() += time;
+        }
+        Ok::<_, Failed>(times)
+    };
+    let minutes = per_cpu("accounts")?;
+    for (cpu, time) in &minutes {
+        let seconds = *time as f64 / 1e9;
+        check((10.0..60.0).contains(&seconds), || {
+            format!("CPU {cpu}: {seconds} s\n{said}")
+        })?;
+    }
+    check(!minutes.is_empty(), || "no rows".to_owned())?;
+    for table in ["accounts_10m", "accounts_1h"] {
+        let longer = per_cpu(table)?;
+        check(longer == minutes, || {
+            format!("{table}: {longer:?}, {minutes:?}")
+        })?;
+    }
+    let mode = fs::metadata(&facts)?.permissions().mode();
+    check(mode % 0o10 == 0, || format!("{mode:o}"))
+}
+
+pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed> {
+    let (_place, facts) = place_of_nobody()?;
+    let folder = facts.display().to_string();
+    let mut first = Agent::start(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--user",
+        "nobody",
+        "--facts",
+        &folder,
+    ])?;
+    let ticktax = || Command::new(env!("CARGO_BIN_EXE_ticktax"));
+    let address = first.address()?;
+    let said = complaint(ticktax().args(["agent", "--listen", &address]))?;
+    check(said.contains("listens there already"), || said.clone())?;
+    let said = complaint(ticktax().args([
+        "agent", "--listen", "none", "--user", "nobody", "--facts", &folder,
+    ]))?;
+    check(said.contains("another agent writes"), || said.clone())?;
+    // The first goes on, and a second one elsewhere beside it.
+    let mut second = Agent::start(&["--listen", "127.0.0.1:0"])?;
+    second.page_when("ticktax_recorded_seconds_total")?;
+    second.stops_with_balanced_books()?;
+    first.page_when("ticktax_recorded_seconds_total")?;
+    first.stops_with_balanced_books()
+}
+
+pub(crate) fn a_full_disk_is_said_and_stops_nothing() -> Result<(), Failed> {
+    let (_place, facts) = place_of_nobody()?;
+    fs::create_dir(&facts)?;
+    // In a mount namespace of its own, which goes with it.
+    let script = "mount -t tmpfs -o size=16k,uid=65534,mode=700 none \"$1\" && \
+                  head -c 12288 /dev/zero > \"$1/filler\" && \
+                  exec \"$2\" agent --listen none --user nobody --for 2s --facts \"$1\"";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(&facts)
+        .arg(env!("CARGO_BIN_EXE_ticktax"))
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(1), || {
+        format!("{}: {said}", output.status)
+    })?;
+    check(said.contains("the disk is full"), || said.clone())?;
+    check(!said.contains("os error"), || said.clone())?;
+    check(!said.contains("books are off"), || said.clone())
+}
+
+pub(crate) fn a_killed_agent_leaves_whole_files() -> Result<(), Failed> {
+    let (_place, facts) = place_of_nobody()?;
+    let folder = facts.display().to_string();
+    let arguments = [
+        "--listen",
+        "127.0.0.1:0",
+        "--user",
+        "nobody",
+        "--facts",
+        &folder,
+    ];
+    let mut agent = Agent::start(&arguments)?;
+    agent.page_when("ticktax_recorded_seconds_total")?;
+    agent.kill()?;
+    let day = facts.join("accounts/day=2026-01-01");
+    fs::create_dir_all(&day)?;
+    chown(&day, Some(NOBODY), Some(NOBODY))?;
+    fs::write(day.join(".part-1.parquet.1-0.part"), "half of it")?;
+    // Its lock has gone with it, and what it was in the middle of is cleared.
+    let mut next = Agent::start(&arguments)?;
+    next.page_when("ticktax_recorded_seconds_total")?;
+    let left = fs::read_dir(&day)?.count();
+    check(left == 0, || format!("{left} files are left"))?;
+    next.stops_with_balanced_books()?;
+    check(!rows(&facts.join("accounts"))?.is_empty(), || {
+        "no rows".to_owned()
+    })
+}

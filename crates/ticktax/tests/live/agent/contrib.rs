@@ -1,0 +1,235 @@
+//! What is shipped for others: rules, a dashboard and a unit, beside what the agent serves.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+
+use super::running::Agent;
+use crate::fixture::check;
+
+fn contrib(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../contrib")
+        .join(path)
+}
+
+fn exists(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Whether a Prometheus is installed.
+pub(crate) fn has_prometheus() -> bool {
+    exists("prometheus") && exists("promtool")
+}
+
+/// Whether systemd's analysis of units is installed.
+pub(crate) fn has_systemd_analyze() -> bool {
+    exists("systemd-analyze")
+}
+
+/// Runs a command that has to succeed, and gives what it printed.
+fn output(command: &mut Command) -> Result<String, Failed> {
+    let output = command.output()?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    check(output.status.success(), || format!("{command:?}: {said}"))?;
+    Ok(said)
+}
+
+/// The names of metrics in a text of queries.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == ':';
+    let words = text.split(|it| !is_part(it));
+    let named = words.filter(|word| word.starts_with("ticktax_"));
+    named.map(str::to_owned).collect()
+}
+
+/// All queries of a dashboard.
+fn queries(dashboard: &serde_json::Value) -> Vec<String> {
+    let panels = dashboard["panels"].as_array().into_iter().flatten();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let queries = targets.filter_map(|target| target["expr"].as_str());
+    queries.map(str::to_owned).collect()
+}
+
+pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Failed> {
+    let dashboard = fs::read_to_string(contrib("grafana/ticktax.json"))?;
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard)?;
+    let queries = queries(&dashboard);
+    check(queries.len() > 10, || format!("{queries:?}"))?;
+    for panel in dashboard["panels"].as_array().into_iter().flatten() {
+        let place = &panel["gridPos"];
+        let is_whole = panel["title"].is_string()
+            && panel["type"].is_string()
+            && panel["fieldConfig"]["defaults"]["unit"].is_string()
+            && ["x", "y", "w", "h"].iter().all(|it| place[it].is_u64());
+        check(is_whole, || panel.to_string())?;
+    }
+    let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
+    let expressions = rules.lines().filter(|line| !line.contains("record:"));
+    let expressions: Vec<&str> = expressions.collect();
+    let used: BTreeSet<String> = queries
+        .iter()
+        .flat_map(|query| metrics_in(query))
+        .chain(metrics_in(&expressions.join("\n")))
+        .collect();
+    check(used.len() > 10, || format!("{used:?}"))?;
+    let (_place, facts) = super::place_of_nobody()?;
+    let folder = facts.display().to_string();
+    let mut agent = Agent::start(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--user",
+        "nobody",
+        "--facts",
+        &folder,
+    ])?;
+    let page = agent.page_when("ticktax_recorded_seconds_total")?;
+    let served: BTreeSet<String> = page
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned()))
+        .collect();
+    // Nothing is throttled here, and not every kernel keeps pressure.
+    let at_times = [
+        "ticktax_throttled_seconds_total",
+        "ticktax_pressure_seconds_total",
+    ];
+    let missing: Vec<&String> = used
+        .iter()
+        .filter(|name| !served.contains(*name) && !at_times.contains(&&***name))
+        .collect();
+    check(missing.is_empty(), || format!("not served: {missing:?}"))?;
+    agent.stops_with_balanced_books()
+}
+
+/// A Prometheus that runs. Dropping it ends it.
+struct Prometheus {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Prometheus {
+    /// Starts one that scrapes `target`, with the shipped rules.
+    fn start(folder: &Path, target: &str) -> Result<Self, Failed> {
+        fs::copy(
+            contrib("prometheus/ticktax.rules.yml"),
+            folder.join("ticktax.rules.yml"),
+        )?;
+        let shipped = fs::read_to_string(contrib("prometheus/prometheus.yml"))?;
+        let own = shipped
+            .replace("127.0.0.1:9559", target)
+            .replace("15s", "1s");
+        check(own.contains(target), || shipped.clone())?;
+        let file = folder.join("prometheus.yml");
+        fs::write(&file, format!("global:\n  evaluation_interval: 1s\n{own}"))?;
+        output(
+            Command::new("promtool")
+                .args(["check", "config"])
+                .arg(&file),
+        )?;
+        // A port that was free a moment ago.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?
+            .local_addr()?
+            .port();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.join("data").display()
+            ))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { child, port })
+    }
+
+    /// What its API says.
+    fn get(&self, path: &str) -> Result<serde_json::Value, Failed> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
+        // Of HTTP/1.0, so that the answer comes in one piece.
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let body = answer.split_once("\r\n\r\n").ok_or("no answer")?.1;
+        Ok(serde_json::from_str(body)?)
+    }
+
+    /// What its API says once it is as wanted; waits for that, as long as it takes a busy machine.
+    fn get_when(
+        &self,
+        path: &str,
+        is_wanted: impl Fn(&serde_json::Value) -> bool,
+    ) -> Result<serde_json::Value, Failed> {
+        let mut last = serde_json::Value::Null;
+        for _ in 0..1_200 {
+            // It does not listen at once.
+            if let Ok(said) = self.get(path) {
+                if is_wanted(&said) {
+                    return Ok(said);
+                }
+                last = said;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Err(format!("{path}: {last}").into())
+    }
+}
+
+pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Failed> {
+    let rules = contrib("prometheus/ticktax.rules.test.yml");
+    output(Command::new("promtool").args(["test", "rules"]).arg(rules))?;
+    let mut agent = Agent::start(&["--listen", "127.0.0.1:0"])?;
+    agent.page_when("ticktax_recorded_seconds_total")?;
+    let folder = tempfile::tempdir()?;
+    let prometheus = Prometheus::start(folder.path(), &agent.address()?)?;
+    let has_value = |said: &serde_json::Value| !said["data"]["result"][0].is_null();
+    let query = |expression: &str| format!("/api/v1/query?query={expression}");
+    prometheus.get_when(&query("ticktax_recorded_seconds_total"), has_value)?;
+    prometheus.get_when(&query("ticktax_tick_duration_seconds_bucket"), has_value)?;
+    let targets = prometheus.get("/api/v1/targets")?;
+    let target = &targets["data"]["activeTargets"][0];
+    check(target["health"] == "up", || target.to_string())?;
+    check(target["lastError"] == "", || target.to_string())?;
+    // The recorded share of noise needs two different counts.
+    let noise = query("instance:ticktax_noise:ratio_rate5m");
+    prometheus.get_when(&noise, has_value)?;
+    let all_healthy = |said: &serde_json::Value| {
+        let rules = said["data"]["groups"][0]["rules"].as_array();
+        rules
+            .is_some_and(|rules| rules.len() > 5 && rules.iter().all(|rule| rule["health"] == "ok"))
+    };
+    prometheus.get_when("/api/v1/rules", all_healthy)?;
+    drop(prometheus);
+    agent.stops_with_balanced_books()
+}
+
+pub(crate) fn the_unit_is_sound() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let unit = fs::read_to_string(contrib("systemd/ticktax-agent.service"))?;
+    let own = unit.replace("/usr/local/bin/ticktax", env!("CARGO_BIN_EXE_ticktax"));
+    check(own != unit, || unit.clone())?;
+    let file = folder.path().join("ticktax-agent.service");
+    fs::write(&file, own)?;
+    output(Command::new("systemd-analyze").arg("verify").arg(&file))?;
+    let security = ["security", "--offline=true", "--threshold=30"];
+    output(Command::new("systemd-analyze").args(security).arg(&file))?;
+    Ok(())
+}
