@@ -14,7 +14,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::kernel_words::{TICK_FUNCTIONS, UNREPORTED, UNTRACED_TIMER};
 use ticktax_model::limitation::{HookMissing, Limitation};
 use ticktax_model::recording::{Row, Sum};
-use ticktax_model::{CpuList, Nanos, Source, SourceTable};
+use ticktax_model::{Cpu, CpuList, Nanos, Source, SourceTable};
 use ticktax_trace::record::LONG_NS;
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
@@ -259,6 +259,16 @@ fn read(clock: ClockId) -> Nanos {
     })
 }
 
+/// Has the calling thread run on these CPUs, where there are any.
+fn run_on(cpus: impl Iterator<Item = Cpu>) {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(cpu.index()).unwrap_or_default();
+    }
+    // Of none it is refused, and nothing changes.
+    sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
+}
+
 /// Recording is switched off on one CPU, ten times for 10 ms, while a thread comes and goes there.
 fn unreported_switches_are_nobodys_time() -> Result<(), Failed> {
     const PAUSES: u32 = 10;
@@ -270,11 +280,9 @@ fn unreported_switches_are_nobodys_time() -> Result<(), Failed> {
     let told = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
         .name(NAME.to_owned())
-        .spawn(move || {
-            // On a busy machine it would not come at all in 10 ms.
-            Tracer::set_own_nice(-20);
-            spin_and_sleep(cpu.index(), &told)
-        })?;
+        .spawn(move || spin_and_sleep(cpu.index(), &told))?;
+    // Were this thread there at both ends of each pause, nobody else would be found.
+    run_on(online.iter().filter(|&other| other != cpu));
     tracer.start(&online, &online, Nanos(1));
     for _ in 0..PAUSES {
         std::thread::sleep(MOMENT / 20);
@@ -295,6 +303,7 @@ fn unreported_switches_are_nobodys_time() -> Result<(), Failed> {
         }
     };
     let closing = tracer.close(&online, Nanos(2), &mut SourceTable::default(), &mut sink);
+    run_on(online.iter());
     stop.store(true, Ordering::Relaxed);
     let used = thread.join().map_err(|_| "the thread failed")?;
     balances(&closing, &times)?;
