@@ -6,6 +6,7 @@ mod complete;
 mod document;
 mod files;
 mod guest;
+mod incidents;
 mod lab;
 mod pace;
 mod part;
@@ -33,6 +34,9 @@ pub(crate) use changes::ChangesArguments;
 use document::{documents, formats};
 pub(crate) use files::FileArguments;
 pub(crate) use guest::GuestVerb;
+pub(crate) use incidents::{
+    FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments, RecordArguments,
+};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
@@ -118,6 +122,14 @@ pub(crate) enum Verb {
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Changes]))),
     )]
     Compare(ChangesArguments),
+    /// Watch without end, and keep the seconds around each rare delay with every name in them
+    #[command(after_help = incidents::RECORD_EXAMPLES)]
+    Record(RecordArguments),
+    /// Print what flight recorders caught: rare delays, those that are alike as one
+    #[command(after_help = incidents::EXAMPLES)]
+    Incidents(IncidentsArguments),
+    /// Ask a running flight recorder to keep the seconds around this moment
+    Mark(MarkArguments),
     /// Predict what a recorded machine, or a scenario, would do under other settings
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArguments),

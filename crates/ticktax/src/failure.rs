@@ -9,7 +9,7 @@ use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
 use ticktax_observe::ObserveError;
 use ticktax_probes::ProbeError;
-use ticktax_report::RowFileError;
+use ticktax_report::{IncidentStoreError, RowFileError};
 
 /// The books of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
@@ -74,6 +74,12 @@ pub(crate) enum Failure {
     /// Nothing can be compared.
     #[error(transparent)]
     Compare(#[from] CompareError),
+    /// Incidents cannot be kept, found or asked for.
+    #[error("{0}")]
+    Incidents(String),
+    /// A folder of incidents cannot be used.
+    #[error(transparent)]
+    IncidentStore(#[from] IncidentStoreError),
     /// The lab cannot do it.
     #[error(transparent)]
     Lab(#[from] LabError),

@@ -24,11 +24,7 @@ impl Interrupt {
         let refused = |error: std::io::Error| Failure::Signals(error.kind().to_string());
         let signal = Arc::new(AtomicUsize::new(0));
         let came = Arc::new(AtomicBool::new(false));
-        let ignored = ignored();
-        for number in [SIGINT, SIGTERM, SIGHUP] {
-            if ignored & (1 << (number - 1)) != 0 {
-                continue;
-            }
+        for number in Self::heard() {
             let noted = usize::try_from(number).unwrap_or_default();
             // The order matters: the signal that sets the flag must not find it set already.
             signal_hook::flag::register_conditional_shutdown(number, ABORTED, Arc::clone(&came))
@@ -40,6 +36,14 @@ impl Interrupt {
         // be nobody's to hear of. Any handler undoes it.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(refused)?;
         Ok(Self { signal })
+    }
+
+    /// The signals that are listened for: those that whoever started the process did not have ignored.
+    pub(crate) fn heard() -> Vec<i32> {
+        let ignored = ignored();
+        let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
+        all.filter(|number| ignored & (1 << (number - 1)) == 0)
+            .collect()
     }
 
     /// The signal that came.

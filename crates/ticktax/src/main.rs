@@ -11,6 +11,7 @@ mod beats;
 mod case;
 mod changes;
 mod failure;
+mod incidents;
 mod interrupt;
 mod lab;
 mod manual;
@@ -18,6 +19,7 @@ mod output;
 mod pace;
 mod part;
 mod progress;
+mod record;
 mod report;
 mod sim;
 mod sweep;
@@ -43,7 +45,10 @@ fn main() -> ExitCode {
         Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Compare(typed) => changes::run(&typed, &terminal),
         Verb::Case { question } => case::run(&question, &terminal),
+        Verb::Record(typed) => record::run(&typed, &terminal),
         Verb::Report(typed) => report::run(&typed, &terminal),
+        Verb::Incidents(typed) => incidents::run(&typed, &terminal),
+        Verb::Mark(typed) => incidents::mark(&typed),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Sweep(typed) => sweep::run(&typed, &terminal),
         Verb::Sim(typed) => sim::run(&typed, &terminal),

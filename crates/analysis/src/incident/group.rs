@@ -13,7 +13,7 @@ use ticktax_model::incident::{
 use crate::beats::{Beat, Events, FAMILY, FEWEST, detect};
 
 /// Incidents of a group that are searched for beats: the latest.
-const SEARCHED: usize = 8_192;
+const SEARCHED: usize = 2_048;
 /// Two that are off a beat's period by less are of it, however small their spread: times are of whole ms.
 const NEAR: f64 = 2e6;
 

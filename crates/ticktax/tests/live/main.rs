@@ -18,6 +18,7 @@ mod common;
 mod disturbances;
 mod faults;
 mod fixture;
+mod incidents;
 mod paces;
 mod screens;
 mod ticks;
@@ -178,6 +179,18 @@ const ROOT: &[(&str, Test)] = &[
     (
         "agent::the_dashboard_and_the_rules_name_what_is_served",
         agent::the_dashboard_and_the_rules_name_what_is_served,
+    ),
+    (
+        "incidents::a_stall_is_caught_with_what_ran_instead",
+        incidents::a_stall_is_caught_with_what_ran_instead,
+    ),
+    (
+        "incidents::a_killed_recorder_leaves_a_folder_that_goes_on",
+        incidents::a_killed_recorder_leaves_a_folder_that_goes_on,
+    ),
+    (
+        "incidents::a_full_disk_is_said_and_counted",
+        incidents::a_full_disk_is_said_and_counted,
     ),
 ];
 

@@ -1,0 +1,168 @@
+//! `ticktax incidents` and `ticktax mark`: what flight recorders caught, and asking one to keep this moment.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ticktax_analysis::incident::{IncidentAnalysis, incident_list, incident_sheet};
+use ticktax_model::disk;
+use ticktax_model::document::Document;
+use ticktax_model::incident::{Incident, IncidentIndex};
+use ticktax_model::recording::{RecordingError, RecordingReader, RowSink};
+use ticktax_report::{Unindexed, add_found, read_incidents};
+
+use crate::arguments::{
+    FileArguments, FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments,
+};
+use crate::failure::Failure;
+use crate::report::{self, Showing};
+use crate::terminal::Terminal;
+
+/// The socket in a folder of incidents that its recorder listens to.
+pub(crate) const SOCKET: &str = "mark.sock";
+/// The bytes of a mark's words that are kept.
+pub(crate) const WORDS_MAX: usize = 256;
+
+pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let folder = folder(&typed.folder)?;
+    let index = read(&folder, terminal)?;
+    let since = typed.since.map(|since| since.unix_ms(now()));
+    let (document, wanted): (Document, Option<PathBuf>) = match typed.question {
+        None | Some(IncidentQuestion::List) => {
+            let name = folder.display().to_string();
+            (incident_list(&name, &index, since).into(), None)
+        }
+        Some(IncidentQuestion::Show { number, report }) => {
+            let entry = index.entries().find(|entry| entry.number == number);
+            let name = entry.and_then(|entry| entry.recording.as_ref());
+            let path = name.map(|name| folder.join(name));
+            let path = path.filter(|path| path.is_file());
+            let shown = path.as_ref().map(|path| path.display().to_string());
+            let Some(sheet) = incident_sheet(&index, number, shown) else {
+                return Err(unknown(number, &index, &folder));
+            };
+            if report && path.is_none() {
+                return Err(Failure::Incidents(format!(
+                    "incident {number} has no recording any more: leave out --report"
+                )));
+            }
+            (sheet.into(), path.filter(|_| report))
+        }
+    };
+    terminal.put(&document, typed.format, None)?;
+    match wanted {
+        None => Ok(ExitCode::SUCCESS),
+        Some(path) => {
+            terminal.print("")?;
+            let showing = Showing {
+                audit: false,
+                fleet_of: None,
+                format: typed.format,
+                output: None,
+                files: &FileArguments::default(),
+                part: None,
+            };
+            report::show(RecordingReader::open(&path)?, &showing, terminal)
+        }
+    }
+}
+
+/// There is no such incident.
+fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {
+    let there = match index.last_number() {
+        0 => "there is none".to_owned(),
+        last => format!("the last is {last}"),
+    };
+    Failure::Incidents(format!(
+        "no incident {number} in {}: {there}; `ticktax incidents` lists them",
+        folder.display()
+    ))
+}
+
+/// What the folder holds, with what its recordings tell that the index lacks.
+fn read(folder: &Path, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
+    let (mut index, unindexed) = read_incidents(folder)?;
+    for found in &unindexed {
+        match explained(found) {
+            Ok(Some(incident)) => add_found(&mut index, found, incident),
+            Ok(None) => {}
+            Err(error) => terminal.complain(&error),
+        }
+    }
+    Ok(index)
+}
+
+/// What a recording tells that the index lacks; `None` where no trigger made it.
+pub(crate) fn explained(found: &Unindexed) -> Result<Option<Incident>, RecordingError> {
+    let mut recording = RecordingReader::open(&found.path)?;
+    let Some(mut analysis) = IncidentAnalysis::new(recording.header()) else {
+        return Ok(None);
+    };
+    let sources = recording.replay(&mut |sources, row| analysis.row(sources, row))?;
+    Ok(Some(analysis.finish(
+        recording.header(),
+        &sources,
+        found.at_unix_ms,
+    )))
+}
+
+/// Sends a mark to the recorder of a folder.
+pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
+    let socket = folder(&typed.folder)?.join(SOCKET);
+    let words = typed.words.join(" ");
+    if words.len() > WORDS_MAX {
+        return Err(Failure::Arguments(format!(
+            "a mark has at most {WORDS_MAX} bytes of words"
+        )));
+    }
+    let sent = UnixDatagram::unbound().and_then(|it| it.send_to(words.as_bytes(), &socket));
+    sent.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::Incidents(format!(
+            "no recorder listens at {}: start `ticktax record`, or name its folder with --dir",
+            socket.display()
+        )),
+        kind => Failure::Incidents(format!(
+            "cannot send a mark to {}: {}",
+            socket.display(),
+            disk::words(kind)
+        )),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folder that is meant.
+pub(crate) fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
+    if let Some(dir) = &typed.dir {
+        return Ok(dir.clone());
+    }
+    if is_root() {
+        return Ok(PathBuf::from("/var/lib/ticktax/incidents"));
+    }
+    let set = |name: &str| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    let state = state.ok_or_else(|| {
+        Failure::Arguments("HOME is not set: name the folder with --dir".to_owned())
+    })?;
+    Ok(state.join("ticktax/incidents"))
+}
+
+/// Whether this process may do everything.
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
+}
+
+/// ms since 1970 by the wall clock.
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| {
+        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+    })
+}

@@ -1,0 +1,138 @@
+//! Who asks a recorder to keep this moment: SIGUSR1, and marks that come over a socket.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+
+use signal_hook::consts::SIGUSR1;
+use signal_hook::iterator::Signals;
+use ticktax_model::disk;
+use ticktax_model::incident::TriggerKind;
+use ticktax_observe::Waker;
+
+use crate::failure::Failure;
+use crate::incidents::{SOCKET, WORDS_MAX};
+use crate::interrupt::Interrupt;
+
+/// Asks that wait to be looked at; further ones are counted.
+const WAITING: usize = 16;
+
+/// Somebody asked.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// How.
+    pub(crate) kind: TriggerKind,
+    /// What came with it.
+    pub(crate) words: String,
+}
+
+/// Listens for asks on threads of its own, and wakes the recorder for each, as for the signals that end it.
+pub(crate) struct Asks {
+    heard: Receiver<Ask>,
+    refused: Arc<AtomicU64>,
+    socket: PathBuf,
+    signals: signal_hook::iterator::Handle,
+}
+
+impl Asks {
+    /// Listens for SIGUSR1, and at the socket in `folder`, which nobody else has: its recorder holds the lock.
+    pub(crate) fn listen(folder: &Path, waker: Waker) -> Result<Self, Failure> {
+        let (sender, heard) = sync_channel(WAITING);
+        let refused = Arc::new(AtomicU64::new(0));
+        let post = Post {
+            sender,
+            refused: Arc::clone(&refused),
+            waker,
+        };
+        let path = folder.join(SOCKET);
+        // A recorder that was killed leaves its socket.
+        let _ = fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path).map_err(|error| no_socket(&path, &error))?;
+        let mut numbers = Interrupt::heard();
+        numbers.push(SIGUSR1);
+        let signals =
+            Signals::new(numbers).map_err(|error| Failure::Signals(error.kind().to_string()))?;
+        let handle = signals.handle();
+        let for_marks = post.clone();
+        thread::spawn(move || hear_signals(signals, &post));
+        thread::spawn(move || hear_marks(&socket, &for_marks));
+        Ok(Self {
+            heard,
+            refused,
+            socket: path,
+            signals: handle,
+        })
+    }
+
+    /// Those that came since this was last called.
+    pub(crate) fn take(&self) -> Vec<Ask> {
+        self.heard.try_iter().collect()
+    }
+
+    /// How many there was no room for since this was last called.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        self.signals.close();
+        // Where it cannot be removed, the next recorder does it. The thread at the socket ends with the process.
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// Where asks go.
+#[derive(Clone)]
+struct Post {
+    sender: SyncSender<Ask>,
+    refused: Arc<AtomicU64>,
+    waker: Waker,
+}
+
+impl Post {
+    fn send(&self, kind: TriggerKind, words: String) {
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(Ask { kind, words }) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        self.waker.wake();
+    }
+}
+
+fn hear_signals(mut signals: Signals, post: &Post) {
+    for signal in signals.forever() {
+        if signal == SIGUSR1 {
+            post.send(TriggerKind::Signal, String::new());
+        } else {
+            // What it means is noted by whoever listens for the end.
+            post.waker.wake();
+        }
+    }
+}
+
+fn hear_marks(socket: &UnixDatagram, post: &Post) {
+    let mut words = [0; WORDS_MAX];
+    while let Ok(length) = socket.recv(&mut words) {
+        let words = String::from_utf8_lossy(&words[..length]);
+        post.send(TriggerKind::Mark, words.trim().to_owned());
+    }
+}
+
+fn no_socket(path: &Path, error: &io::Error) -> Failure {
+    let why = match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            "its path is longer than a socket's may be; choose another folder with --dir".to_owned()
+        }
+        kind => disk::words(kind),
+    };
+    Failure::Incidents(format!(
+        "cannot listen for marks at {}: {why}",
+        path.display()
+    ))
+}

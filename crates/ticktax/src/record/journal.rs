@@ -1,0 +1,152 @@
+//! An incident in the system's log: with fields of its own in systemd's journal, else as a line of syslog.
+
+use std::path::Path;
+
+use syslog::{Facility, Formatter3164, LoggerBackend};
+use systemd_journal_logger::JournalLog;
+use ticktax_model::incident::IncidentEntry;
+use ticktax_report::incident_line;
+
+use crate::failure::Failure;
+
+/// What stands before each line.
+const NAME: &str = "ticktax";
+
+/// Where log lines go.
+pub(crate) enum Journal {
+    /// systemd's.
+    Systemd,
+    /// Another.
+    Syslog(Box<syslog::Logger<LoggerBackend, Formatter3164>>),
+}
+
+impl Journal {
+    /// Looks for one.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        if JournalLog::empty().is_ok() {
+            return Ok(Self::Systemd);
+        }
+        let formatter = Formatter3164 {
+            facility: Facility::LOG_DAEMON,
+            hostname: None,
+            process: NAME.to_owned(),
+            pid: std::process::id(),
+        };
+        let logger = syslog::unix(formatter).map_err(|_| {
+            Failure::Incidents(
+                "neither a journal nor syslog listens on this machine: leave out --journal"
+                    .to_owned(),
+            )
+        })?;
+        Ok(Self::Syslog(Box::new(logger)))
+    }
+
+    /// Writes an incident; its recording is at `path`, where it was kept. Says why that failed, where it did.
+    pub(crate) fn write(&mut self, entry: &IncidentEntry, path: Option<&Path>) -> Option<String> {
+        let line = incident_line(&entry.incident);
+        let fields = fields(entry, path);
+        let sent = match self {
+            Self::Systemd => JournalLog::empty()
+                .map(|journal| journal.with_extra_fields(fields))
+                .and_then(|journal| {
+                    let journal = journal.with_syslog_identifier(NAME.to_owned());
+                    let text = format_args!("{line}");
+                    let record = log::Record::builder()
+                        .args(text)
+                        .level(log::Level::Warn)
+                        .target(NAME)
+                        .build();
+                    journal.journal_send(&record)
+                })
+                .map_err(|error| error.kind().to_string()),
+            Self::Syslog(logger) => {
+                let fields = fields.iter().filter(|(_, value)| !value.contains(' '));
+                let fields: Vec<String> = fields
+                    .map(|(name, value)| format!("{}={value}", name.to_lowercase()))
+                    .collect();
+                let sent = logger.warning(format!("{line} [{}]", fields.join(" ")));
+                sent.map_err(|_| "it does not listen any more".to_owned())
+            }
+        };
+        sent.err()
+            .map(|why| format!("cannot write to the log: {why}"))
+    }
+}
+
+/// What the journal can be asked for.
+fn fields(entry: &IncidentEntry, path: Option<&Path>) -> Vec<(&'static str, String)> {
+    let incident = &entry.incident;
+    let mut fields = vec![
+        ("TICKTAX_INCIDENT", entry.number.to_string()),
+        ("TICKTAX_KIND", incident.kind.name().to_owned()),
+        ("TICKTAX_AT_UNIX_MS", incident.at_unix_ms.to_string()),
+        ("TICKTAX_LASTED_NS", incident.lasted.0.to_string()),
+    ];
+    if let Some(thread) = &incident.thread {
+        fields.push(("TICKTAX_THREAD", thread.name.clone()));
+        fields.push(("TICKTAX_PROGRAM", thread.program.clone()));
+        fields.push(("TICKTAX_PID", thread.pid.to_string()));
+        fields.push(("TICKTAX_TID", thread.tid.to_string()));
+    }
+    if let Some(cpu) = incident.cpu {
+        fields.push(("TICKTAX_CPU", cpu.to_string()));
+    }
+    let by = incident.signature().by;
+    if !by.is_empty() {
+        fields.push(("TICKTAX_BY", by));
+    }
+    if let Some(path) = path {
+        fields.push(("TICKTAX_RECORDING", path.display().to_string()));
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ticktax_model::incident::{Incident, IncidentEntry, TriggerKind};
+    use ticktax_model::{Cpu, Nanos};
+
+    use super::fields;
+
+    #[test]
+    fn what_is_not_known_is_no_field() {
+        let incident = Incident {
+            at_unix_ms: 1_000,
+            kind: TriggerKind::Signal,
+            thread: None,
+            cpu: None,
+            waited_on: None,
+            lasted: Nanos(20),
+            ran: Vec::new(),
+            others: Nanos::ZERO,
+            unseen: Nanos::ZERO,
+            woken_by: None,
+            chain: Vec::new(),
+            words: String::new(),
+            triggers: 1,
+            events_lost: 0,
+        };
+        let mut entry = IncidentEntry {
+            number: 7,
+            recording: None,
+            bytes: 0,
+            not_kept: None,
+            incident,
+        };
+        let told = |entry: &IncidentEntry, path: Option<&Path>| {
+            let fields = fields(entry, path).into_iter();
+            let fields = fields.map(|(name, value)| format!("{name}={value}"));
+            fields.collect::<Vec<_>>().join(" ")
+        };
+        let always =
+            "TICKTAX_INCIDENT=7 TICKTAX_KIND=signal TICKTAX_AT_UNIX_MS=1000 TICKTAX_LASTED_NS=20";
+        assert_eq!(told(&entry, None), always);
+        entry.incident.cpu = Some(Cpu(3));
+        assert_eq!(
+            told(&entry, Some(Path::new("/x"))),
+            format!("{always} TICKTAX_CPU=3 TICKTAX_RECORDING=/x")
+        );
+    }
+}

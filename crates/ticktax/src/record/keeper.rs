@@ -1,0 +1,160 @@
+//! What becomes of a frozen window: explained, kept within the budget, and told.
+
+use std::path::Path;
+
+use ticktax_analysis::incident::{IncidentAnalysis, incident_sheet};
+use ticktax_model::Nanos;
+use ticktax_model::incident::{IncidentSheet, LossCause, NotKept};
+use ticktax_model::recording::RowSink;
+use ticktax_model::utc::Utc;
+use ticktax_observe::FrozenWindow;
+use ticktax_probes::clock;
+use ticktax_report::{Budget, IncidentStore, Stored, incident_line, read_incidents};
+
+use super::journal::Journal;
+use crate::failure::Failure;
+use crate::incidents::{explained, now};
+use crate::terminal::Terminal;
+
+/// Keeps the incidents of one recorder.
+pub(crate) struct Keeper {
+    store: IncidentStore,
+    journal: Option<Journal>,
+    count: u64,
+    /// Triggers that the kernel suppressed and that are counted by now.
+    suppressed: u64,
+}
+
+impl Keeper {
+    /// Takes the folder, and adds what a killed recorder left there without a line in the index.
+    pub(crate) fn open(
+        folder: &Path,
+        budget: Budget,
+        journal: bool,
+        terminal: &Terminal,
+    ) -> Result<Self, Failure> {
+        let journal = journal.then(Journal::find).transpose()?;
+        let (mut store, unindexed) = IncidentStore::open(folder, budget, now())?;
+        for found in &unindexed {
+            match explained(found) {
+                Ok(Some(incident)) => store.found(found, incident)?,
+                Ok(None) => {}
+                Err(error) => terminal.complain(&error),
+            }
+        }
+        Ok(Self {
+            store,
+            journal,
+            count: 0,
+            suppressed: 0,
+        })
+    }
+
+    /// Where it keeps them.
+    pub(crate) fn folder(&self) -> &Path {
+        self.store.folder()
+    }
+
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Explains, keeps and tells a window.
+    pub(crate) fn take(&mut self, frozen: &FrozenWindow, terminal: &Terminal) {
+        let FrozenWindow {
+            header,
+            sources,
+            rows,
+            left_out,
+        } = frozen;
+        self.lose(LossCause::Suppressed, *left_out, terminal);
+        let Some(mut analysis) = IncidentAnalysis::new(header) else {
+            return;
+        };
+        for row in rows {
+            analysis.row(sources, row);
+        }
+        let at = wall_time(analysis.trigger().time);
+        let incident = analysis.finish(header, sources, at);
+        let stored = self.store.keep(incident, header, (sources, rows));
+        self.count += 1;
+        if let Err(error) = terminal.print(&self.line(&stored)) {
+            terminal.complain(&error);
+        }
+        if let Some(why) = &stored.trouble {
+            terminal.complain(why);
+        }
+        if let Some(journal) = &mut self.journal
+            && let Some(why) = journal.write(&stored.entry, stored.path.as_deref())
+        {
+            terminal.complain(&why);
+        }
+    }
+
+    /// An incident in a line: when, its number, what happened, and what it is one of.
+    fn line(&self, stored: &Stored) -> String {
+        let entry = &stored.entry;
+        let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
+        let what = incident_line(&entry.incident);
+        let index = read_incidents(self.store.folder()).ok();
+        let sheet = index.and_then(|(index, _)| incident_sheet(&index, entry.number, None));
+        let series = sheet.as_ref().map_or_else(String::new, series);
+        format!("{at}  {}  {what}{series}", entry.number)
+    }
+
+    /// Counts what the kernel suppressed, which was `all` by now.
+    pub(crate) fn suppressed(&mut self, all: u64, terminal: &Terminal) {
+        let new = all.saturating_sub(self.suppressed);
+        self.suppressed = all;
+        self.lose(LossCause::Suppressed, new, terminal);
+    }
+
+    /// Counts marks for which there was no room.
+    pub(crate) fn lose_marks(&mut self, count: u64, terminal: &Terminal) {
+        self.lose(LossCause::Suppressed, count, terminal);
+    }
+
+    fn lose(&mut self, cause: LossCause, count: u64, terminal: &Terminal) {
+        if let Some(why) = self.store.lose(cause, count) {
+            terminal.complain(&why);
+        }
+    }
+
+    /// Notes that it ended. Returns what was not kept.
+    pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
+        let lost = self.store.lost();
+        let lost = lost
+            .map(|(cause, count)| NotKept { cause, count })
+            .collect();
+        if let Err(error) = self.store.close(now()) {
+            terminal.complain(&error);
+        }
+        lost
+    }
+}
+
+/// What a line says of the others that are alike.
+fn series(sheet: &IncidentSheet) -> String {
+    let Some(beat) = &sheet.beat else {
+        return String::new();
+    };
+    let first = Utc::from_unix_ms(sheet.first_unix_ms);
+    let number = sheet.place;
+    let ending = match (number % 10, number % 100) {
+        (1, rest) if rest != 11 => "st",
+        (2, rest) if rest != 12 => "nd",
+        (3, rest) if rest != 13 => "rd",
+        _ => "th",
+    };
+    format!(
+        " (the {number}{ending} since {first}, every {:.3} s)",
+        beat.period / 1e9
+    )
+}
+
+/// The wall clock's ms since 1970 at a time of the monotonic clock.
+fn wall_time(at: Nanos) -> i64 {
+    let ago = clock::now() - at;
+    now().saturating_sub(ago.0 / 1_000_000)
+}

@@ -1,0 +1,187 @@
+//! `record`, `incidents` and `mark`, as far as they need no root.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot set itself up fails, and says why"
+)]
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use ticktax_fixture::{books, header, process, whole};
+use ticktax_model::incident::{Trigger, TriggerKind};
+use ticktax_model::recording::{RecordingWriter, RowSink};
+use ticktax_model::utc::Utc;
+use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
+
+const MS: i64 = 1_000_000;
+
+fn ticktax(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
+    command.args(arguments).arg("--dir").arg(folder);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A recording in `folder` in which `game` waited 20 ms behind `by`, noticed at this time.
+fn put(folder: &Path, at_unix_ms: i64, by: &str) {
+    let mut sources = SourceTable::default();
+    let game = sources.intern(process(Owner::Program, "game", 10));
+    let other = sources.intern(process(Owner::Program, by, 20));
+    let mut header = header();
+    header.books.push(books(0, 0, 1_000 * MS));
+    header.triggers.push(Trigger {
+        kind: TriggerKind::Wait,
+        time: Nanos(520 * MS),
+        cpu: Some(Cpu(0)),
+        tid: 10,
+        pid: 10,
+        comm: "game".to_owned(),
+        lasted: Nanos(20 * MS),
+    });
+    let name = format!("incident-{}.parquet", Utc::from_unix_ms(at_unix_ms).basic());
+    let mut writer = RecordingWriter::create_private(folder.join(name)).unwrap();
+    for (from, to, source) in [(0, 500, game), (500, 520, other), (520, 1_000, game)] {
+        writer.row(&sources, &whole(0, from * MS, (to - from) * MS, source));
+    }
+    writer.finish(&header).unwrap();
+}
+
+/// Recordings of which no index tells: a backup every minute, and something else once.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for minute in 0..12 {
+        put(folder.path(), 1_763_812_800_000 + minute * 60_000, "backup");
+    }
+    put(folder.path(), 1_763_812_830_000, "indexer");
+    folder
+}
+
+#[test]
+fn incidents_are_listed_by_what_they_have_in_common() {
+    let folder = folder();
+    let listed = ticktax(&["incidents", "--format", "json"], folder.path());
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    let list: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let groups = list["groups"].as_array().unwrap();
+    let told: Vec<(&str, i64)> = groups
+        .iter()
+        .map(|group| {
+            (
+                group["by"].as_str().unwrap(),
+                group["count"].as_i64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(told, [("indexer", 1), ("backup", 12)]);
+    assert_eq!(list["found_again"], 13);
+    let period = groups[1]["beats"][0]["period_ns"].as_f64().unwrap();
+    assert!((period / 60e9 - 1.0).abs() < 1e-3, "{period}");
+    // The same as a page, and only of what came later.
+    let page = ticktax(
+        &["incidents", "list", "--since", "2025-11-22T12:05"],
+        folder.path(),
+    );
+    let page = text(&page.stdout);
+    assert!(page.contains("7x game waited behind backup"), "{page}");
+    assert!(!page.contains("indexer"), "{page}");
+}
+
+#[test]
+fn one_incident_is_explained_and_its_recording_reported() {
+    let folder = folder();
+    let shown = ticktax(&["incidents", "show", "2", "--report"], folder.path());
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let page = text(&shown.stdout);
+    let said = "game (10) waited 20.0 ms for CPU 0, behind indexer (20) for 20.0 ms.";
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(said), "{page}");
+    assert!(page.contains("The books balance."), "{page}");
+}
+
+#[test]
+fn what_cannot_be_is_told_in_a_line() {
+    let folder = folder();
+    let empty = tempfile::tempdir().unwrap();
+    let file = empty.path().join("file");
+    fs::write(&file, "").unwrap();
+    let record = ["record", "--trigger"];
+    let cases: [(&[&str], &Path, i32, &str); 9] = [
+        (
+            &["incidents", "show", "99"],
+            folder.path(),
+            1,
+            "the last is 13",
+        ),
+        (
+            &["incidents"],
+            &empty.path().join("none"),
+            1,
+            "no incidents in",
+        ),
+        (
+            &["incidents", "--since", "soon"],
+            folder.path(),
+            2,
+            "invalid time `soon`",
+        ),
+        (&["mark", "here"], folder.path(), 1, "no recorder listens"),
+        (
+            &[record[0], record[1], "wait"],
+            folder.path(),
+            2,
+            "a threshold is missing",
+        ),
+        (
+            &[record[0], record[1], "weight>5ms"],
+            folder.path(),
+            2,
+            "invalid trigger `weight>5ms`",
+        ),
+        (
+            &[record[0], record[1], "wait>5ms"],
+            &file.join("x"),
+            1,
+            "cannot keep incidents in",
+        ),
+        (
+            &[record[0], record[1], "wait>5ms", "--max-bytes", "0"],
+            folder.path(),
+            2,
+            "invalid size",
+        ),
+        (&["record"], folder.path(), 2, "--trigger"),
+    ];
+    for (arguments, folder, code, why) in cases {
+        let output = ticktax(arguments, folder);
+        let complaint = text(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {complaint}"
+        );
+        assert!(complaint.contains(why), "{arguments:?}: {complaint}");
+        assert!(!complaint.contains("os error"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_mark_is_a_datagram_of_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = UnixDatagram::bind(folder.path().join("mark.sock")).unwrap();
+    let sent = ticktax(&["mark", "level", "loaded"], folder.path());
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let mut words = [0; 300];
+    let length = socket.recv(&mut words).unwrap();
+    assert_eq!(&words[..length], b"level loaded");
+    let long = "x".repeat(257);
+    let refused = ticktax(&["mark", &long], folder.path());
+    assert_eq!(refused.status.code(), Some(2));
+}
