@@ -6,7 +6,7 @@
 //! covers is told as unseen. What made something run is a wake-up edge that led to it, or is not told.
 //!
 //! # Memory
-//! Rows of the delay and of the second before it, 48 bytes each, at most [`MAX_ROWS`]; edges the same.
+//! Rows of the delay and of the second before it, 48 bytes each, at most `MAX_ROWS`; edges the same.
 
 mod causes;
 mod group;
