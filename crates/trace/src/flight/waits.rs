@@ -25,7 +25,10 @@ pub(super) fn waits_of<'a>(
     let mut threads: BTreeMap<u32, Thread<'_>> = BTreeMap::new();
     let records = || cpus.clone().flatten();
     for record in records() {
-        if kind_of(record) == kind::TASK && !is_edge(record) && record.tgid == tgid {
+        // Time of a thread that the kernel did not report stands under another's process, and is no thread's.
+        let is_known = record.flags & flag::UNREPORTED == 0;
+        let is_stretch = kind_of(record) == kind::TASK && !is_edge(record);
+        if is_stretch && is_known && record.tgid == tgid {
             threads
                 .entry(record.tid)
                 .or_default()
@@ -180,6 +183,20 @@ mod tests {
                 (400, 450, detail::WOKEN)
             ]
         );
+    }
+
+    #[test]
+    fn time_of_a_thread_that_was_not_reported_is_no_threads_stretch() {
+        let unreported = SpanRecord {
+            flags: flag::UNREPORTED,
+            ..ran(0, 0, (400, 500), detail::NONE)
+        };
+        let cpus = [vec![
+            ran(8, 0, (0, 200), detail::SLEEPING),
+            unreported,
+            ran(8, 0, (700, 1_000), detail::NONE),
+        ]];
+        assert_eq!(told(&cpus), [(200, 700, detail::SLEEPING)]);
     }
 
     #[test]
