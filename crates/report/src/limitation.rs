@@ -229,7 +229,7 @@ fn clock(limitation: &Limitation) -> Words {
                 "the first {} of {asked} before the trigger",
                 *asked - *reached
             ),
-            "the recorder's ring had been overwritten, on one CPU at least: give it more memory",
+            "the ring of a CPU at least had come round: with fewer CPUs (--cpus) each has more room",
         ),
         Limitation::Suspended { time } => say(
             format!("{time} in which the machine was suspended"),

@@ -117,12 +117,12 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let recorded = Recorded::read(&recording)?;
     let books = recorded.header.books.iter().find(|books| books.cpu == cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // On a busy machine it is not as regular as it should be: what it did while it was watched.
+    // What it took while the CPU's books were open; the program may be known from a little later on.
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);
         (end - event.start.max(books.begin)).max(Nanos::ZERO)
     });
-    let injected: Nanos = during.sum();
+    let share = during.sum::<Nanos>().share_of(books.end - books.begin);
     let behind = threads
         .behind
         .iter()
@@ -131,7 +131,7 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     close(
         "behind the thread",
         behind.as_secs_f64(),
-        injected.as_secs_f64(),
+        share * threads.elapsed.as_secs_f64(),
         0.005,
     )?;
     let waited = time(&threads, ThreadState::Waiting);
