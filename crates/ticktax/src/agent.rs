@@ -206,7 +206,7 @@ impl Agent {
     fn tell(&mut self, written: Result<(), FactsError>, wrote: bool, terminal: &Terminal) {
         match written {
             Err(error) if !self.complained => {
-                terminal.complain(&format_args!("{error}; its rows are kept for now"));
+                terminal.complain(&format_args!("{error}; its rows are tried again"));
                 self.complained = true;
             }
             Ok(()) if wrote && self.complained => {

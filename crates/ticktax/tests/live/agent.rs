@@ -109,7 +109,8 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     result
 }
 
-pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
+/// The command where every user may run it, and its folder, which is gone with the first.
+fn copy_for_anybody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
         .tempdir_in("/tmp")?;
@@ -118,6 +119,11 @@ pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
     for path in [place.path(), &copy] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     }
+    Ok((place, copy))
+}
+
+pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
+    let (_place, copy) = copy_for_anybody()?;
     let three = "+bpf,+perfmon,+syslog";
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
@@ -134,14 +140,7 @@ pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_rights_it_says_what_it_needs() -> Result<(), Failed> {
-    let place = tempfile::Builder::new()
-        .prefix("ticktax-test")
-        .tempdir_in("/tmp")?;
-    let copy = place.path().join("ticktax");
-    fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
-    for path in [place.path(), &copy] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-    }
+    let (_place, copy) = copy_for_anybody()?;
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command.arg(&copy).args(["agent", "--listen", "none"]);
