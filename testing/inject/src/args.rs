@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// From one event to the next.
     #[arg(long, default_value = "10ms")]
     period: Nanos,
-    /// How long an event lasts (fifo).
+    /// How long an event lasts (fifo, block).
     #[arg(long, default_value = "200us")]
     length: Nanos,
     /// Each event is late by up to this.
@@ -91,6 +91,8 @@ enum Kind {
     Timer,
     /// A process held to a quota by CFS bandwidth control (root).
     Throttle,
+    /// A thread that waits in the kernel, where no signal reaches it.
+    Block,
     /// Stop-class work: a running thread moved away and back.
     Stop,
     /// SIGALRM by setitimer.
@@ -138,6 +140,7 @@ impl Args {
                 let quota = self.quota.unwrap_or(Nanos(self.period.0 / 2));
                 Disturbance::Throttle { quota }
             }
+            Kind::Block => Disturbance::Block,
             Kind::Stop => Disturbance::Stop,
             Kind::Dodge => Disturbance::Dodge {
                 window: Window {

@@ -50,6 +50,8 @@ pub enum Disturbance {
         /// The CPU time it may take in each period of the schedule.
         quota: Nanos,
     },
+    /// A thread that waits in the kernel, where no signal reaches it; takes no time of the CPU's.
+    Block,
     /// A running thread moved off the CPU and back: stop-class work.
     Stop,
     /// `setitimer` sending `SIGALRM`.
@@ -122,6 +124,7 @@ impl Disturbance {
             Self::Softirq { .. } => "softirq",
             Self::Timer => "timer",
             Self::Throttle { .. } => "throttle",
+            Self::Block => "block",
             Self::Stop => "stop",
             Self::Dodge { .. } => "dodge",
             Self::Itimer => "itimer",
@@ -139,6 +142,7 @@ impl Disturbance {
             Self::Softirq { .. } => "ttx-inj-netrx",
             Self::Timer => "ttx-inj-timer",
             Self::Throttle { .. } => "ttx-inj-throttl",
+            Self::Block => "ttx-inj-block",
             Self::Stop => "ttx-inj-stop",
             Self::Dodge { .. } => "ttx-inj-dodge",
             Self::Itimer => "ttx-inj-itimer",

@@ -75,6 +75,7 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Throttle {
             quota: Nanos::from_millis(2),
         },
+        Disturbance::Block,
         Disturbance::Stop,
         Disturbance::Itimer,
         Disturbance::Writeback {

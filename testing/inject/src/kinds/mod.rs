@@ -1,5 +1,6 @@
 //! The kinds of disturbance, one file each.
 
+mod block;
 mod dodge;
 mod fifo;
 mod itimer;
@@ -30,6 +31,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
         Disturbance::Softirq { packets } => softirq::run(plan, *packets, control),
         Disturbance::Timer => timer::run(plan, control),
         Disturbance::Throttle { quota } => throttle::run(plan, *quota, control),
+        Disturbance::Block => block::run(plan, control),
         Disturbance::Stop => stop::run(plan, control),
         Disturbance::Dodge { window } => dodge::run(plan, *window, control),
         Disturbance::Itimer => itimer::run(plan, control),
