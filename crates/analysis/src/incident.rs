@@ -86,20 +86,11 @@ impl IncidentAnalysis {
         self.edges.sort_by_key(|edge| edge.at);
         let trigger = &self.trigger;
         let mut told = Incident {
-            at_unix_ms,
-            kind: trigger.kind,
-            thread: None,
             cpu: trigger.cpu,
-            waited_on: None,
             lasted: trigger.lasted,
-            ran: Vec::new(),
-            others: Nanos::ZERO,
-            unseen: Nanos::ZERO,
-            woken_by: None,
-            chain: Vec::new(),
-            words: String::new(),
             triggers: self.triggers,
             events_lost: header.coverage.events_lost(),
+            ..Incident::new(trigger.kind, at_unix_ms)
         };
         match trigger.kind {
             TriggerKind::Wait | TriggerKind::Late => self.waited(&mut told, sources),

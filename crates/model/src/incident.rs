@@ -95,6 +95,26 @@ pub struct Signature {
 }
 
 impl Incident {
+    /// An incident of this kind that one trigger made, noticed at `at_unix_ms`, with nothing else known.
+    pub fn new(kind: TriggerKind, at_unix_ms: i64) -> Self {
+        Self {
+            at_unix_ms,
+            kind,
+            thread: None,
+            cpu: None,
+            waited_on: None,
+            lasted: Nanos::ZERO,
+            ran: Vec::new(),
+            others: Nanos::ZERO,
+            unseen: Nanos::ZERO,
+            woken_by: None,
+            chain: Vec::new(),
+            words: String::new(),
+            triggers: 1,
+            events_lost: 0,
+        }
+    }
+
     /// What it is alike to others by.
     pub fn signature(&self) -> Signature {
         let first = self.ran.first().map(|ran| ran.name.clone());

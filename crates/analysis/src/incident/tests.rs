@@ -290,25 +290,15 @@ mod groups {
             bytes: 0,
             not_kept: (by == "rare").then_some(LossCause::PerHour),
             incident: Incident {
-                at_unix_ms,
-                kind: TriggerKind::Wait,
                 thread: Some(IncidentThread {
                     name: "game".to_owned(),
                     program: "game".to_owned(),
                     pid: 10,
                     tid: 10,
                 }),
-                cpu: None,
-                waited_on: None,
                 lasted: Nanos::from_millis(lasted_ms),
                 ran: vec![ran],
-                others: Nanos::ZERO,
-                unseen: Nanos::ZERO,
-                woken_by: None,
-                chain: Vec::new(),
-                words: String::new(),
-                triggers: 1,
-                events_lost: 0,
+                ..Incident::new(TriggerKind::Wait, at_unix_ms)
             },
         }))
     }

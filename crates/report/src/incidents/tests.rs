@@ -23,8 +23,6 @@ fn folder() -> TempDir {
 
 fn incident(at_unix_ms: i64) -> Incident {
     Incident {
-        at_unix_ms,
-        kind: TriggerKind::Wait,
         thread: Some(IncidentThread {
             name: "game".to_owned(),
             program: "game".to_owned(),
@@ -32,16 +30,8 @@ fn incident(at_unix_ms: i64) -> Incident {
             tid: 10,
         }),
         cpu: Some(Cpu(0)),
-        waited_on: None,
         lasted: Nanos::from_millis(20),
-        ran: Vec::new(),
-        others: Nanos::ZERO,
-        unseen: Nanos::ZERO,
-        woken_by: None,
-        chain: Vec::new(),
-        words: String::new(),
-        triggers: 1,
-        events_lost: 0,
+        ..Incident::new(TriggerKind::Wait, at_unix_ms)
     }
 }
 

@@ -113,20 +113,8 @@ mod tests {
     #[test]
     fn what_is_not_known_is_no_field() {
         let incident = Incident {
-            at_unix_ms: 1_000,
-            kind: TriggerKind::Signal,
-            thread: None,
-            cpu: None,
-            waited_on: None,
             lasted: Nanos(20),
-            ran: Vec::new(),
-            others: Nanos::ZERO,
-            unseen: Nanos::ZERO,
-            woken_by: None,
-            chain: Vec::new(),
-            words: String::new(),
-            triggers: 1,
-            events_lost: 0,
+            ..Incident::new(TriggerKind::Signal, 1_000)
         };
         let mut entry = IncidentEntry {
             number: 7,
