@@ -148,9 +148,17 @@ int sched_switch(__u64 *ctx)
 	struct here here;
 	int throttled_here;
 
+	here.running = 0;
+	here.state = 0;
 	if (!arrive(&here)) {
-		/* A wait that ends where nobody watches must not seem to go on. */
-		if (unlikely(throttled_now > 0))
+		/*
+		 * After the end of recording switches are still counted, for a reader who compares them with the
+		 * kernel's count, and a wait that was open at the end stays open. One that ends where nobody
+		 * watches must not seem to go on.
+		 */
+		if (here.running && here.state)
+			here.state->switches++;
+		else if (unlikely(throttled_now > 0))
 			forget_wait(next);
 		return 0;
 	}

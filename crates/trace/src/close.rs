@@ -1,4 +1,8 @@
 //! Closing the books: what each CPU is still in the middle of, and what was lost.
+//!
+//! Books end when recording ends, and not with the last event before that: had anything happened in between,
+//! it would have been recorded. So the books of all CPUs end at one time, and a CPU that idled for seconds
+//! has these seconds.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -77,8 +81,9 @@ impl Closing {
 }
 
 impl Tracer {
-    /// Closes the books: stops recording, hands out what is left, and ends what each CPU is still
-    /// in the middle of at the last time that it was seen.
+    /// Closes the books: stops recording, unless it ended before ([`Tracer::end_at`]), hands out what is
+    /// left, and ends what each CPU is still in the middle of: at the end of recording, or on a CPU that is
+    /// not `online` at the last time that it was seen.
     pub fn close(
         mut self,
         online: &CpuList,
@@ -96,11 +101,15 @@ impl Tracer {
             ..Closing::default()
         };
         for number in 0..self.sizes.cpus {
-            let state = self.states.read(number);
+            let mut state = self.states.read(number);
             if state.opened == 0 {
                 continue;
             }
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
+            if online.contains(cpu) {
+                // A program that was interrupted may have read the clock again after the end.
+                state.last = state.last.max(until.0.cast_unsigned());
+            }
             let open = open_frames(&state, cpu).into_iter();
             // A thread that was switched to at the very last moment has no time yet.
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
@@ -124,12 +133,17 @@ impl Tracer {
     /// Stops recording on all CPUs at one time, which it returns, and waits until no program is
     /// at work any more.
     fn stop_recording(&mut self, online: &CpuList) -> Nanos {
-        nudge(online);
-        let until = monotonic() + AHEAD;
-        for cpu in 0..self.sizes.cpus {
-            self.controls.set_until(cpu, until.0.cast_unsigned());
-        }
-        thread::sleep(Duration::from_nanos(AHEAD.0.cast_unsigned()));
+        let until = match self.until {
+            Some(until) if until <= monotonic() + AHEAD => until,
+            _ => {
+                nudge(online);
+                let until = monotonic() + AHEAD;
+                self.end_at(until);
+                until
+            }
+        };
+        let left = u64::try_from((until - monotonic()).0).unwrap_or(0);
+        thread::sleep(Duration::from_nanos(left));
         // A CPU that switches threads has left whatever program it was in, however long the
         // hypervisor kept it there. One that cannot be made to switch is given time.
         if !nudge(online).is_empty() {

@@ -23,8 +23,11 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let visitor = thread::Builder::new()
         .name("ticktax-nudge".to_owned())
         .spawn(move || {
-            // Where ordinary threads are many, the books would open, and close, late.
-            sys::set_own_nice(-20);
+            // Where threads are many, the books of some CPUs would open long after those of others. It runs for
+            // some µs on each CPU, as the books are opened and closed.
+            if !sys::set_own_real_time() {
+                sys::set_own_nice(-20);
+            }
             for cpu in visits {
                 let mut only = CpuSet::new();
                 let moved = only

@@ -24,6 +24,25 @@ pub(crate) fn set_own_nice(nice: i32) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
+/// Asks for the highest real-time priority for the calling thread, if that is allowed.
+///
+/// The system call is made directly, because musl's `sched_setscheduler` always fails.
+pub(crate) fn set_own_real_time() -> bool {
+    const CALLING_THREAD: libc::pid_t = 0;
+    // The kernel's `struct sched_param` is this number.
+    let highest: libc::c_int = 99;
+    // SAFETY: the kernel reads one number, which outlives the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            CALLING_THREAD,
+            libc::SCHED_FIFO,
+            &raw const highest,
+        )
+    };
+    result == 0
+}
+
 /// Types that may be copied out of memory which the kernel writes at any time.
 ///
 /// # Safety

@@ -47,6 +47,8 @@ pub struct Tracer {
     /// Where [`Tracer::recycle`] goes on.
     pub(crate) recycled: usize,
     pub(crate) window_begin: Nanos,
+    /// When recording ends, or ended, where that is decided.
+    pub(crate) until: Option<Nanos>,
     /// How often sums are handed out.
     window_length: Nanos,
     attached: Vec<Hook>,
@@ -101,6 +103,7 @@ impl Tracer {
             grew: vec![false; windowed],
             recycled: 0,
             window_begin: Nanos::ZERO,
+            until: None,
             window_length: settings.window,
             attached,
             limitations,
@@ -128,7 +131,7 @@ impl Tracer {
         self.sizes.bytes()
     }
 
-    /// Context switches that were reported so far, on all CPUs.
+    /// Context switches that were reported so far, on all CPUs, those after the end of recording included.
     pub fn switches(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
@@ -151,12 +154,34 @@ impl Tracer {
     /// them switch now.
     pub fn start(&mut self, watched: &CpuList, online: &CpuList, now: Nanos) -> CpuList {
         self.window_begin = now;
+        self.until = None;
         for cpu in watched.iter().filter(|cpu| cpu.index() < self.sizes.cpus) {
             let follow = u64::from(self.sizes.following) * run::FOLLOW;
             self.controls.set_until(cpu.index(), u64::MAX);
             self.controls.set_running(cpu.index(), run::RECORD | follow);
         }
         nudge(online)
+    }
+
+    /// When the last of the books of these CPUs were opened; `None` where none are open.
+    pub fn opened(&self, cpus: &CpuList) -> Option<Nanos> {
+        let cpus = cpus
+            .iter()
+            .map(Cpu::index)
+            .filter(|&cpu| cpu < self.sizes.cpus);
+        let opened = cpus.map(|cpu| self.states.read(cpu).opened);
+        let last = opened.filter(|&opened| opened > 0).max()?;
+        Some(Nanos(last.cast_signed()))
+    }
+
+    /// Ends recording on all CPUs at `time`, on `CLOCK_MONOTONIC`, however late [`Tracer::close`] is called. What
+    /// happens from then on is in no row, and what is going on then ends at that time. Switches are still
+    /// counted ([`Tracer::switches`]).
+    pub fn end_at(&mut self, time: Nanos) {
+        self.until = Some(time);
+        for cpu in 0..self.sizes.cpus {
+            self.controls.set_until(cpu, time.0.cast_unsigned());
+        }
     }
 
     /// For tests: has the programs miss everything on `cpu` until [`Tracer::resume`], as a kernel
@@ -241,6 +266,9 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
+        // Whoever drains may come after the end.
+        let now = self.until.map_or(now, |until| now.min(until));
+        let now = now.max(self.window_begin);
         let window = (self.window_begin, now);
         let sums = self.sizes.sum_entries as usize;
         let entries = self.window.iter_mut().zip(&mut self.grew);

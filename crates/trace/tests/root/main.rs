@@ -43,6 +43,10 @@ const TESTS: &[(&str, Test)] = &[
         a_missing_hook_loses_its_account,
     ),
     (
+        "recording_ends_when_it_is_to_end_whenever_it_is_closed",
+        recording_ends_when_it_is_to_end,
+    ),
+    (
         "switches_that_are_not_reported_are_nobodys_time",
         unreported_switches_are_nobodys_time,
     ),
@@ -199,6 +203,50 @@ fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
         return Err(format!("{long} long spans; wrong: {wrong:?}").into());
     }
     balances(&closing, &times)
+}
+
+/// Nobody closes the books for a while after their end, and nothing of that while is in them.
+fn recording_ends_when_it_is_to_end() -> Result<(), Failed> {
+    const LENGTH: Nanos = Nanos::from_millis(50);
+    for output in [
+        TraceSettings::default().output,
+        Output::Sums { entries: 1 << 12 },
+    ] {
+        let summing = matches!(output, Output::Sums { .. });
+        let mut tracer = load(&TraceSettings {
+            output,
+            ..TraceSettings::default()
+        })?;
+        let online = Proc::default().online().unwrap_or_default();
+        tracer.start(&online, &online, now());
+        let end = now() + LENGTH;
+        tracer.end_at(end);
+        std::thread::sleep(MOMENT / 2);
+        let before = tracer.switches();
+        std::thread::sleep(MOMENT / 50);
+        if tracer.switches() == before {
+            return Err("switches are not counted on".into());
+        }
+        let mut times = vec![0; CpuList::MAX_CPU as usize];
+        let mut last = Nanos::ZERO;
+        let mut sink = |sources: &SourceTable, row: &Row| {
+            if sources.get(row.source()).kind != ticktax_model::Kind::Wait {
+                times[row.cpu().index()] += row.span().self_time.0;
+            }
+            last = last.max(row.span().end());
+        };
+        let closing = tracer.close(&online, now(), &mut SourceTable::default(), &mut sink);
+        balances(&closing, &times)?;
+        // A program that read its clock just before may end a moment later.
+        let latest = end + Nanos::from_millis(5);
+        let on_time = |at: Nanos| (end..latest).contains(&at);
+        let books = &closing.books;
+        let all = books.len() == online.len() && books.iter().all(|books| on_time(books.end));
+        if !all || !(on_time(last) || summing && last < latest) {
+            return Err(format!("{end}, {last}: {books:?}").into());
+        }
+    }
+    Ok(())
 }
 
 fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
