@@ -17,7 +17,7 @@ mod work;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -75,11 +75,12 @@ pub struct PaceReport {
     pub margin: Option<Nanos>,
     /// When the first frame was due.
     pub started: Nanos,
-    /// When the thread ended.
+    /// When the loop ended: where it had a length ([`PaceProbe::end_after`]) at its end, or with its last
+    /// frame, if that was later.
     pub ended: Nanos,
     /// CPU time from a moment before `started` to `ended`, by the thread's own clock.
     pub cpu_time: Nanos,
-    /// The time that `cpu_time` was taken over.
+    /// From the loop's begin, a period before `started`, to `ended`.
     pub elapsed: Nanos,
     /// Frames that began, the lost ones included.
     pub frames: u64,
@@ -95,6 +96,8 @@ pub struct PaceProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Frame>>,
     phase: Arc<AtomicU8>,
+    /// How long it lasts, in ns.
+    length: Arc<AtomicI64>,
     /// Lets the loop begin, and its thread end.
     go: Option<Sender<()>>,
 }
@@ -144,20 +147,30 @@ impl PaceProbe {
         })?;
         let (producer, outlet) = ring(settings.cpu, settings.ring_capacity)?;
         let phase = Arc::new(AtomicU8::new(0));
+        let length = Arc::new(AtomicI64::new(Nanos::MAX.0));
         let (go, may_go) = channel();
         let worker = Pace {
             settings: *settings,
             sleeper,
             producer,
             phase: Arc::clone(&phase),
+            length: Arc::clone(&length),
             may_go,
         };
         Ok(Self {
             group: ThreadGroup::start("ttx-pace", settings.policy, vec![(settings.cpu, worker)])?,
             outlets: vec![outlet],
             phase,
+            length,
             go: Some(go),
         })
+    }
+
+    /// Has the loop run the frames that are due within `length` of its begin, and no others. For before
+    /// [`PaceProbe::begin`].
+    pub fn end_after(&mut self, length: Nanos) {
+        // What it begins by comes after this.
+        self.length.store(length.0, Ordering::Relaxed);
     }
 
     /// Lets the loop begin, as soon as it is ready.
@@ -247,6 +260,7 @@ struct Pace {
     sleeper: Sleeper,
     producer: Producer<Frame>,
     phase: Arc<AtomicU8>,
+    length: Arc<AtomicI64>,
     may_go: Receiver<()>,
 }
 
@@ -307,6 +321,7 @@ impl Worker for Pace {
         let _ = self.may_go.recv();
         let (begin, cpu_before) = (now(), thread_cpu_time());
         let first = begin + period;
+        let end = Nanos(begin.0.saturating_add(self.length.load(Ordering::Relaxed)));
         let mut outcome = Outcome {
             timer_slack: get_timerslack().ok().map(|slack| Nanos(i64::from(slack))),
             margin,
@@ -324,9 +339,11 @@ impl Worker for Pace {
                 first,
                 period,
                 rule,
+                end,
             },
             &mut || stop.load(Ordering::Relaxed),
             &mut |frame| {
+                outcome.ended = frame.ended;
                 outcome.frames += 1;
                 outcome.lost += u64::from(self.producer.push(frame).is_err());
                 moved_to = cpus::current().filter(|current| *current != cpu);
@@ -334,13 +351,17 @@ impl Worker for Pace {
             },
         );
         outcome.cpu_time = thread_cpu_time() - cpu_before;
-        outcome.ended = now();
+        // How long it takes to be woken at the end is no time of the loop.
+        outcome.ended = match verdict {
+            Verdict::Over => outcome.ended.max(end),
+            _ => now(),
+        };
         outcome.elapsed = outcome.ended - begin;
         self.phase.store(phase::DONE, Ordering::Release);
         // Until whoever reads what this thread used has done so, and drops the sender.
         let _ = self.may_go.recv();
         outcome.error = match verdict {
-            Verdict::Stopped => None,
+            Verdict::Stopped | Verdict::Over => None,
             Verdict::Refused => moved_to.map(|to| ProbeError::Moved { cpu, to }),
             Verdict::NoSleep(errno) => Some(ProbeError::Sleep {
                 method: sleep,

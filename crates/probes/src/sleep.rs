@@ -6,7 +6,8 @@
 
 mod cycle;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::prctl::get_timerslack;
@@ -89,6 +90,8 @@ pub struct SleepReport {
 pub struct SleepProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Wakeup>>,
+    /// When the threads end by themselves, in ns.
+    end: Arc<AtomicI64>,
 }
 
 impl SleepProbe {
@@ -121,6 +124,7 @@ impl SleepProbe {
         let mut workers = Vec::with_capacity(cpus.len());
         let mut outlets = Vec::with_capacity(cpus.len());
         let count = i64::try_from(cpus.len()).unwrap_or(i64::MAX);
+        let end = Arc::new(AtomicI64::new(Nanos::MAX.0));
         for (cpu, place) in cpus.iter().zip(0_i64..) {
             let (producer, outlet) = ring(cpu, settings.ring_capacity)?;
             let offset = Nanos(interval.0 * place / count);
@@ -130,6 +134,7 @@ impl SleepProbe {
                     interval,
                     offset,
                     producer,
+                    end: Arc::clone(&end),
                 },
             ));
             outlets.push(outlet);
@@ -137,7 +142,16 @@ impl SleepProbe {
         Ok(Self {
             group: ThreadGroup::prepare("ttx-sleep", settings.policy, workers)?,
             outlets,
+            end,
         })
+    }
+
+    /// Has the threads ask for no wakeup at `time`, on `CLOCK_MONOTONIC`, or later; one that has not come by
+    /// then counts as if it had come then. For before [`SleepProbe::begin`]. [`SleepProbe::stop`] still
+    /// collects what they bring back.
+    pub fn end_at(&mut self, time: Nanos) {
+        // What they begin by comes after this.
+        self.end.store(time.0, Ordering::Relaxed);
     }
 
     /// Has the threads begin, if they have not yet.
@@ -178,6 +192,7 @@ struct Sleep {
     interval: Nanos,
     offset: Nanos,
     producer: Producer<Wakeup>,
+    end: Arc<AtomicI64>,
 }
 
 /// What one thread brings back.
@@ -198,6 +213,7 @@ impl Worker for Sleep {
     fn prepare(&mut self, _: Cpu) {}
 
     fn run(mut self, cpu: Cpu, stop: &AtomicBool) -> Outcome {
+        let end = Nanos(self.end.load(Ordering::Relaxed));
         let mut cycle = Cycle::new(now() + self.interval + self.offset, self.interval);
         let timer_slack = get_timerslack().ok().map(|slack| Nanos(i64::from(slack)));
         let mut outcome = Outcome {
@@ -206,8 +222,8 @@ impl Worker for Sleep {
             ended: cycle.due(),
             ..Outcome::default()
         };
-        while !stop.load(Ordering::Relaxed) && sleep_until(cycle.due()) {
-            let woke = now();
+        while !stop.load(Ordering::Relaxed) && cycle.due() < end && sleep_until(cycle.due()) {
+            let woke = now().min(end);
             outcome.moved_to = cpus::current().filter(|current| *current != cpu);
             if outcome.moved_to.is_some() {
                 break;

@@ -8,7 +8,8 @@ mod calibration;
 mod detector;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use rtrb::Producer;
@@ -101,6 +102,8 @@ pub struct SpinProbe {
     clock: Clock,
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Gap>>,
+    /// The reading of the counter at which the threads end by themselves.
+    end: Arc<AtomicU64>,
 }
 
 impl SpinProbe {
@@ -143,9 +146,11 @@ impl SpinProbe {
         )?;
         let mut workers = Vec::with_capacity(cpus.len());
         let mut outlets = Vec::with_capacity(cpus.len());
+        let end = Arc::new(AtomicU64::new(u64::MAX));
         for cpu in cpus.iter() {
             let (producer, outlet) = ring(cpu, settings.ring_capacity)?;
-            workers.push((cpu, Spin::new(clock, &settings, producer)));
+            let spin = Spin::new(clock, &settings, producer, Arc::clone(&end));
+            workers.push((cpu, spin));
             outlets.push(outlet);
         }
         let group = ThreadGroup::prepare("ttx-spin", settings.policy, workers)?;
@@ -153,7 +158,20 @@ impl SpinProbe {
             clock: clock.clone(),
             group,
             outlets,
+            end,
         })
+    }
+
+    /// Has the threads end by themselves with their first reading at `time`, on `CLOCK_MONOTONIC`, or later.
+    /// [`SpinProbe::stop`] still collects what they bring back.
+    ///
+    /// For before [`SpinProbe::begin`], and once more shortly before that time, which the counter's frequency
+    /// is then known well enough for. Each call costs each thread some 100 ns.
+    pub fn end_at(&mut self, time: Nanos) {
+        let anchor = self.clock.anchor();
+        let left = self.clock.to_ticks(time - anchor.monotonic);
+        let end = anchor.counter.saturating_add(left);
+        self.end.store(end, Ordering::Relaxed);
     }
 
     /// Has the threads begin, if they have not yet.
@@ -218,6 +236,7 @@ struct Spin {
     wanted: Option<u64>,
     calibration: Calibration,
     producer: Producer<Gap>,
+    end: Arc<AtomicU64>,
 }
 
 /// What one thread brings back.
@@ -258,7 +277,12 @@ impl ThreadUsage {
 }
 
 impl Spin {
-    fn new(clock: &Clock, settings: &SpinSettings, producer: Producer<Gap>) -> Self {
+    fn new(
+        clock: &Clock,
+        settings: &SpinSettings,
+        producer: Producer<Gap>,
+        end: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             source: clock.source(),
             frequency_hz: clock.frequency_hz(),
@@ -267,6 +291,7 @@ impl Spin {
                 .map(|threshold| clock.to_ticks(threshold)),
             calibration: Calibration::default(),
             producer,
+            end,
         }
     }
 
@@ -274,7 +299,7 @@ impl Spin {
         let (mut dropped, mut ticks_dropped) = (0, 0);
         let limits = Limits::new(self.calibration.threshold, self.frequency_hz);
         let begin = ThreadUsage::read();
-        let tally = detector::watch(counter, cpu, limits, stop, |gap| {
+        let tally = detector::watch(counter, cpu, limits, &self.end, stop, |gap| {
             if self.producer.push(gap).is_err() {
                 dropped += 1;
                 ticks_dropped += gap.end_counter - gap.start_counter;

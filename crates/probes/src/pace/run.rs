@@ -23,6 +23,8 @@ pub(super) struct Next {
     pub(super) first: Nanos,
     pub(super) period: Nanos,
     pub(super) rule: PaceRule,
+    /// No frame that is due then or later is run.
+    pub(super) end: Nanos,
 }
 
 impl Next {
@@ -37,13 +39,16 @@ impl Next {
 pub(super) enum Verdict {
     /// It was told to.
     Stopped,
+    /// Its end came.
+    Over,
     /// The receiver of the frames is gone.
     Refused,
     /// It cannot sleep.
     NoSleep(Errno),
 }
 
-/// Runs frames until `stop` says so or `emit` wants no more.
+/// Runs frames until the end, until `stop` says so or `emit` wants no more. Behind the last frame it waits for
+/// the end as it would for another frame.
 ///
 /// A frame that is due already begins at once: the loop never runs two frames for one slot, and
 /// never makes up for slots that it left out.
@@ -56,18 +61,22 @@ pub(super) fn run(
 ) -> Verdict {
     let mut due = next.first;
     loop {
+        let until = due.min(next.end);
         let began = loop {
             if stop() {
                 return Verdict::Stopped;
             }
             let now = platform.now();
-            if now >= due {
+            if now >= until {
                 break now;
             }
-            if let Err(errno) = platform.wait(now, due) {
+            if let Err(errno) = platform.wait(now, until) {
                 return Verdict::NoSleep(errno);
             }
         };
+        if due >= next.end {
+            return Verdict::Over;
+        }
         let cpu = platform.work();
         let frame = Frame {
             due,
@@ -152,6 +161,7 @@ mod tests {
             first: PERIOD,
             period: PERIOD,
             rule,
+            end: Nanos::MAX,
         };
         let verdict = run(platform, next, &mut || false, &mut |frame| {
             frames.push(frame);
@@ -253,10 +263,42 @@ mod tests {
             first: PERIOD,
             period: PERIOD,
             rule: PaceRule::Deadline,
+            end: Nanos::MAX,
         };
         let verdict = run(&mut platform, next, &mut || true, &mut |_| {
             panic!("a frame")
         });
         assert_eq!(verdict, Verdict::Stopped);
+    }
+
+    /// The frames that were due by an end, and when the loop was over.
+    fn until(end: i64, platform: &mut Fake) -> (Vec<i64>, i64) {
+        let next = Next {
+            first: PERIOD,
+            period: PERIOD,
+            rule: PaceRule::Deadline,
+            end: Nanos(end),
+        };
+        let mut frames = Vec::new();
+        let verdict = run(platform, next, &mut || false, &mut |frame| {
+            frames.push(frame.due.0);
+            true
+        });
+        assert_eq!(verdict, Verdict::Over);
+        (frames, platform.now.0)
+    }
+
+    #[test]
+    fn a_loop_runs_what_is_due_before_its_end_and_waits_for_it() {
+        let told = until(3_400, &mut Fake::new(&[], &[300]));
+        assert_eq!(told, (vec![1_000, 2_000, 3_000], 3_400));
+        // A frame that is due at the end is none of it.
+        let told = until(3_000, &mut Fake::new(&[], &[300]));
+        assert_eq!(told, (vec![1_000, 2_000], 3_000));
+        // One that was due before runs, however late, and then it is over.
+        let told = until(3_400, &mut Fake::new(&[0, 0, 5_000], &[300]));
+        assert_eq!(told, (vec![1_000, 2_000, 3_000], 8_300));
+        let told = until(900, &mut Fake::new(&[], &[300]));
+        assert_eq!(told, (vec![], 900));
     }
 }

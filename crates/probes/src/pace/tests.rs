@@ -51,6 +51,26 @@ fn frames_are_due_by_the_rule_and_never_early() {
 }
 
 #[test]
+fn a_loop_with_a_length_is_over_by_itself() {
+    let settings = settings(SleepMethod::Nanosleep, PaceRule::Deadline);
+    let length = Nanos::from_millis(21);
+    let mut probe = PaceProbe::prepare(&settings).unwrap();
+    probe.end_after(length);
+    probe.begin();
+    while probe.is_running() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut frames: Vec<Frame> = Vec::new();
+    let report = probe.stop(|frame| frames.push(frame)).unwrap();
+    let begin = report.started - settings.period;
+    let end = begin + length;
+    assert!(frames.iter().all(|frame| frame.due < end), "{frames:?}");
+    let last = frames.last().map_or(end, |frame| frame.ended.max(end));
+    assert_eq!((report.ended, report.elapsed), (last, last - begin));
+    assert_eq!(report.error, None);
+}
+
+#[test]
 fn what_cannot_be_kept_to_is_refused_in_words() {
     let good = settings(SleepMethod::Nanosleep, PaceRule::Deadline);
     let long = PaceSettings {

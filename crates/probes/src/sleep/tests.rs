@@ -5,6 +5,7 @@ use std::time::Duration;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::{SleepProbe, SleepSettings, Wakeup};
+use crate::clock::now;
 use crate::{ProbeError, SchedulingPolicy, cpus};
 
 #[test]
@@ -41,6 +42,22 @@ fn wakeups_are_due_an_interval_apart_and_never_early() {
         assert!(own.first().is_none_or(|first| first.due == report.started));
         assert!(own.last().is_none_or(|last| last.woke == report.ended));
     }
+}
+
+#[test]
+fn nothing_is_waited_for_beyond_the_end() {
+    let settings = SleepSettings::default();
+    let mut probe = SleepProbe::prepare(&cpus::allowed(), settings).unwrap();
+    let end = now() + Nanos::from_millis(30);
+    probe.end_at(end);
+    probe.begin();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut seen: Vec<Wakeup> = Vec::new();
+    for report in probe.stop(|_, wakeup| seen.push(wakeup)) {
+        assert!(report.wakeups == 0 || report.ended <= end, "{report:?}");
+    }
+    let within = |wakeup: &Wakeup| wakeup.due <= wakeup.woke && wakeup.woke <= end;
+    assert!(seen.iter().all(within), "{seen:?}");
 }
 
 #[test]

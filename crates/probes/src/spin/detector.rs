@@ -1,6 +1,6 @@
 //! The measuring loop of the spin probe.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ticktax_model::Cpu;
 
@@ -45,15 +45,17 @@ pub(super) struct Tally {
     pub(super) moved_to: Option<Cpu>,
 }
 
-/// Reads the counter until `stop` is set, and hands every gap to `sink`.
+/// Reads the counter until it reads `end` or more, or `stop` is set, and hands every gap to `sink`. The last
+/// gap may reach beyond `end`.
 ///
-/// The loop is one reading, one subtraction and one comparison, and a look at a flag that stays in
+/// The loop is one reading, one subtraction and two comparisons, and a look at two values that stay in
 /// the CPU's cache. Ends early when the thread finds itself on another CPU than `cpu`; the time
 /// after the last reading on its own CPU is then left out.
 pub(super) fn watch<C: Counter>(
     counter: &mut C,
     cpu: Cpu,
     limits: Limits,
+    end: &AtomicU64,
     stop: &AtomicBool,
     mut sink: impl FnMut(Gap),
 ) -> Tally {
@@ -63,7 +65,7 @@ pub(super) fn watch<C: Counter>(
         ..Tally::default()
     };
     let mut last = started;
-    while !stop.load(Ordering::Relaxed) {
+    while last < end.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
         let now = counter.read();
         tally.loops += 1;
         // A counter that steps back a little shows as no time, not as centuries.
@@ -132,7 +134,7 @@ fn elsewhere(counter: &mut impl Counter, cpu: Cpu) -> Option<Cpu> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use ticktax_model::Cpu;
 
@@ -168,6 +170,11 @@ mod tests {
 
     /// A loop over `steps` of a 1 GHz counter that starts near 10,000, with a threshold of 40 ns.
     fn play(steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
+        play_until(u64::MAX, steps, cpus)
+    }
+
+    /// The same up to the reading `end`.
+    fn play_until(end: u64, steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         let stop = AtomicBool::new(false);
         let mut script = Script {
             steps: steps.iter(),
@@ -181,6 +188,7 @@ mod tests {
             &mut script,
             Cpu(3),
             limits,
+            &AtomicU64::new(end),
             &stop,
             |Gap {
                  start_counter,
@@ -242,6 +250,21 @@ mod tests {
     fn a_step_backwards_is_not_a_gap() {
         let (tally, gaps) = play(&[0, 10, -5, 10], &[3]);
         assert_eq!((tally.gaps, gaps.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_first_reading_at_the_end_is_the_last() {
+        let steps = [0, 10, 10, 10, 500, 10, 10];
+        let (tally, gaps) = play_until(10_020, &steps, &[3]);
+        assert_eq!((tally.ended, tally.loops, gaps.len()), (10_020, 2, 0));
+        // It was not there at the end, and finds so when it is again.
+        let (tally, gaps) = play_until(10_040, &steps, &[3]);
+        assert_eq!((gaps, tally.loops), (vec![(10_030, 10_530)], 4));
+        assert!(tally.ended >= 10_530);
+        // Or it never came to begin.
+        let (tally, gaps) = play_until(9_000, &steps, &[3]);
+        assert_eq!((tally.loops, gaps.len()), (0, 0));
+        assert_eq!(tally.ended, tally.started);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::{SpinProbe, SpinSettings, require_survivable};
-use crate::clock::{Clock, CounterSource};
+use crate::clock::{Clock, CounterSource, now};
 use crate::{ProbeError, SchedulingPolicy, cpus};
 
 fn untrusted() -> Clock {
@@ -44,6 +44,37 @@ fn every_gap_is_as_long_as_the_threshold_and_in_order() {
                 let length = clock.to_nanos(gap.end_counter - gap.start_counter);
                 assert!(length + Nanos(1) >= report.threshold, "{length}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_probe_with_an_end_is_over_then() {
+    let clock = Clock::calibrate();
+    let mut alignment = clock.alignment();
+    let cpus = cpus::allowed();
+    let mut probe = SpinProbe::prepare(&clock, &cpus, SpinSettings::default()).unwrap();
+    let end = now() + Nanos::from_millis(50);
+    probe.end_at(end);
+    probe.begin();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut gaps = Vec::new();
+    let reports = probe.stop(|cpu, gap| gaps.push((cpu, gap)));
+    assert!(alignment.push(clock.anchor()));
+    let soon = end + Nanos::from_millis(1);
+    for report in reports {
+        let own = gaps.iter().filter(|(cpu, _)| *cpu == report.cpu);
+        let first_beyond = own
+            .map(|(_, gap)| [gap.start_counter, gap.end_counter])
+            .map(|times| times.map(|time| alignment.to_monotonic(time)))
+            .find(|&[_, to]| to > soon);
+        // It ends with a reading, which comes in time unless the thread was not there, nor at the begin.
+        let begin = alignment.to_monotonic(report.started_counter);
+        if let Some([from, _]) = first_beyond {
+            assert!(from < soon, "{from} {end}");
+        } else {
+            let ended = alignment.to_monotonic(report.ended_counter);
+            assert!(ended <= soon.max(begin), "{begin} {ended} {end}");
         }
     }
 }
