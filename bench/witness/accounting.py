@@ -21,6 +21,14 @@ def check(rows, said, verdicts):
         shown(rows, said["accounting"], verdicts)
 
 
+def after_the_end(rows, cpu):
+    """Interrupts of the timer from when a CPU's books ended until the kernel's counters were read, at its rate."""
+    book = next(book for book in rows.header["books"] if book["cpu"] == cpu)
+    later = max(rows.header["after"]["at_ns"] - book["end_ns"], 0)
+    rate = len(ticks_of(rows, cpu)) / (book["end_ns"] - book["begin_ns"])
+    return round(rate * later)
+
+
 def tick(rows, told, verdicts):
     lengths = []
     for cpu in told["cpus"]:
@@ -30,7 +38,7 @@ def tick(rows, told, verdicts):
         irqs = np.flatnonzero(rows.single & (rows.kind == "irq") & (rows.detail == "") & (rows.source == "local_timer") & (rows.cpu == cpu["cpu"]))
         loc = [rows.header[at]["interrupts"]["LOC"]["counts"][str(cpu["cpu"])] for at in ("before", "after")]
         verdicts.claim("tick", f"{name} interrupts of the timer, by the kernel", cpu["interrupts"], loc[1] - loc[0])
-        verdicts.share("tick", f"{name} interrupts of the timer, by the rows", cpu["interrupts"], len(irqs), 0.02)
+        verdicts.share("tick", f"{name} interrupts of the timer, by the rows", cpu["interrupts"], len(irqs) + after_the_end(rows, cpu["cpu"]), 0.03)
         irqs = irqs[np.argsort(rows.start[irqs])]
         place = np.searchsorted(rows.start[irqs], rows.start[ticks], side="right") - 1
         lengths.append(rows.self[ticks] + rows.self[irqs[place]])

@@ -230,6 +230,13 @@ impl Header {
         self.part.map(|part| part.begin).or(books)
     }
 
+    /// When the recording ended: when the last books were closed, and not when the kernel's counters were read
+    /// after that. Where no CPU has books these are all there is.
+    pub fn end(&self) -> Nanos {
+        let books = self.books.iter().map(|books| books.end).max();
+        books.unwrap_or(self.after.at)
+    }
+
     /// From when on this recording's program was followed; `None` where it is about none.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;

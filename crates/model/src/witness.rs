@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Cpu;
 
 /// The kernel's own counters of what the tracer should have been told, from the opening of the books
-/// until just before they were closed.
+/// until they were read at the end, just before or just after the books ended; what was reported is of the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Witnesses {
     /// Context switches; `None` where not every CPU was watched.

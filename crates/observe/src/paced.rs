@@ -19,13 +19,17 @@ use ticktax_probes::{ProbeError, SchedulingPolicy};
 use crate::collector::Collector;
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress};
+use crate::running::length_not_kept;
 use crate::session::unix_time;
 
 /// How often frames are read. A loop of a thousand frames a second has 50 by then.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often a loop that gets ready is looked at.
+/// How often a loop that gets ready, or is about to end, is looked at.
 const SETTLING: Duration = Duration::from_millis(1);
+
+/// For how long the last frames of a loop may be late before it is told to stop: the longest period, and a while.
+const LATEST: Nanos = Nanos::from_secs(2);
 
 /// A loop to run, and for how long.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,6 +138,7 @@ impl PacedLoop {
         // Reading what the kernel counts takes milliseconds, which on the loop's own CPU would make its
         // first frames late.
         let before = Snapshot::take(&proc, settings.cpu, tid);
+        probe.end_after(plan.length);
         probe.begin();
         let mut sources = SourceTable::default();
         let source = sources.intern(frame_source(None));
@@ -163,16 +168,16 @@ impl PacedLoop {
         &self.machine
     }
 
-    /// Waits until it is time, reads the frames, and ends the loop where it is over.
+    /// Waits until it is time, reads the frames, and ends the loop where it is over. Its own thread knows its end.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {
             let left = Duration::from_nanos(u64::try_from(left().0).unwrap_or(0));
-            self.collector.sleep(left.min(INTERVAL));
+            self.collector.sleep(left.clamp(SETTLING, INTERVAL));
         }
         self.looked = true;
         self.rows.clear();
-        let over = self.stopped || left() <= Nanos::ZERO;
+        let over = self.stopped || left() <= -LATEST;
         match self.probe.take() {
             Some(mut probe) if !over && probe.is_running() => {
                 let row = row(self.cpu, self.source);
@@ -201,16 +206,19 @@ impl PacedLoop {
             time: report.cpu_time,
             elapsed: report.elapsed,
         }];
-        readings.extend(after.readings_since(&self.before, self.cpu));
+        readings.extend(after.readings_since(&self.before, self.cpu, report.elapsed));
         let run = LoopRun {
             elapsed: report.elapsed,
             readings,
-            wakeups: after.wakeups_since(&self.before),
+            wakeups: after.wakeups_since(&self.before, report.elapsed),
             error: report.error.as_ref().map(ProbeError::failure),
             report: self.report(report),
         };
         let (world, hidden) = ticktax_host::world(&self.machine);
-        let limitations: Vec<Limitation> = hidden.into_iter().collect();
+        let mut limitations: Vec<Limitation> = hidden.into_iter().collect();
+        if !self.stopped && run.error.is_none() {
+            limitations.extend(length_not_kept(self.plan.length, run.elapsed));
+        }
         let header = Header {
             machine: self.machine.clone(),
             began_unix: self.began_unix,
@@ -293,10 +301,12 @@ impl Snapshot {
         }
     }
 
-    fn readings_since(&self, before: &Self, cpu: Cpu) -> Vec<CpuReading> {
-        let elapsed = self.counters.at - before.counters.at;
+    /// What the clocks of the loop's thread and of its CPU say. The thread did nothing before its loop began
+    /// and after that ended, `ran` later, however long before and after that they were read.
+    fn readings_since(&self, before: &Self, cpu: Cpu, ran: Nanos) -> Vec<CpuReading> {
+        let between = self.counters.at - before.counters.at;
         let mut readings = Vec::new();
-        let mut add = |clock, time| {
+        let mut add = |clock, time, elapsed| {
             readings.push(CpuReading {
                 clock,
                 time,
@@ -306,22 +316,23 @@ impl Snapshot {
         if let (Some(after), Some(before)) = (&self.thread, &before.thread) {
             let used = after.since(before);
             if let Some(time) = used.on_cpu {
-                add(CpuClock::Schedstat, time);
+                add(CpuClock::Schedstat, time, ran);
             }
-            add(CpuClock::Stat, used.user + used.system);
+            add(CpuClock::Stat, used.user + used.system, ran);
         }
         let times = |counters: &Counters| counters.cpu_times.get(&cpu.0).copied();
         if let (Some(after), Some(before)) = (times(&self.counters), times(&before.counters)) {
-            add(CpuClock::Machine, after.since(&before).busy());
+            add(CpuClock::Machine, after.since(&before).busy(), between);
         }
         readings
     }
 
-    fn wakeups_since(&self, before: &Self) -> Option<Wakeups> {
+    /// How often the loop was woken, which ran for so long.
+    fn wakeups_since(&self, before: &Self, ran: Nanos) -> Option<Wakeups> {
         let used = self.thread.as_ref()?.since(before.thread.as_ref()?);
         let exits = self.idle_exits.zip(before.idle_exits);
         Some(Wakeups {
-            elapsed: self.counters.at - before.counters.at,
+            elapsed: ran,
             // It is woken as often as it gives its CPU away; the last time was after its last frame.
             count: used.voluntary.saturating_sub(1),
             ended_idle: exits.map(|(after, before)| EndedIdle {
@@ -335,6 +346,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
+    use ticktax_model::limitation::Limitation;
     use ticktax_model::pace::{LoopSpec, PaceRule, SleepMethod};
     use ticktax_model::recording::Row;
     use ticktax_probes::SchedulingPolicy;
@@ -376,6 +388,13 @@ mod tests {
         assert!(!due.is_empty() && looks > 1, "{looks}");
         assert!(due.is_sorted());
         let run = header.paced_loop().unwrap();
+        // Its frames are due within its length. Where the last of them was late, and the loop longer, it says so.
+        let last = due.last().copied().unwrap_or_default();
+        assert!(last - due[0] < Nanos::from_millis(995));
+        let kept = Nanos((run.elapsed - Nanos::from_secs(1)).0.abs()) <= Nanos::from_millis(20);
+        let mut limitations = header.coverage.limitations.iter();
+        let said = limitations.any(|it| matches!(it, Limitation::LengthNotKept { .. }));
+        assert_ne!(kept, said, "{}", run.elapsed);
         assert_eq!(run.report.frames_lost, 0);
         assert!(run.readings[0].time >= Nanos::from_millis(1));
         assert_eq!(run.error, None);

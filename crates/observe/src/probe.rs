@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ticktax_model::recording::{ClockReport, Loss, ProbeKind, ProbeReport, Row, SoakReport};
 use ticktax_model::witness::ProbeWitness;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Source, SourceId, SourceTable, Span};
-use ticktax_probes::clock::{Alignment, Clock, CounterCheck};
+use ticktax_probes::clock::{Alignment, Clock, CounterCheck, now};
 use ticktax_probes::sleep::{SleepProbe, SleepReport, SleepSettings};
 use ticktax_probes::soak::{self, SoakProbe};
 use ticktax_probes::spin::{Gap, SpinProbe, SpinReport, SpinSettings};
@@ -36,7 +36,15 @@ pub(crate) struct AlignedGaps {
     clock: Clock,
     alignment: Alignment,
     waiting: Vec<(Cpu, Gap)>,
+    /// When the watching ends: what is later is cut off.
+    end: Nanos,
+    /// Whether the probe was told its end again.
+    near_end: bool,
 }
+
+/// By how much before the end the probe is told it again: until then a counter's frequency is off by less than
+/// matters.
+const NEAR: Nanos = Nanos::from_secs(1);
 
 /// What the probes have to say at the end.
 #[derive(Default)]
@@ -87,19 +95,33 @@ impl Probe {
                     clock,
                     alignment,
                     waiting: Vec::new(),
+                    end: Nanos::MAX,
+                    near_end: false,
                 });
                 Ok(Self::Spin { probe, gaps })
             }
         }
     }
 
-    /// Has it measure.
-    pub(crate) fn begin(&mut self) {
+    /// Has it measure until `end`, where there is one, or until it is stopped. A soaker, which reads no clock,
+    /// goes on until it is stopped.
+    pub(crate) fn begin(&mut self, end: Option<Nanos>) {
         match self {
             Self::None => {}
             Self::Soak(probe) => probe.begin(),
-            Self::Sleep { probe, .. } => probe.begin(),
-            Self::Spin { probe, .. } => probe.begin(),
+            Self::Sleep { probe, .. } => {
+                if let Some(end) = end {
+                    probe.end_at(end);
+                }
+                probe.begin();
+            }
+            Self::Spin { probe, gaps } => {
+                if let Some(end) = end {
+                    gaps.end = end;
+                    probe.end_at(end);
+                }
+                probe.begin();
+            }
         }
     }
 
@@ -116,6 +138,10 @@ impl Probe {
             Self::Spin { probe, gaps } => {
                 probe.drain(|cpu, gap| gaps.waiting.push((cpu, gap)));
                 gaps.hand_out(sources, rows);
+                if !gaps.near_end && gaps.end - now() < NEAR {
+                    gaps.near_end = true;
+                    probe.end_at(gaps.end);
+                }
             }
         }
     }
@@ -156,7 +182,7 @@ impl Probe {
                     results.note_policy(report.cpu, &report.policy);
                     results.note_loss(report.cpu, report.gaps_dropped);
                     results.note_witness(report);
-                    results.reports.push(spin_report(report, &gaps.alignment));
+                    results.reports.push(spin_report(report, &gaps));
                 }
                 results
             }
@@ -173,9 +199,21 @@ impl AlignedGaps {
         for (cpu, gap) in self.waiting.drain(..) {
             let begin = self.alignment.to_monotonic(gap.start_counter);
             let end = self.alignment.to_monotonic(gap.end_counter);
-            rows.push(gap_row(cpu, source, begin, end));
+            rows.extend(
+                gap_until(self.end, begin, end).map(|end| gap_row(cpu, source, begin, end)),
+            );
         }
     }
+
+    /// When the counter read `counter`, or the end, whichever was first.
+    fn time_of(&self, counter: u64) -> Nanos {
+        self.alignment.to_monotonic(counter).min(self.end)
+    }
+}
+
+/// Where a gap from `begin` to `end` ends in what is watched until `last`; `None` where none of it is in that.
+fn gap_until(last: Nanos, begin: Nanos, end: Nanos) -> Option<Nanos> {
+    (begin < last).then_some(end.min(last))
 }
 
 impl ProbeResults {
@@ -240,7 +278,7 @@ fn clock_report(check: &CounterCheck, alignment: &Alignment) -> ClockReport {
     }
 }
 
-fn spin_report(report: &SpinReport, alignment: &Alignment) -> ProbeReport {
+fn spin_report(report: &SpinReport, gaps: &AlignedGaps) -> ProbeReport {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a loop takes some tens of ns"
@@ -254,8 +292,8 @@ fn spin_report(report: &SpinReport, alignment: &Alignment) -> ProbeReport {
         period,
         threshold: report.threshold,
         turns: report.loops,
-        begin: alignment.to_monotonic(report.started_counter),
-        end: alignment.to_monotonic(report.ended_counter),
+        begin: gaps.time_of(report.started_counter),
+        end: gaps.time_of(report.ended_counter),
         ended_early: report.error.as_ref().map(ProbeError::failure),
     }
 }
@@ -286,5 +324,22 @@ fn sleep_report(report: &SleepReport, interval: Nanos) -> ProbeReport {
         begin: report.started,
         end: report.ended,
         ended_early: report.error.as_ref().map(ProbeError::failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::gap_until;
+
+    #[test]
+    fn a_gap_is_cut_at_the_end_of_the_watching() {
+        let cut = |begin, end| gap_until(Nanos(1_000), Nanos(begin), Nanos(end));
+        assert_eq!(cut(200, 900), Some(Nanos(900)));
+        assert_eq!(cut(900, 4_000), Some(Nanos(1_000)));
+        assert_eq!(cut(1_000, 4_000), None);
+        let open = gap_until(Nanos::MAX, Nanos(900), Nanos(4_000));
+        assert_eq!(open, Some(Nanos(4_000)));
     }
 }

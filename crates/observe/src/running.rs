@@ -70,7 +70,7 @@ impl Running {
         load: Nanos,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
-        // Its threads calibrate: before the books are open, so that an audit is as long as asked.
+        // Its threads calibrate first.
         let (mut probe, unprobed) = prepare_probe(&settings)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
@@ -82,11 +82,19 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
             Err(_) => CpuList::default(),
         };
+        // From here to one length later all is watched that is: books, threads and probes end there by
+        // themselves, whenever this thread has a CPU.
+        let opened = tracer.as_ref().ok();
+        let opened = opened.and_then(|tracer| tracer.opened(&settings.online));
+        let begin = opened.unwrap_or_else(now);
+        let end = settings.plan.length.map(|length| begin + length);
+        if let (Ok(tracer), Some(end)) = (&mut tracer, end) {
+            tracer.end_at(end);
+        }
         let switches = read_switches(tracer.as_ref().ok(), &proc, &settings);
-        let begin = now();
-        probe.begin();
+        probe.begin(end);
         if let Some(victim) = &mut victim {
-            victim.begin(tracer.as_mut().ok(), now());
+            victim.begin(tracer.as_mut().ok(), begin);
         }
         let command = match &settings.plan.program {
             Some(Program::Command(argv)) => Some(Audited::start(argv)?),
@@ -216,6 +224,11 @@ impl Running {
         Some(self.begin + length - time)
     }
 
+    /// Whether the time that was asked for has passed.
+    fn is_over(&self) -> bool {
+        self.left(now()).is_some_and(|left| left <= Nanos::ZERO)
+    }
+
     pub(crate) fn progress(&self) -> Progress {
         Progress {
             begin: self.begin,
@@ -246,9 +259,14 @@ impl Running {
     /// Stops the probes, reads the counters again, ends the command where a signal asks for it, and
     /// closes the books.
     pub(crate) fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
-        let results = self.probe.stop(sources, rows);
+        // Where the books have ended, each moment until the counters are read is in these alone. Where they end
+        // now, they enclose the probes.
+        let over = self.is_over();
+        let mut probe = Some(std::mem::replace(&mut self.probe, Probe::None));
+        let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
+        let mut results = if over { None } else { stop(probe.take()) };
         if let Some(victim) = &mut self.victim {
-            victim.look_at_threads(now());
+            victim.look_at_end(now());
         }
         // Before the tracer leaves the kernel: that sends interrupts of its own.
         let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
@@ -261,6 +279,7 @@ impl Running {
             command.interrupt(signal);
         }
         let command = self.command.as_mut().map(Audited::report);
+        results = results.or_else(|| stop(probe.take()));
         let asked = self.settings.plan.length;
         let end = End {
             proc: &self.proc,
@@ -271,7 +290,7 @@ impl Running {
             victim: self.victim,
             late: self.late,
             unprobed: self.unprobed,
-            results,
+            results: results.unwrap_or_default(),
             switches: switches.map(|(end, begin)| end.since(begin)),
         };
         let cost = ToolCost {
@@ -290,10 +309,9 @@ impl Running {
         header.autogroups = self.autogroups.at_end(&Proc::default());
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
-            header
-                .coverage
-                .limitations
-                .extend(length_not_kept(asked, &header));
+            let watched = header.books.iter().map(Books::elapsed).max();
+            let not_kept = watched.and_then(|watched| length_not_kept(asked, watched));
+            header.coverage.limitations.extend(not_kept);
         }
         header
     }
@@ -319,8 +337,7 @@ fn read_switches(
 }
 
 /// Says so where the watching was not as long as asked.
-fn length_not_kept(asked: Nanos, header: &Header) -> Option<Limitation> {
-    let watched = header.books.iter().map(Books::elapsed).max()?;
+pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation> {
     let off = Nanos((watched - asked).0.abs());
     (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }

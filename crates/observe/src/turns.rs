@@ -1,5 +1,6 @@
 //! Variants of a paced loop by turns, so that a machine that slows down slows all of them down.
 
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{LoopRun, LoopSpec, LoopTurns, frame_source};
 use ticktax_model::recording::{Coverage, EndedEarly, Header, Paced, Row};
@@ -8,6 +9,7 @@ use ticktax_model::{Nanos, SourceId, SourceTable};
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress};
 use crate::paced::{LoopPlan, PacedLoop};
+use crate::running::length_not_kept;
 
 /// Variants of a loop, and how often each gets its turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,6 +155,12 @@ impl PacedTurns {
             self.source = self.sources.intern(frame_source(Some(self.turn)));
             return Ok(());
         }
+        let mut limitations = first.coverage.limitations.clone();
+        limitations.retain(|it| !matches!(it, Limitation::LengthNotKept { .. }));
+        if !failed && !self.stopped {
+            let watched = self.runs.iter().map(|run| run.elapsed).sum();
+            limitations.extend(length_not_kept(self.plan.length(), watched));
+        }
         let turns = LoopTurns {
             turn: self.plan.first.length,
             rounds: self.plan.rounds.into(),
@@ -162,7 +170,7 @@ impl PacedTurns {
         self.ended = Some(Box::new(Header {
             after,
             coverage: Coverage {
-                limitations: first.coverage.limitations.clone(),
+                limitations,
                 ..Coverage::default()
             },
             ended_early: self.stopped.then_some(EndedEarly::Interrupted),

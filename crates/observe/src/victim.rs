@@ -12,6 +12,7 @@ use ticktax_model::victim::{
     FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
 use ticktax_model::{Cpu, Nanos};
+use ticktax_probes::clock;
 use ticktax_trace::Tracer;
 
 use crate::command::Audited;
@@ -182,7 +183,7 @@ impl Watched {
         }
     }
 
-    /// The books are open since `now`: lives begin.
+    /// The books are open since `now`, a moment ago: its times begin there.
     pub(crate) fn begin(&mut self, tracer: Option<&mut Tracer>, now: Nanos) {
         self.begin = now;
         let threads = self.threads();
@@ -196,7 +197,8 @@ impl Watched {
         if let Some(threads) = &mut self.threads {
             threads.before.clone_from(&usage);
             threads.after = usage;
-            (threads.begin, threads.end) = (now, now);
+            let read = clock::now();
+            (threads.begin, threads.end) = (read, read);
         }
     }
 
@@ -212,9 +214,15 @@ impl Watched {
         self.threads().into_iter().filter_map(usage).collect()
     }
 
+    /// The last look at what it and each of its threads used.
+    pub(crate) fn look_at_end(&mut self, now: Nanos) {
+        self.look_at_threads(now);
+        self.look();
+    }
+
     /// Reads what each thread used so far, where that is asked for; what is gone keeps its last
     /// reading.
-    pub(crate) fn look_at_threads(&mut self, now: Nanos) {
+    fn look_at_threads(&mut self, now: Nanos) {
         let usage = self.thread_usage();
         if let Some(threads) = self.threads.as_mut().filter(|_| !usage.is_empty()) {
             threads.after = usage;
@@ -290,8 +298,7 @@ impl Watched {
     }
 
     /// What the header says of it; `incomplete` is why not all of it may have been seen.
-    pub(crate) fn header(mut self, incomplete: Option<Limitation>) -> VictimHeader {
-        self.look();
+    pub(crate) fn header(self, incomplete: Option<Limitation>) -> VictimHeader {
         let pid = match &self.program {
             Program::Cgroup(_) | Program::Processes(_) | Program::Named(_) => None,
             Program::Process(pid) => Some(*pid),

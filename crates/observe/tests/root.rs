@@ -1,6 +1,9 @@
-//! The flight recorder on this machine's kernel, beside a stall of known size.
+//! The flight recorder on this machine's kernel, beside a stall of known size, and a session beside a load.
 
+use std::collections::BTreeMap;
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -8,9 +11,13 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_inject::{Disturbance, Schedule};
 use ticktax_model::incident::{Trigger, TriggerKind};
-use ticktax_model::recording::Row;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{Books, Row};
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
-use ticktax_observe::{FrozenWindow, Recorder, RecorderEvent, RecorderPlan};
+use ticktax_observe::{
+    Event, FrozenWindow, Plan, ProbeChoice, Program, Recorder, RecorderEvent, RecorderPlan,
+    Session,
+};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -24,6 +31,10 @@ const TESTS: &[(&str, Test)] = &[
         who_asks_for_a_window_gets_it_and_sums_go_on,
     ),
     ("two_recorders_work_at_once", two_recorders_work_at_once),
+    (
+        "a_session_is_as_long_as_asked_however_busy_the_machine_is",
+        a_session_is_as_long_as_asked,
+    ),
 ];
 
 fn main() {
@@ -236,6 +247,82 @@ fn two_recorders_work_at_once() -> Result<(), Failed> {
         drive(recorder, 5, |event| {
             matches!(event, RecorderEvent::Ended(status) if status.events > 0).then_some(())
         })?;
+    }
+    Ok(())
+}
+
+/// Five times as many threads as CPUs run all the time, until it is dropped.
+struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    fn start(cpus: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..5 * cpus {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || while !stop.load(Ordering::Relaxed) {});
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Every CPU's books, the rows and the probes end at one time, which is as long after the begin as was asked,
+/// whenever whoever watches has a CPU.
+fn a_session_is_as_long_as_asked() -> Result<(), Failed> {
+    const LENGTH: Nanos = Nanos::from_millis(400);
+    const TOLERANCE: Nanos = Nanos::from_millis(20);
+    let busy = Busy::start(std::thread::available_parallelism()?.get());
+    let mut session = Session::start(Plan {
+        length: Some(LENGTH),
+        probe: ProbeChoice::Spin,
+        program: Some(Program::Process(nix::unistd::getpid().as_raw())),
+        ..Plan::default()
+    })?;
+    let (mut last, mut own) = (Nanos::ZERO, BTreeMap::new());
+    let header = loop {
+        match session.next_event() {
+            Event::Rows { sources, rows } => {
+                for row in rows.iter().filter(|row| matches!(row, Row::Span(_))) {
+                    last = last.max(row.span().end());
+                    if !matches!(sources.get(row.source()).kind, Kind::Wait | Kind::Gap) {
+                        *own.entry(row.cpu()).or_insert(Nanos::ZERO) += row.span().self_time;
+                    }
+                }
+            }
+            Event::Ended(header) => break header,
+            _ => {}
+        }
+    };
+    drop(busy);
+    let end = header.end();
+    let elapsed = header.books.iter().map(Books::elapsed);
+    let longest = elapsed.max().ok_or("no CPU has books")?;
+    let off = Nanos((longest - LENGTH).0.abs());
+    let limitations = &header.coverage.limitations;
+    let said = limitations
+        .iter()
+        .any(|it| matches!(it, Limitation::LengthNotKept { .. }));
+    // Books that begin late make a recording longer, never shorter, and it says so.
+    if said != (off > TOLERANCE) || longest < LENGTH {
+        return Err(format!("{longest}: {limitations:?}").into());
+    }
+    for books in &header.books {
+        if end - books.end > Nanos::from_millis(5) {
+            return Err(format!("not at {end}: {:?}", header.books).into());
+        }
+        let own = own.get(&books.cpu).copied().unwrap_or_default();
+        if header.coverage.events_lost() == 0 && own != books.elapsed() {
+            return Err(format!("CPU {}: {own} of {}", books.cpu, books.elapsed()).into());
+        }
+    }
+    let probes = header.probes.iter().map(|probe| probe.end);
+    if last > end || probes.max() > Some(end) || header.probes.is_empty() {
+        return Err(format!("{last} after {end}: {:?}", header.probes).into());
     }
     Ok(())
 }

@@ -222,7 +222,8 @@ fn clock(limitation: &Limitation) -> Words {
             } else {
                 format!("a length of {asked}: it was {} shorter", *asked - *watched)
             },
-            "the CPUs were too busy to open or close the books, or to end the probe, in time",
+            "CPUs were too busy: the books of one began late, a loop's last frame came late, or the kernel's \
+             counters were read late",
         ),
         Limitation::RingTooShort { asked, reached } => say(
             format!(

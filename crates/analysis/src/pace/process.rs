@@ -18,7 +18,7 @@ impl Process {
         let pid = self.pid();
         let victim = header.victim.as_ref();
         let begin = header.followed_since().unwrap_or(header.before.at);
-        let end = header.after.at;
+        let end = header.end();
         let watched = self.judge(begin, end, header.overshot_from);
         let cut_short = watched
             .full_at
@@ -70,6 +70,7 @@ fn unseen(header: &Header) -> Vec<Limitation> {
                 | Limitation::BooksBeganLate { .. }
                 | Limitation::SwitchesMissed { .. }
                 | Limitation::Suspended { .. }
+                | Limitation::LengthNotKept { .. }
         )
     };
     let victim = header.victim.as_ref();

@@ -110,7 +110,7 @@ impl Process {
     /// about none.
     pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
         let begin = header.followed_since()?;
-        Some(self.judge(begin, header.after.at, header.overshot_from))
+        Some(self.judge(begin, header.end(), header.overshot_from))
     }
 
     /// What the rows so far say, watched from `begin` to `end`; `overshot_from` as in [`Terms`].
