@@ -293,7 +293,7 @@ impl Tracer {
             if self.sums.count(index) > 0 {
                 let sum = self.sums.read(index);
                 let row = self.decoder.sum(sources, None, &sum, window);
-                self.sums.clear(index);
+                self.sums.free(index);
                 if let Some(row) = row {
                     sink(sources, row);
                 }
@@ -305,7 +305,7 @@ impl Tracer {
                 if self.rests.count(index) > 0 {
                     let sum = self.rests.read(index);
                     let row = self.decoder.sum(sources, None, &sum, window);
-                    self.rests.clear(index);
+                    self.rests.free(index);
                     if let Some(row) = row {
                         sink(sources, row);
                     }

@@ -3,7 +3,7 @@
 //!
 //! An entry's key holds its thread and its CPU, so only that thread on that CPU adds to it. Once the thread
 //! is gone, and the entry has been as it is for a whole window, nobody does, and the programs may have it
-//! for another source. They look for a key from its place on and take the first free entry that they come
+//! for another source. What a thread adds after all, at its very end, goes into a new entry. They look for a key from its place on and take the first free entry that they come
 //! to, so a freed entry before an older one of the same key only makes two of them, which are both read.
 
 use ticktax_model::recording::Loss;

@@ -128,12 +128,6 @@ impl SharedArray<SumRecord> {
         // SAFETY: the field is aligned for a u64, and the kernel writes it with one instruction.
         unsafe { AtomicU64::from_ptr(field) }.load(Ordering::Acquire)
     }
-
-    /// Frees entry `index`, to which no program adds any more.
-    pub(crate) fn clear(&self, index: usize) {
-        // SAFETY: the entry is mapped and aligned, all bits 0 are a `SumRecord`, and it is nobody else's.
-        unsafe { self.entry(index).write_bytes(0, 1) }
-    }
 }
 
 impl<T: Shared> Drop for SharedArray<T> {
@@ -183,32 +177,19 @@ impl SharedArray<SumRecord> {
     }
 
     /// Gives entry `index` back to the programs, which may take it for any source from then on. To be
-    /// called only for a source that cannot come again: what it adds meanwhile is lost or misnamed.
+    /// called only where none adds to it any more: what is added meanwhile is lost or misnamed.
     pub(crate) fn free(&self, index: usize) {
-        let entry = self.entry(index).as_ptr();
-        // SAFETY: the field lies within a mapped entry.
-        let key = unsafe { &raw mut (*entry).key };
-        let empty = SumRecord {
-            key: self.read(index).key,
-            detail: 0,
-            count: 0,
-            self_ns: 0,
-            wall: 0,
-            max: 0,
-            tid: 0,
-            tgid: 0,
-            kind: 0,
-            flags: 0,
-            cpu: 0,
-            reserved: 0,
-            comm: [0; 16],
-            histogram: [0; 140],
-        };
-        // SAFETY: the entry is mapped and aligned; nobody else writes it, see above.
-        unsafe { entry.write_volatile(empty) };
-        // SAFETY: the field is aligned for a u64; the programs take the entry once they see 0.
+        let key = self.entry(index).as_ptr().cast::<u64>();
+        // SAFETY: an entry is `WORDS` words, of which the first is its key (`record.rs` asserts it).
+        let others = unsafe { key.add(1) };
+        // SAFETY: these words are mapped and aligned, all bits 0 are numbers, and nobody else writes them.
+        unsafe { others.write_bytes(0, Self::WORDS - 1) };
+        // SAFETY: the key is aligned for a u64; the programs take the entry once they see 0.
         unsafe { AtomicU64::from_ptr(key) }.store(0, Ordering::Release);
     }
+
+    /// Words of an entry.
+    const WORDS: usize = size_of::<SumRecord>() / size_of::<u64>();
 }
 
 impl SharedArray<CpuControl> {

@@ -19,6 +19,7 @@ use ticktax_trace::record::LONG_NS;
 use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
 
 mod flight;
+mod recycle;
 
 /// How long a thread sleeps that is there to be one more.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
@@ -65,6 +66,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "tables_of_sums_take_turns_and_lose_nothing",
         flight::tables_of_sums_take_turns_and_lose_nothing,
+    ),
+    (
+        "entries_of_threads_that_ended_are_given_back",
+        recycle::entries_of_threads_that_ended_are_given_back,
     ),
     (
         "a_wait_that_is_too_long_is_noticed",

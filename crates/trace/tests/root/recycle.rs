@@ -1,0 +1,62 @@
+//! A table of sums, and many more threads than it has room for.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use ticktax_host::Proc;
+use ticktax_model::recording::Row;
+use ticktax_model::{CpuList, Kind, Nanos, SourceTable};
+use ticktax_trace::{Output, TraceSettings};
+
+use super::{balances, load, now};
+
+/// Entries of the table.
+const ENTRIES: u32 = 1 << 11;
+
+/// Threads that come and go at a time, and how often.
+const AT_ONCE: usize = 100;
+const TIMES: usize = 50;
+
+/// Threads that end give their entries back, so that five thousand of them are told apart by a table of two
+/// thousand, and no time is lost in it.
+pub(super) fn entries_of_threads_that_ended_are_given_back() -> Result<(), Failed> {
+    let mut tracer = load(&TraceSettings {
+        output: Output::Sums { entries: ENTRIES },
+        window: Nanos(1),
+        ..TraceSettings::default()
+    })?;
+    let online = Proc::default().online().unwrap_or_default();
+    tracer.start(&online, &online, now());
+    let (mut sources, mut seen, mut freed) = (SourceTable::default(), BTreeSet::new(), 0);
+    let pid = std::process::id().cast_signed();
+    let mut times = vec![0; CpuList::MAX_CPU as usize];
+    let mut sink = |sources: &SourceTable, row: &Row| {
+        let source = sources.get(row.source());
+        if source.kind != Kind::Wait {
+            times[row.cpu().index()] += row.span().self_time.0;
+        }
+        let own = source.thread.as_ref().filter(|thread| thread.pid == pid);
+        seen.extend(own.map(|thread| thread.tid));
+    };
+    for _ in 0..TIMES {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| thread::spawn(|| {})).collect();
+        for thread in threads {
+            thread.join().unwrap_or_default();
+        }
+        // Whoever is joined still has its last moments on a CPU before it.
+        thread::sleep(Duration::from_millis(5));
+        tracer.drain(now(), &mut sources, &mut sink);
+        freed += tracer.recycle();
+    }
+    let closing = tracer.close(&online, now(), &mut sources, &mut sink);
+    balances(&closing, &times)?;
+    let (seen, room) = (seen.len(), ENTRIES as usize);
+    if seen <= room || freed < room / 2 {
+        return Err(
+            format!("{seen} threads were told apart in {room} entries, {freed} freed").into(),
+        );
+    }
+    Ok(())
+}
