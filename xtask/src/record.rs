@@ -68,6 +68,16 @@ const HEAD: &str = "\
 //! of `bpf/record.h`: change that, not this.
 
 use std::mem::offset_of;
+
+/// Holds a record's size, and where its fields are.
+macro_rules! layout {
+    ($record:ident $size:literal: $($field:ident $at:literal,)*) => {
+        const _: () = {
+            assert!(size_of::<$record>() == $size);
+            $(assert!(offset_of!($record, $field) == $at);)*
+        };
+    };
+}
 ";
 
 /// The source of the module for an object that was compiled from a header.
@@ -243,15 +253,12 @@ impl Types {
                 self.comment(name, field)?
             )?;
         }
-        writeln!(
-            text,
-            "}}\n\nconst _: () = {{\n    assert!(size_of::<{rust}>() == {});",
-            record.size()
-        )?;
-        for Field { name, offset, .. } in &fields {
-            writeln!(text, "    assert!(offset_of!({rust}, {name}) == {offset});")?;
+        write!(text, "}}\n\nlayout! {{\n    {rust} {}:", record.size())?;
+        for (place, Field { name, offset, .. }) in fields.iter().enumerate() {
+            let lead = if place % 5 == 0 { "\n    " } else { " " };
+            write!(text, "{lead}{name} {offset},")?;
         }
-        text += "};\n";
+        text += "\n}\n";
         Ok(text)
     }
 

@@ -5,6 +5,16 @@
 
 use std::mem::offset_of;
 
+/// Holds a record's size, and where its fields are.
+macro_rules! layout {
+    ($record:ident $size:literal: $($field:ident $at:literal,)*) => {
+        const _: () = {
+            assert!(size_of::<$record>() == $size);
+            $(assert!(offset_of!($record, $field) == $at);)*
+        };
+    };
+}
+
 /// `struct span_record`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,20 +43,12 @@ pub struct SpanRecord {
     pub comm: [u8; 16],
 }
 
-const _: () = {
-    assert!(size_of::<SpanRecord>() == 64);
-    assert!(offset_of!(SpanRecord, start) == 0);
-    assert!(offset_of!(SpanRecord, dur) == 8);
-    assert!(offset_of!(SpanRecord, self_ns) == 16);
-    assert!(offset_of!(SpanRecord, detail) == 24);
-    assert!(offset_of!(SpanRecord, seq) == 32);
-    assert!(offset_of!(SpanRecord, tid) == 36);
-    assert!(offset_of!(SpanRecord, tgid) == 40);
-    assert!(offset_of!(SpanRecord, kind) == 44);
-    assert!(offset_of!(SpanRecord, flags) == 45);
-    assert!(offset_of!(SpanRecord, cpu) == 46);
-    assert!(offset_of!(SpanRecord, comm) == 48);
-};
+layout! {
+    SpanRecord 64:
+    start 0, dur 8, self_ns 16, detail 24, seq 32,
+    tid 36, tgid 40, kind 44, flags 45, cpu 46,
+    comm 48,
+}
 
 /// `struct sum_record`.
 #[repr(C)]
@@ -82,23 +84,12 @@ pub struct SumRecord {
     pub histogram: [u32; 140],
 }
 
-const _: () = {
-    assert!(size_of::<SumRecord>() == 640);
-    assert!(offset_of!(SumRecord, key) == 0);
-    assert!(offset_of!(SumRecord, detail) == 8);
-    assert!(offset_of!(SumRecord, count) == 16);
-    assert!(offset_of!(SumRecord, self_ns) == 24);
-    assert!(offset_of!(SumRecord, wall) == 32);
-    assert!(offset_of!(SumRecord, max) == 40);
-    assert!(offset_of!(SumRecord, tid) == 48);
-    assert!(offset_of!(SumRecord, tgid) == 52);
-    assert!(offset_of!(SumRecord, kind) == 56);
-    assert!(offset_of!(SumRecord, flags) == 57);
-    assert!(offset_of!(SumRecord, cpu) == 58);
-    assert!(offset_of!(SumRecord, reserved) == 60);
-    assert!(offset_of!(SumRecord, comm) == 64);
-    assert!(offset_of!(SumRecord, histogram) == 80);
-};
+layout! {
+    SumRecord 640:
+    key 0, detail 8, count 16, self_ns 24, wall 32,
+    max 40, tid 48, tgid 52, kind 56, flags 57,
+    cpu 58, reserved 60, comm 64, histogram 80,
+}
 
 /// `struct frame`.
 #[repr(C)]
@@ -120,16 +111,11 @@ pub struct Frame {
     pub reserved: u16,
 }
 
-const _: () = {
-    assert!(size_of::<Frame>() == 32);
-    assert!(offset_of!(Frame, start) == 0);
-    assert!(offset_of!(Frame, child) == 8);
-    assert!(offset_of!(Frame, detail) == 16);
-    assert!(offset_of!(Frame, id) == 24);
-    assert!(offset_of!(Frame, kind) == 28);
-    assert!(offset_of!(Frame, flags) == 29);
-    assert!(offset_of!(Frame, reserved) == 30);
-};
+layout! {
+    Frame 32:
+    start 0, child 8, detail 16, id 24, kind 28,
+    flags 29, reserved 30,
+}
 
 /// `struct cpu_state`.
 #[repr(C)]
@@ -187,34 +173,14 @@ pub struct CpuState {
     pub suppressed: u64,
 }
 
-const _: () = {
-    assert!(size_of::<CpuState>() == 448);
-    assert!(offset_of!(CpuState, stack) == 0);
-    assert!(offset_of!(CpuState, depth) == 256);
-    assert!(offset_of!(CpuState, opened) == 264);
-    assert!(offset_of!(CpuState, last) == 272);
-    assert!(offset_of!(CpuState, head) == 280);
-    assert!(offset_of!(CpuState, events) == 288);
-    assert!(offset_of!(CpuState, thread) == 296);
-    assert!(offset_of!(CpuState, seen) == 304);
-    assert!(offset_of!(CpuState, seen_child) == 312);
-    assert!(offset_of!(CpuState, lost) == 320);
-    assert!(offset_of!(CpuState, lost_self) == 328);
-    assert!(offset_of!(CpuState, mismatched) == 336);
-    assert!(offset_of!(CpuState, folded) == 344);
-    assert!(offset_of!(CpuState, unfollowed) == 352);
-    assert!(offset_of!(CpuState, missed) == 360);
-    assert!(offset_of!(CpuState, ticks_stopped) == 368);
-    assert!(offset_of!(CpuState, raised) == 376);
-    assert!(offset_of!(CpuState, switches) == 384);
-    assert!(offset_of!(CpuState, cut) == 392);
-    assert!(offset_of!(CpuState, seen_tgid) == 400);
-    assert!(offset_of!(CpuState, reserved) == 404);
-    assert!(offset_of!(CpuState, seen_comm) == 408);
-    assert!(offset_of!(CpuState, burst_began) == 424);
-    assert!(offset_of!(CpuState, burst) == 432);
-    assert!(offset_of!(CpuState, suppressed) == 440);
-};
+layout! {
+    CpuState 448:
+    stack 0, depth 256, opened 264, last 272, head 280,
+    events 288, thread 296, seen 304, seen_child 312, lost 320,
+    lost_self 328, mismatched 336, folded 344, unfollowed 352, missed 360,
+    ticks_stopped 368, raised 376, switches 384, cut 392, seen_tgid 400,
+    reserved 404, seen_comm 408, burst_began 424, burst 432, suppressed 440,
+}
 
 /// `struct cpu_control`.
 #[repr(C)]
@@ -230,13 +196,10 @@ pub struct CpuControl {
     pub reserved: [u64; 5],
 }
 
-const _: () = {
-    assert!(size_of::<CpuControl>() == 64);
-    assert!(offset_of!(CpuControl, tail) == 0);
-    assert!(offset_of!(CpuControl, running) == 8);
-    assert!(offset_of!(CpuControl, until) == 16);
-    assert!(offset_of!(CpuControl, reserved) == 24);
-};
+layout! {
+    CpuControl 64:
+    tail 0, running 8, until 16, reserved 24,
+}
 
 /// `struct followed_thread`.
 #[repr(C)]
@@ -256,15 +219,11 @@ pub struct FollowedThread {
     pub comm: [u8; 16],
 }
 
-const _: () = {
-    assert!(size_of::<FollowedThread>() == 40);
-    assert!(offset_of!(FollowedThread, since) == 0);
-    assert!(offset_of!(FollowedThread, detail) == 8);
-    assert!(offset_of!(FollowedThread, cpu) == 12);
-    assert!(offset_of!(FollowedThread, tgid) == 16);
-    assert!(offset_of!(FollowedThread, flags) == 20);
-    assert!(offset_of!(FollowedThread, comm) == 24);
-};
+layout! {
+    FollowedThread 40:
+    since 0, detail 8, cpu 12, tgid 16, flags 20,
+    comm 24,
+}
 
 /// `struct trigger_record`.
 #[repr(C)]
@@ -292,19 +251,11 @@ pub struct TriggerRecord {
     pub comm: [u8; 16],
 }
 
-const _: () = {
-    assert!(size_of::<TriggerRecord>() == 56);
-    assert!(offset_of!(TriggerRecord, time) == 0);
-    assert!(offset_of!(TriggerRecord, lasted) == 8);
-    assert!(offset_of!(TriggerRecord, detail) == 16);
-    assert!(offset_of!(TriggerRecord, tid) == 24);
-    assert!(offset_of!(TriggerRecord, tgid) == 28);
-    assert!(offset_of!(TriggerRecord, cpu) == 32);
-    assert!(offset_of!(TriggerRecord, trigger) == 34);
-    assert!(offset_of!(TriggerRecord, kind) == 35);
-    assert!(offset_of!(TriggerRecord, rule) == 36);
-    assert!(offset_of!(TriggerRecord, comm) == 40);
-};
+layout! {
+    TriggerRecord 56:
+    time 0, lasted 8, detail 16, tid 24, tgid 28,
+    cpu 32, trigger 34, kind 35, rule 36, comm 40,
+}
 
 /// `struct trigger_rule`.
 #[repr(C)]
@@ -326,16 +277,11 @@ pub struct TriggerRule {
     pub comm: [u8; 16],
 }
 
-const _: () = {
-    assert!(size_of::<TriggerRule>() == 48);
-    assert!(offset_of!(TriggerRule, over) == 0);
-    assert!(offset_of!(TriggerRule, cgroup) == 8);
-    assert!(offset_of!(TriggerRule, triggers) == 16);
-    assert!(offset_of!(TriggerRule, who) == 20);
-    assert!(offset_of!(TriggerRule, tgid) == 24);
-    assert!(offset_of!(TriggerRule, reserved) == 28);
-    assert!(offset_of!(TriggerRule, comm) == 32);
-};
+layout! {
+    TriggerRule 48:
+    over 0, cgroup 8, triggers 16, who 20, tgid 24,
+    reserved 28, comm 32,
+}
 
 /// `struct trigger_plan`.
 #[repr(C)]
@@ -351,13 +297,10 @@ pub struct TriggerPlan {
     pub rules: [TriggerRule; 8],
 }
 
-const _: () = {
-    assert!(size_of::<TriggerPlan>() == 432);
-    assert!(offset_of!(TriggerPlan, limits) == 0);
-    assert!(offset_of!(TriggerPlan, own) == 40);
-    assert!(offset_of!(TriggerPlan, reserved) == 44);
-    assert!(offset_of!(TriggerPlan, rules) == 48);
-};
+layout! {
+    TriggerPlan 432:
+    limits 0, own 40, reserved 44, rules 48,
+}
 
 /// Bytes of a thread's name, with a 0 at the end.
 pub const COMM_LEN: usize = 16;
