@@ -10,8 +10,10 @@ use btf_rs::{Btf, Type};
 use object::{Object, ObjectSection};
 
 /// The structs that both sides use.
-const RECORDS: [&str; 9] = [
+const RECORDS: [&str; 11] = [
     "span_record",
+    "ring_entry",
+    "thread_name",
     "sum_record",
     "frame",
     "cpu_state",

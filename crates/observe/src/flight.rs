@@ -18,7 +18,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Row};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::{Capture, Output, TraceSettings, Tracer, Triggers};
+use ticktax_trace::{Capture, FrozenRows, Output, TraceSettings, Tracer, Triggers};
 
 use crate::error::ObserveError;
 use crate::plan::{Plan, Settings};
@@ -59,11 +59,12 @@ pub struct RecorderPlan {
     pub longest: Nanos,
     /// How often sums are handed out.
     pub window: Nanos,
-    /// Most memory for the rings of all CPUs together, in bytes. They are as large as the rate of events
-    /// asks for when the recorder starts.
+    /// Most memory for the rings of all CPUs together, in bytes. They take a quarter of it, or as much more as
+    /// the rate of events asks for when the recorder starts.
     pub ring_bytes: u64,
-    /// Records of a window that there is room for, 64 bytes each.
-    pub max_records: usize,
+    /// Most memory for a window while it is kept, in bytes; it holds some ten bytes of each record. A window
+    /// that needs more ends early.
+    pub window_bytes: usize,
 }
 
 impl Default for RecorderPlan {
@@ -77,7 +78,7 @@ impl Default for RecorderPlan {
             longest: Nanos::from_secs(10),
             window: Nanos::from_secs(10),
             ring_bytes: 64 << 20,
-            max_records: 1 << 22,
+            window_bytes: 28 << 20,
         }
     }
 }
@@ -134,8 +135,8 @@ pub struct FrozenWindow {
     pub header: Header,
     /// The sources that the rows name.
     pub sources: SourceTable,
-    /// Rows of one CPU come in the order in which they ended.
-    pub rows: Vec<Row>,
+    /// Made when they are asked for, as often as that is.
+    pub rows: FrozenRows,
     /// Triggers within it that are not in the header: there were too many.
     pub left_out: u64,
 }
@@ -413,7 +414,7 @@ impl Recorder {
             };
             let mut window = Window::new(first, margins, self.not_before);
             self.waiting.retain(|trigger| !window.add(trigger));
-            let capture = tracer.capture(window.begin(), self.plan.max_records);
+            let capture = tracer.capture(window.begin(), self.plan.window_bytes);
             self.next_reading = time + reading_interval(tracer);
             self.open = Some((window, capture));
         }

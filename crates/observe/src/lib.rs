@@ -40,5 +40,5 @@ pub use flight::{
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;
-pub use ticktax_trace::Counted;
+pub use ticktax_trace::{Counted, FrozenRows};
 pub use turns::{PacedTurns, TurnsPlan};

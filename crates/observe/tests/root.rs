@@ -161,7 +161,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
         return Err(format!("{caught:?}").into());
     }
     // What ran instead is in the rows, whole, and so is the wait.
-    let during = |row: &&Row| {
+    let during = |row: &Row| {
         row.span().start < caught.time && row.span().end() > caught.time - caught.lasted
     };
     let rows = || frozen.rows.iter().filter(during);

@@ -192,7 +192,7 @@ impl IncidentStore {
         &mut self,
         incident: Incident,
         header: &Header,
-        (sources, rows): (&SourceTable, &[Row]),
+        (sources, rows): (&SourceTable, impl IntoIterator<Item = Row>),
     ) -> Stored {
         let at = incident.at_unix_ms;
         while self
@@ -291,7 +291,7 @@ impl IncidentStore {
         &self,
         at: i64,
         header: &Header,
-        (sources, rows): (&SourceTable, &[Row]),
+        (sources, rows): (&SourceTable, impl IntoIterator<Item = Row>),
     ) -> Result<(String, u64), (LossCause, Option<String>)> {
         let refused = |error: RecordingError| {
             let cause = match &error {
@@ -303,7 +303,7 @@ impl IncidentStore {
         let (name, path) = self.free_name(at);
         let mut writer = RecordingWriter::create_private(&path).map_err(refused)?;
         for row in rows {
-            writer.row(sources, row);
+            writer.row(sources, &row);
         }
         writer.finish(header).map_err(refused)?;
         let bytes = fs::metadata(&path).map_or(0, |facts| facts.len());

@@ -19,7 +19,7 @@ volatile const struct record_constants record_constants = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: CPUs << ring_order */
+	__uint(max_entries, 1); /* the loader: CPUs << ring_order, but for the flight recorder */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct span_record);
@@ -104,6 +104,7 @@ static __always_inline int arrive(struct here *here)
 }
 
 #include "trigger.h"
+#include "ring.h"
 #include "hand_out.h"
 
 /* The function that a worker thread is in the middle of. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
  * The two ways in which what ends is handed out: as a span through the ring of its CPU, or as part of a
- * sum. For the flight recorder it is both, and the ring is overwritten. books.h includes this after the
- * maps.
+ * sum. For the flight recorder it is both, and the ring is another (ring.h). books.h includes this after
+ * the maps.
  */
 #ifndef TICKTAX_HAND_OUT_H
 #define TICKTAX_HAND_OUT_H
@@ -176,7 +176,11 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	__u64 number;
 	__u32 index;
 
-	if (!flight && unlikely(ring_is_full(here))) {
+	if (flight) {
+		write_entry(here, frame, dur, self);
+		return;
+	}
+	if (unlikely(ring_is_full(here))) {
 		__sync_fetch_and_add(&state->lost, 1);
 		if (frame->kind != KIND_WAIT)
 			__sync_fetch_and_add(&state->lost_self, self);
@@ -192,7 +196,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	span->dur = dur;
 	span->self_ns = self;
 	span->detail = frame->detail;
-	span->kind = flight ? frame->kind | here->left << LEFT_SHIFT : frame->kind;
+	span->kind = frame->kind;
 	span->flags = frame->flags;
 	span->cpu = here->cpu;
 	span->tid = frame->id;

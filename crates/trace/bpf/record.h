@@ -91,12 +91,14 @@ enum limit {
 	MAX_FOLLOWED = 16384,	 /* threads that can be followed at one time */
 	MAX_DEPTH = 8, /* task, softirq, its function, irq, its function, and three to spare */
 	MAX_CPUS = 1024, /* numbers of CPUs */
-	LEFT_SHIFT = 4, /* in the flight recorder's ring, `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`] */
+	LEFT_SHIFT = 4, /* in a [`RingEntry`], `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`] */
 	WAITING_SLOTS = 32768, /* threads off their CPUs of which the flight recorder knows since when; a power of two */
 	TRIGGER_RULES = 8, /* rules of what is a trigger */
 	TRIGGERS = 5, /* kinds of triggers */
 	BURST = 16, /* triggers that a CPU hands out within `BURST_NS` */
 	BURST_NS = 1000000000, /* ns */
+	NAME_SLOTS = 32768, /* threads whose names the flight recorder keeps beside its ring; a power of two */
+	RING_TIME_BITS = 40, /* bits of a [`RingEntry`]'s times, that of the sign among them: 9 minutes */
 };
 
 /* One span, one cache line. */
@@ -108,10 +110,34 @@ struct span_record {
 	__u32 seq;     /* low bits of the record's number + 1, written last */
 	__u32 tid;     /* thread; IRQ line, [`vector`] or softirq number where it is none */
 	__u32 tgid;    /* process */
-	__u8 kind;     /* one of [`kind`]; see also [`LEFT_SHIFT`] */
+	__u8 kind;     /* one of [`kind`] */
 	__u8 flags;    /* some of [`flag`] */
 	__u16 cpu;     /* CPU number */
 	char comm[COMM_LEN]; /* the thread's name, padded with zeros */
+};
+
+/*
+ * A span or an edge in the flight recorder's ring: half a cache line, so that the ring reaches back twice
+ * as far. Who a thread is stands in its `thread_name`.
+ */
+struct ring_entry {
+	__u64 start;   /* ns, `CLOCK_MONOTONIC` */
+	__u32 dur;     /* ns on the wall; of an edge, what it leads to; low bits */
+	__u32 child;   /* ns of `dur` that are not its own; low bits */
+	__u32 detail;  /* as in [`SpanRecord`]; low bits */
+	__u32 tid;     /* as in [`SpanRecord`] */
+	__u32 seal;    /* low 16 bits of the CPU's tracepoint hits; above, in which round of the ring it was written, from 1 on; written last */
+	__u8 dur_high; /* bits 32 to 39 of `dur` */
+	__u8 child_high; /* bits 32 to 39 of `child`, the sign among them */
+	__u8 kind;     /* as in [`SpanRecord`]; see also [`LEFT_SHIFT`] */
+	__u8 flags;    /* as in [`SpanRecord`] */
+};
+
+/* Who a thread is that has left a CPU. */
+struct thread_name {
+	__u32 tid;     /* its number, written last; 0 while there is none */
+	__u32 tgid;    /* its process */
+	char comm[COMM_LEN]; /* its name, padded with zeros */
 };
 
 /* All intervals of one source on one CPU that have no times, for long recordings. */

@@ -202,6 +202,7 @@ int sched_switch(__u64 *ctx)
 	set_current(&here, next);
 	if (flight) {
 		note_leaving(&here, prev, here.left);
+		note_name(prev);
 		here.left = 0;
 		look_at_wait(&here, next);
 	}

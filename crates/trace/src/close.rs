@@ -158,7 +158,12 @@ impl Tracer {
     /// Reads every ring to its end. A record that was claimed and is not written yet is waited
     /// for: the hypervisor may have stopped the CPU in the middle of it.
     fn drain_all(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
-        for cpu in 0..self.sizes.cpus {
+        let drained = if self.sizes.flight {
+            0
+        } else {
+            self.sizes.cpus
+        };
+        for cpu in 0..drained {
             for _ in 0..TURNS {
                 self.drain_ring(cpu, sources, sink);
                 if self.tails[cpu] >= self.states.read(cpu).head {

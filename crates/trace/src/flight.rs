@@ -20,11 +20,16 @@ use crate::sys;
 use crate::tracer::{Tracer, shared};
 
 mod cut;
+mod event;
 mod freeze;
+mod naming;
+mod packed;
 mod ring;
+mod rows;
 mod waits;
 
 pub use freeze::{Capture, Frozen};
+pub use rows::FrozenRows;
 
 /// The sorts of delay that one rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

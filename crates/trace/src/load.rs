@@ -13,7 +13,10 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
-use crate::record::{MAX_CPUS, RESTS_PER_CPU, SpanRecord, SumRecord, WAITING_SLOTS, global, map};
+use crate::record::{
+    MAX_CPUS, NAME_SLOTS, RESTS_PER_CPU, RingEntry, SpanRecord, SumRecord, ThreadName,
+    WAITING_SLOTS, global, map,
+};
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
@@ -71,6 +74,12 @@ impl Default for TraceSettings {
     }
 }
 
+/// Bytes of a record of the ring that is drained.
+const SPAN: usize = size_of::<SpanRecord>();
+
+/// And of the flight recorder's.
+const ENTRY: usize = size_of::<RingEntry>();
+
 /// The table of sums and the rings, as they are sized for this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -89,7 +98,7 @@ impl Sizes {
         match settings.output {
             Output::Spans { per_cpu } => Self {
                 cpus,
-                ring_order: power(per_cpu.min(Self::share(cpus)), 1 << 10, 1 << 22).ilog2(),
+                ring_order: power(per_cpu.min(Self::share(cpus, SPAN)), 1 << 10, 1 << 22).ilog2(),
                 sum_entries: 1,
                 summing: false,
                 following: settings.following,
@@ -97,7 +106,12 @@ impl Sizes {
             },
             Output::Sums { entries } => Self {
                 cpus,
-                ring_order: power(Self::LONG_SPANS.min(Self::share(cpus)), 1 << 8, 1 << 10).ilog2(),
+                ring_order: power(
+                    Self::LONG_SPANS.min(Self::share(cpus, SPAN)),
+                    1 << 8,
+                    1 << 10,
+                )
+                .ilog2(),
                 sum_entries: power(entries, 1 << 8, 1 << 20),
                 summing: true,
                 following: false,
@@ -105,7 +119,7 @@ impl Sizes {
             },
             Output::Flight { per_cpu, entries } => Self {
                 cpus,
-                ring_order: power(per_cpu.min(Self::share(cpus)), 1 << 10, 1 << 22).ilog2(),
+                ring_order: power(per_cpu.min(Self::share(cpus, ENTRY)), 1 << 10, 1 << 22).ilog2(),
                 sum_entries: power(entries, 1 << 8, 1 << 19),
                 summing: true,
                 following: false,
@@ -122,10 +136,10 @@ impl Sizes {
     /// every CPU that the machine may ever have.
     const RINGS: usize = 256 << 20;
 
-    /// How many spans a CPU's ring may hold then, a power of two.
-    fn share(cpus: usize) -> u32 {
-        let spans = Self::RINGS / size_of::<SpanRecord>() / cpus.max(1);
-        u32::try_from(spans.max(1)).map_or(1 << 22, |spans| 1 << spans.ilog2())
+    /// How many records of so many bytes a CPU's ring may hold then, a power of two.
+    fn share(cpus: usize, bytes: usize) -> u32 {
+        let records = Self::RINGS / bytes / cpus.max(1);
+        u32::try_from(records.max(1)).map_or(1 << 22, |records| 1 << records.ilog2())
     }
 
     pub(crate) fn ring_len(self) -> usize {
@@ -151,14 +165,34 @@ impl Sizes {
         u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
-    fn span_entries(self) -> u32 {
-        u32::try_from(self.cpus << self.ring_order).unwrap_or(u32::MAX)
+    /// Records of all rings: the flight recorder has a ring of its own, and of the other an entry.
+    pub(crate) fn span_entries(self) -> usize {
+        if self.flight {
+            1
+        } else {
+            self.cpus << self.ring_order
+        }
+    }
+
+    /// The same of the flight recorder's.
+    pub(crate) fn ring_entries(self) -> usize {
+        if self.flight {
+            self.cpus << self.ring_order
+        } else {
+            1
+        }
+    }
+
+    /// Threads that the flight recorder has names of.
+    pub(crate) fn name_entries(self) -> usize {
+        if self.flight { NAME_SLOTS } else { 1 }
     }
 
     /// The memory that all of it takes, in bytes.
     pub(crate) fn bytes(self) -> u64 {
-        self.cpus as u64 * self.ring_len() as u64 * size_of::<SpanRecord>() as u64
-            + u64::from(self.all_sum_entries()) * size_of::<SumRecord>() as u64
+        let rings = self.span_entries() * SPAN + self.ring_entries() * ENTRY;
+        let sums = self.all_sum_entries() as usize * size_of::<SumRecord>();
+        (rings + sums + self.name_entries() * size_of::<ThreadName>()) as u64
     }
 }
 
@@ -179,15 +213,13 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         });
     }
     let btf = read_btf(&settings.btf)?;
+    let count = |entries: usize| u32::try_from(entries).unwrap_or(u32::MAX);
     let mut loader = EbpfLoader::new();
     if !sizes.following {
         loader.map_max_entries(map::THREADS, 1);
     }
     if sizes.flight {
-        loader.map_max_entries(
-            map::WAITING,
-            u32::try_from(WAITING_SLOTS).unwrap_or(u32::MAX),
-        );
+        loader.map_max_entries(map::WAITING, count(WAITING_SLOTS));
     } else {
         // A page, which is the least that a ring buffer takes.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
@@ -200,7 +232,9 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global(global::SUM_MASK, &(sizes.sum_entries - 1), true)
         .override_global(global::SUMMING, &u32::from(sizes.summing), true)
         .override_global(global::FLIGHT, &u32::from(sizes.flight), true)
-        .map_max_entries(map::SPANS, sizes.span_entries())
+        .map_max_entries(map::SPANS, count(sizes.span_entries()))
+        .map_max_entries(map::RING_ENTRIES, count(sizes.ring_entries()))
+        .map_max_entries(map::THREAD_NAMES, count(sizes.name_entries()))
         .map_max_entries(map::SUMS, sizes.all_sum_entries())
         .map_max_entries(map::RESTS, sizes.rest_entries())
         .load(OBJECT)

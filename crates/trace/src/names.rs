@@ -54,6 +54,12 @@ impl KernelFunctions {
         self.symbols.is_empty()
     }
 
+    /// An address in the midst of them: all others lie within 2 GiB of it.
+    fn middle(&self) -> Option<u64> {
+        let &(address, ..) = self.symbols.get(self.symbols.len() / 2)?;
+        Some(address)
+    }
+
     /// The function that begins at `address`; of several names for it, the first.
     ///
     /// The tracer hands out entry points only, so an address that is none is a function that was
@@ -106,6 +112,15 @@ impl Names {
     /// Whether the kernel lets its functions' names be seen.
     pub fn knows_functions(&self) -> bool {
         !self.functions.is_empty()
+    }
+
+    /// The kernel function's address that has these low 32 bits.
+    pub(crate) fn address(&self, low: u32) -> u64 {
+        // Where no address may be seen none has a name; this is in the text of x86-64.
+        let middle = self.functions.middle().unwrap_or(0xffff_ffff_8100_0000);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        let away = low.wrapping_sub(middle as u32).cast_signed();
+        middle.wrapping_add_signed(away.into())
     }
 
     /// The name of a span's `detail`; empty where there is none.
@@ -264,6 +279,22 @@ garbage
         assert_eq!(functions.name(0xffff_ffff_8100_0300), Some("rx.isra.0"));
         assert_eq!(functions.name(0x1000), None);
         assert!(KernelFunctions::parse("0000000000000000 t hidden\n").is_empty());
+    }
+
+    #[test]
+    fn an_address_follows_from_its_low_bits() {
+        let unknown = Names::read(std::path::Path::new("/nonexistent"));
+        assert_eq!(unknown.address(0x8100_0100), 0xffff_ffff_8100_0100);
+        // A module's, and one of a kernel that lies elsewhere.
+        assert_eq!(unknown.address(0xc000_0001), 0xffff_ffff_c000_0001);
+        let functions = "ffff800012340000 T _text\nffff800080000000 t of_a_module\n";
+        let elsewhere = Names {
+            functions: KernelFunctions::parse(functions),
+            ..unknown
+        };
+        assert_eq!(elsewhere.address(0x1234_0000), 0xffff_8000_1234_0000);
+        assert_eq!(elsewhere.address(0xfff0_0000), 0xffff_8000_fff0_0000);
+        assert_eq!(elsewhere.address(0x0000_1000), 0xffff_8000_0000_1000);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct SpanRecord {
     pub tid: u32,
     /// Process.
     pub tgid: u32,
-    /// One of [`kind`]; see also [`LEFT_SHIFT`].
+    /// One of [`kind`].
     pub kind: u8,
     /// Some of [`flag`].
     pub flags: u8,
@@ -48,6 +48,55 @@ layout! {
     start 0, dur 8, self_ns 16, detail 24, seq 32,
     tid 36, tgid 40, kind 44, flags 45, cpu 46,
     comm 48,
+}
+
+/// `struct ring_entry`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingEntry {
+    /// ns, `CLOCK_MONOTONIC`.
+    pub start: u64,
+    /// ns on the wall; of an edge, what it leads to; low bits.
+    pub dur: u32,
+    /// ns of `dur` that are not its own; low bits.
+    pub child: u32,
+    /// As in [`SpanRecord`]; low bits.
+    pub detail: u32,
+    /// As in [`SpanRecord`].
+    pub tid: u32,
+    /// Low 16 bits of the CPU's tracepoint hits; above, in which round of the ring it was written, from 1 on; written last.
+    pub seal: u32,
+    /// Bits 32 to 39 of `dur`.
+    pub dur_high: u8,
+    /// Bits 32 to 39 of `child`, the sign among them.
+    pub child_high: u8,
+    /// As in [`SpanRecord`]; see also [`LEFT_SHIFT`].
+    pub kind: u8,
+    /// As in [`SpanRecord`].
+    pub flags: u8,
+}
+
+layout! {
+    RingEntry 32:
+    start 0, dur 8, child 12, detail 16, tid 20,
+    seal 24, dur_high 28, child_high 29, kind 30, flags 31,
+}
+
+/// `struct thread_name`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadName {
+    /// Its number, written last; 0 while there is none.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Its name, padded with zeros.
+    pub comm: [u8; 16],
+}
+
+layout! {
+    ThreadName 24:
+    tid 0, tgid 4, comm 8,
 }
 
 /// `struct sum_record`.
@@ -326,7 +375,7 @@ pub const MAX_DEPTH: usize = 8;
 /// Numbers of CPUs.
 pub const MAX_CPUS: usize = 1024;
 
-/// In the flight recorder's ring, `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`].
+/// In a [`RingEntry`], `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`].
 pub const LEFT_SHIFT: usize = 4;
 
 /// Threads off their CPUs of which the flight recorder knows since when; a power of two.
@@ -343,6 +392,12 @@ pub const BURST: usize = 16;
 
 /// ns.
 pub const BURST_NS: usize = 1_000_000_000;
+
+/// Threads whose names the flight recorder keeps beside its ring; a power of two.
+pub const NAME_SLOTS: usize = 32768;
+
+/// Bits of a [`RingEntry`]'s times, that of the sign among them: 9 minutes.
+pub const RING_TIME_BITS: usize = 40;
 
 /// What a span is of; who may interrupt whom, lowest first.
 pub mod kind {
@@ -475,12 +530,16 @@ pub mod map {
     pub const CONTROLS: &str = "controls";
     /// `rests`.
     pub const RESTS: &str = "rests";
+    /// `ring_entries`.
+    pub const RING_ENTRIES: &str = "ring_entries";
     /// `spans`.
     pub const SPANS: &str = "spans";
     /// `states`.
     pub const STATES: &str = "states";
     /// `sums`.
     pub const SUMS: &str = "sums";
+    /// `thread_names`.
+    pub const THREAD_NAMES: &str = "thread_names";
     /// `threads`.
     pub const THREADS: &str = "threads";
     /// `throttled`.

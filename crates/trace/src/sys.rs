@@ -4,12 +4,13 @@
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::record::{
-    CpuControl, CpuState, FollowedThread, SpanRecord, SumRecord, TriggerPlan, TriggerRecord, run,
+    CpuControl, CpuState, FollowedThread, RingEntry, SpanRecord, SumRecord, ThreadName,
+    TriggerPlan, TriggerRecord, run,
 };
 
 /// The nice value of the calling thread.
@@ -60,6 +61,10 @@ unsafe impl Shared for CpuState {}
 unsafe impl Shared for CpuControl {}
 // SAFETY: as above.
 unsafe impl Shared for TriggerPlan {}
+// SAFETY: as above.
+unsafe impl Shared for RingEntry {}
+// SAFETY: as above.
+unsafe impl Shared for ThreadName {}
 
 // SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
 unsafe impl aya::Pod for FollowedThread {}
@@ -190,6 +195,35 @@ impl SharedArray<SumRecord> {
 
     /// Words of an entry.
     const WORDS: usize = size_of::<SumRecord>() / size_of::<u64>();
+}
+
+impl SharedArray<RingEntry> {
+    /// The entry at `index` once it is written whole in this round of the ring; `None` while it is not.
+    pub(crate) fn take(&self, index: usize, round: u16) -> Option<RingEntry> {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).seal };
+        // SAFETY: the field is aligned for a u32, and the kernel writes it with one instruction.
+        let seal = unsafe { AtomicU32::from_ptr(field) }.load(Ordering::Acquire);
+        (seal >> 16 == u32::from(round)).then(|| self.read(index))
+    }
+}
+
+impl SharedArray<ThreadName> {
+    /// Who thread `tid` is, where the entry at `index` says that.
+    pub(crate) fn of(&self, index: usize, tid: u32) -> Option<ThreadName> {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).tid };
+        // SAFETY: the field is aligned for a u32, and the kernel writes it with one instruction.
+        let written = unsafe { AtomicU32::from_ptr(field) };
+        if written.load(Ordering::Acquire) != tid {
+            return None;
+        }
+        let name = self.read(index);
+        fence(Ordering::Acquire);
+        (written.load(Ordering::Acquire) == tid).then_some(name)
+    }
 }
 
 impl SharedArray<CpuControl> {

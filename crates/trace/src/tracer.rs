@@ -18,7 +18,9 @@ use crate::follow::FirstStates;
 use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
 use crate::nudge::nudge;
-use crate::record::{CpuControl, CpuState, MAX_CPUS, SpanRecord, SumRecord, map, run};
+use crate::record::{
+    CpuControl, CpuState, MAX_CPUS, RingEntry, SpanRecord, SumRecord, ThreadName, map, run,
+};
 use crate::sys::{self, Shared, SharedArray};
 
 /// The prefix of the names of the tool's probes' threads.
@@ -30,6 +32,9 @@ pub struct Tracer {
     // Field order is drop order: no mapping outlives the programs that write it.
     pub(crate) programs: Ebpf,
     pub(crate) spans: SharedArray<SpanRecord>,
+    /// The flight recorder's ring.
+    pub(crate) entries: SharedArray<RingEntry>,
+    pub(crate) thread_names: SharedArray<ThreadName>,
     pub(crate) sums: SharedArray<SumRecord>,
     pub(crate) rests: SharedArray<SumRecord>,
     pub(crate) states: SharedArray<CpuState>,
@@ -86,9 +91,10 @@ impl Tracer {
         } else {
             0
         };
-        let ring = sizes.ring_len() * sizes.cpus;
         Ok(Self {
-            spans: shared(&mut programs, map::SPANS, ring)?,
+            spans: shared(&mut programs, map::SPANS, sizes.span_entries())?,
+            entries: shared(&mut programs, map::RING_ENTRIES, sizes.ring_entries())?,
+            thread_names: shared(&mut programs, map::THREAD_NAMES, sizes.name_entries())?,
             sums: shared(&mut programs, map::SUMS, sums)?,
             rests: shared(&mut programs, map::RESTS, rests)?,
             states: shared(&mut programs, map::STATES, MAX_CPUS)?,
@@ -212,7 +218,8 @@ impl Tracer {
 
     /// Passes every record that is ready to `sink`, in the order in which each CPU's ended. When
     /// summing, these are the long ones, and once in [`TraceSettings::window`] the sums of what was added
-    /// since, as the window that ends `now`.
+    /// since, as the window that ends `now`. The flight recorder has other ways: [`Tracer::capture`] and
+    /// [`Tracer::take_sums`]; nothing comes from it here.
     pub fn drain(
         &mut self,
         now: Nanos,
@@ -233,6 +240,9 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
+        if self.sizes.flight {
+            return;
+        }
         let len = self.sizes.ring_len();
         let first = self.tails[cpu];
         let mut tail = first;

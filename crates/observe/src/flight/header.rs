@@ -59,7 +59,7 @@ impl Recorder {
             cost: ToolCost {
                 cpu: own_thread_cpu_time() - cpu_before,
                 memory_bytes: tracer.buffer_bytes() + ticktax_host::own_peak_memory(),
-                events: frozen.rows.len() as u64,
+                events: frozen.hits,
                 ..ToolCost::default()
             },
             victim: about.map(|trigger| victim(trigger, begin)),

@@ -19,11 +19,8 @@ const REACH: u64 = 5;
 /// By how much more the rate may be, on one CPU and later, than it is at the start.
 const HEADROOM: u64 = 4;
 
-/// The least that a CPU's ring holds, 2 MiB.
-const MIN: u64 = 1 << 15;
-
 /// Bytes of a record.
-const RECORD: u64 = 64;
+const RECORD: u64 = 32;
 
 /// Records for each CPU's ring, by the rate at which this machine makes them now.
 pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &RecorderPlan) -> u32 {
@@ -45,32 +42,41 @@ pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &Re
 }
 
 /// The same for a machine where so many switches, interrupts and softirqs happen in a second, with `room` for
-/// so many rings in `bytes`. A power of two.
+/// so many rings in `bytes`. A power of two: the largest for which there is room, or down to a quarter of it. A
+/// ring cannot grow, and the rate at which a machine starts says little about its worst hour.
 fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
     // Each makes a span, and about every second one an edge; a ring holds those of one CPU.
     let records = rate.saturating_add(rate / 2);
     let each = records / (online as u64).max(1);
-    let wanted = each.saturating_mul(REACH * HEADROOM).max(MIN);
+    let wanted = each.saturating_mul(REACH * HEADROOM);
     let share = (bytes / RECORD / (room as u64).max(1)).clamp(1 << 10, 1 << 22);
-    let largest = 1 << share.ilog2();
-    let size = wanted.min(largest).next_power_of_two().min(largest);
+    let largest: u64 = 1 << share.ilog2();
+    let smallest = (largest / 4).max(1 << 10);
+    let size = wanted.clamp(smallest, largest).next_power_of_two();
     u32::try_from(size).unwrap_or(1 << 22)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MIN, size};
+    use super::{RECORD, size};
 
     #[test]
-    fn a_ring_is_as_large_as_the_rate_asks_for_and_no_larger_than_allowed() {
-        let mib = |records: u32, cpus: u32| (u64::from(records) * u64::from(cpus) * 64) >> 20;
-        assert_eq!(u64::from(size(0, 2, 2, 64 << 20)), MIN);
-        // 10,000 a second on two CPUs.
-        assert_eq!(mib(size(10_000, 2, 2, 64 << 20), 2), 32);
+    fn a_ring_takes_a_quarter_of_what_it_may_or_as_much_as_the_rate_asks_for() {
+        let mib = |records: u32, cpus: u32| (u64::from(records) * u64::from(cpus) * RECORD) >> 20;
+        assert_eq!(mib(size(0, 2, 2, 64 << 20), 2), 16);
+        // 10,000, 20,000 and 500,000 a second on two CPUs.
+        assert_eq!(mib(size(10_000, 2, 2, 64 << 20), 2), 16);
+        assert_eq!(mib(size(20_000, 2, 2, 64 << 20), 2), 32);
         assert_eq!(mib(size(500_000, 2, 2, 64 << 20), 2), 64);
         assert_eq!(mib(size(500_000, 2, 2, 100 << 20), 2), 64);
-        // 256 CPUs have a quarter of a MiB each.
-        assert_eq!(mib(size(500_000, 256, 256, 64 << 20), 256), 64);
+        // 256 CPUs have a sixteenth of a MiB each.
+        assert_eq!(mib(size(1_000, 256, 256, 64 << 20), 256), 16);
         assert_eq!(size(500_000, 1, 1 << 12, 1 << 20), 1 << 10);
+    }
+
+    #[test]
+    fn all_of_it_reaches_back_for_four_seconds_at_half_a_million_records_a_second() {
+        let records = u64::from(size(500_000, 2, 2, 64 << 20)) * 2;
+        assert!(records >= 4 * 500_000, "{records}");
     }
 }

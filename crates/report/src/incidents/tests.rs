@@ -55,7 +55,7 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
 
 fn keep(store: &mut IncidentStore, at: i64) -> Stored {
     let (header, sources, rows) = frozen();
-    store.keep(incident(at), &header, (&sources, &rows))
+    store.keep(incident(at), &header, (&sources, rows))
 }
 
 fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {

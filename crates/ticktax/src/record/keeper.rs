@@ -73,7 +73,7 @@ impl Keeper {
             return;
         };
         for row in rows {
-            analysis.row(sources, row);
+            analysis.row(sources, &row);
         }
         let at = wall_time(analysis.trigger().time);
         let incident = analysis.finish(header, sources, at);

@@ -15,6 +15,7 @@ mod common;
 mod faults;
 mod fixture;
 mod guests;
+mod recorder;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,9 @@ use libtest_mimic::{Arguments, Trial};
 use fixture::{CLOUD, why_not};
 
 type Test = fn();
+
+/// A test on a kernel.
+type OnKernel = fn(&str);
 
 /// Tests that boot nothing.
 const ANYWHERE: &[(&str, Test)] = &[
@@ -117,6 +121,15 @@ const KERNELS: &[&str] = &[
     "linux-image-6.12-rt-amd64",
 ];
 
+/// What is to be tried on each of them.
+const ON_EACH: [(&str, OnKernel); 2] = [
+    ("the_tracer_loads_on", guests::the_tracer_loads_on),
+    (
+        "the_recorder_keeps_a_window_on",
+        recorder::the_recorder_keeps_a_window_on,
+    ),
+];
+
 /// A test that fails by panicking.
 fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
@@ -150,11 +163,12 @@ fn main() -> ExitCode {
     for &kernel in KERNELS {
         let why = why_not(kernel);
         if let Some(why) = &why {
-            eprintln!("vm::the_tracer_loads_on::{kernel} is ignored: {why}");
+            eprintln!("vm:: tests on {kernel} are ignored: {why}");
         }
-        let test = move || guests::the_tracer_loads_on(kernel);
-        let name = format!("vm::the_tracer_loads_on::{kernel}");
-        trials.push(trial(&name, test).with_ignored_flag(why.is_some()));
+        for (name, test) in ON_EACH {
+            let name = format!("vm::{name}::{kernel}");
+            trials.push(trial(&name, move || test(kernel)).with_ignored_flag(why.is_some()));
+        }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

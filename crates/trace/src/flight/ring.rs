@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::flight::cut::end_of;
-use crate::record::SpanRecord;
+use crate::flight::event::Event;
+use crate::flight::packed::Packed;
 use crate::tracer::Tracer;
 
 /// Records copied from one look at the writer to the next.
-const BATCH: u64 = 256;
+const BATCH: usize = 256;
 
 /// Records before the first that is wanted which are read too: one that was claimed before it may have
 /// ended later, by interrupts in between.
@@ -20,13 +20,17 @@ const ABOUT_TO_GO: u64 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     /// In the order of their numbers.
-    pub(super) records: Vec<SpanRecord>,
+    pub(super) events: Packed,
     /// The number of the first one.
     pub(super) first: u64,
     /// The number of the next one to be read.
     pub(super) next: u64,
     /// Those that were overwritten before they were read, since the first one.
     pub(super) missed: u64,
+    /// When the latest of the stretches that were read ended, ns.
+    pub(super) stretched: u64,
+    /// Whether there was no memory for more.
+    pub(super) is_full: bool,
 }
 
 impl Tracer {
@@ -37,19 +41,25 @@ impl Tracer {
     }
 
     /// Record `number` of a CPU's ring, whole; `None` where it is not written yet, or not there any more.
-    fn take(&self, cpu: usize, number: u64) -> Option<SpanRecord> {
+    fn take(&self, cpu: usize, number: u64) -> Option<Event> {
         let len = self.sizes.ring_len();
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
-        let (place, seq) = (number as usize & (len - 1), (number as u32).wrapping_add(1));
-        self.spans.take(cpu * len + place, seq)
+        let (place, round) = (
+            number as usize & (len - 1),
+            (number >> self.sizes.ring_order) as u16,
+        );
+        let entry = self
+            .entries
+            .take(cpu * len + place, round.wrapping_add(1))?;
+        Some(Event::from(&entry))
     }
 
     /// The same, where it was not being overwritten meanwhile.
-    fn take_whole(&self, cpu: usize, number: u64) -> Option<SpanRecord> {
-        let record = self.take(cpu, number)?;
+    fn take_whole(&self, cpu: usize, number: u64) -> Option<Event> {
+        let event = self.take(cpu, number)?;
         fence(Ordering::Acquire);
         let gone = self.states.head(cpu) > number + self.sizes.ring_len() as u64;
-        (!gone).then_some(record)
+        (!gone).then_some(event)
     }
 
     /// For how long a CPU's ring reaches back from `now`, in ns; `None` where it has never been full.
@@ -59,7 +69,7 @@ impl Tracer {
             return None;
         }
         let oldest = self.take_whole(cpu, self.oldest(head))?;
-        Some(now.saturating_sub(end_of(&oldest)))
+        Some(now.saturating_sub(oldest.end()))
     }
 
     /// A pool that begins before the first record of a CPU which ended after `time`.
@@ -70,7 +80,7 @@ impl Tracer {
         while low < high {
             let middle = low + (high - low) / 2;
             match self.take_whole(cpu, middle) {
-                Some(record) if end_of(&record) > time => high = middle,
+                Some(event) if event.end() > time => high = middle,
                 // One that is gone, or not written yet, says nothing: those behind it are as good.
                 _ => low = middle + 1,
             }
@@ -83,33 +93,43 @@ impl Tracer {
         }
     }
 
-    /// Adds what was written since to a pool, up to `max` records in all. Returns whether it has come to
+    /// Adds what was written since to a pool, until it takes so many bytes. Returns whether it has come to
     /// the end of the ring.
     ///
     /// The writer claims a number before it writes the record. So a record that was copied, and whose
     /// place nobody had claimed again by then, is whole.
-    pub(super) fn fill(&self, cpu: usize, pool: &mut Pool, max: usize) -> bool {
+    pub(super) fn fill(&self, cpu: usize, pool: &mut Pool, bytes: usize) -> bool {
         let len = self.sizes.ring_len() as u64;
         let head = self.states.head(cpu);
         self.skip_gone(pool, head);
-        while pool.next < head && pool.records.len() < max {
-            let (from, kept) = (pool.next, pool.records.len());
+        let mut batch = Vec::with_capacity(BATCH);
+        while pool.next < head {
+            if pool.events.bytes() >= bytes {
+                pool.is_full = true;
+                return false;
+            }
+            let from = pool.next;
             let mut pending = false;
-            while pool.next < head.min(from + BATCH) {
-                let Some(record) = self.take(cpu, pool.next) else {
+            while pool.next < head && batch.len() < BATCH {
+                let Some(event) = self.take(cpu, pool.next) else {
                     pending = true;
                     break;
                 };
-                pool.records.push(record);
+                batch.push(event);
                 pool.next += 1;
             }
             fence(Ordering::Acquire);
             let now = self.states.head(cpu);
             let gone = now.saturating_sub(len);
             let torn = usize::try_from(gone.saturating_sub(from)).unwrap_or(usize::MAX);
-            let torn = torn.min(pool.records.len() - kept);
-            pool.records.drain(kept..kept + torn);
-            count_gone(pool, torn as u64, kept == 0);
+            let torn = torn.min(batch.len());
+            count_gone(pool, torn as u64);
+            for event in batch.drain(..).skip(torn) {
+                if event.is_stretch() {
+                    pool.stretched = pool.stretched.max(event.end());
+                }
+                pool.events.push(&event);
+            }
             if pending {
                 if gone <= pool.next {
                     return false;
@@ -117,7 +137,7 @@ impl Tracer {
                 self.skip_gone(pool, now);
             }
         }
-        pool.next >= head
+        true
     }
 
     /// Goes on with the oldest record that is still there.
@@ -126,15 +146,14 @@ impl Tracer {
         if pool.next < oldest {
             let gone = oldest - pool.next;
             pool.next = oldest;
-            let was_empty = pool.records.is_empty();
-            count_gone(pool, gone, was_empty);
+            count_gone(pool, gone);
         }
     }
 }
 
 /// Before the first record nothing is missed: the ring reaches back less far.
-fn count_gone(pool: &mut Pool, gone: u64, was_empty: bool) {
-    if was_empty {
+fn count_gone(pool: &mut Pool, gone: u64) {
+    if pool.events.is_empty() {
         pool.first += gone;
     } else {
         pool.missed += gone;

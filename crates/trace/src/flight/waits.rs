@@ -4,58 +4,172 @@
 
 use std::collections::BTreeMap;
 
-use crate::flight::cut::{end_of, is_edge, kind_of, left_of};
-use crate::record::{SpanRecord, detail, flag, kind};
+use ticktax_model::SourceId;
+
+use crate::flight::event::Event;
+use crate::record::{detail, flag, kind};
+
+/// Stretches and wake-ups that are kept, of all threads together: 3 MiB, and waits are two each at most, of
+/// 24 bytes. Where they are more, the thread that has most of them is left out.
+const MAX: usize = 1 << 17;
+
+/// A wait, as it will be a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) source: SourceId,
+    pub(super) cpu: u16,
+}
+
+/// What names a wait's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WaitOf {
+    pub(super) tid: u32,
+    pub(super) detail: u64,
+    pub(super) flags: u8,
+}
+
+/// The waits of a process' threads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waits {
+    pub(super) all: Vec<Wait>,
+    /// Threads of it that there was no room for.
+    pub(super) left_out: u64,
+}
+
+/// A stretch of a thread on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Stretch {
+    start: u64,
+    end: u64,
+    cpu: u16,
+    left: u8,
+    flags: u8,
+}
 
 /// What is known of one thread, in the order of time.
-#[derive(Default)]
-struct Thread<'a> {
-    stretches: Vec<&'a SpanRecord>,
+#[derive(Debug, Default)]
+struct Thread {
+    stretches: Vec<Stretch>,
     /// When it was woken.
     woken: Vec<u64>,
+    is_left_out: bool,
 }
 
-/// The waits of the threads of process `tgid`, as rows of their own, within the window. `cpus` has what each
-/// CPU recorded in it. A thread that never ran meanwhile is not known.
-pub(super) fn waits_of<'a>(
-    tgid: u32,
-    cpus: &(impl Iterator<Item = &'a [SpanRecord]> + Clone),
-    (begin, end): (u64, u64),
-) -> Vec<SpanRecord> {
-    let mut threads: BTreeMap<u32, Thread<'_>> = BTreeMap::new();
-    let records = || cpus.clone().flatten();
-    for record in records() {
-        // Time of a thread that the kernel did not report stands under another's process, and is no thread's.
-        let is_known = record.flags & flag::UNREPORTED == 0;
-        let is_stretch = kind_of(record) == kind::TASK && !is_edge(record);
-        if is_stretch && is_known && record.tgid == tgid {
-            threads
-                .entry(record.tid)
-                .or_default()
-                .stretches
-                .push(record);
-        }
+impl Thread {
+    fn len(&self) -> usize {
+        self.stretches.len() + self.woken.len()
     }
-    for record in records().filter(|record| record.flags & flag::WOKE != 0) {
-        let woken = u32::try_from(record.dur).ok();
-        if let Some(thread) = woken.and_then(|tid| threads.get_mut(&tid)) {
-            thread.woken.push(record.start);
-        }
-    }
-    let mut waits = Vec::new();
-    for thread in threads.values_mut() {
-        thread
-            .stretches
-            .sort_unstable_by_key(|it| (it.start, it.dur));
-        thread.woken.sort_unstable();
-        thread.waits(begin, end, &mut waits);
-    }
-    waits.retain(|wait| wait.dur > 0);
-    waits
 }
 
-impl Thread<'_> {
-    fn waits(&self, begin: u64, end: u64, waits: &mut Vec<SpanRecord>) {
+/// The waits of the threads that are `its`, within the window. `cpus` has what each CPU recorded in it; `name`
+/// says which source a wait is of. A thread that never ran meanwhile is not known.
+pub(super) fn waits_of<I: Iterator<Item = Event>>(
+    its: &mut impl FnMut(u32) -> bool,
+    cpus: &[(u16, impl Fn() -> I)],
+    window: (u64, u64),
+    name: &mut impl FnMut(WaitOf) -> SourceId,
+) -> Waits {
+    let mut known = Known::default();
+    for (cpu, events) in cpus {
+        for event in events() {
+            // Time of a thread that the kernel did not report is no thread's.
+            let is_known = event.flags & flag::UNREPORTED == 0;
+            let is_stretch = event.kind == kind::TASK && !event.is_edge();
+            if is_stretch && is_known && its(event.tid) {
+                known.add(event.tid, |thread| {
+                    thread.stretches.push(Stretch {
+                        start: event.start,
+                        end: event.end(),
+                        cpu: *cpu,
+                        left: event.left,
+                        flags: event.flags,
+                    });
+                });
+            }
+        }
+    }
+    for (_, events) in cpus {
+        for event in events().filter(|event| event.flags & flag::WOKE != 0) {
+            let woken = u32::try_from(event.dur).ok();
+            if let Some(tid) = woken.filter(|tid| known.threads.contains_key(tid)) {
+                known.add(tid, |thread| thread.woken.push(event.start));
+            }
+        }
+    }
+    known.waits(window, name)
+}
+
+/// The threads that are looked at.
+#[derive(Debug, Default)]
+struct Known {
+    threads: BTreeMap<u32, Thread>,
+    /// Of all of them, what is kept.
+    kept: usize,
+}
+
+impl Known {
+    fn add(&mut self, tid: u32, add: impl FnOnce(&mut Thread)) {
+        let thread = self.threads.entry(tid).or_default();
+        if thread.is_left_out {
+            return;
+        }
+        add(thread);
+        self.kept += 1;
+        if self.kept > MAX {
+            let largest = self.threads.values_mut().max_by_key(|thread| thread.len());
+            if let Some(thread) = largest {
+                self.kept -= thread.len();
+                *thread = Thread {
+                    is_left_out: true,
+                    ..Thread::default()
+                };
+            }
+        }
+    }
+
+    fn waits(self, (begin, end): (u64, u64), name: &mut impl FnMut(WaitOf) -> SourceId) -> Waits {
+        let mut waits = Waits::default();
+        for (tid, mut thread) in self.threads {
+            if thread.is_left_out {
+                waits.left_out += 1;
+                continue;
+            }
+            thread.stretches.sort_unstable();
+            thread.woken.sort_unstable();
+            let mut add = |wait: Wanted| {
+                if wait.start < wait.end {
+                    waits.all.push(Wait {
+                        start: wait.start,
+                        end: wait.end,
+                        source: name(WaitOf {
+                            tid,
+                            detail: wait.why,
+                            flags: wait.flags,
+                        }),
+                        cpu: wait.cpu,
+                    });
+                }
+            };
+            thread.waits(begin, end, &mut add);
+        }
+        waits
+    }
+}
+
+/// A wait of a thread, before its source has a number.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    start: u64,
+    end: u64,
+    why: u64,
+    flags: u8,
+    cpu: u16,
+}
+
+impl Thread {
+    fn waits(&self, begin: u64, end: u64, add: &mut impl FnMut(Wanted)) {
         let (Some(first), Some(last)) = (self.stretches.first(), self.stretches.last()) else {
             return;
         };
@@ -64,18 +178,18 @@ impl Thread<'_> {
             Some(_) => detail::SLEEPING,
             None => detail::MISSED,
         };
-        self.add(waits, first, before, (begin, first.start), first.cpu);
+        self.add(add, first, before, (begin, first.start), first.cpu);
         for pair in self.stretches.windows(2) {
             let [before, after] = pair else { continue };
-            let why = match left_of(before) {
+            let why = match before.left.into() {
                 detail::NONE => detail::MISSED,
                 why => why,
             };
-            self.add(waits, after, why, (end_of(before), after.start), before.cpu);
+            self.add(add, after, why, (before.end, after.start), before.cpu);
         }
-        let why = left_of(last);
+        let why = last.left.into();
         if why != detail::NONE {
-            self.add(waits, last, why, (end_of(last), end), last.cpu);
+            self.add(add, last, why, (last.end, end), last.cpu);
         }
     }
 
@@ -88,8 +202,8 @@ impl Thread<'_> {
     /// The wait, or the two, of a time off its CPU, at the end of which it comes to that of `like`.
     fn add(
         &self,
-        waits: &mut Vec<SpanRecord>,
-        like: &SpanRecord,
+        add: &mut impl FnMut(Wanted),
+        like: &Stretch,
         why: u64,
         (from, to): (u64, u64),
         left: u16,
@@ -98,134 +212,31 @@ impl Thread<'_> {
         if from >= to || why == detail::THROTTLED {
             return;
         }
-        let wait = |start: u64, end: u64, detail: u64| {
-            let runnable = matches!(detail, detail::WOKEN | detail::PREEMPTED);
+        let wait = |start: u64, end: u64, why: u64| {
+            let runnable = matches!(why, detail::WOKEN | detail::PREEMPTED);
             let moved = if runnable && left != like.cpu {
                 flag::MIGRATED
             } else {
                 0
             };
-            SpanRecord {
+            Wanted {
                 start,
-                dur: end - start,
-                self_ns: (end - start).cast_signed(),
-                detail,
-                kind: kind::WAIT,
+                end,
+                why,
                 flags: like.flags & flag::KERNEL_THREAD | moved,
-                seq: 0,
-                ..*like
+                cpu: like.cpu,
             }
         };
         let is_asleep = !matches!(why, detail::PREEMPTED | detail::MISSED);
         match self.woken(from, to).filter(|_| is_asleep) {
             Some(woken) => {
-                waits.push(wait(from, woken, why));
-                waits.push(wait(woken, to, detail::WOKEN));
+                add(wait(from, woken, why));
+                add(wait(woken, to, detail::WOKEN));
             }
-            None => waits.push(wait(from, to, why)),
+            None => add(wait(from, to, why)),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::waits_of;
-    use crate::record::{LEFT_SHIFT, SpanRecord, detail, flag, kind};
-
-    fn ran(tid: u32, cpu: u16, (start, end): (u64, u64), left: u64) -> SpanRecord {
-        let left = u8::try_from(left).unwrap() << LEFT_SHIFT;
-        SpanRecord {
-            start,
-            dur: end - start,
-            tid,
-            tgid: 7,
-            cpu,
-            kind: kind::TASK | left,
-            ..SpanRecord::default()
-        }
-    }
-
-    fn woke(tid: u64, start: u64) -> SpanRecord {
-        SpanRecord {
-            start,
-            dur: tid,
-            kind: kind::IRQ,
-            flags: flag::WOKE,
-            ..SpanRecord::default()
-        }
-    }
-
-    /// Start, end, why.
-    fn told(cpus: &[Vec<SpanRecord>]) -> Vec<(u64, u64, u64)> {
-        let waits = waits_of(7, &cpus.iter().map(Vec::as_slice), (0, 1_000));
-        waits
-            .iter()
-            .map(|it| (it.start, it.start + it.dur, it.detail))
-            .collect()
-    }
-
-    #[test]
-    fn a_sleep_ends_with_the_edge_that_woke_the_thread() {
-        let cpus = [
-            vec![ran(8, 0, (100, 200), detail::DISK)],
-            vec![
-                woke(8, 50),
-                woke(8, 400),
-                ran(8, 1, (450, 1_000), detail::NONE),
-            ],
-        ];
-        assert_eq!(
-            told(&cpus),
-            [
-                (0, 50, detail::SLEEPING),
-                (50, 100, detail::WOKEN),
-                (200, 400, detail::DISK),
-                (400, 450, detail::WOKEN)
-            ]
-        );
-    }
-
-    #[test]
-    fn time_of_a_thread_that_was_not_reported_is_no_threads_stretch() {
-        let unreported = SpanRecord {
-            flags: flag::UNREPORTED,
-            ..ran(0, 0, (400, 500), detail::NONE)
-        };
-        let cpus = [vec![
-            ran(8, 0, (0, 200), detail::SLEEPING),
-            unreported,
-            ran(8, 0, (700, 1_000), detail::NONE),
-        ]];
-        assert_eq!(told(&cpus), [(200, 700, detail::SLEEPING)]);
-    }
-
-    #[test]
-    fn who_is_preempted_waits_until_it_runs_and_may_move() {
-        let cpus = [
-            vec![ran(8, 0, (0, 200), detail::PREEMPTED)],
-            vec![
-                ran(8, 1, (300, 400), detail::SLEEPING),
-                ran(9, 1, (500, 600), detail::NONE),
-            ],
-        ];
-        let waits = waits_of(7, &cpus.iter().map(Vec::as_slice), (0, 1_000));
-        assert_eq!(waits[0].flags, flag::MIGRATED);
-        assert_eq!(
-            told(&cpus),
-            [
-                (200, 300, detail::PREEMPTED),
-                (400, 1_000, detail::SLEEPING),
-                (0, 500, detail::MISSED)
-            ]
-        );
-    }
-
-    #[test]
-    fn a_stretch_that_was_split_leaves_no_wait() {
-        let cpus = [vec![
-            ran(8, 0, (0, 200), detail::NONE),
-            ran(8, 0, (200, 1_000), detail::NONE),
-        ]];
-        assert!(told(&cpus).is_empty());
-    }
-}
+mod tests;

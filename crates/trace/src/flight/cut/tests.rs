@@ -1,7 +1,31 @@
 use proptest::prelude::*;
 
-use super::{Cut, cut, end_of, kind_of, own, takes_time};
-use crate::record::{SpanRecord, kind};
+use crate::flight::event::Event;
+use crate::record::kind;
+
+/// A window, with what lies in it.
+#[derive(Debug)]
+struct Whole {
+    begin: u64,
+    end: u64,
+    missing: i64,
+    records: Vec<Event>,
+}
+
+fn cut(events: &[Event], begin: u64, end: u64, missing: bool) -> Option<Whole> {
+    let cut = super::cut(&|| events.iter().copied(), (begin, end), missing)?;
+    Some(Whole {
+        begin: cut.begin,
+        end: cut.end,
+        missing: cut.missing,
+        records: cut.apply(events.iter().copied()).collect(),
+    })
+}
+
+fn own(events: &[Event]) -> i64 {
+    let spans = events.iter().filter(|event| event.takes_time());
+    spans.fold(0, |sum, span| sum.wrapping_add(span.self_ns))
+}
 
 /// A CPU of which everything is recorded, as the programs do it.
 #[derive(Debug, Default)]
@@ -9,7 +33,7 @@ struct Machine {
     now: u64,
     /// Start, time in what interrupted it, and kind.
     stack: Vec<(u64, u64, u8)>,
-    records: Vec<SpanRecord>,
+    records: Vec<Event>,
 }
 
 impl Machine {
@@ -31,12 +55,12 @@ impl Machine {
             return;
         };
         let dur = self.now - start;
-        self.records.push(SpanRecord {
+        self.records.push(Event {
             start,
             dur,
             self_ns: (dur - child).cast_signed(),
             kind: of,
-            ..SpanRecord::default()
+            ..Event::default()
         });
         if let Some(below) = self.stack.last_mut() {
             below.1 += dur;
@@ -87,18 +111,18 @@ proptest! {
         prop_assert_eq!((cut.begin, cut.end), (from, (from + length).min(machine.now)));
         prop_assert_eq!(cut.missing, 0);
         for record in &cut.records {
-            prop_assert!(record.start >= cut.begin && end_of(record) <= cut.end);
+            prop_assert!(record.start >= cut.begin && record.end() <= cut.end);
             prop_assert!(record.self_ns >= 0, "{:?}", record);
             prop_assert!(record.self_ns <= record.dur.cast_signed());
         }
         // The stretches still tile it.
-        let mut stretches: Vec<&SpanRecord> =
-            cut.records.iter().filter(|it| kind_of(it) < kind::SOFTIRQ).collect();
+        let mut stretches: Vec<&Event> =
+            cut.records.iter().filter(|it| it.kind < kind::SOFTIRQ).collect();
         stretches.sort_by_key(|it| (it.start, it.dur));
         let mut at = cut.begin;
         for stretch in stretches {
             prop_assert_eq!(stretch.start, at);
-            at = end_of(stretch);
+            at = stretch.end();
         }
         prop_assert_eq!(at, cut.end);
     }
@@ -114,13 +138,13 @@ proptest! {
     }
 }
 
-fn span(start: u64, end: u64, self_ns: i64, kind: u8) -> SpanRecord {
-    SpanRecord {
+fn span(start: u64, end: u64, self_ns: i64, kind: u8) -> Event {
+    Event {
         start,
         dur: end - start,
         self_ns,
         kind,
-        ..SpanRecord::default()
+        ..Event::default()
     }
 }
 
@@ -145,7 +169,7 @@ fn what_is_missing_is_counted_and_moves_nothing() {
         span(0, 100, 100, kind::TASK),
         span(150, 300, 150, kind::TASK),
     ];
-    let Some(Cut {
+    let Some(Whole {
         begin,
         end,
         missing,
@@ -168,7 +192,7 @@ fn waits_are_cut_and_take_no_time_of_the_cpu() {
     let wait = cut
         .records
         .iter()
-        .find(|it| !takes_time(it))
+        .find(|it| !it.takes_time())
         .expect("it is kept");
     assert_eq!((wait.start, wait.dur, wait.self_ns), (50, 100, 100));
     assert_eq!(cut.missing, 0);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
+/*
+ * The flight recorder's ring: every span and edge of a CPU, overwritten as it comes round. An entry has
+ * no names; a thread's stands in a table in which its number gives its place. books.h includes this after
+ * the maps.
+ */
+#ifndef TICKTAX_RING_H
+#define TICKTAX_RING_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader: CPUs << ring_order for the flight recorder */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct ring_entry);
+} ring_entries SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader: NAME_SLOTS for the flight recorder */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct thread_name);
+} thread_names SEC(".maps");
+
+/* The longest time that an entry has room for. */
+#define RING_LONGEST ((1ULL << (RING_TIME_BITS - 1)) - 1)
+
+#define EDGES (FLAG_WOKE | FLAG_QUEUED | FLAG_RAISED)
+
+static __always_inline void write_entry(struct here *here, const struct frame *frame, __u64 dur,
+					__s64 self)
+{
+	struct cpu_state *state = here->state;
+	__u64 start = frame->start, child = dur - self, number;
+	struct ring_entry *entry;
+	__u32 index;
+
+	/* Of what lasted for minutes only the end is kept: a window is shorter, and is cut out of it. */
+	if (unlikely(dur > RING_LONGEST) && !(frame->flags & EDGES)) {
+		start += dur - RING_LONGEST;
+		dur = RING_LONGEST;
+		child = 0;
+	}
+	/* An interrupt may claim the next entry before this one is written: hence atomic. */
+	number = __sync_fetch_and_add(&state->head, 1);
+	index = (here->cpu << ring_order) | (number & ring_mask);
+	entry = bpf_map_lookup_elem(&ring_entries, &index);
+	if (!entry)
+		return;
+	entry->start = start;
+	entry->dur = dur;
+	entry->dur_high = dur >> 32;
+	entry->child = child;
+	entry->child_high = child >> 32;
+	entry->detail = frame->detail;
+	entry->tid = frame->id;
+	entry->kind = frame->kind | here->left << LEFT_SHIFT;
+	entry->flags = frame->flags;
+	/* Full order, so that the reader on another CPU sees the entry whole. */
+	__sync_lock_test_and_set(&entry->seal, (__u32)((number >> ring_order) + 1) << 16 |
+						       (state->events & 0xffff));
+}
+
+/*
+ * At a switch: who the thread is that leaves. Mostly that stands there already. Two threads with one place
+ * push each other out; the one that runs again is then noted again.
+ */
+static __always_inline void note_name(struct task_struct *task)
+{
+	__u32 tid = task->pid, tgid = task->tgid, place = tid & (NAME_SLOTS - 1);
+	__u64 first = *(const __u64 *)&task->comm[0], second = *(const __u64 *)&task->comm[8];
+	struct thread_name *name = bpf_map_lookup_elem(&thread_names, &place);
+	__u64 differs;
+
+	if (!name || !tid)
+		return;
+	/* In one branch: the verifier follows each of them to the end of the program. */
+	differs = (name->tid ^ tid) | (name->tgid ^ tgid);
+	differs |= ((__u64 *)name->comm)[0] ^ first;
+	differs |= ((__u64 *)name->comm)[1] ^ second;
+	if (likely(!differs))
+		return;
+	__sync_lock_test_and_set(&name->tid, 0);
+	name->tgid = tgid;
+	((__u64 *)name->comm)[0] = first;
+	((__u64 *)name->comm)[1] = second;
+	__sync_lock_test_and_set(&name->tid, tid);
+}
+
+#endif

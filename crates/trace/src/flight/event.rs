@@ -1,0 +1,148 @@
+//! A span or an edge, as the ring holds it.
+
+use crate::record::{LEFT_SHIFT, RING_TIME_BITS, RingEntry, SpanRecord, flag, kind};
+
+/// The flags of edges.
+pub(super) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
+
+/// What the ring holds of a span or an edge. Of kernel functions' addresses it has the low 32 bits, and of
+/// threads their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Event {
+    /// ns.
+    pub(super) start: u64,
+    /// ns on the wall; of an edge, what it leads to.
+    pub(super) dur: u64,
+    /// ns: `dur` without what interrupted it; of an edge 0.
+    pub(super) self_ns: i64,
+    /// The CPU's tracepoint hits when it was written; the low 16 bits of them at least.
+    pub(super) hits: u64,
+    /// A kernel function's address, or one of `detail`.
+    pub(super) detail: u32,
+    /// As in [`SpanRecord`].
+    pub(super) tid: u32,
+    /// Which of a CPU's [`Common`]s it has, where it comes from `Packed`.
+    ///
+    /// [`Common`]: super::packed::Common
+    pub(super) common: u32,
+    /// One of `kind`.
+    pub(super) kind: u8,
+    /// Why the thread left its CPU at the end of its stretch, one of `detail`; 0 where it did not.
+    pub(super) left: u8,
+    /// Some of `flag`.
+    pub(super) flags: u8,
+}
+
+impl Event {
+    /// When it ended; an edge is a moment.
+    pub(super) fn end(&self) -> u64 {
+        if self.is_edge() {
+            self.start
+        } else {
+            self.start.wrapping_add(self.dur)
+        }
+    }
+
+    pub(super) fn is_edge(&self) -> bool {
+        self.flags & EDGES != 0
+    }
+
+    /// Whether its own time is a part of the CPU's.
+    pub(super) fn takes_time(&self) -> bool {
+        !self.is_edge() && self.kind != kind::WAIT
+    }
+
+    /// Whether it is a stretch, which stands on nothing.
+    pub(super) fn is_stretch(&self) -> bool {
+        self.takes_time() && matches!(self.kind, kind::TASK | kind::IDLE)
+    }
+}
+
+/// A number of `RING_TIME_BITS` bits with its sign.
+fn signed(low: u32, high: u8) -> i64 {
+    let unused = u64::BITS as usize - RING_TIME_BITS;
+    let bits = u64::from(high) << u32::BITS | u64::from(low);
+    (bits << unused).cast_signed() >> unused
+}
+
+impl From<&RingEntry> for Event {
+    fn from(entry: &RingEntry) -> Self {
+        let mut event = Self {
+            start: entry.start,
+            dur: u64::from(entry.dur_high) << u32::BITS | u64::from(entry.dur),
+            self_ns: 0,
+            hits: u64::from(entry.seal & 0xffff),
+            detail: entry.detail,
+            tid: entry.tid,
+            common: 0,
+            kind: entry.kind & ((1 << LEFT_SHIFT) - 1),
+            left: entry.kind >> LEFT_SHIFT,
+            flags: entry.flags,
+        };
+        if event.is_edge() {
+            event.dur = entry.dur.into();
+        } else {
+            let child = signed(entry.child, entry.child_high);
+            event.self_ns = event.dur.cast_signed().wrapping_sub(child);
+        }
+        event
+    }
+}
+
+impl From<&SpanRecord> for Event {
+    fn from(span: &SpanRecord) -> Self {
+        Self {
+            start: span.start,
+            dur: span.dur,
+            self_ns: span.self_ns,
+            // The low bits tell functions apart.
+            detail: u32::try_from(span.detail & u64::from(u32::MAX)).unwrap_or_default(),
+            tid: span.tid,
+            kind: span.kind,
+            flags: span.flags,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Event;
+    use crate::record::{LEFT_SHIFT, RingEntry, detail, flag, kind};
+
+    #[test]
+    fn times_of_minutes_and_below_zero_are_read() {
+        let entry = RingEntry {
+            start: 5,
+            dur: 1,
+            dur_high: 0x7f,
+            child: 0xffff_fffe,
+            child_high: 0xff,
+            kind: kind::TASK | 6 << LEFT_SHIFT,
+            seal: 3 << 16 | 0xabcd,
+            ..RingEntry::default()
+        };
+        let event = Event::from(&entry);
+        assert_eq!(event.dur, (0x7f << 32) + 1);
+        // An interrupt's time that was taken off the stretch after its own.
+        assert_eq!(event.self_ns, (0x7f << 32) + 3);
+        assert_eq!((event.kind, event.hits), (kind::TASK, 0xabcd));
+        assert_eq!(u64::from(event.left), detail::SLEEPING);
+    }
+
+    #[test]
+    fn an_edge_is_a_moment_and_leads_to_what_it_names() {
+        let entry = RingEntry {
+            start: 7,
+            dur: 4711,
+            dur_high: 0xff,
+            child: 4711,
+            child_high: 0xff,
+            flags: flag::WOKE,
+            kind: kind::IRQ,
+            ..RingEntry::default()
+        };
+        let event = Event::from(&entry);
+        assert_eq!((event.dur, event.self_ns, event.end()), (4711, 0, 7));
+    }
+}

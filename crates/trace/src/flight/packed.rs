@@ -1,0 +1,337 @@
+//! Events in few bytes: the seconds around a trigger, at half a million events a second, are millions.
+//!
+//! What many events have in common, a [`Common`], is kept once, and they have its number. What is left is
+//! numbers, in as many bytes as each needs: how much later than the one before the event ended, how long
+//! it lasted, how much of that was not its own, and how many tracepoint hits later it was. That makes 8 to
+//! 12 bytes of the ring's 32.
+
+use std::collections::HashMap;
+
+use crate::flight::event::Event;
+use crate::record::flag;
+
+/// Bytes that are asked for at a time.
+const CHUNK: usize = 1 << 14;
+
+/// More bytes than any event has: five numbers.
+const LONGEST: usize = 64;
+
+/// Bytes that a [`Common`] takes: in its list, and in the table that finds it there.
+const COMMON: usize = 96;
+
+/// Places in which a [`Common`] is looked for first, a power of two.
+const RECENT: usize = 256;
+
+/// What counts of hits begin at, so that the first difference, which may be below 0, ends above it.
+const HITS: u64 = 1 << 32;
+
+/// What many events have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Common {
+    pub(super) detail: u32,
+    pub(super) tid: u32,
+    /// What an edge leads to, unless that is a thread.
+    pub(super) effect: u32,
+    pub(super) kind: u8,
+    pub(super) left: u8,
+    pub(super) flags: u8,
+}
+
+impl From<&Event> for Common {
+    fn from(event: &Event) -> Self {
+        let leads = event.flags & (flag::QUEUED | flag::RAISED) != 0;
+        Self {
+            detail: event.detail,
+            tid: event.tid,
+            effect: u32::try_from(event.dur)
+                .ok()
+                .filter(|_| leads)
+                .unwrap_or_default(),
+            kind: event.kind,
+            left: event.left,
+            flags: event.flags,
+        }
+    }
+}
+
+impl Common {
+    /// Where in the list of recent ones it is looked for.
+    fn place(&self) -> usize {
+        let kind = u32::from(self.kind) << 4 ^ u32::from(self.left) ^ u32::from(self.flags) << 2;
+        let mixed =
+            (self.tid ^ kind ^ self.detail ^ self.effect.rotate_left(8)).wrapping_mul(0x9e37_79b1);
+        (mixed >> 24) as usize % RECENT
+    }
+}
+
+/// Events of one CPU, in the order in which they were added.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Packed {
+    /// Each as large as [`CHUNK`]; no event lies in two.
+    chunks: Vec<Vec<u8>>,
+    commons: Vec<Common>,
+    numbers: HashMap<Common, u32>,
+    /// Numbers of those that came lately, by [`Common::place`]: most events have one of them.
+    recent: Vec<u32>,
+    len: usize,
+    last_end: u64,
+    last_hits: u64,
+}
+
+impl Packed {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.len() * CHUNK + self.commons.len() * COMMON
+    }
+
+    /// What events have in common, by `Event::common`.
+    pub(super) fn commons(&self) -> &[Common] {
+        &self.commons
+    }
+
+    /// When the last one ended.
+    pub(super) fn last_end(&self) -> u64 {
+        self.last_end
+    }
+
+    /// The tracepoint hits that the last one tells.
+    pub(super) fn last_hits(&self) -> u64 {
+        self.last_hits.wrapping_add(HITS)
+    }
+
+    pub(super) fn push(&mut self, event: &Event) {
+        let common = self.number_of(Common::from(event));
+        let end = event.end();
+        let later = end.wrapping_sub(self.last_end).cast_signed();
+        // The low 16 bits are told; one that was interrupted is written later than it was numbered.
+        let hits = hits_between(self.last_hits, event.hits);
+        let mut chunk = match self.chunks.pop() {
+            Some(chunk) if chunk.len() + LONGEST <= CHUNK => chunk,
+            full => {
+                self.chunks.extend(full);
+                Vec::with_capacity(CHUNK)
+            }
+        };
+        put(&mut chunk, common.into());
+        put(&mut chunk, unsigned(later));
+        put(&mut chunk, unsigned(hits));
+        if !event.is_edge() {
+            let child = event.dur.cast_signed().wrapping_sub(event.self_ns);
+            put(&mut chunk, event.dur);
+            put(&mut chunk, unsigned(child));
+        } else if event.flags & flag::WOKE != 0 {
+            put(&mut chunk, event.dur);
+        }
+        self.chunks.push(chunk);
+        self.len += 1;
+        self.last_end = end;
+        self.last_hits = self.last_hits.wrapping_add_signed(hits);
+    }
+
+    fn number_of(&mut self, common: Common) -> u32 {
+        if self.recent.is_empty() {
+            self.recent = vec![0; RECENT];
+        }
+        let recent = &mut self.recent[common.place()];
+        if self.commons.get(*recent as usize) == Some(&common) {
+            return *recent;
+        }
+        let next = u32::try_from(self.commons.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(common).or_insert(next);
+        if number == next {
+            self.commons.push(common);
+        }
+        *recent = number;
+        number
+    }
+
+    /// All of them; their `hits` are whole from the first on.
+    pub(super) fn iter(&self) -> Iter<'_> {
+        Iter {
+            packed: self,
+            chunks: self.chunks.iter(),
+            bytes: &[],
+            end: 0,
+            hits: 0,
+        }
+    }
+
+    /// Gives back what is only needed to add more.
+    pub(super) fn finish(&mut self) {
+        self.numbers = HashMap::new();
+        self.recent = Vec::new();
+    }
+}
+
+/// From one count of hits to another of which the low 16 bits are known.
+fn hits_between(from: u64, to: u64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+    let low = (to as u16).wrapping_sub(from as u16).cast_signed();
+    low.into()
+}
+
+/// The events of a [`Packed`].
+#[derive(Clone, Debug)]
+pub(super) struct Iter<'a> {
+    packed: &'a Packed,
+    chunks: std::slice::Iter<'a, Vec<u8>>,
+    bytes: &'a [u8],
+    end: u64,
+    hits: u64,
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        while self.bytes.is_empty() {
+            self.bytes = self.chunks.next()?;
+        }
+        let number = u32::try_from(take(&mut self.bytes)).ok()?;
+        let common = self.packed.commons.get(number as usize)?;
+        self.end = self.end.wrapping_add_signed(signed(take(&mut self.bytes)));
+        self.hits = self.hits.wrapping_add_signed(signed(take(&mut self.bytes)));
+        let mut event = Event {
+            start: self.end,
+            dur: common.effect.into(),
+            self_ns: 0,
+            hits: self.hits.wrapping_add(HITS),
+            detail: common.detail,
+            tid: common.tid,
+            common: number,
+            kind: common.kind,
+            left: common.left,
+            flags: common.flags,
+        };
+        if !event.is_edge() {
+            event.dur = take(&mut self.bytes);
+            event.start = self.end.wrapping_sub(event.dur);
+            let child = signed(take(&mut self.bytes));
+            event.self_ns = event.dur.cast_signed().wrapping_sub(child);
+        } else if event.flags & flag::WOKE != 0 {
+            event.dur = take(&mut self.bytes);
+        }
+        Some(event)
+    }
+}
+
+/// Small numbers on either side of 0 as small ones.
+fn unsigned(number: i64) -> u64 {
+    (number << 1 ^ number >> 63).cast_unsigned()
+}
+
+/// The reverse of [`unsigned`].
+fn signed(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+/// The reverse of [`put`].
+fn take(bytes: &mut &[u8]) -> u64 {
+    let (mut number, mut shift) = (0u64, 0u32);
+    while let Some((&first, rest)) = bytes.split_first() {
+        *bytes = rest;
+        number |= u64::from(first & 0x7f).wrapping_shl(shift);
+        shift += 7;
+        if first & 0x80 == 0 {
+            break;
+        }
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{CHUNK, Packed};
+    use crate::flight::event::{EDGES, Event};
+    use crate::record::{flag, kind};
+
+    fn event() -> impl Strategy<Value = Event> {
+        let flags = prop::sample::select(vec![0, flag::WOKE, flag::QUEUED, flag::FUNCTION]);
+        let times = (any::<u64>(), any::<u64>(), any::<i64>());
+        (times, 0u64..5, 0u32..3, any::<u32>(), flags).prop_map(
+            |((start, dur, self_ns), hits, tid, detail, flags)| {
+                let is_edge = flags & EDGES != 0;
+                Event {
+                    start,
+                    dur: if is_edge { dur & 0xffff_ffff } else { dur },
+                    self_ns: if is_edge { 0 } else { self_ns },
+                    hits,
+                    detail,
+                    tid,
+                    common: 0,
+                    kind: kind::TASK,
+                    left: 3,
+                    flags,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_events_come_back(mut events in prop::collection::vec(event(), 0..200)) {
+            let mut packed = Packed::default();
+            // Hits go up, and of each the low bits are told.
+            let mut all = 65_000;
+            for event in &mut events {
+                all += event.hits * 10_000 % 30_000;
+                event.hits = all & 0xffff;
+                packed.push(event);
+            }
+            prop_assert_eq!(packed.len(), events.len());
+            let back: Vec<Event> = packed.iter().collect();
+            prop_assert_eq!(back.len(), events.len());
+            for (back, event) in back.iter().zip(&events) {
+                prop_assert_eq!(back.hits & 0xffff, event.hits);
+                let same = Event { common: 0, hits: event.hits, ..*back };
+                prop_assert_eq!(&same, event);
+            }
+            for pair in back.windows(2) {
+                prop_assert!(pair[0].hits <= pair[1].hits);
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_events_a_second_take_a_dozen_bytes_each() {
+        let mut packed = Packed::default();
+        for number in 0..100_000u64 {
+            packed.push(&Event {
+                start: 1_000_000_000_000 + number * 1_000,
+                dur: 900,
+                self_ns: 800,
+                hits: number * 2,
+                detail: 0x8100_0000,
+                tid: 4_000_000 + u32::try_from(number % 50).unwrap(),
+                kind: kind::TASK,
+                ..Event::default()
+            });
+        }
+        assert!(packed.bytes() <= 100_000 * 12 + CHUNK, "{}", packed.bytes());
+        let last = packed.iter().last().unwrap();
+        assert_eq!(
+            (packed.last_end(), last.end()),
+            (last.end(), 1_000_099_999_900)
+        );
+        assert_eq!(last.hits - packed.iter().next().unwrap().hits, 199_998);
+    }
+}

@@ -1,0 +1,267 @@
+//! The rows of a window, made when they are asked for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ticktax_model::recording::{Edge, Effect, Row};
+use ticktax_model::{Cpu, Nanos, SourceId, Span};
+
+use crate::flight::cut::Cut;
+use crate::flight::event::Event;
+use crate::flight::naming::Meaning;
+use crate::flight::packed::{Common, Packed};
+use crate::flight::waits::Wait;
+
+/// Events that are looked ahead for one that ended before: interrupts while a record was being written.
+const AHEAD: usize = 64;
+
+/// The rows of a window. They take some ten bytes each, and can be gone through again and again.
+///
+/// Rows of one CPU come in the order in which they ended, one CPU after the other.
+#[derive(Clone, Debug, Default)]
+pub struct FrozenRows {
+    cpus: Vec<CpuRows>,
+    /// By CPU and end.
+    waits: Vec<Wait>,
+}
+
+impl FrozenRows {
+    pub(super) fn new(mut cpus: Vec<CpuRows>, mut waits: Vec<Wait>) -> Self {
+        waits.sort_unstable_by_key(|wait| (wait.cpu, wait.end, wait.start));
+        for cpu in &mut cpus {
+            let from = waits.partition_point(|wait| u32::from(wait.cpu) < cpu.cpu.0);
+            let to = waits.partition_point(|wait| u32::from(wait.cpu) <= cpu.cpu.0);
+            cpu.waits = from..to;
+        }
+        Self { cpus, waits }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        Box::new(self.cpus.iter().flat_map(move |cpu| cpu.rows(&self.waits)))
+    }
+
+    /// The memory that they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        let events: usize = self.cpus.iter().map(|cpu| cpu.events.bytes()).sum();
+        events + self.waits.len() * size_of::<Wait>()
+    }
+}
+
+impl<'a> IntoIterator for &'a FrozenRows {
+    type Item = Row;
+    type IntoIter = Box<dyn Iterator<Item = Row> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Those of one CPU.
+#[derive(Clone, Debug)]
+pub(super) struct CpuRows {
+    cpu: Cpu,
+    events: Packed,
+    cut: Cut,
+    /// By `Event::common`.
+    meanings: Vec<Meaning>,
+    /// Which of the waits are on this CPU.
+    waits: Range<usize>,
+}
+
+impl CpuRows {
+    pub(super) fn new(cpu: Cpu, events: Packed, cut: Cut) -> Self {
+        Self {
+            cpu,
+            events,
+            cut,
+            meanings: Vec::new(),
+            waits: 0..0,
+        }
+    }
+
+    pub(super) fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    pub(super) fn commons(&self) -> &[Common] {
+        self.events.commons()
+    }
+
+    /// Says what its events mean, by what they have in common.
+    pub(super) fn name(&mut self, mut meaning: impl FnMut(Cpu, &Common) -> Meaning) {
+        let commons = self.events.commons().iter();
+        self.meanings = commons.map(|common| meaning(self.cpu, common)).collect();
+    }
+
+    /// What of its events lies in the window, in the order in which they were recorded.
+    pub(super) fn events(&self) -> impl Iterator<Item = Event> {
+        self.cut.apply(self.events.iter())
+    }
+
+    /// Tracepoint hits from the first to the last of them.
+    pub(super) fn hits(&self) -> u64 {
+        let mut hits = self.events().map(|event| event.hits);
+        let first = hits.next().unwrap_or(0);
+        let (min, max) = hits.fold((first, first), |(min, max), it| (min.min(it), max.max(it)));
+        max - min
+    }
+
+    fn rows<'a>(&'a self, waits: &'a [Wait]) -> impl Iterator<Item = Row> + 'a {
+        let mut events = InOrder::new(self.events()).peekable();
+        let mut waits = waits[self.waits.clone()].iter().peekable();
+        std::iter::from_fn(move || {
+            let next = events.peek().map(Event::end);
+            match waits.next_if(|wait| next.is_none_or(|next| wait.end < next)) {
+                Some(wait) => Some(Row::Span(self.span(wait.start, wait.end, wait.source))),
+                None => Some(self.row(&events.next()?)),
+            }
+        })
+    }
+
+    fn span(&self, start: u64, end: u64, source: SourceId) -> Span {
+        let dur = Nanos(end.wrapping_sub(start).cast_signed());
+        Span {
+            cpu: self.cpu,
+            start: Nanos(start.cast_signed()),
+            dur,
+            self_time: dur,
+            source,
+        }
+    }
+
+    fn row(&self, event: &Event) -> Row {
+        let Meaning { source, effect } = &self.meanings[event.common as usize];
+        let at = Nanos(event.start.cast_signed());
+        match effect {
+            None => Row::Span(Span {
+                self_time: Nanos(event.self_ns),
+                ..self.span(event.start, event.end(), *source)
+            }),
+            Some(Effect::Woke(_)) => {
+                let woken = i32::try_from(event.dur).unwrap_or(-1);
+                Row::Edge(Edge::new(self.cpu, at, *source, Effect::Woke(woken)))
+            }
+            Some(effect) => Row::Edge(Edge::new(self.cpu, at, *source, effect.clone())),
+        }
+    }
+}
+
+/// Events in the order of their ends, from an order that is nearly that.
+struct InOrder<I> {
+    events: I,
+    /// By end, and of those that ended together as they came.
+    ahead: BTreeMap<(u64, u64), Event>,
+    number: u64,
+}
+
+impl<I> InOrder<I> {
+    fn new(events: I) -> Self {
+        Self {
+            events,
+            ahead: BTreeMap::new(),
+            number: 0,
+        }
+    }
+}
+
+impl<I: Iterator<Item = Event>> Iterator for InOrder<I> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        while self.ahead.len() <= AHEAD {
+            let Some(event) = self.events.next() else {
+                break;
+            };
+            self.ahead.insert((event.end(), self.number), event);
+            self.number += 1;
+        }
+        self.ahead.pop_first().map(|(_, event)| event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::recording::{Effect, Row};
+    use ticktax_model::{Cpu, Nanos, SourceId};
+
+    use super::{CpuRows, FrozenRows, Meaning};
+    use crate::flight::cut::cut;
+    use crate::flight::event::Event;
+    use crate::flight::packed::Packed;
+    use crate::flight::waits::Wait;
+    use crate::record::{flag, kind};
+
+    fn ran(tid: u32, start: u64, end: u64) -> Event {
+        Event {
+            start,
+            dur: end - start,
+            self_ns: (end - start).cast_signed(),
+            tid,
+            kind: kind::TASK,
+            hits: end,
+            ..Event::default()
+        }
+    }
+
+    /// A CPU whose sources have the numbers of its threads.
+    fn cpu(number: u32, events: &[Event], window: (u64, u64)) -> CpuRows {
+        let mut packed = Packed::default();
+        for event in events {
+            packed.push(event);
+        }
+        let cut = cut(&|| packed.iter(), window, false).unwrap();
+        let mut rows = CpuRows::new(Cpu(number), packed, cut);
+        rows.name(|_, common| Meaning {
+            source: SourceId(common.tid),
+            effect: (common.flags & flag::WOKE != 0).then_some(Effect::Woke(0)),
+        });
+        rows
+    }
+
+    #[test]
+    fn rows_come_by_their_ends_with_the_waits_among_them() {
+        let woke = Event {
+            start: 120,
+            dur: 8,
+            tid: 7,
+            flags: flag::WOKE,
+            kind: kind::IRQ,
+            hits: 101,
+            ..Event::default()
+        };
+        // The edge was written before the stretch that ended at 100.
+        let first = cpu(0, &[woke, ran(1, 0, 100), ran(2, 100, 200)], (50, 150));
+        let second = cpu(1, &[ran(8, 0, 130), ran(3, 130, 300)], (50, 150));
+        assert_eq!(first.hits(), 100);
+        let wait = |cpu, start, end| Wait {
+            start,
+            end,
+            source: SourceId(9),
+            cpu,
+        };
+        let waits = vec![wait(1, 60, 140), wait(0, 60, 110), wait(1, 50, 130)];
+        let rows = FrozenRows::new(vec![first, second], waits);
+        let told: Vec<(u32, u32, i64)> = rows
+            .iter()
+            .map(|row| (row.cpu().0, row.source().0, row.span().end().0))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (0, 1, 100),
+                (0, 9, 110),
+                (0, 7, 120),
+                (0, 2, 150),
+                (1, 8, 130),
+                (1, 9, 130),
+                (1, 9, 140),
+                (1, 3, 150)
+            ]
+        );
+        let woken = rows.iter().find(|row| matches!(row, Row::Edge(_)));
+        assert!(matches!(woken, Some(Row::Edge(edge)) if edge.effect == Effect::Woke(8)));
+        let own: Nanos = rows.iter().map(|row| row.span().self_time).sum();
+        assert_eq!(own, Nanos(100 + 100 + 50 + 80 + 80));
+    }
+}

@@ -1,0 +1,125 @@
+use ticktax_model::SourceId;
+
+use super::{MAX, Wait, WaitOf, Waits, waits_of};
+use crate::flight::event::Event;
+use crate::record::{detail, flag, kind};
+
+fn ran(tid: u32, (start, end): (u64, u64), left: u64) -> Event {
+    Event {
+        start,
+        dur: end - start,
+        tid,
+        kind: kind::TASK,
+        left: u8::try_from(left).unwrap(),
+        ..Event::default()
+    }
+}
+
+fn woke(tid: u64, start: u64) -> Event {
+    Event {
+        start,
+        dur: tid,
+        kind: kind::IRQ,
+        flags: flag::WOKE,
+        ..Event::default()
+    }
+}
+
+/// The waits of the threads from 8 on; a source's number is why the thread waited, and whether it moved.
+fn waits(cpus: &[Vec<Event>]) -> Waits {
+    let events = |cpu: usize| move || cpus[cpu].iter().copied();
+    let cpus: Vec<_> = (0..cpus.len())
+        .map(|cpu| (u16::try_from(cpu).unwrap(), events(cpu)))
+        .collect();
+    let mut name =
+        |of: WaitOf| SourceId(u32::try_from(of.detail).unwrap() | u32::from(of.flags) << 8);
+    waits_of(&mut |tid| tid >= 8, &cpus, (0, 1_000), &mut name)
+}
+
+/// Start, end, why.
+fn told(cpus: &[Vec<Event>]) -> Vec<(u64, u64, u64)> {
+    let why = |it: &Wait| u64::from(it.source.0 & 0xff);
+    let waits = waits(cpus).all;
+    waits.iter().map(|it| (it.start, it.end, why(it))).collect()
+}
+
+#[test]
+fn a_sleep_ends_with_the_edge_that_woke_the_thread() {
+    let cpus = [
+        vec![ran(8, (100, 200), detail::DISK)],
+        vec![
+            woke(8, 50),
+            woke(8, 400),
+            ran(8, (450, 1_000), detail::NONE),
+        ],
+    ];
+    assert_eq!(
+        told(&cpus),
+        [
+            (0, 50, detail::SLEEPING),
+            (50, 100, detail::WOKEN),
+            (200, 400, detail::DISK),
+            (400, 450, detail::WOKEN)
+        ]
+    );
+}
+
+#[test]
+fn time_of_a_thread_that_was_not_reported_is_no_threads_stretch() {
+    let unreported = Event {
+        flags: flag::UNREPORTED,
+        ..ran(8, (400, 500), detail::NONE)
+    };
+    let cpus = [vec![
+        ran(8, (0, 200), detail::SLEEPING),
+        unreported,
+        ran(8, (700, 1_000), detail::NONE),
+    ]];
+    assert_eq!(told(&cpus), [(200, 700, detail::SLEEPING)]);
+}
+
+#[test]
+fn who_is_preempted_waits_until_it_runs_and_may_move() {
+    let cpus = [
+        vec![
+            ran(8, (0, 200), detail::PREEMPTED),
+            ran(7, (200, 900), detail::NONE),
+        ],
+        vec![
+            ran(8, (300, 400), detail::SLEEPING),
+            ran(9, (500, 600), detail::NONE),
+        ],
+    ];
+    let first = waits(&cpus).all[0];
+    assert_eq!(first.source.0 >> 8, u32::from(flag::MIGRATED));
+    assert_eq!(first.cpu, 1);
+    assert_eq!(
+        told(&cpus),
+        [
+            (200, 300, detail::PREEMPTED),
+            (400, 1_000, detail::SLEEPING),
+            (0, 500, detail::MISSED)
+        ]
+    );
+}
+
+#[test]
+fn a_stretch_that_was_split_leaves_no_wait() {
+    let cpus = [vec![
+        ran(8, (0, 200), detail::NONE),
+        ran(8, (200, 1_000), detail::NONE),
+    ]];
+    assert!(told(&cpus).is_empty());
+}
+
+#[test]
+fn a_thread_that_there_is_no_room_for_is_left_out_and_counted() {
+    let mut events = vec![ran(9, (0, 100), detail::SLEEPING)];
+    let many = (0..u64::try_from(MAX).unwrap()).map(|_| ran(8, (100, 101), detail::SLEEPING));
+    events.extend(many);
+    let waits = waits(&[events]);
+    assert_eq!(waits.left_out, 1);
+    // That of the other thread.
+    assert_eq!(waits.all.len(), 1);
+    assert_eq!((waits.all[0].start, waits.all[0].end), (100, 1_000));
+}
