@@ -6,7 +6,8 @@
 //! covers is told as unseen. What made something run is a wake-up edge that led to it, or is not told.
 //!
 //! # Memory
-//! Rows of the delay and of the second before it, 48 bytes each, at most `MAX_ROWS`; edges the same.
+//! Rows of the delay and of the second before it, 40 bytes each, at most `MAX_ROWS`; edges the same. Where they
+//! are more, those before the delay give way, but for the thread's own: causes are then told less far back.
 
 mod causes;
 mod group;
@@ -28,8 +29,8 @@ pub use group::{incident_list, incident_sheet};
 const BEFORE: Nanos = Nanos::from_secs(1);
 /// After a stretch, whom it kept from running is looked for within this.
 const AFTER: Nanos = Nanos::from_millis(10);
-/// Rows that are kept, and edges: 40 MiB of each.
-const MAX_ROWS: usize = 1 << 20;
+/// Rows that are kept, and edges: 10 MiB of each.
+const MAX_ROWS: usize = 1 << 18;
 /// What ran instead that is told by name.
 const NAMED: usize = 8;
 /// A shorter time of idling may be what it takes to switch to the thread that has just come.
@@ -40,6 +41,8 @@ const MIN_IDLE: Nanos = Nanos::from_micros(5);
 pub struct IncidentAnalysis {
     trigger: Trigger,
     triggers: u64,
+    /// From when on rows are kept.
+    from: Nanos,
     spans: Vec<Span>,
     edges: Vec<Seen>,
 }
@@ -60,12 +63,15 @@ impl IncidentAnalysis {
         let weight = |it: &&Trigger| (it.kind.is_measured(), it.lasted);
         let latest_of_equals = header.triggers.iter().rev();
         let trigger = latest_of_equals.max_by_key(weight)?.clone();
-        Some(Self {
+        let mut new = Self {
             trigger,
             triggers: header.triggers.len() as u64,
+            from: Nanos::ZERO,
             spans: Vec::new(),
             edges: Vec::new(),
-        })
+        };
+        new.from = new.window().0;
+        Some(new)
     }
 
     /// The trigger that the incident is about, of those that made the recording: that of the longest delay.
@@ -78,6 +84,19 @@ impl IncidentAnalysis {
         let begin = self.trigger.begin().0.saturating_sub(BEFORE.0);
         let end = self.trigger.time.0.saturating_add(AFTER.0);
         (Nanos(begin), Nanos(end))
+    }
+
+    /// Has rows before the delay give way, where they have not yet; those of the thread itself stay.
+    fn make_room(&mut self, sources: &SourceTable) {
+        let (from, tid) = (self.trigger.begin() - LEADS, self.trigger.tid);
+        if self.from >= from {
+            return;
+        }
+        self.from = from;
+        self.spans
+            .retain(|span| ends(span) >= from || is_thread(sources.get(span.source), tid));
+        self.edges
+            .retain(|edge| edge.at >= from || edge.effect == Effect::Woke(tid));
     }
 
     /// What happened. `at_unix_ms` is when it was noticed, on the wall clock.
@@ -257,6 +276,11 @@ fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)
 }
 
+/// When a row ended, whatever it says.
+fn ends(span: &Span) -> Nanos {
+    Nanos(span.start.0.saturating_add(span.dur.0))
+}
+
 /// The thread of such a row.
 fn thread(id: SourceId, sources: &SourceTable) -> IncidentThread {
     let source = sources.get(id);
@@ -271,19 +295,25 @@ fn thread(id: SourceId, sources: &SourceTable) -> IncidentThread {
 
 impl RowSink for IncidentAnalysis {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
-        let (from, to) = self.window();
+        if self.spans.len() >= MAX_ROWS || self.edges.len() >= MAX_ROWS {
+            self.make_room(sources);
+        }
+        let (begin, to) = self.window();
+        let (from, tid) = (self.from, self.trigger.tid);
+        let wanted = |at: Nanos, own: bool| at >= from || (own && at >= begin);
         match row {
             Row::Span(span) => {
-                let kind = sources.get(span.source).kind;
-                let told = !matches!(kind, Kind::Gap | Kind::Wait | Kind::Frame);
-                let end = span.start.0.saturating_add(span.dur.0);
-                if told && span.start <= to && end >= from.0 && self.spans.len() < MAX_ROWS {
+                let source = sources.get(span.source);
+                let told = !matches!(source.kind, Kind::Gap | Kind::Wait | Kind::Frame);
+                let wanted = wanted(ends(span), is_thread(source, tid));
+                if told && span.start <= to && wanted && self.spans.len() < MAX_ROWS {
                     self.spans.push(*span);
                 }
             }
             Row::Edge(edge) => {
                 let at = edge.span.start;
-                if (from..=to).contains(&at) && self.edges.len() < MAX_ROWS {
+                let wanted = wanted(at, edge.effect == Effect::Woke(tid));
+                if at <= to && wanted && self.edges.len() < MAX_ROWS {
                     self.edges.push(Seen {
                         at,
                         cpu: edge.span.cpu,

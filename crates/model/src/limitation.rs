@@ -100,6 +100,15 @@ pub enum Limitation {
         #[serde(rename = "reached_ns")]
         reached: Nanos,
     },
+    /// A flight recorder's window ended early, because its records took all the memory that it may have.
+    WindowCutShort {
+        /// How long it was to be.
+        #[serde(rename = "asked_ns")]
+        asked: Nanos,
+        /// How long it was.
+        #[serde(rename = "kept_ns")]
+        kept: Nanos,
+    },
     /// The machine was suspended.
     Suspended {
         /// For how long.

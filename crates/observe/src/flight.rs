@@ -292,7 +292,8 @@ impl Recorder {
             suppressed: tracer.suppressed(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
-            memory_bytes: tracer.buffer_bytes() + own_peak_memory(),
+            // The rings and tables are mapped, so they are among it.
+            memory_bytes: own_peak_memory(),
         }
     }
 

@@ -44,7 +44,6 @@ impl End<'_> {
             every_entry_watched: tracer.every_entry_watched(),
         };
         let still_online = self.proc.online().unwrap_or_default();
-        let buffers = tracer.buffer_bytes();
         let witnesses = Witnesses {
             switches: self.switches,
             programs_skipped: tracer.programs_skipped(),
@@ -57,7 +56,6 @@ impl End<'_> {
             &mut |_, row| rows.push(row.clone()),
         );
         let cost = ToolCost {
-            memory_bytes: buffers,
             events: closing.events,
             tracer: closing.in_programs,
             ..cost

@@ -107,7 +107,8 @@ impl Session {
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
             self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before;
-            self.header.cost.memory_bytes += own_peak_memory();
+            // The tracer's buffers are mapped, so they are among it.
+            self.header.cost.memory_bytes = own_peak_memory();
         }
         &self.header
     }

@@ -232,6 +232,11 @@ fn clock(limitation: &Limitation) -> Words {
             ),
             "the ring of a CPU at least had come round: with fewer CPUs (--cpus) each has more room",
         ),
+        Limitation::WindowCutShort { asked, kept } => say(
+            format!("the last {} of a window of {asked}", *asked - *kept),
+            "its records took all the memory that a window may have; what triggered later is in a \
+             recording of its own",
+        ),
         Limitation::Suspended { time } => say(
             format!("{time} in which the machine was suspended"),
             "no CPU ran, and CLOCK_MONOTONIC was stopped",
@@ -365,6 +370,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::Other { .. }
         | Limitation::LengthNotKept { .. }
         | Limitation::RingTooShort { .. }
+        | Limitation::WindowCutShort { .. }
         | Limitation::Suspended { .. }
         | Limitation::ClockSet { .. }
         | Limitation::InstructionTime { .. }

@@ -142,6 +142,27 @@ fn a_wait_that_ended_elsewhere_is_told_by_the_cpu_that_it_was_spent_on() {
 }
 
 #[test]
+fn rows_before_the_delay_give_way_where_they_are_too_many() {
+    let cast = Cast::new();
+    let around = |busy: Vec<Row>| {
+        let own = ran(1, 50, 100, cast.game);
+        let other = [
+            ran(1, 100, 140, cast.backup),
+            ran(0, 60, 115, cast.idle),
+            ran(0, 115, 130, cast.worker),
+        ];
+        [vec![own], busy, other.to_vec()].concat()
+    };
+    let wait = [trigger(TriggerKind::Wait, 118, 18, GAME, "game")];
+    // More than there is room for, all before the delay; on another CPU.
+    let many = i64::try_from(super::MAX_ROWS).unwrap() + 10;
+    let busy = (0..many).map(|at| whole(2, at, 1, cast.backup)).collect();
+    let told = cast.told(&wait, &around(busy));
+    assert_eq!(told, cast.told(&wait, &around(Vec::new())));
+    assert_eq!(instead(&told), [("backup", 15), ("kworker/0:1", 3)]);
+}
+
+#[test]
 fn what_no_row_covers_is_unseen() {
     let cast = Cast::new();
     let rows = [ran(0, 0, 105, cast.game), ran(0, 110, 120, cast.backup)];

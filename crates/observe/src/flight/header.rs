@@ -27,10 +27,12 @@ impl Recorder {
     ) -> Option<FrozenWindow> {
         let cpu_before = own_thread_cpu_time();
         let tracer = self.tracer.as_mut()?;
-        let (begin, end) = (window.begin(), window.end().min(time));
+        let (begin, asked) = (window.begin(), window.end().min(time));
         let about = whom(&window.triggers);
         let mut sources = SourceTable::default();
-        let frozen = tracer.freeze(capture, end, about.map(|it| it.pid), &mut sources);
+        let frozen = tracer.freeze(capture, asked, about.map(|it| it.pid), &mut sources);
+        // What is later belongs to the next window.
+        let end = frozen.full.unwrap_or(asked).max(begin);
         let machine = self.started.machine.clone();
         let (world, hidden) = ticktax_host::world(&machine);
         let mut limitations = tracer.limitations().to_vec();
@@ -40,6 +42,15 @@ impl Recorder {
         });
         let late = frozen.books.iter().map(|books| books.begin).max();
         limitations.extend(late.and_then(|late| too_short(&window, late)));
+        limitations.extend(frozen.full.map(|_| Limitation::WindowCutShort {
+            asked: window.end() - begin,
+            kept: end - begin,
+        }));
+        if frozen.threads_left_out > 0 {
+            limitations.push(Limitation::ThreadsNotFollowed {
+                threads: frozen.threads_left_out,
+            });
+        }
         let at = |at: Nanos| Counters {
             at,
             ..Counters::default()
@@ -58,7 +69,7 @@ impl Recorder {
             after: at(end),
             cost: ToolCost {
                 cpu: own_thread_cpu_time() - cpu_before,
-                memory_bytes: tracer.buffer_bytes() + ticktax_host::own_peak_memory(),
+                memory_bytes: ticktax_host::own_peak_memory(),
                 events: frozen.hits,
                 ..ToolCost::default()
             },

@@ -46,6 +46,10 @@ fn of_machines() -> Vec<Limitation> {
             asked: Nanos::from_secs(2),
             reached: Nanos::from_millis(700),
         },
+        Limitation::WindowCutShort {
+            asked: Nanos::from_secs(4),
+            kept: Nanos::from_millis(3_200),
+        },
         Limitation::FunctionNamesHidden,
         unread(Unreadable::NeedsRoot),
         unread(Unreadable::NeedsSyslog),
