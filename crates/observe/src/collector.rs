@@ -3,7 +3,8 @@
 //! It keeps off the CPUs that the watched program runs on, as long as it may use another, and it has
 //! the priority of any program: buffers hold seconds of ten thousand events a second, so that nothing is
 //! lost while it waits. Only where it has once been woken far too late, or where buffers fill fast, it
-//! asks for more; what it had is said in the header.
+//! asks for more; what it had is said in the header. The flight recorder's thread is one while it keeps a
+//! window, and what it was otherwise.
 
 use std::time::Duration;
 
@@ -61,6 +62,13 @@ impl Collector {
         let asked = now() + Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 2));
         std::thread::sleep(time);
         if now() - asked > LATE {
+            self.hurry();
+        }
+    }
+
+    /// Has itself served sooner from now on where something was `due` by more than `slack` ago.
+    pub(crate) fn was_due(&mut self, due: Nanos, slack: Nanos) {
+        if now() - due > slack {
             self.hurry();
         }
     }
@@ -155,7 +163,9 @@ fn cpu_set(cpus: &CpuList) -> CpuSet {
 mod tests {
     use nix::sched::sched_getaffinity;
     use nix::unistd::gettid;
-    use ticktax_model::{Cpu, CpuList};
+    use ticktax_model::{Cpu, CpuList, Nanos};
+    use ticktax_probes::clock::now;
+    use ticktax_trace::Tracer;
 
     use super::{Collector, set_cpus};
 
@@ -180,6 +190,21 @@ mod tests {
         assert!(!collector.is_apart());
         drop(collector);
         assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn who_is_late_asks_for_more_and_gives_it_back() {
+        let before = Tracer::own_nice();
+        let mut collector = Collector::new();
+        collector.was_due(now(), Nanos::from_secs(60));
+        assert_eq!(collector.nice(), before);
+        collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
+        // It takes a right that not every caller has.
+        let nice = collector.nice();
+        assert!(nice <= before);
+        assert_eq!(Tracer::own_nice(), nice);
+        drop(collector);
+        assert!(Tracer::own_nice() == before || nice == before);
     }
 
     #[test]

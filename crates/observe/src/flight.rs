@@ -20,6 +20,7 @@ use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Capture, FrozenRows, Output, TraceSettings, Tracer, Triggers};
 
+use crate::collector::Collector;
 use crate::error::ObserveError;
 use crate::plan::{Plan, Settings};
 
@@ -186,6 +187,8 @@ pub struct Recorder {
     /// What is being kept.
     open: Option<(Window, Capture)>,
     next_reading: Nanos,
+    /// What this thread is while a window is kept, until it has been dealt with.
+    collector: Option<Collector>,
     /// Triggers that belong to no window yet.
     waiting: VecDeque<Trigger>,
     /// No window begins before the end of the last one.
@@ -254,6 +257,7 @@ impl Recorder {
             wake: Waker(Arc::new(wake)),
             open: None,
             next_reading: begin,
+            collector: None,
             waiting: VecDeque::new(),
             not_before: begin,
             next_sums: begin + plan.window,
@@ -342,6 +346,9 @@ impl Recorder {
             self.told = true;
             return RecorderEvent::Started(&self.started);
         }
+        if self.open.is_none() {
+            self.collector = None;
+        }
         let timeout = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX / 4);
         let deadline = Nanos(now().0.saturating_add(timeout));
         loop {
@@ -359,9 +366,19 @@ impl Recorder {
             if time >= deadline || self.was_woken() {
                 return RecorderEvent::Idle;
             }
-            let next = self.next_step().min(deadline) - time;
-            let next = Duration::from_nanos(u64::try_from(next.0).unwrap_or(0));
+            let due = self.next_step().min(deadline);
+            let next = Duration::from_nanos(u64::try_from((due - time).0).unwrap_or(0));
             self.triggers.wait(self.wake.0.as_fd(), next);
+            self.was_due(due);
+        }
+    }
+
+    /// Where a window is open, a ring must not come round while this thread waits for a CPU.
+    fn was_due(&mut self, due: Nanos) {
+        if let (Some(_), Some(tracer), Some(collector)) =
+            (&self.open, &self.tracer, &mut self.collector)
+        {
+            collector.was_due(due, reading_interval(tracer));
         }
     }
 
@@ -407,12 +424,18 @@ impl Recorder {
     /// once it is over.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
-        if let (None, Some(first)) = (&self.open, self.waiting.pop_front()) {
+        if self.open.is_none()
+            && let Some(first) = self.waiting.pop_front()
+        {
             let margins = Margins {
                 before: self.plan.before,
                 after: self.plan.after,
                 longest: self.plan.longest,
             };
+            // It has a window's work before it, which is not to be done where somebody is late already.
+            let mut collector = Collector::new();
+            collector.keep_off(first.cpu.as_slice());
+            self.collector = Some(collector);
             let mut window = Window::new(first, margins, self.not_before);
             self.waiting.retain(|trigger| !window.add(trigger));
             let capture = tracer.capture(window.begin(), self.plan.window_bytes);

@@ -12,6 +12,7 @@ use ticktax_trace::Capture;
 
 use super::window::Window;
 use super::{FrozenWindow, Recorder};
+use crate::collector::Collector;
 use crate::session::unix_time;
 
 /// By how much less than asked a ring may reach back before it is said.
@@ -71,6 +72,8 @@ impl Recorder {
                 cpu: own_thread_cpu_time() - cpu_before,
                 memory_bytes: ticktax_host::own_peak_memory(),
                 events: frozen.hits,
+                nice: self.collector.as_ref().map_or(0, Collector::nice),
+                apart: self.collector.as_ref().is_some_and(Collector::is_apart),
                 ..ToolCost::default()
             },
             victim: about.map(|trigger| victim(trigger, begin)),
