@@ -15,10 +15,10 @@ use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::incident::{Trigger, TriggerKind, TriggerSpec};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Header, Row};
+use ticktax_model::recording::{Books, Header, Row};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::{Capture, FrozenRows, Output, TraceSettings, Tracer, Triggers};
+use ticktax_trace::{Capture, Counted, FrozenRows, Output, TraceSettings, Tracer, Triggers};
 
 use crate::collector::Collector;
 use crate::error::ObserveError;
@@ -125,7 +125,7 @@ pub struct SumsWindow {
     pub end: Nanos,
     /// The sources that the rows name.
     pub sources: SourceTable,
-    /// [`Row::Sum`]s.
+    /// [`Row::Sum`]s; of the last window also a span for each thing that a CPU was in the middle of.
     pub rows: Vec<Row>,
 }
 
@@ -199,6 +199,8 @@ pub struct Recorder {
     windows: u64,
     stopped: bool,
     last: RecorderStatus,
+    last_counted: Counted,
+    books: Vec<Books>,
     cpu_before: Nanos,
 }
 
@@ -271,6 +273,8 @@ impl Recorder {
                 cpu: Nanos::ZERO,
                 memory_bytes: 0,
             },
+            last_counted: Counted::default(),
+            books: Vec::new(),
             cpu_before,
             plan,
         })
@@ -299,6 +303,17 @@ impl Recorder {
             // The rings and tables are mapped, so they are among it.
             memory_bytes: own_peak_memory(),
         }
+    }
+
+    /// What the tracer has counted so far, or had when the recorder ended.
+    pub fn counted(&self) -> Counted {
+        let tracer = self.tracer.as_ref();
+        tracer.map_or_else(|| self.last_counted.clone(), Tracer::counted)
+    }
+
+    /// The time on each CPU that all sums together are of; empty before the recorder has ended.
+    pub fn books(&self) -> &[Books] {
+        &self.books
     }
 
     /// Freezes the ring because somebody asked for it: [`TriggerKind::Signal`] or [`TriggerKind::Mark`], with
@@ -461,15 +476,12 @@ impl Recorder {
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
         let tracer = self.tracer.as_mut()?;
         match self.switched {
-            None if time >= self.next_sums || (self.stopped && self.open.is_none()) => {
+            _ if self.stopped => self.close_sums(),
+            None if time >= self.next_sums => {
                 tracer.switch_tables(time);
                 self.switched = Some(time);
                 // What was missed, while the machine was suspended or too busy, is one long window.
                 self.next_sums = time + self.plan.window;
-                if self.stopped {
-                    std::thread::sleep(Duration::from_nanos(SETTLE.0.cast_unsigned()));
-                    return self.take_sums();
-                }
                 None
             }
             Some(switched) if time >= switched + SETTLE => self.take_sums(),
@@ -486,9 +498,25 @@ impl Recorder {
             tracer.forget_programs();
         }
         self.switched = None;
-        if self.stopped {
-            self.end();
-        }
+        Some(SumsWindow {
+            begin,
+            end,
+            sources,
+            rows,
+        })
+    }
+
+    /// The last sums, with what each CPU is in the middle of.
+    fn close_sums(&mut self) -> Option<SumsWindow> {
+        let tracer = self.tracer.as_mut()?;
+        let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
+        let ((begin, end), closing) =
+            tracer.close_flight(&self.started.cpus, &mut sources, &mut |_, row| {
+                rows.push(row.clone());
+            });
+        self.books = closing.books;
+        self.switched = None;
+        self.end();
         Some(SumsWindow {
             begin,
             end,
@@ -500,6 +528,7 @@ impl Recorder {
     /// Takes the tracer out of the kernel, and says what it came to.
     fn end(&mut self) -> RecorderStatus {
         self.last = self.status();
+        self.last_counted = self.counted();
         self.tracer = None;
         self.last
     }

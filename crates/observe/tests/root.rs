@@ -13,10 +13,10 @@ use ticktax_inject::{Disturbance, Schedule};
 use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Books, Row};
-use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
+use ticktax_model::{Cpu, Kind, Nanos};
 use ticktax_observe::{
     Event, FrozenWindow, Plan, ProbeChoice, Program, Recorder, RecorderEvent, RecorderPlan,
-    Session,
+    Session, SumsWindow,
 };
 
 type Test = fn() -> Result<(), Failed>;
@@ -223,16 +223,34 @@ fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
             return Err("a window does not begin where the one before ends".into());
         }
     }
-    let tool = |sources: &SourceTable, row: &Row| &*sources.get(row.source()).name == "swapper";
-    let sums = windows.iter().all(|window| {
-        let is_sum = |row: &Row| matches!(row, Row::Sum(_)) && !tool(&window.sources, row);
+    let (_, before) = windows.split_last().ok_or("no window")?;
+    let are_sums = before.iter().all(|window| {
+        let is_sum = |row: &Row| matches!(row, Row::Sum(_));
         window.rows.iter().all(is_sum) && !window.rows.is_empty()
     });
-    if sums {
-        Ok(())
-    } else {
-        Err("a window has rows that are no sums".into())
+    if !are_sums {
+        return Err("a window has rows that are no sums".into());
     }
+    sums_make_the_books(&windows, recorder.books())
+}
+
+/// All windows of a CPU, with what it was in the middle of at the end, make its books, to the ns.
+fn sums_make_the_books(windows: &[Box<SumsWindow>], all: &[Books]) -> Result<(), Failed> {
+    if all.is_empty() {
+        return Err("no books".into());
+    }
+    for books in all {
+        let mut own = Nanos::ZERO;
+        for window in windows {
+            let rows = window.rows.iter().filter(|row| row.cpu() == books.cpu);
+            let rows = rows.filter(|row| window.sources.get(row.source()).kind != Kind::Wait);
+            own += rows.map(|row| row.span().self_time).sum::<Nanos>();
+        }
+        if own != books.elapsed() {
+            return Err(format!("CPU {}: {own:?} of {:?}", books.cpu, books.elapsed()).into());
+        }
+    }
+    Ok(())
 }
 
 fn two_recorders_work_at_once() -> Result<(), Failed> {

@@ -96,6 +96,44 @@ impl Tracer {
         if self.sizes.summing {
             self.drain_sums(now, sources, sink);
         }
+        let closing = self.close_cpus(online, until, sources, sink);
+        let last = closing.books.iter().map(|books| (books.end, books.cpu));
+        if let Some((end, cpu)) = last.max() {
+            for record in self.open_waits(end, cpu) {
+                let row = self.decoder.row(sources, &record);
+                sink(sources, &row);
+            }
+        }
+        self.end_absences(until, sources, sink);
+        closing
+    }
+
+    /// The same for the flight recorder: hands out the sums of both its tables, and what each CPU is in the
+    /// middle of. Returns the time of these sums as well.
+    pub fn close_flight(
+        &mut self,
+        online: &CpuList,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> ((Nanos, Nanos), Closing) {
+        let end = self.stop_recording(online);
+        // The table that was left, where it was not taken yet, then the one that was being filled.
+        let left = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
+        self.leave_table(end);
+        let filled = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
+        let begin = left.or(filled).map_or(end, |(begin, _)| begin);
+        ((begin, end), self.close_cpus(online, end, sources, sink))
+    }
+
+    /// Closes the frames that are open on each CPU at `until`, or on a CPU that is not `online` at its last event,
+    /// hands them out, and adds up the counters.
+    fn close_cpus(
+        &mut self,
+        online: &CpuList,
+        until: Nanos,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Closing {
         let mut closing = Closing {
             in_programs: self.time_in_programs(),
             ..Closing::default()
@@ -119,14 +157,6 @@ impl Tracer {
             }
             closing.add(cpu, &state);
         }
-        let last = closing.books.iter().map(|books| (books.end, books.cpu));
-        if let Some((end, cpu)) = last.max() {
-            for record in self.open_waits(end, cpu) {
-                let row = self.decoder.row(sources, &record);
-                sink(sources, &row);
-            }
-        }
-        self.end_absences(until, sources, sink);
         closing
     }
 

@@ -274,11 +274,16 @@ impl Tracer {
     /// Has sums go to the other table from `now` on. What is in the first can be taken with
     /// [`Tracer::take_sums`], some ms later: programs that have begun may still add to it.
     pub fn switch_tables(&mut self, now: Nanos) {
-        self.tables.second = !self.tables.second;
+        self.leave_table(now);
         let running = run::RECORD | if self.tables.second { run::SECOND } else { 0 };
         for &cpu in &self.tables.watched {
             self.controls.set_running(cpu, running);
         }
+    }
+
+    /// Has the table that is filled be the next that [`Tracer::take_sums`] empties.
+    pub(crate) fn leave_table(&mut self, now: Nanos) {
+        self.tables.second = !self.tables.second;
         self.tables.full = Some((self.window_begin, now));
         self.window_begin = now;
     }
