@@ -145,14 +145,9 @@ def behind(rows):
 
 
 def waited(rows):
-    found = collections.defaultdict(entry)
+    found, sessions = collections.defaultdict(entry), waits.Sessions(rows)
     for index, since, begin, cpu in waits.all_waits(rows, bool(rows.header["coverage"]["lost"])):
-        idle = seen = 0
-        for other, lower, upper in rows.pieces(cpu, since, begin):
-            seen += upper - lower
-            if rows.kind[other] == "idle" or rows.owner[other] == "probe":
-                idle += upper - lower
-        if idle > waits.IDLING or seen == idle:
+        if waits.ran_during(rows, sessions, index, since, begin, cpu) is None:
             continue
         sums = found[waits.program(rows, index)]
         sums["time"] += begin - since

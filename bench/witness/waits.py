@@ -7,6 +7,40 @@ import numpy as np
 from rows import UNREPORTED
 
 IDLING = 1_000_000
+OTHERS = 5
+
+
+class Sessions:
+    """The kernel's groups by session: a thread of another one than the probe's waits behind that as behind anybody."""
+
+    def __init__(self, rows):
+        self.groups = {group["pid"]: group["number"] for group in rows.header.get("autogroups") or ()}
+        probes = rows.pid[np.flatnonzero(rows.owner == "probe")]
+        self.probe = self.groups.get(int(probes[0])) if len(probes) else None
+
+    def differ(self, rows, index):
+        if self.probe is None:
+            return False
+        if rows.owner[index] == "kernel":
+            return True
+        return self.groups.get(int(rows.pid[index]), self.probe) != self.probe
+
+
+def ran_during(rows, sessions, index, since, begin, cpu):
+    """Who ran while this row's thread waited, and for how long each; nothing where it was no wait."""
+    ran, probe, idle = collections.Counter(), collections.Counter(), 0
+    for other, lower, upper in rows.pieces(cpu, since, begin):
+        if rows.kind[other] == "idle":
+            idle += upper - lower
+        else:
+            (probe if rows.owner[other] == "probe" else ran)[other] += upper - lower
+    had, others = sum(probe.values()), sum(ran.values())
+    if idle + had <= IDLING and others:
+        return ran
+    woken = rows.woken[int(index)]
+    if idle <= IDLING < had and (woken or others * OTHERS >= had) and sessions.differ(rows, index):
+        return ran + probe
+    return None
 
 
 def stretches(rows):
@@ -24,8 +58,8 @@ def stretches(rows):
 
 
 def all_waits(rows, lost):
-    """(thread's row, begin, end, cpu) of each wait."""
-    wakes = rows.wakes()
+    """(thread's row, begin, end, cpu) of each wait; notes in `rows.woken` whether it began with a wake-up."""
+    wakes, rows.woken = rows.wakes(), {}
     unreported = np.flatnonzero(rows.in_books & (rows.source == UNREPORTED))
     after_idle = set()
     for cpu in np.unique(rows.cpu):
@@ -43,7 +77,8 @@ def all_waits(rows, lost):
             if rows.owner[index] in ("tool", "probe") or int(index) in after_idle:
                 continue
             last = np.searchsorted(times, begin, side="right") - 1
-            if last >= 0 and (before is None or times[last] > before):
+            rows.woken[int(index)] = bool(last >= 0 and (before is None or times[last] > before))
+            if rows.woken[int(index)]:
                 since = int(times[last])
             elif before is not None and before < begin and not lost:
                 since = before
@@ -62,15 +97,10 @@ def check(rows, said, verdicts):
     waiters = collections.defaultdict(lambda: [0, 0, 0, 0])
     behind = collections.defaultdict(collections.Counter)
     by_process = collections.Counter()
+    sessions = Sessions(rows)
     for index, since, begin, cpu in all_waits(rows, lost):
-        ran, idle, seen = collections.Counter(), 0, 0
-        for other, lower, upper in rows.pieces(cpu, since, begin):
-            seen += upper - lower
-            if rows.kind[other] == "idle" or rows.owner[other] == "probe":
-                idle += upper - lower
-            else:
-                ran[other] += upper - lower
-        if idle > IDLING or seen == idle:
+        ran = ran_during(rows, sessions, index, since, begin, cpu)
+        if ran is None:
             continue
         name = program(rows, index)
         sums = waiters[name]
@@ -105,4 +135,5 @@ def check(rows, said, verdicts):
 def program(rows, index):
     if rows.owner[index] == "program":
         return str(rows.program[index])
-    return "ticktax" if rows.owner[index] == "tool" else str(rows.source[index])
+    own = {"tool": "ticktax", "probe": "ticktax's probe"}
+    return own.get(str(rows.owner[index]), str(rows.source[index]))

@@ -6,6 +6,11 @@
 //! it left did not sleep: it was preempted. Where events were lost, an edge may have been, and only waits
 //! that begin with one are told.
 //!
+//! Whoever is woken has the CPU of ticktax's spinning probe at once, as it would have an idle one, so that a thread
+//! that comes back after the probe had its CPU for long was asleep, and its wake-up is missing. Not so where CPU
+//! time is shared between groups by session first (autogroups): there a thread of another session than the probe's
+//! waits behind it as behind any program, and such waits are told.
+//!
 //! Nor is a wait told in which a thread ran whose switch the kernel did not report: it may be the one that
 //! waited.
 //!
@@ -16,6 +21,8 @@
 //! # Memory
 //! For each thread what happened to it in the last second; the sums by waiter and by who ran meanwhile.
 
+mod probe;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ticktax_model::hook::Hook;
@@ -23,6 +30,7 @@ use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
+use self::probe::{Had, Sessions};
 use crate::ledger::tally::Tally;
 use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
 use crate::victim::named;
@@ -32,9 +40,6 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 /// Stretches of unreported threads that are kept; waits that begin before the end of one that is not are
 /// not told.
 const UNREPORTED: usize = 4_096;
-/// Idling that a wait for a CPU may contain: the time it takes to wake a CPU, or to move to it. A thread
-/// that would wait for longer beside an idle CPU was not able to run: its wake-up is not among the rows.
-const IDLING: Nanos = Nanos::from_millis(1);
 /// Programs that are told.
 const PROGRAMS: usize = 20;
 /// Of each, those that it waited for.
@@ -46,8 +51,9 @@ pub(crate) struct Waits {
     threads: HashMap<i32, Recent>,
     /// Runs that are not judged yet, by CPU, in order of begin.
     runs: Vec<VecDeque<Run>>,
-    woken: Found,
-    preempted: Found,
+    found: Both,
+    /// Those in which the probe had the CPU for long.
+    beside_probe: Both,
     edges: u64,
     /// When threads ran whose switches were not reported, on any CPU.
     unreported: VecDeque<(Nanos, Nanos)>,
@@ -71,7 +77,14 @@ struct Run {
     begin: Nanos,
 }
 
-/// The waits that were found.
+/// The waits that were found, by how they began.
+#[derive(Debug, Default)]
+struct Both {
+    woken: Found,
+    preempted: Found,
+}
+
+/// The waits of one sort that were found.
 #[derive(Debug, Default)]
 struct Found {
     /// By who waited, with the begin of the longest.
@@ -81,6 +94,7 @@ struct Found {
 }
 
 /// How a wait began.
+#[derive(Clone, Copy, Debug)]
 enum Begin {
     Woken(Nanos),
     Preempted(Nanos),
@@ -178,18 +192,26 @@ impl Waits {
         if self.may_have_run(at, run.begin) {
             return;
         }
-        let (found, begin) = match begin {
-            Begin::Woken(at) => (&mut self.woken, at),
-            Begin::Preempted(at) => (&mut self.preempted, at),
-        };
         let span = Span {
             cpu: Cpu(u32::try_from(slot).unwrap_or(u32::MAX)),
-            start: begin,
-            dur: run.begin - begin,
-            self_time: run.begin - begin,
+            start: at,
+            dur: run.begin - at,
+            self_time: run.begin - at,
             source: run.source,
         };
-        found.add(&span, history, sources);
+        let had = Had::during(&span, history, sources);
+        let (both, probe) = if had.is_wait() {
+            (&mut self.found, false)
+        } else if had.is_wait_beside_probe(matches!(begin, Begin::Woken(_))) {
+            (&mut self.beside_probe, true)
+        } else {
+            return;
+        };
+        let found = match begin {
+            Begin::Woken(_) => &mut both.woken,
+            Begin::Preempted(_) => &mut both.preempted,
+        };
+        found.add(&span, history, sources, probe);
     }
 
     /// Who waited behind whom; `None` where the recording does not tell. No more rows come.
@@ -209,9 +231,20 @@ impl Waits {
             }
         }
         let preempted = header.coverage.events_lost() == 0;
-        let mut found = self.woken;
+        let sessions = Sessions::of(header, sources);
+        let Both {
+            woken: mut found,
+            preempted: lost_it,
+        } = self.found;
+        found.merge(
+            self.beside_probe
+                .woken
+                .only(|waiter| sessions.differ(waiter, sources)),
+        );
         if preempted {
-            found.merge(self.preempted);
+            found.merge(lost_it);
+            let beside = self.beside_probe.preempted;
+            found.merge(beside.only(|waiter| sessions.differ(waiter, sources)));
         }
         let begin = header.begin().unwrap_or_default();
         Some(found.statement(preempted, begin, sources))
@@ -276,35 +309,28 @@ impl Recent {
 }
 
 impl Found {
-    /// Adds a wait, unless the CPU idled meanwhile, or nothing but the probe had it: then the thread slept, or
-    /// ran, and it was not seen.
-    fn add(&mut self, span: &Span, history: &History, sources: &SourceTable) {
-        let pieces = || {
-            history
-                .on_cpu_within(span)
-                .map(|piece| (piece.source, piece.end - piece.start))
-        };
-        // Whoever is woken has the probe's CPU at once, as an idle one.
-        let is_idle = |source: SourceId| {
-            let source = sources.get(source);
-            source.kind == Kind::Idle || source.owner == Owner::Probe
-        };
-        let idle: Nanos = pieces()
-            .filter(|&(source, _)| is_idle(source))
-            .map(|(_, time)| time)
-            .sum();
-        let seen: Nanos = pieces().map(|(_, time)| time).sum();
-        if idle > IDLING || seen == idle {
-            return;
-        }
+    /// Adds a wait; who had the CPU meanwhile may have been the probe.
+    fn add(&mut self, span: &Span, history: &History, sources: &SourceTable, probe: bool) {
         let (tally, at) = self.waiters.entry(span.source).or_default();
         if span.dur > tally.longest {
             *at = span.start;
         }
         tally.add(span.dur, span.dur);
-        for (source, time) in pieces().filter(|&(source, _)| !is_idle(source)) {
-            *self.pairs.entry((span.source, source)).or_default() += time;
+        let pieces = history.on_cpu_within(span).filter(|piece| {
+            let source = sources.get(piece.source);
+            source.kind != Kind::Idle && (probe || source.owner != Owner::Probe)
+        });
+        for piece in pieces {
+            let time = piece.end - piece.start;
+            *self.pairs.entry((span.source, piece.source)).or_default() += time;
         }
+    }
+
+    /// Those of some waiters.
+    fn only(mut self, wanted: impl Fn(SourceId) -> bool) -> Self {
+        self.waiters.retain(|&waiter, _| wanted(waiter));
+        self.pairs.retain(|&(waiter, _), _| wanted(waiter));
+        self
     }
 
     fn merge(&mut self, other: Self) {

@@ -1,6 +1,7 @@
 //! Waits whose lengths and causes are known.
 
-use ticktax_fixture::{books, header, process, replay, whole};
+use ticktax_fixture::{books, header, process, replay, thread, whole};
+use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::hook::Hook;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::machine::Machine;
@@ -157,6 +158,43 @@ fn who_comes_back_beside_an_idle_cpu_was_asleep() {
     ];
     let waits = cast.told(&rows, &traced(60)).unwrap();
     assert_eq!(short(&waits), []);
+}
+
+/// To a thread of its own session the probe gives way, so that one that came back after it had slept.
+#[test]
+fn a_thread_of_another_session_waits_behind_the_probe() {
+    let mut cast = Cast::new();
+    let probe = thread(Owner::Probe, "ttx-spin/0", "ticktax", (90, 91));
+    let probe = cast.sources.intern(probe);
+    let rows = [
+        woke(0, cast.idle, 30),
+        woke(4, cast.game, 20),
+        ran(0, 6, cast.game),
+        ran(6, 12, probe),
+        ran(12, 14, cast.mixer),
+        ran(14, 30, cast.game),
+    ];
+    let told = |groups: &[(i32, u32)]| {
+        let mut header = traced(30);
+        let process = |&(pid, number): &(i32, u32)| ProcessAutogroup {
+            pid,
+            group: Autogroup { number, nice: 0 },
+        };
+        header.autogroups = Some(groups.iter().map(process).collect());
+        let waits = cast.told(&rows, &header).unwrap();
+        let told = short(&waits).into_iter();
+        told.map(|(name, time, _, behind, of_it)| format!("{name} {time}: {behind} {of_it}"))
+            .collect::<Vec<String>>()
+    };
+    assert_eq!(told(&[]), [] as [&str; 0]);
+    let (game, mixer) = ("game 8: ticktax's probe 6", "mixer 8: ticktax's probe 6");
+    assert_eq!(told(&[(10, 1), (20, 2), (90, 3)]), [game, mixer]);
+    assert_eq!(told(&[(10, 1), (20, 3), (90, 3)]), [game]);
+    assert_eq!(
+        told(&[(10, 1), (20, 2)]),
+        [] as [&str; 0],
+        "not known of the probe"
+    );
 }
 
 #[test]
