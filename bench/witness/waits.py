@@ -132,6 +132,26 @@ def check(rows, said, verdicts):
         claim("waits", f"all behind {other['name']} {pid}", other["time_ns"], found, 0.002 * found)
 
 
+    overbooked(rows, said, {name: sums[0] for name, sums in waiters.items()}, verdicts)
+
+
+def overbooked(rows, said, waited, verdicts):
+    """What threads wanted: what they had and what they waited for."""
+    for told in said["advice"]:
+        if told["id"] != "overbooked":
+            continue
+        elapsed = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+        busy = int(rows.self[rows.in_books & (rows.kind != "idle") & (rows.owner != "probe")].sum())
+        wanted = (busy + sum(waited.values())) / elapsed * len(rows.header["books"])
+        verdicts.claim("waits", "overbooked: CPUs wanted", told["wanted_cores"], wanted, 0.02 * wanted)
+        ran = collections.Counter()
+        for index in np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.owner == "program")):
+            ran[str(rows.program[index])] += int(rows.self[index])
+        most = max(ran, key=lambda name: ran[name] + waited.get(name, 0))
+        verdicts.claim("waits", "overbooked: by whom most", told["program"], most)
+        verdicts.share("waits", "overbooked: what that wanted", told["time_ns"], ran[most] + waited.get(most, 0), 0.002)
+
+
 def program(rows, index):
     if rows.owner[index] == "program":
         return str(rows.program[index])

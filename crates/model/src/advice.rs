@@ -106,6 +106,26 @@ pub enum Advice {
         /// As a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
+    /// Threads wanted more CPU time than there is: together they ran and waited for longer than the CPUs have.
+    Overbooked {
+        /// The CPUs that there are.
+        cpus: u64,
+        /// The CPUs that threads wanted: as many as ran or waited for one, in the mean over the time watched.
+        wanted_cores: f64,
+        /// The program that wanted most, all of its processes together.
+        program: String,
+        /// Its processes.
+        pids: Vec<i32>,
+        /// A process of each group by session that these are in ([`CrowdingProgram::autogroup_pids`]), where
+        /// the program that waited most besides is in none of them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        autogroup_pids: Vec<i32>,
+        /// How long it ran and waited, all its threads together.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// That as a share of what all threads wanted, 0 to 1.
+        share: f64,
+    },
     /// The CPUs were busy nearly all of the time.
     CpusFull {
         /// The share of their time for which they were, 0 to 1.

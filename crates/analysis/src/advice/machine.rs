@@ -1,9 +1,11 @@
 //! What to do for a machine as a whole.
 
+use std::cmp::Reverse;
+
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
 use ticktax_model::autogroup::ProcessAutogroup;
-use ticktax_model::statement::{Account, Holder, Statement};
+use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
 
 use super::{autogroup_pids, programs, whole};
 
@@ -13,6 +15,13 @@ const MUCH_STOLEN: f64 = 0.01;
 const MUCH_KERNEL_WORK: f64 = 0.03;
 /// With less of their time to spare, CPUs are full.
 const SPARE: f64 = 0.03;
+/// From this part of the CPUs' time on by which threads wanted more than there is, there are too many.
+const OVERBOOKED: f64 = 0.1;
+/// With more of its time to spare a CPU had room for those who waited, which were kept to others. Less is no proof:
+/// where CPU time is shared by session, a probe has half of a CPU beside one other session.
+const ROOM: f64 = 0.6;
+/// With fewer samples than these it is not known how many threads wanted a CPU.
+const SAMPLES: u64 = 20;
 /// From this share of the audit on, being throttled is worth a word.
 const MUCH_THROTTLED: f64 = 0.01;
 
@@ -24,7 +33,7 @@ pub(super) fn advise(statement: &Statement, autogroups: &[ProcessAutogroup]) -> 
     found.extend(kernel_work(statement));
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     // Full CPUs may be intended, so that they come last.
-    found.extend(full(statement, autogroups));
+    found.extend(overbooked(statement, autogroups).or_else(|| full(statement, autogroups)));
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
@@ -70,6 +79,58 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
         };
         (account.time, advice)
     })
+}
+
+/// More threads than CPUs, and who wanted most: who waited wanted a CPU as well as who had it. Where waits
+/// are not known, the threads that ran or waited were counted now and then. What a probe's loop had and
+/// nobody else is no matter: where CPU time is shared by session, it has a share of CPUs that are full.
+fn overbooked(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Option<(Nanos, Advice)> {
+    let all = whole(statement);
+    let cpus = statement.cpus.len() as u64;
+    let had = all - statement.time_of(|class| class.holder() == Holder::Nothing);
+    let waits = statement.waits.as_ref();
+    let wanted_cores = match (waits, &statement.run_queue) {
+        (Some(waits), _) => (had + waits.time).share_of(all) * cpus as f64,
+        (None, Some(queue)) if queue.samples >= SAMPLES => {
+            queue.threads as f64 / queue.samples as f64
+        }
+        _ => return None,
+    };
+    let had_room = |cpu: &CpuBooks| {
+        let spare = cpu.of_all(|class| class.holder() == Holder::Nothing);
+        spare.share_of(cpu.elapsed) > ROOM
+    };
+    let enough = wanted_cores < cpus as f64 * (1.0 + OVERBOOKED);
+    if cpus == 0 || enough || statement.cpus.iter().any(had_room) {
+        return None;
+    }
+    let waiting = |name: &str| {
+        let mut programs = waits.into_iter().flat_map(|waits| &waits.programs);
+        let program = programs.find(|program| program.name == name);
+        program.map_or(Nanos::ZERO, |program| program.time)
+    };
+    let ran = programs(&statement.accounts).into_iter();
+    let wanted = ran.map(|(name, pids, time)| (time + waiting(name), name, pids));
+    let (time, program, pids) = wanted.max_by_key(|&(time, name, _)| (time, Reverse(name)))?;
+    let wanted = had + waits.map_or(Nanos::ZERO, |waits| waits.time);
+    let advice = Advice::Overbooked {
+        cpus,
+        wanted_cores,
+        program: program.to_owned(),
+        autogroup_pids: autogroup_pids(autogroups, &pids, waiter(statement, program, autogroups)),
+        pids,
+        time,
+        share: time.share_of(wanted),
+    };
+    Some((time, advice))
+}
+
+/// A process of the program that waited most besides `program`, and whose group by session is known.
+fn waiter(statement: &Statement, program: &str, autogroups: &[ProcessAutogroup]) -> Option<i32> {
+    let waits = statement.waits.as_ref()?;
+    let others = waits.programs.iter().filter(|it| it.name != program);
+    let mut pids = others.flat_map(|it| &it.pids).copied();
+    pids.find(|&pid| autogroups.iter().any(|known| known.pid == pid))
 }
 
 /// CPUs without time to spare, and who used most of it. A probe's loop is spare time.

@@ -4,7 +4,8 @@ use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
-use ticktax_model::{Cpu, CpuList};
+use ticktax_model::waits::WaitingProgram;
+use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::Screen;
 use crate::text::beats::short_period;
@@ -13,20 +14,18 @@ use crate::text::page::{Page, Tone, tied};
 
 /// Processes that a command names one by one.
 const PIDS: usize = 4;
+/// A program that once waited for so long for a CPU,
+const LONG_WAIT: Nanos = Nanos::from_millis(10);
+/// or in all for this share of the recording, is told where there is nothing else to say.
+const MUCH_WAITING: f64 = 0.01;
 
 /// Writes the block that begins with SO.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
-        let text = match (statement.level, &statement.victim) {
-            (Level::Proc, _) => return,
-            (Level::Kernel, Some(victim)) if super::program::lags(victim) => {
-                "little kept it from running: its own work or sleep is late (ticktax pace --pid N)"
-            }
-            (Level::Kernel, Some(_)) => "nothing to change: little kept it from running.",
-            (Level::Kernel, None) => "nothing to change. Of one program: ticktax audit --pid N",
-        };
-        page.paragraph(Tone::Good, "SO  ", text);
+        if let Some((tone, text)) = without_advice(statement) {
+            page.paragraph(tone, "SO  ", &text);
+        }
         return;
     }
     for (i, advice) in statement.advice.iter().take(screen.room.acts).enumerate() {
@@ -36,6 +35,45 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         page.paragraph(Tone::Strong, &label, &sentence);
         page.paragraph(Tone::Plain, "       $ ", &command);
     }
+}
+
+/// What to say where there is nothing to do; nothing where little could be seen.
+fn without_advice(statement: &Statement) -> Option<(Tone, String)> {
+    let text = match (statement.level, &statement.victim) {
+        (Level::Proc, _) => return None,
+        (Level::Kernel, Some(victim)) if super::program::lags(victim) => {
+            "little kept it from running: its own work or sleep is late (ticktax pace --pid N)"
+        }
+        (Level::Kernel, Some(_)) => "nothing to change: little kept it from running.",
+        (Level::Kernel, None) => match held_up(statement) {
+            Some(text) => return Some((Tone::Strong, text)),
+            None => "nothing to change. Of one program: ticktax audit --pid N",
+        },
+    };
+    Some((Tone::Good, text.to_owned()))
+}
+
+/// Who waited long for a CPU of a machine that is not overbooked, and behind whom.
+fn held_up(statement: &Statement) -> Option<String> {
+    let wall = crate::text::wall(statement);
+    let waits = statement.waits.as_ref()?;
+    let long = |program: &&WaitingProgram| {
+        program.max >= LONG_WAIT || program.time.share_of(wall) >= MUCH_WAITING
+    };
+    let program = waits.programs.iter().find(long)?;
+    let behind = program.behind.first();
+    let behind = behind.map(|one| format!(", behind {}", name(&one.name, &one.pids)));
+    let whose = match &*program.pids {
+        [] => String::new(),
+        [pid, ..] => format!(": {}", tied(format!("ticktax audit --pid {pid}"))),
+    };
+    Some(format!(
+        "the CPUs had time to spare, but {} waited {} for one, up to {} at once{}{whose}",
+        name(&program.name, &program.pids),
+        tied(program.time),
+        tied(program.max),
+        behind.unwrap_or_default(),
+    ))
 }
 
 /// A sentence and a command.
@@ -174,25 +212,6 @@ fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
             ),
             "vmstat 1 10   # column st".to_owned(),
         ),
-        Advice::CpusFull {
-            busy_share,
-            program,
-            pids,
-            autogroup_pids,
-            share,
-            ..
-        } => (
-            format!(
-                "The CPUs are full ({}), {} has {}: move it, or lower its priority.",
-                tied(percent(*busy_share)),
-                name(program, pids),
-                tied(percent(*share)),
-            ),
-            match &**autogroup_pids {
-                [] => lower(pids, &[]),
-                groups => lower(&[], groups),
-            },
-        ),
         Advice::KernelWork {
             name, part, share, ..
         } => (
@@ -211,6 +230,55 @@ fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
                 counted(*events, "event")
             ),
             "ticktax audit --keep sums".to_owned(),
+        ),
+        _ => of_machine(advice),
+    }
+}
+
+/// The same for CPUs of which too much was wanted.
+fn of_machine(advice: &Advice) -> (String, String) {
+    match advice {
+        Advice::Overbooked {
+            cpus,
+            wanted_cores,
+            program,
+            pids,
+            autogroup_pids,
+            share,
+            ..
+        } => (
+            format!(
+                "Overbooked: threads wanted {} of {}, {} {} of that: run fewer at once, or lower {} \
+                 priority.",
+                tied(format!("{wanted_cores:.1} CPUs")),
+                tied(cpus),
+                name(program, pids),
+                tied(percent(*share)),
+                if pids.len() == 1 { "its" } else { "their" },
+            ),
+            match &**autogroup_pids {
+                [] => lower(pids, &[]),
+                groups => lower(&[], groups),
+            },
+        ),
+        Advice::CpusFull {
+            busy_share,
+            program,
+            pids,
+            autogroup_pids,
+            share,
+            ..
+        } => (
+            format!(
+                "The CPUs are full ({}), {} has {}: move it, or lower its priority.",
+                tied(percent(*busy_share)),
+                name(program, pids),
+                tied(percent(*share)),
+            ),
+            match &**autogroup_pids {
+                [] => lower(pids, &[]),
+                groups => lower(&[], groups),
+            },
         ),
         _ => (String::new(), String::new()),
     }

@@ -28,6 +28,12 @@ fn at(statement: &Statement, width: usize) -> String {
     )
 }
 
+/// The words of a page, as if it were as wide as they need.
+fn flat(statement: &Statement) -> String {
+    let page = at(statement, 200);
+    page.split_whitespace().collect::<Vec<&str>>().join(" ")
+}
+
 /// A compiler of many processes.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
@@ -183,6 +189,58 @@ fn who_waited_and_behind_whom() {
     let told = "behind rustc x3 1.20 s, kworker/u4:2 150 ms; longest at 2.345 s";
     assert!(page.contains(told), "{page}");
     assert!(page.contains("and 3 other programs"), "{page}");
+}
+
+#[test]
+fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
+    let mut statement = a_machine();
+    let pids: Vec<i32> = (900..910).collect();
+    statement.advice = vec![Advice::Overbooked {
+        cpus: 2,
+        wanted_cores: 9.84,
+        program: "rustc".to_owned(),
+        pids: pids.clone(),
+        autogroup_pids: vec![900],
+        time: Nanos::from_secs(180),
+        share: 0.93,
+    }];
+    insta::assert_snapshot!("overbooked_40", at(&statement, 40));
+    let page = flat(&statement);
+    let told = "Overbooked: threads wanted 9.8 CPUs of 2, rustc x10 93.0 % of that: run fewer at once, or \
+                lower their priority.";
+    assert!(page.contains(told), "{page}");
+    assert!(
+        page.contains("$ echo 19 | tee /proc/900/autogroup"),
+        "{page}"
+    );
+    let Advice::Overbooked { autogroup_pids, .. } = &mut statement.advice[0] else {
+        unreachable!("the advice above")
+    };
+    autogroup_pids.clear();
+    let page = flat(&statement);
+    assert!(
+        page.contains("$ renice -n 19 -p 900 901 902 903 # and the others"),
+        "{page}"
+    );
+}
+
+#[test]
+fn long_waits_are_told_where_there_is_nothing_to_do() {
+    let mut statement = a_machine();
+    statement.advice.clear();
+    let page = flat(&statement);
+    let told = "SO the CPUs had time to spare, but game (4121) waited 1.40 s for one, up to 140 ms at \
+                once, behind rustc x3: ticktax audit --pid 4121";
+    assert!(page.contains(told), "{page}");
+    for program in &mut statement.waits.as_mut().unwrap().programs {
+        (program.time, program.max) = (Nanos::from_millis(9), Nanos::from_millis(3));
+    }
+    let page = flat(&statement);
+    assert!(
+        page.contains("SO nothing to change. Of one program"),
+        "{page}"
+    );
+    assert!(!page.contains("time to spare"), "{page}");
 }
 
 #[test]
