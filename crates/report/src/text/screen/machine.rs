@@ -43,6 +43,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         whole,
         words: "",
         word: &|_| String::new(),
+        keeps: &|_| false,
     };
     let groups = programs(&statement.accounts, screen.style.grouping);
     if !groups.is_empty() {
@@ -111,6 +112,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         whole: waits.time,
         words: "behind",
         word: &behind,
+        keeps: &|_| false,
     };
     table.write(page, &groups, screen.room.fewer + 1);
 }

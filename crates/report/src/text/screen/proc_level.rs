@@ -116,6 +116,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         whole: screen.statement.balance.elapsed,
         words: "",
         word: &|_| String::new(),
+        keeps: &|_| false,
     };
     table.write(page, &groups, screen.room.rows);
 }

@@ -46,12 +46,14 @@ pub(super) fn write(
         screen.gap(page);
         let groups = interferers(&threads.behind, screen.style.grouping);
         let word = |group: &Group| pattern(group, statement);
+        let whole = time_of(threads, ThreadState::Waiting);
         let table = Table {
             much: f64::INFINITY,
             title: "WHO MADE IT WAIT",
-            whole: time_of(threads, ThreadState::Waiting),
+            whole,
             words: "pattern",
             word: &word,
+            keeps: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
         };
         table.write(page, &groups, screen.room.rows);
     }

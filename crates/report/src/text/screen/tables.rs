@@ -28,10 +28,13 @@ pub(super) struct Table<'a> {
     pub(super) words: &'a str,
     /// What stands in it.
     pub(super) word: &'a dyn Fn(&Group) -> String,
+    /// Whether a group has a line however little room there is; the costliest of them has.
+    pub(super) keeps: &'a dyn Fn(&Group) -> bool,
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines, of which the last sums up what is left.
+    /// Writes the heading and at most `most` lines, of which the last sums up what is left; one more where that
+    /// would leave only the costliest group of those that are kept.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
         // Counters tell neither.
         let times = groups.iter().any(|group| group.count > 0);
@@ -58,6 +61,17 @@ impl Table<'_> {
         {
             groups[shown - 1..=longest].rotate_right(1);
         }
+        let kept = groups.iter().position(|&group| (self.keeps)(group));
+        let shown = match kept {
+            Some(kept) if kept >= shown => {
+                let shown = shown.max(2);
+                if kept >= shown {
+                    groups[shown - 1..=kept].rotate_right(1);
+                }
+                shown
+            }
+            _ => shown,
+        };
         for group in &groups[..shown] {
             let cells = self.of(page, group, &(self.word)(group));
             page.row(Tone::Plain, 2, &group.title(page.width() >= ROOMY), &cells);
@@ -125,6 +139,11 @@ mod tests {
 
     /// The names in a table with room for two groups and a line for the others.
     fn shown(much: f64) -> String {
+        table(much, 3, &|_| false)
+    }
+
+    /// The same with room for so many lines, and groups that are kept.
+    fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),
             time: Nanos::from_millis(ms),
@@ -144,10 +163,26 @@ mod tests {
             much,
             words: "",
             word: &|_| String::new(),
+            keeps,
         };
         let mut page = Page::new(TextStyle::default());
-        table.write(&mut page, &groups, 3);
+        table.write(&mut page, &groups, most);
         page.finish()
+    }
+
+    #[test]
+    fn what_is_kept_has_a_line_in_the_smallest_table() {
+        let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
+        for most in [1, 2, 3] {
+            let page = table(f64::INFINITY, most, sshd);
+            assert!(page.contains("loadtest") && page.contains("sshd"), "{page}");
+            assert!(page.contains("2 others"), "{page}");
+        }
+        let first = table(f64::INFINITY, 2, &|group| group.name == "loadtest");
+        assert!(
+            first.contains("loadtest") && first.contains("3 others"),
+            "{first}"
+        );
     }
 
     #[test]
