@@ -123,8 +123,10 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
         let columns = columns(table);
         let max = table.rows.iter().map(|row| row.kernel).fold(0.0, f64::max);
         line(&mut page, &heading(&columns, 0));
-        let legend = format!("kernel; a full bar is {}", number(max));
-        line(&mut page, &format!("{}  {legend}", heading(&columns, 1)));
+        line(
+            &mut page,
+            &format!("{}  {}", heading(&columns, 1), legend(max)),
+        );
         for row in &table.rows {
             let (figures, plot) = (figures(&columns, row), plot(table, row, max));
             line(&mut page, &format!("{figures}  {plot}"));
@@ -204,6 +206,17 @@ fn figures(columns: &[Column<'_>], row: &KernelRow) -> String {
         format!("{text:>0$}", column.width)
     });
     each.collect::<Vec<String>>().concat()
+}
+
+/// What stands above the bars, of which the longest is of the kernel that had `max`.
+pub(super) fn legend(max: f64) -> String {
+    if max >= 0.005 {
+        format!("kernel; a full bar is {}", number(max))
+    } else if max > 0.0 {
+        format!("kernel; a full bar is {max:.1e}")
+    } else {
+        "kernel; all are 0".to_owned()
+    }
 }
 
 /// A row's place on the scale of its table, and how near it is.

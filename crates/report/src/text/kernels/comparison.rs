@@ -96,15 +96,15 @@ fn plot(page: &mut String, cells: &[KernelCell]) {
     let same = |cell: &&KernelCell| (cell.sleep, cell.rule) == (first.sleep, first.rule);
     let cells: Vec<&KernelCell> = cells.iter().filter(same).collect();
     let waits = cells.iter().map(|cell| cell.measured.wait_ns);
-    let max = waits.fold(1.0, f64::max);
+    let max = waits.fold(0.0, f64::max);
+    let scale = if max > 0.0 {
+        format!("; a full bar is {:.3} ms", max / 1e6)
+    } else {
+        String::new()
+    };
     section(
         page,
-        &format!(
-            "Mean wait with {}, {}; a full bar is {:.3} ms",
-            first.sleep,
-            first.rule,
-            max / 1e6
-        ),
+        &format!("Mean wait with {}, {}{scale}", first.sleep, first.rule),
     );
     for cell in cells {
         let wait = cell.measured.wait_ns;
@@ -113,7 +113,7 @@ fn plot(page: &mut String, cells: &[KernelCell]) {
             clippy::cast_sign_loss,
             reason = "a share of a plot's width"
         )]
-        let length = ((wait / max).clamp(0.0, 1.0) * PLOT as f64).round() as usize;
+        let length = ((wait / max.max(1.0)).clamp(0.0, 1.0) * PLOT as f64).round() as usize;
         let name = format!("{} {}", cell.kernel, cell.cmdline);
         let bar = "#".repeat(length);
         let text = format!("  {name:<32} {:>7.3} ms {bar}", wait / 1e6);

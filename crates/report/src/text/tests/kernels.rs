@@ -7,7 +7,7 @@ use ticktax_model::kernels::{
 };
 use ticktax_model::pace::{PaceRule, SleepMethod};
 
-use crate::text::kernels::{built, comparison};
+use crate::text::kernels::{built, comparison, legend};
 
 fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
     KernelCell {
@@ -64,6 +64,13 @@ fn loops_beside_the_model_of_each_kernel() {
     };
     assert!(!document.agrees());
     insta::assert_snapshot!(comparison(&document));
+}
+
+#[test]
+fn a_column_of_zeros_has_no_bar() {
+    assert_eq!(legend(0.0), "kernel; all are 0");
+    assert_eq!(legend(35.76), "kernel; a full bar is 35.76");
+    assert_eq!(legend(0.0012), "kernel; a full bar is 1.2e-3");
 }
 
 #[test]
