@@ -8,7 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ticktax_model::Nanos;
-use ticktax_observe::{Recorder, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus};
+use ticktax_model::incident::IncidentEntry;
+use ticktax_observe::{
+    Recorder, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow,
+};
 use ticktax_probes::clock;
 use ticktax_report::not_kept_line;
 
@@ -37,11 +40,16 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
     let recorded = started.and_then(|mut recorder| {
         let asks = Asks::listen(&folder, recorder.waker())?;
         let until = typed.length.map(|length| clock::now() + length.0);
-        Ok(record(
+        let ends = Ends {
+            interrupt: &interrupt,
+            until,
+        };
+        let nobody = &mut |_: Step<'_>, _: &Recorder, _: &Keeper| {};
+        Ok(drive(
             &mut recorder,
-            (&asks, &interrupt, until),
-            &mut keeper,
-            terminal,
+            (&asks, &ends),
+            (&mut keeper, terminal),
+            nobody,
         ))
     });
     // Whatever ended it, the index says when.
@@ -55,25 +63,46 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records until somebody ends it: for how long, and what the recorder came to.
-fn record(
+/// What ends a recorder.
+pub(crate) struct Ends<'a> {
+    /// Somebody asks for it.
+    pub(crate) interrupt: &'a Interrupt,
+    /// It is so late, on `CLOCK_MONOTONIC`.
+    pub(crate) until: Option<Nanos>,
+}
+
+/// What whoever looks on is told of while a recorder is driven.
+pub(crate) enum Step<'a> {
+    /// A window of sums is over.
+    Sums(&'a SumsWindow),
+    /// An incident is in the index.
+    Kept(&'a IncidentEntry),
+}
+
+/// Drives a recorder until somebody ends it, and has its windows explained and kept. Returns for how long that was,
+/// and what the recorder came to.
+pub(crate) fn drive(
     recorder: &mut Recorder,
-    (asks, interrupt, until): (&Asks, &Interrupt, Option<Nanos>),
-    keeper: &mut Keeper,
-    terminal: &Terminal,
+    (asks, ends): (&Asks, &Ends<'_>),
+    (keeper, terminal): (&mut Keeper, &Terminal),
+    on_step: &mut dyn FnMut(Step<'_>, &Recorder, &Keeper),
 ) -> (Nanos, RecorderStatus) {
     let begin = clock::now();
     // Loading took some, too.
     let used_before = recorder.status().cpu;
     loop {
-        let left = until.map(|until| (until - clock::now()).max(Nanos::ZERO));
+        let left = ends
+            .until
+            .map(|until| (until - clock::now()).max(Nanos::ZERO));
         let left = left.map_or(IDLE, |left| {
             Duration::from_nanos(left.0.unsigned_abs()).min(IDLE)
         });
+        let (mut sums, mut frozen) = (None, None);
         match recorder.next_event(left) {
             RecorderEvent::Started(started) => terminal.remark(&begun(started, keeper)),
-            RecorderEvent::Sums(_) | RecorderEvent::Idle => {}
-            RecorderEvent::Frozen(frozen) => keeper.take(&frozen, terminal),
+            RecorderEvent::Idle => {}
+            RecorderEvent::Sums(window) => sums = Some(window),
+            RecorderEvent::Frozen(window) => frozen = Some(window),
             RecorderEvent::Ended(status) => {
                 keeper.suppressed(status.suppressed, terminal);
                 let status = RecorderStatus {
@@ -83,11 +112,22 @@ fn record(
                 return (clock::now() - begin, status);
             }
         }
+        if let Some(sums) = sums {
+            // So what was suppressed is in the index soon, and not at the end alone.
+            keeper.suppressed(recorder.status().suppressed, terminal);
+            on_step(Step::Sums(&sums), recorder, keeper);
+        }
+        if let Some(frozen) = frozen {
+            keeper.suppressed(recorder.status().suppressed, terminal);
+            if let Some(entry) = keeper.take(&frozen, terminal) {
+                on_step(Step::Kept(&entry), recorder, keeper);
+            }
+        }
         for ask in asks.take() {
             recorder.trigger(ask.kind, &ask.words);
         }
         keeper.lose_marks(asks.refused(), terminal);
-        if interrupt.signal().is_some() || until.is_some_and(|until| clock::now() >= until) {
+        if ends.interrupt.signal().is_some() || ends.until.is_some_and(|it| clock::now() >= it) {
             recorder.stop();
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ticktax_analysis::incident::{IncidentAnalysis, incident_sheet};
 use ticktax_model::Nanos;
-use ticktax_model::incident::{IncidentSheet, LossCause, NotKept};
+use ticktax_model::incident::{IncidentEntry, IncidentSheet, LossCause, NotKept};
 use ticktax_model::recording::RowSink;
 use ticktax_model::utc::Utc;
 use ticktax_observe::FrozenWindow;
@@ -60,8 +60,12 @@ impl Keeper {
         self.count
     }
 
-    /// Explains, keeps and tells a window.
-    pub(crate) fn take(&mut self, frozen: &FrozenWindow, terminal: &Terminal) {
+    /// Explains, keeps and tells a window. Returns its line of the index; `None` where no trigger made it.
+    pub(crate) fn take(
+        &mut self,
+        frozen: &FrozenWindow,
+        terminal: &Terminal,
+    ) -> Option<IncidentEntry> {
         let FrozenWindow {
             header,
             sources,
@@ -69,9 +73,7 @@ impl Keeper {
             left_out,
         } = frozen;
         self.lose(LossCause::Suppressed, *left_out, terminal);
-        let Some(mut analysis) = IncidentAnalysis::new(header) else {
-            return;
-        };
+        let mut analysis = IncidentAnalysis::new(header)?;
         for row in rows {
             analysis.row(sources, &row);
         }
@@ -90,6 +92,7 @@ impl Keeper {
         {
             terminal.complain(&why);
         }
+        Some(stored.entry)
     }
 
     /// An incident in a line: when, its number, what happened, and what it is one of.
