@@ -32,9 +32,6 @@ use rights::User;
 /// the meantime are summed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often sums are taken from the kernel: metrics are as old as that.
-const WINDOW: Nanos = Nanos::from_secs(10);
-
 /// From so many sources on, all are forgotten: every thread is one, and threads come and go.
 const MOST_SOURCES: usize = 20_000;
 
@@ -68,7 +65,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
             max_bytes: u64::from(typed.facts_mib) << 20,
         };
         let facts = FactsFolder::open(folder, settings);
-        agent.write_facts(facts.map_err(|error| user.failure(&error))?);
+        agent.write_facts(facts.map_err(|error| user.failure(&error))?, typed.every.0);
     }
     let mut socket = None;
     if let Some(endpoint) = endpoint {
@@ -91,7 +88,7 @@ fn plan(typed: &AgentArguments) -> Plan {
         keep: Keep::Sums,
         probe: ProbeChoice::None,
         interval: INTERVAL,
-        window: WINDOW,
+        window: typed.every.0,
         needs: Level::Kernel,
         ..Plan::default()
     }
@@ -144,10 +141,10 @@ impl Agent {
         agent
     }
 
-    /// Has facts written into a folder from now on.
-    fn write_facts(&mut self, facts: FactsFolder) {
+    /// Has facts written into a folder from now on; sums come once in `every`.
+    fn write_facts(&mut self, facts: FactsFolder, every: Nanos) {
         self.facts = Some(facts);
-        let windows = Windows::new(moment(now()), WINDOW);
+        let windows = Windows::new(moment(now()), every);
         let accumulator = std::mem::take(&mut self.accumulator);
         self.accumulator = accumulator.with_windows(windows);
         self.show();

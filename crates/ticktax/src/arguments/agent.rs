@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use ticktax_model::Nanos;
 
 use super::Length;
 
@@ -30,6 +31,10 @@ pub(crate) struct AgentArguments {
         allow_hyphen_values = true
     )]
     pub(crate) length: Option<Length>,
+
+    /// How often sums are taken from the kernel, 1s to 1m: metrics are so old at most
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) every: Every,
 
     /// Where metrics are served: ADDRESS:PORT, unix:PATH, or none
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:9559")]
@@ -59,6 +64,22 @@ pub(crate) struct AgentArguments {
     /// user, else `nobody`; otherwise who started it]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+}
+
+/// From one look at the kernel's sums to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Every(pub(crate) Nanos);
+
+impl FromStr for Every {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Length(every) = text.parse()?;
+        if !(Nanos::from_secs(1)..=Nanos::from_secs(60)).contains(&every) {
+            return Err(format!("`{text}` is not from 1s to 1m"));
+        }
+        Ok(Self(every))
+    }
 }
 
 /// Where metrics are served.
@@ -107,7 +128,18 @@ impl fmt::Display for Listen {
 
 #[cfg(test)]
 mod tests {
-    use super::Listen;
+    use ticktax_model::Nanos;
+
+    use super::{Every, Listen};
+
+    #[test]
+    fn sums_are_taken_every_second_to_every_minute() {
+        let every: Every = "2s".parse().unwrap();
+        assert_eq!(every.0, Nanos::from_secs(2));
+        for typed in ["500ms", "61s", "", "often"] {
+            assert!(typed.parse::<Every>().is_err(), "{typed}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_as_people_write_them() {

@@ -36,7 +36,9 @@ impl Agent {
     /// this returns.
     pub(crate) fn run(mut command: Command, arguments: &[&str]) -> Result<Self, Failed> {
         let serves = !arguments.contains(&"none");
-        let command = command.args(arguments).stderr(Stdio::piped());
+        // So that no test waits for ten seconds.
+        let command = command.args(["--every", "1s"]).args(arguments);
+        let command = command.stderr(Stdio::piped());
         let mut child = command.stdout(Stdio::null()).spawn()?;
         let said = child.stderr.take().map(BufReader::new);
         let mut agent = Self {
