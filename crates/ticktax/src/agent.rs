@@ -1,30 +1,24 @@
 //! `ticktax agent`: watches this machine for ever, serves what it has counted, and writes facts files.
 
 mod connection;
+mod counting;
 mod endpoint;
 mod http;
 mod rights;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
-use ticktax_analysis::totals::{Accumulator, Moment, Windows};
-use ticktax_host::{Proc, own_peak_memory, own_process_cpu_time};
-use ticktax_model::Nanos;
-use ticktax_model::facts::{FactsError, Window};
-use ticktax_model::machine::{Machine, Pressure};
-use ticktax_model::recording::{Books, Header, Level, Row, RowSink};
-use ticktax_model::totals::{OwnCost, Totals};
-use ticktax_observe::{Counted, Event, Keep, Plan, ProbeChoice, Session};
-use ticktax_probes::clock::now;
+use ticktax_model::recording::{Header, Level, Row};
+use ticktax_observe::{Event, Keep, Plan, ProbeChoice, Session};
 use ticktax_report::{FactsFolder, FactsSettings};
 
 use crate::arguments::{AgentArguments, Listen};
-use crate::failure::{Failure, UNBALANCED};
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
+use counting::{Agent, Shown};
 use endpoint::Endpoint;
 use rights::User;
 
@@ -34,9 +28,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// From so many sources on, all are forgotten: every thread is one, and threads come and go.
 const MOST_SOURCES: usize = 20_000;
-
-/// What scrapers are shown: whole, and replaced whole.
-type Shown = Arc<Mutex<Arc<Totals>>>;
 
 /// Runs the verb.
 pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -56,7 +47,12 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     let interrupt = Interrupt::listen()?;
     let session = Session::start(plan)?;
     user.become_it()?;
-    let mut agent = Agent::new(&session, Arc::clone(&shown));
+    let started = session.started();
+    let mut agent = Agent::new(
+        &started.machine,
+        started.limitations.len(),
+        Arc::clone(&shown),
+    );
     if let Some(folder) = &typed.facts {
         let settings = FactsSettings {
             host: session.started().machine.host.clone(),
@@ -78,7 +74,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     }
     let header = agent.watch(session, &interrupt, terminal);
     drop(socket);
-    agent.finish(&header, terminal)
+    agent.finish((&header.books, &header.coverage.lost), terminal)
 }
 
 /// What the arguments mean.
@@ -107,49 +103,7 @@ fn require_loopback(typed: &AgentArguments) -> Result<(), Failure> {
     }
 }
 
-/// What is counted, and where it goes.
-struct Agent {
-    machine: Machine,
-    limitations: usize,
-    began_unix_ms: i64,
-    accumulator: Accumulator,
-    facts: Option<FactsFolder>,
-    /// Whether the last file of facts could not be written, which was said.
-    complained: bool,
-    counted: Counted,
-    steal_before: BTreeMap<u32, Nanos>,
-    pressure_before: BTreeMap<String, Pressure>,
-    shown: Shown,
-}
-
 impl Agent {
-    fn new(session: &Session, shown: Shown) -> Self {
-        let (proc, started) = (Proc::default(), session.started());
-        let mut agent = Self {
-            machine: started.machine.clone(),
-            limitations: started.limitations.len(),
-            began_unix_ms: unix_ms(),
-            accumulator: Accumulator::default(),
-            facts: None,
-            complained: false,
-            counted: Counted::default(),
-            steal_before: proc.steal(),
-            pressure_before: proc.pressure(),
-            shown,
-        };
-        agent.show();
-        agent
-    }
-
-    /// Has facts written into a folder from now on; sums come once in `every`.
-    fn write_facts(&mut self, facts: FactsFolder, every: Nanos) {
-        self.facts = Some(facts);
-        let windows = Windows::new(moment(now()), every);
-        let accumulator = std::mem::take(&mut self.accumulator);
-        self.accumulator = accumulator.with_windows(windows);
-        self.show();
-    }
-
     /// Drives the session until it ends. Whatever else records beside the sums is driven here as well.
     fn watch(
         &mut self,
@@ -164,7 +118,7 @@ impl Agent {
                 Event::Started(_) | Event::Progress(_) => {}
                 Event::Rows { sources, rows } => {
                     for row in rows {
-                        self.accumulator.row(sources, row);
+                        self.take(sources, row);
                         if let Row::Sum(sum) = row {
                             summed = Some(sum.span.end());
                         }
@@ -173,14 +127,12 @@ impl Agent {
                 Event::Ended(header) => return header,
             }
             if let Some(at) = summed {
-                if let Some(counted) = session.counted() {
-                    self.counted = counted;
-                }
+                let counted = session.counted();
                 if session.tidy(MOST_SOURCES) {
-                    self.accumulator.forget_sources();
+                    self.forget_sources();
                 }
-                let closed = self.accumulator.windows().map(|it| it.advance(moment(at)));
-                self.keep_facts(closed.unwrap_or_default(), terminal);
+                let closed = self.summed(at, counted);
+                self.keep_facts(closed, terminal);
                 self.show();
             }
             if interrupt.signal().is_some() {
@@ -188,117 +140,4 @@ impl Agent {
             }
         }
     }
-
-    /// Takes windows that are over. That a file cannot be written is said once, and once that it could.
-    fn keep_facts(&mut self, windows: Vec<Window>, terminal: &Terminal) {
-        let Some(facts) = &mut self.facts else {
-            return;
-        };
-        let files = facts.count().files;
-        let taken = facts.take(windows);
-        let wrote = facts.count().files > files;
-        self.tell(taken, wrote, terminal);
-    }
-
-    fn tell(&mut self, written: Result<(), FactsError>, wrote: bool, terminal: &Terminal) {
-        match written {
-            Err(error) if !self.complained => {
-                terminal.complain(&format_args!("{error}; its rows are tried again"));
-                self.complained = true;
-            }
-            Ok(()) if wrote && self.complained => {
-                terminal.complain(&"facts files can be written again");
-                self.complained = false;
-            }
-            _ => {}
-        }
-    }
-
-    /// Shows scrapers what is counted by now.
-    fn show(&mut self) {
-        let proc = Proc::default();
-        let steal = proc.steal().into_iter().map(|(cpu, time)| {
-            let before = self.steal_before.get(&cpu).copied().unwrap_or_default();
-            (cpu, time - before)
-        });
-        let pressure = proc.pressure().into_iter().map(|(resource, now)| {
-            let before = self.pressure_before.get(&resource);
-            let before = before.copied().unwrap_or_default();
-            let since = Pressure {
-                some: now.some - before.some,
-                full: now.full - before.full,
-            };
-            (resource, since)
-        });
-        let mut totals = Totals {
-            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            host: self.machine.host.clone(),
-            kernel: self.machine.kernel.clone(),
-            arch: self.machine.arch.clone(),
-            hz_configured: self.machine.hz_configured,
-            began_unix_ms: self.began_unix_ms,
-            updated_unix_ms: unix_ms(),
-            steal: steal.collect(),
-            pressure: pressure.collect(),
-            lost: self.counted.lost.clone(),
-            limitations: self.limitations,
-            own: OwnCost {
-                cpu: own_process_cpu_time(),
-                memory_bytes: own_peak_memory(),
-                events: self.counted.events,
-                folded: self.counted.folded,
-            },
-            facts: self.facts.as_ref().map(FactsFolder::count),
-            ..Totals::default()
-        };
-        self.accumulator.put(&mut totals);
-        if let Ok(mut shown) = self.shown.lock() {
-            *shown = Arc::new(totals);
-        }
-    }
-
-    /// Writes what is left, and says whether the books balance.
-    fn finish(mut self, header: &Header, terminal: &Terminal) -> Result<ExitCode, Failure> {
-        let end = header.books.iter().map(|books| books.end).max();
-        let end = moment(end.unwrap_or_else(now));
-        let closed = self.accumulator.windows().map(|it| it.finish(end));
-        let written = match &mut self.facts {
-            Some(facts) => facts
-                .take(closed.unwrap_or_default())
-                .and_then(|()| facts.flush()),
-            None => Ok(()),
-        };
-        let off = self.accumulator.off(&header.books, &header.coverage.lost);
-        let watched = header.books.iter().map(Books::elapsed).max();
-        let watched = watched.unwrap_or_default();
-        if !off.is_empty() {
-            let off: Vec<String> = off
-                .iter()
-                .map(|(cpu, off)| format!("CPU {cpu} by {off}"))
-                .collect();
-            terminal.complain(&format_args!("the books are off: {}", off.join(", ")));
-            return Ok(ExitCode::from(UNBALANCED));
-        }
-        written.map_err(|error| Failure::Agent(error.to_string()))?;
-        terminal.remark(&format!(
-            "ticktax agent: watched {watched}, the books balance"
-        ));
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// This moment of the clock that never jumps, on the wall clock.
-fn moment(at: Nanos) -> Moment {
-    Moment {
-        at,
-        unix_ms: unix_ms() - (now() - at).0 / 1_000_000,
-    }
-}
-
-/// ms since 1970 on the wall clock.
-fn unix_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
 }

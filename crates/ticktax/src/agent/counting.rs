@@ -1,0 +1,196 @@
+//! What an agent counts, whoever hands it the rows: shown to scrapers, and written as facts.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use ticktax_analysis::totals::{Accumulator, Moment, Windows};
+use ticktax_host::{Proc, own_peak_memory, own_process_cpu_time};
+use ticktax_model::facts::{FactsError, Window};
+use ticktax_model::machine::{Machine, Pressure};
+use ticktax_model::recording::{Books, Loss, Row, RowSink};
+use ticktax_model::totals::{OwnCost, Totals};
+use ticktax_model::{Nanos, SourceTable};
+use ticktax_observe::Counted;
+use ticktax_probes::clock::now;
+use ticktax_report::FactsFolder;
+
+use crate::failure::{Failure, UNBALANCED};
+use crate::incidents::now as wall_clock;
+use crate::terminal::Terminal;
+
+/// What scrapers are shown: whole, and replaced whole.
+pub(super) type Shown = Arc<Mutex<Arc<Totals>>>;
+
+/// What is counted, and where it goes.
+pub(super) struct Agent {
+    machine: Machine,
+    limitations: usize,
+    began_unix_ms: i64,
+    accumulator: Accumulator,
+    facts: Option<FactsFolder>,
+    /// Whether the last file of facts could not be written, which was said.
+    complained: bool,
+    counted: Counted,
+    steal_before: BTreeMap<u32, Nanos>,
+    pressure_before: BTreeMap<String, Pressure>,
+    shown: Shown,
+}
+
+impl Agent {
+    /// On this machine, of which so many things cannot be seen.
+    pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
+        let proc = Proc::default();
+        let mut agent = Self {
+            machine: machine.clone(),
+            limitations,
+            began_unix_ms: wall_clock(),
+            accumulator: Accumulator::default(),
+            facts: None,
+            complained: false,
+            counted: Counted::default(),
+            steal_before: proc.steal(),
+            pressure_before: proc.pressure(),
+            shown,
+        };
+        agent.show();
+        agent
+    }
+
+    /// Has facts written into a folder from now on; sums come once in `every`.
+    pub(super) fn write_facts(&mut self, facts: FactsFolder, every: Nanos) {
+        self.facts = Some(facts);
+        let windows = Windows::new(moment(now()), every);
+        let accumulator = std::mem::take(&mut self.accumulator);
+        self.accumulator = accumulator.with_windows(windows);
+        self.show();
+    }
+
+    /// Takes a row of the tracer's; `sources` are those that it names.
+    pub(super) fn take(&mut self, sources: &SourceTable, row: &Row) {
+        self.accumulator.row(sources, row);
+    }
+
+    /// Has rows from now on be of a new table of sources.
+    pub(super) fn forget_sources(&mut self) {
+        self.accumulator.forget_sources();
+    }
+
+    /// All rows up to `at` have come, and this was counted by then: closes the windows that are over.
+    pub(super) fn summed(&mut self, at: Nanos, counted: Option<Counted>) -> Vec<Window> {
+        if let Some(counted) = counted {
+            self.counted = counted;
+        }
+        let closed = self.accumulator.windows().map(|it| it.advance(moment(at)));
+        closed.unwrap_or_default()
+    }
+
+    /// Takes windows that are over. That a file cannot be written is said once, and once that it could.
+    pub(super) fn keep_facts(&mut self, windows: Vec<Window>, terminal: &Terminal) {
+        let Some(facts) = &mut self.facts else {
+            return;
+        };
+        let files = facts.count().files;
+        let taken = facts.take(windows);
+        let wrote = facts.count().files > files;
+        self.tell(taken, wrote, terminal);
+    }
+
+    fn tell(&mut self, written: Result<(), FactsError>, wrote: bool, terminal: &Terminal) {
+        match written {
+            Err(error) if !self.complained => {
+                terminal.complain(&format_args!("{error}; its rows are tried again"));
+                self.complained = true;
+            }
+            Ok(()) if wrote && self.complained => {
+                terminal.complain(&"facts files can be written again");
+                self.complained = false;
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows scrapers what is counted by now.
+    pub(super) fn show(&mut self) {
+        let proc = Proc::default();
+        let steal = proc.steal().into_iter().map(|(cpu, time)| {
+            let before = self.steal_before.get(&cpu).copied().unwrap_or_default();
+            (cpu, time - before)
+        });
+        let pressure = proc.pressure().into_iter().map(|(resource, now)| {
+            let before = self.pressure_before.get(&resource);
+            let before = before.copied().unwrap_or_default();
+            let since = Pressure {
+                some: now.some - before.some,
+                full: now.full - before.full,
+            };
+            (resource, since)
+        });
+        let mut totals = Totals {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: self.machine.host.clone(),
+            kernel: self.machine.kernel.clone(),
+            arch: self.machine.arch.clone(),
+            hz_configured: self.machine.hz_configured,
+            began_unix_ms: self.began_unix_ms,
+            updated_unix_ms: wall_clock(),
+            steal: steal.collect(),
+            pressure: pressure.collect(),
+            lost: self.counted.lost.clone(),
+            limitations: self.limitations,
+            own: OwnCost {
+                cpu: own_process_cpu_time(),
+                memory_bytes: own_peak_memory(),
+                events: self.counted.events,
+                folded: self.counted.folded,
+            },
+            facts: self.facts.as_ref().map(FactsFolder::count),
+            ..Totals::default()
+        };
+        self.accumulator.put(&mut totals);
+        if let Ok(mut shown) = self.shown.lock() {
+            *shown = Arc::new(totals);
+        }
+    }
+
+    /// Writes what is left, and says whether the books balance.
+    pub(super) fn finish(
+        mut self,
+        (books, lost): (&[Books], &[Loss]),
+        terminal: &Terminal,
+    ) -> Result<ExitCode, Failure> {
+        let end = books.iter().map(|books| books.end).max();
+        let end = moment(end.unwrap_or_else(now));
+        let closed = self.accumulator.windows().map(|it| it.finish(end));
+        let written = match &mut self.facts {
+            Some(facts) => facts
+                .take(closed.unwrap_or_default())
+                .and_then(|()| facts.flush()),
+            None => Ok(()),
+        };
+        let off = self.accumulator.off(books, lost);
+        let watched = books.iter().map(Books::elapsed).max();
+        let watched = watched.unwrap_or_default();
+        if !off.is_empty() {
+            let off: Vec<String> = off
+                .iter()
+                .map(|(cpu, off)| format!("CPU {cpu} by {off}"))
+                .collect();
+            terminal.complain(&format_args!("the books are off: {}", off.join(", ")));
+            return Ok(ExitCode::from(UNBALANCED));
+        }
+        written.map_err(|error| Failure::Agent(error.to_string()))?;
+        terminal.remark(&format!(
+            "ticktax agent: watched {watched}, the books balance"
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// This moment of the clock that never jumps, on the wall clock.
+fn moment(at: Nanos) -> Moment {
+    Moment {
+        at,
+        unix_ms: wall_clock() - (now() - at).0 / 1_000_000,
+    }
+}
