@@ -124,7 +124,7 @@ impl RowSink for Accumulator {
             (EventKind::Sum(role, sum), Some(class)) => {
                 let intervals = Intervals::Many(span, sum.count, &sum.histogram);
                 if is_tick(role) {
-                    intervals.add_to(self.ticks.entry(span.cpu).or_default(), true);
+                    tick(&mut self.ticks, self.windows.as_mut(), intervals);
                 }
                 let known = known(&mut self.known, class, &event);
                 book(&mut self.accounts, class, known, intervals);
@@ -137,7 +137,7 @@ impl RowSink for Accumulator {
                 if let EventKind::Interrupt(interrupt) = kind
                     && interrupt.is_tick()
                 {
-                    intervals.add_to(self.ticks.entry(span.cpu).or_default(), true);
+                    tick(&mut self.ticks, self.windows.as_mut(), intervals);
                 }
                 let known = known(&mut self.known, class, &event);
                 book(&mut self.accounts, class, known, intervals);
@@ -147,6 +147,19 @@ impl RowSink for Accumulator {
             }
             (_, None) => {}
         }
+    }
+}
+
+/// Adds the tick's function to the ticks since the beginning, and to those of the window that is open.
+fn tick(
+    ticks: &mut BTreeMap<Cpu, IntervalSum>,
+    windows: Option<&mut Windows>,
+    intervals: Intervals<'_>,
+) {
+    let cpu = intervals.span().cpu;
+    intervals.add_to(ticks.entry(cpu).or_default(), true);
+    if let Some(windows) = windows {
+        intervals.add_to(windows.open_ticks().entry(cpu).or_default(), true);
     }
 }
 

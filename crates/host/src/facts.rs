@@ -43,6 +43,34 @@ impl Proc {
         }
     }
 
+    /// The same machine, with what may change while it runs read again: its clocksource and the CPUs that are
+    /// online.
+    pub fn refreshed(&self, machine: &Machine) -> Machine {
+        let clocksource =
+            self.text("sys/devices/system/clocksource/clocksource0/current_clocksource");
+        Machine {
+            clocksource: clocksource.or_else(|| machine.clocksource.clone()),
+            online: self.online().unwrap_or_else(|| machine.online.clone()),
+            ..machine.clone()
+        }
+    }
+
+    /// What the kernel does against faults of the CPUs, each as `FAULT: WHAT`, in order of their names.
+    pub fn mitigations(&self) -> Vec<String> {
+        let folder = "sys/devices/system/cpu/vulnerabilities";
+        let entries = std::fs::read_dir(self.root.join(folder));
+        let entries = entries.into_iter().flatten().flatten();
+        let mut mitigations: Vec<String> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let what = self.text(&format!("{folder}/{name}"))?;
+                Some(format!("{name}: {what}"))
+            })
+            .collect();
+        mitigations.sort_unstable();
+        mitigations
+    }
+
     /// The kernel's build configuration, from wherever the distribution leaves it.
     pub(super) fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
@@ -191,6 +219,43 @@ mod tests {
         assert_eq!(machine.hz_configured, None);
         assert_eq!(machine.tick_mode, None);
         assert!(machine.online.is_empty());
+    }
+
+    #[test]
+    fn what_may_change_is_read_again_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let clocksource = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+        put(root.path(), clocksource, "tsc\n");
+        put(root.path(), "sys/devices/system/cpu/online", "0-3\n");
+        put(root.path(), "proc/cmdline", "quiet\n");
+        let proc = Proc::at(root.path());
+        let before = proc.machine();
+        assert_eq!(proc.refreshed(&before), before);
+        put(root.path(), clocksource, "hpet\n");
+        put(root.path(), "sys/devices/system/cpu/online", "0-1\n");
+        fs::remove_file(root.path().join("proc/cmdline")).unwrap();
+        let after = proc.refreshed(&before);
+        assert_eq!(after.clocksource.as_deref(), Some("hpet"));
+        assert_eq!(after.online.len(), 2);
+        assert_eq!(after.cmdline, before.cmdline);
+    }
+
+    #[test]
+    fn mitigations_stand_in_order_of_their_names() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(Proc::at(root.path()).mitigations().is_empty());
+        let folder = "sys/devices/system/cpu/vulnerabilities";
+        for (name, what) in [("meltdown", "Mitigation: PTI"), ("l1tf", "Not affected")] {
+            put(
+                root.path(),
+                &format!("{folder}/{name}"),
+                &format!("{what}\n"),
+            );
+        }
+        assert_eq!(
+            Proc::at(root.path()).mitigations(),
+            ["l1tf: Not affected", "meltdown: Mitigation: PTI"]
+        );
     }
 
     #[test]

@@ -1,16 +1,21 @@
-//! Facts: whose time it was, in windows of time, as Parquet files that many machines can put side by side.
+//! Facts: whose time it was, and what else an agent learnt, as Parquet files that many machines can put side by side.
 //!
-//! `docs/data.md` describes the columns. A file is written at once and sorted, so it is small, and queries
-//! that ask for one name or one time skip most of it.
+//! `docs/data.md` describes the tables and their columns. A file is written at once and sorted, so it is small, and
+//! queries that ask for one name or one time skip most of it.
 
 mod file;
+mod rows;
+mod table;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::Nanos;
-use crate::totals::AccountSums;
+use crate::totals::{AccountSums, IntervalSum};
+use crate::{Cpu, Nanos};
 
 pub use file::{FactsError, PartWriter};
+pub use rows::{BeatFact, HostFact, Row};
+pub use table::Table;
 
 /// How long the windows of a table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,15 +40,6 @@ impl WindowLength {
             Self::Hour => 3_600,
         })
     }
-
-    /// The table of accounts in such windows: the name of its folder.
-    pub const fn accounts_table(self) -> &'static str {
-        match self {
-            Self::Minute => "accounts",
-            Self::TenMinutes => "accounts_10m",
-            Self::Hour => "accounts_1h",
-        }
-    }
 }
 
 impl fmt::Display for WindowLength {
@@ -67,4 +63,6 @@ pub struct Window {
     pub length: Nanos,
     /// Whose time it was.
     pub accounts: AccountSums,
+    /// The tick's own function, by CPU.
+    pub ticks: BTreeMap<Cpu, IntervalSum>,
 }

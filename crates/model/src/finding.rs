@@ -75,3 +75,25 @@ pub enum Severity {
     /// It costs time, or data, now.
     Serious,
 }
+
+impl Confidence {
+    /// The word for it, as files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Possible => "possible",
+            Self::Likely => "likely",
+            Self::Certain => "certain",
+        }
+    }
+}
+
+impl Severity {
+    /// The word for it, as files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Serious => "serious",
+        }
+    }
+}

@@ -6,10 +6,11 @@
 
 mod parts;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use ticktax_model::facts::{FactsError, PartWriter, Window, WindowLength};
+use ticktax_model::facts::{FactsError, PartWriter, Row, Table, Window, WindowLength};
 use ticktax_model::totals::FactsCount;
 use ticktax_model::utc::Utc;
 
@@ -37,8 +38,8 @@ pub struct FactsFolder {
     folder: PathBuf,
     settings: FactsSettings,
     writer: PartWriter,
-    /// Windows that are in no file yet.
-    pending: Vec<Window>,
+    /// Rows that are in no file yet, in the order in which they came.
+    pending: VecDeque<Row>,
     count: FactsCount,
     /// Locked as long as it is open.
     _lock: File,
@@ -48,7 +49,7 @@ impl FactsFolder {
     /// From so many rows on a file is written without waiting for the ten minutes to be over.
     const MANY: usize = 5_000;
 
-    /// The most rows that wait for being written, some 25 MiB. Beyond, the oldest are given up.
+    /// The most rows that wait for being written, some 10 MiB. Beyond, the oldest are given up.
     const MOST_PENDING: usize = 20_000;
 
     /// Opens the folder, which is made where there is none, and clears what a killed process left.
@@ -77,15 +78,15 @@ impl FactsFolder {
             Err(TryLockError::Error(error)) => return Err(io(folder, error)),
         }
         for kind in WindowLength::ALL {
-            let table = folder.join(kind.accounts_table());
+            let table = folder.join(Table::Accounts(kind).name());
             fs::create_dir_all(&table).map_err(|error| io(&table, error))?;
         }
         clear_leftovers(folder);
         let mut this = Self {
             folder: folder.to_owned(),
-            writer: PartWriter::new(&settings.host, settings.lists),
+            writer: PartWriter::new(&settings.host),
             settings,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
             count: FactsCount::default(),
             _lock: file,
         };
@@ -103,13 +104,21 @@ impl FactsFolder {
     ///
     /// # Errors
     /// A file cannot be written: its rows wait for the next time.
-    pub fn take(&mut self, windows: Vec<Window>) -> Result<(), FactsError> {
+    pub fn take(&mut self, windows: &[Window]) -> Result<(), FactsError> {
         let due = windows
             .iter()
             .any(|window| window.kind != WindowLength::Minute);
-        self.pending.extend(windows);
+        for window in windows {
+            self.pending.extend(window.rows(self.settings.lists));
+        }
         let many = self.give_up_oldest() >= Self::MANY;
         if due || many { self.flush() } else { Ok(()) }
+    }
+
+    /// Takes rows of tables without windows. They are written with the next windows that are.
+    pub fn add(&mut self, rows: impl IntoIterator<Item = Row>) {
+        self.pending.extend(rows);
+        self.give_up_oldest();
     }
 
     /// Writes all that waits.
@@ -118,21 +127,20 @@ impl FactsFolder {
     /// A file cannot be written: its rows wait for the next time.
     pub fn flush(&mut self) -> Result<(), FactsError> {
         let mut result = Ok(());
-        let mut pending = std::mem::take(&mut self.pending);
-        pending.retain(|window| !window.accounts.is_empty());
-        while let Some(first) = pending.first() {
-            let (kind, day) = (first.kind, day_of(first));
-            let belongs = |window: &Window| window.kind == kind && day_of(window) == day;
-            let (part, rest): (Vec<Window>, Vec<Window>) = pending.into_iter().partition(belongs);
-            pending = rest;
-            match self.write(kind, &day, &part) {
-                Ok(rows) => {
-                    self.count.rows += rows;
+        let mut parts: BTreeMap<(Table, String), Vec<Row>> = BTreeMap::new();
+        for row in self.pending.drain(..) {
+            let day = day_of(row.time_unix_ms());
+            parts.entry((row.table(), day)).or_default().push(row);
+        }
+        for ((table, day), mut rows) in parts {
+            match self.write(table, &day, &mut rows) {
+                Ok(()) => {
+                    self.count.rows += rows.len() as u64;
                     self.count.files += 1;
                 }
                 Err(error) => {
                     self.count.errors += 1;
-                    self.pending.extend(part);
+                    self.pending.extend(rows);
                     result = Err(error);
                 }
             }
@@ -141,34 +149,32 @@ impl FactsFolder {
         result
     }
 
-    fn write(&self, kind: WindowLength, day: &str, part: &[Window]) -> Result<u64, FactsError> {
-        let table = self.folder.join(kind.accounts_table());
-        let folder = table.join(format!("day={day}"));
+    fn write(&self, table: Table, day: &str, rows: &mut [Row]) -> Result<(), FactsError> {
+        let folder = self.folder.join(table.name()).join(format!("day={day}"));
         fs::create_dir_all(&folder).map_err(|error| FactsError::io(&folder, &error))?;
         let number = next_number(&folder);
         let path = folder.join(format!("part-{number}.parquet"));
-        let windows: Vec<&Window> = part.iter().collect();
-        self.writer.write(&path, &windows)
+        self.writer.write(&path, table, rows)
     }
 
-    /// Gives up the oldest windows where too many rows wait, and says how many wait then.
+    /// Gives up the oldest rows where too many wait, and says how many wait then.
     fn give_up_oldest(&mut self) -> usize {
-        let rows = |window: &Window| window.accounts.len();
-        let mut waiting: usize = self.pending.iter().map(rows).sum();
-        while waiting > Self::MOST_PENDING && !self.pending.is_empty() {
-            let given_up = rows(&self.pending.remove(0));
-            waiting -= given_up;
-            self.count.dropped += given_up as u64;
+        let many = self.pending.len().saturating_sub(Self::MOST_PENDING);
+        if many > 0 {
+            // Those that could not be written stand behind those that came since.
+            let pending = self.pending.make_contiguous();
+            pending.sort_by_key(Row::time_unix_ms);
         }
-        waiting
+        self.pending.drain(..many);
+        self.count.dropped += many as u64;
+        self.pending.len()
     }
 
     /// Removes the oldest files where there are too many days or bytes. By how many days there are and not by
     /// the date: a clock that is set forward must not cost the history.
     fn retire(&mut self) {
         let mut parts = parts(&self.folder);
-        for kind in WindowLength::ALL {
-            let table = kind.accounts_table();
+        for table in Table::EVERY.map(Table::name) {
             let mut days: Vec<&str> = parts
                 .iter()
                 .filter(|part| part.table == table)
@@ -199,21 +205,23 @@ impl FactsFolder {
     }
 }
 
-/// The day on which a window began, UTC.
-fn day_of(window: &Window) -> String {
+/// The day of a time in ms since 1970, UTC.
+fn day_of(unix_ms: i64) -> String {
     let Utc {
         year, month, day, ..
-    } = Utc::from_unix_ms(window.begin_unix_ms);
+    } = Utc::from_unix_ms(unix_ms);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
 
     use tempfile::TempDir;
-    use ticktax_model::facts::{Window, WindowLength};
+    use ticktax_model::facts::{HostFact, Window, WindowLength};
+    use ticktax_model::machine::Machine;
     use ticktax_model::statement::Class;
     use ticktax_model::totals::{AccountKey, AccountSums, IntervalSum};
     use ticktax_model::{Cpu, Nanos};
@@ -247,6 +255,7 @@ mod tests {
             begin_unix_ms,
             length: kind.length(),
             accounts: (0..rows).map(account).collect::<AccountSums>(),
+            ticks: BTreeMap::new(),
         }
     }
 
@@ -278,11 +287,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
         let minute = |begin| window(WindowLength::Minute, begin, 2);
-        facts.take(vec![minute(DAY_MS - 60_000)]).unwrap();
+        facts.take(&[minute(DAY_MS - 60_000)]).unwrap();
         assert!(files(folder.path()).is_empty());
         let ten = window(WindowLength::TenMinutes, DAY_MS - 540_000, 2);
-        facts.take(vec![minute(DAY_MS), ten.clone()]).unwrap();
-        facts.take(vec![minute(DAY_MS + 60_000), ten]).unwrap();
+        facts.take(&[minute(DAY_MS), ten.clone()]).unwrap();
+        facts.take(&[minute(DAY_MS + 60_000), ten]).unwrap();
         assert_eq!(
             files(folder.path()),
             [
@@ -294,6 +303,35 @@ mod tests {
             ]
         );
         assert_eq!((facts.count().rows, facts.count().files), (10, 5));
+    }
+
+    #[test]
+    fn what_has_no_window_is_written_with_the_next_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut facts = open(&folder);
+        let fact = HostFact {
+            time_unix_ms: DAY_MS,
+            began_unix_ms: DAY_MS,
+            tool_version: "1".to_owned(),
+            mitigations: Vec::new(),
+            machine: Machine::default(),
+        };
+        facts.add([fact.row()]);
+        let mut minute = window(WindowLength::Minute, DAY_MS, 1);
+        let tick = minute.accounts.values().next().cloned().unwrap();
+        minute.ticks.insert(Cpu(0), tick);
+        facts.take(&[minute]).unwrap();
+        assert!(files(folder.path()).is_empty());
+        facts.flush().unwrap();
+        assert_eq!(
+            files(folder.path()),
+            [
+                "accounts/day=1970-01-02/part-1.parquet",
+                "host/day=1970-01-02/part-1.parquet",
+                "tick/day=1970-01-02/part-1.parquet",
+            ]
+        );
+        assert_eq!(facts.count().rows, 3);
     }
 
     #[test]
@@ -325,9 +363,7 @@ mod tests {
         // A file where the day's folder is to be.
         let blocked = folder.path().join("accounts/day=1970-01-01");
         fs::write(&blocked, "").unwrap();
-        facts
-            .take(vec![window(WindowLength::Minute, 0, 2)])
-            .unwrap();
+        facts.take(&[window(WindowLength::Minute, 0, 2)]).unwrap();
         assert!(facts.flush().is_err());
         assert_eq!((facts.count().rows, facts.count().errors), (0, 1));
         fs::remove_file(&blocked).unwrap();
@@ -342,7 +378,7 @@ mod tests {
         let most = u32::try_from(FactsFolder::MOST_PENDING).unwrap();
         for (begin, rows) in [(0, 10), (60_000, most)] {
             let window = window(WindowLength::Minute, begin, rows);
-            facts.take(vec![window]).unwrap();
+            facts.take(&[window]).unwrap();
         }
         assert_eq!(facts.count().dropped, 10);
     }
@@ -358,7 +394,7 @@ mod tests {
         // The clock was set ten years forward and back again.
         for day in [0, 1, 3_650, 2] {
             facts
-                .take(vec![window(WindowLength::Minute, day * DAY_MS, 2)])
+                .take(&[window(WindowLength::Minute, day * DAY_MS, 2)])
                 .unwrap();
             facts.flush().unwrap();
         }

@@ -132,7 +132,7 @@ impl Agent {
                     self.forget_sources();
                 }
                 let closed = self.summed(at, counted);
-                self.keep_facts(closed, terminal);
+                self.keep_facts(&closed, terminal);
                 self.show();
             }
             if interrupt.signal().is_some() {

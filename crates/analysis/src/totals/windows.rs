@@ -4,9 +4,11 @@
 //! They end where the wall clock's minutes end, as it stood when the first began, or as near as the sums
 //! come: their exact length is told.
 
-use ticktax_model::Nanos;
+use std::collections::BTreeMap;
+
 use ticktax_model::facts::{Window, WindowLength};
-use ticktax_model::totals::AccountSums;
+use ticktax_model::totals::{AccountSums, IntervalSum};
+use ticktax_model::{Cpu, Nanos};
 
 /// The windows that are open, one of each length.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ struct Open {
     /// When it is over.
     due: Nanos,
     accounts: AccountSums,
+    ticks: BTreeMap<Cpu, IntervalSum>,
 }
 
 /// A moment on both clocks.
@@ -55,6 +58,11 @@ impl Windows {
         &mut self.minute.accounts
     }
 
+    /// The ticks of the minute that is open.
+    pub fn open_ticks(&mut self) -> &mut BTreeMap<Cpu, IntervalSum> {
+        &mut self.minute.ticks
+    }
+
     /// Closes the windows that are over, the shortest first; to be called when sums have come.
     pub fn advance(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, self.early, false)
@@ -75,6 +83,9 @@ impl Windows {
         for longer in &mut self.longer {
             for (key, sum) in &minute.accounts {
                 longer.accounts.entry(key.clone()).or_default().merge(sum);
+            }
+            for (cpu, sum) in &minute.ticks {
+                longer.ticks.entry(*cpu).or_default().merge(sum);
             }
         }
         closed.push(minute);
@@ -97,6 +108,7 @@ impl Open {
             begin_unix_ms: now.unix_ms,
             due: now.at + length - Nanos(into_ns),
             accounts: AccountSums::new(),
+            ticks: BTreeMap::new(),
         }
     }
 
@@ -110,6 +122,7 @@ impl Open {
             begin_unix_ms: std::mem::replace(&mut self.begin_unix_ms, now.unix_ms),
             length: now.at - std::mem::replace(&mut self.begin, now.at),
             accounts: std::mem::take(&mut self.accounts),
+            ticks: std::mem::take(&mut self.ticks),
         }
     }
 }
@@ -188,6 +201,8 @@ mod tests {
             .entry(key())
             .or_default()
             .record(Nanos(1), Nanos(1));
+        let ticks = windows.open_ticks().entry(Cpu(0)).or_default();
+        ticks.record(Nanos(2), Nanos(2));
         let closed = windows.finish(moment(3_000));
         let told: Vec<(WindowLength, Nanos)> =
             closed.iter().map(|it| (it.kind, it.length)).collect();
@@ -197,6 +212,11 @@ mod tests {
             closed
                 .iter()
                 .all(|window| window.accounts[&key()].count == 1)
+        );
+        assert!(
+            closed
+                .iter()
+                .all(|window| window.ticks[&Cpu(0)].time == Nanos(2))
         );
     }
 

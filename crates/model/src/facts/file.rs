@@ -1,5 +1,6 @@
-//! A file of accounts in windows.
+//! A file of facts.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,33 +10,19 @@ use parquet::basic::Type as Physical;
 use parquet::basic::{
     Compression, ConvertedType, Encoding, LogicalType, Repetition, TimeUnit, ZstdLevel,
 };
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use super::{Window, WindowLength};
-use crate::Histogram;
+use super::rows::{Cell, Row};
+use super::table::{Column, ColumnKind, Table};
 use crate::disk::{Temporary, parquet_words, words};
-use crate::totals::{AccountKey, IntervalSum};
 
 /// The version of the columns.
 const SCHEMA: &str = "1";
-
-// The columns in their order; rows are sorted by the first five.
-const HOST: &str = "host";
-const NAME: &str = "name";
-const CLASS: &str = "class";
-const CPU: &str = "cpu";
-const TIME: &str = "time";
-const WINDOW: &str = "window_ns";
-const OWN_TIME: &str = "time_ns";
-const COUNT: &str = "count";
-const HISTOGRAM: &str = "histogram";
-const LENGTHS: &str = "histogram_from_ns";
-const COUNTS: &str = "histogram_counts";
 
 /// Why a file of facts could not be written, in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,106 +51,67 @@ impl FactsError {
     }
 }
 
-/// Writes files of accounts.
+/// Writes files of facts.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
     /// The host that the rows are of.
-    host: String,
-    /// Whether each histogram also stands as two lists.
-    lists: bool,
-}
-
-/// A row before it is written.
-struct Row<'a> {
-    key: &'a AccountKey,
-    sum: &'a IntervalSum,
-    window: &'a Window,
+    host: Arc<str>,
 }
 
 impl PartWriter {
-    /// For files of this host's rows. With `lists`, each histogram also stands as two lists, for programs
-    /// that cannot read its bytes.
-    pub fn new(host: &str, lists: bool) -> Self {
-        Self {
-            host: host.to_owned(),
-            lists,
-        }
+    /// For files of this host's rows.
+    pub fn new(host: &str) -> Self {
+        Self { host: host.into() }
     }
 
-    /// Writes the accounts of these windows to a file that appears as `path` once it is complete and on the
-    /// disk. Returns how many rows it has.
+    /// Writes rows of a table, which have equally many columns, to a file that appears as `path` once it is
+    /// complete and on the disk. The rows are sorted then.
     ///
     /// # Errors
     /// The file cannot be written; nothing of it is left.
-    pub fn write(&self, path: &Path, windows: &[&Window]) -> Result<u64, FactsError> {
+    pub fn write(&self, path: &Path, table: Table, rows: &mut [Row]) -> Result<(), FactsError> {
         let io = |error: io::Error| FactsError::io(path, &error);
         let parquet = |error: ParquetError| FactsError::parquet(path, &error);
         let temporary = Temporary::beside(path).map_err(io)?;
         let handle = temporary.handle().map_err(io)?;
-        let mut rows: Vec<Row<'_>> = windows
-            .iter()
-            .flat_map(|window| {
-                let accounts = window.accounts.iter();
-                accounts.map(move |(key, sum)| Row { key, sum, window })
-            })
-            .collect();
+        let key = table.sorted() - 1;
         rows.sort_by(|a, b| {
-            let begin = |row: &Row<'_>| row.window.begin_unix_ms;
-            let names = a.key.name.cmp(&b.key.name);
-            let words = names.then_with(|| a.key.class.name().cmp(b.key.class.name()));
-            let cpus = words.then_with(|| a.key.cpu.cmp(&b.key.cpu));
-            cpus.then_with(|| begin(a).cmp(&begin(b)))
+            let (a, b) = (&a.cells[..key], &b.cells[..key]);
+            a.partial_cmp(b).unwrap_or(Ordering::Equal)
         });
-        let kind = windows.first().map(|window| window.kind);
-        self.put(handle, &rows, kind).map_err(parquet)?;
-        temporary.appear().map_err(io)?;
-        Ok(rows.len() as u64)
+        self.put(handle, table, rows).map_err(parquet)?;
+        temporary.appear().map_err(io)
     }
 
-    fn put(
-        &self,
-        file: File,
-        rows: &[Row<'_>],
-        kind: Option<WindowLength>,
-    ) -> Result<(), ParquetError> {
-        let properties = Arc::new(properties(kind)?);
-        let mut file = SerializedFileWriter::new(file, schema(self.lists)?, properties)?;
+    fn put(&self, file: File, table: Table, rows: &[Row]) -> Result<(), ParquetError> {
+        let present = rows.first().map_or(0, |row| row.cells.len() + 1);
+        let columns = table.columns();
+        let columns = &columns[..present.min(columns.len())];
+        let properties = Arc::new(properties(table, columns)?);
+        let mut file = SerializedFileWriter::new(file, schema(columns)?, properties)?;
         let mut group = file.next_row_group()?;
-        let host = ByteArray::from(self.host.as_str());
-        texts(&mut group, rows.iter().map(|_| host.clone()))?;
-        texts(&mut group, rows.iter().map(|row| (&*row.key.name).into()))?;
-        texts(
-            &mut group,
-            rows.iter().map(|row| row.key.class.name().into()),
-        )?;
-        let cpu = |row: &Row<'_>| i32::try_from(row.key.cpu.0).unwrap_or(i32::MAX);
-        plain::<Int32Type>(&mut group, rows.iter().map(cpu))?;
-        plain::<Int64Type>(&mut group, rows.iter().map(|row| row.window.begin_unix_ms))?;
-        plain::<Int64Type>(&mut group, rows.iter().map(|row| row.window.length.0))?;
-        plain::<Int64Type>(&mut group, rows.iter().map(|row| row.sum.time.0))?;
-        plain::<Int64Type>(&mut group, rows.iter().map(|row| whole(row.sum.count)))?;
-        let blobs = rows.iter().map(|row| row.sum.histogram.to_blob().into());
-        texts(&mut group, blobs)?;
-        if self.lists {
-            let histograms = || rows.iter().map(|row| &row.sum.histogram);
-            let from = |index, _| Histogram::lower(index).0;
-            list(&mut group, histograms(), from)?;
-            list(&mut group, histograms(), |_, count| whole(count))?;
+        let host = Cell::Text(Arc::clone(&self.host));
+        for (number, column) in columns.iter().enumerate() {
+            let cells = rows.iter().map(|row| match number.checked_sub(1) {
+                None => &host,
+                Some(number) => row.cells.get(number).unwrap_or(&Cell::None),
+            });
+            put_column(&mut group, *column, cells)?;
         }
         group.close()?;
         file.close().map(drop)
     }
 }
 
-fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn properties(kind: Option<WindowLength>) -> Result<WriterProperties, ParquetError> {
+fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, ParquetError> {
     let words = |key: &str, value: String| KeyValue::new(key.to_owned(), Some(value));
     let mut metadata = vec![words("ticktax.schema", SCHEMA.to_owned())];
-    metadata.extend(kind.map(|kind| words("ticktax.window", kind.to_string())));
-    let sorted = (0..5).map(|column| SortingColumn {
+    metadata.extend(
+        table
+            .window()
+            .map(|kind| words("ticktax.window", kind.to_string())),
+    );
+    let sorted = (0..).take(table.sorted()).map(|column| SortingColumn {
         column_idx: column,
         descending: false,
         nulls_first: false,
@@ -171,51 +119,57 @@ fn properties(kind: Option<WindowLength>) -> Result<WriterProperties, ParquetErr
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
         .set_created_by(concat!("ticktax ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_sorting_columns(Some(sorted.collect()))
         .set_key_value_metadata(Some(metadata));
-    for name in [TIME, WINDOW, OWN_TIME, COUNT] {
-        let column = ColumnPath::from(name);
+    for (number, column) in columns.iter().enumerate() {
+        let path = ColumnPath::from(column.name);
+        // Nobody looks for a row by what it is not sorted by.
+        if number >= table.sorted() {
+            properties =
+                properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
+        }
+        let encoding = match column.kind {
+            ColumnKind::Long => Encoding::DELTA_BINARY_PACKED,
+            ColumnKind::Bytes => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+            // By dictionary.
+            _ => continue,
+        };
         properties = properties
-            .set_column_dictionary_enabled(column.clone(), false)
-            .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, encoding);
     }
-    let histogram = ColumnPath::from(HISTOGRAM);
-    Ok(properties
-        .set_column_dictionary_enabled(histogram.clone(), false)
-        .set_column_encoding(histogram, Encoding::DELTA_LENGTH_BYTE_ARRAY)
-        .build())
+    Ok(properties.build())
 }
 
-fn schema(lists: bool) -> Result<TypePtr, ParquetError> {
-    let text = Some(LogicalType::String);
-    let time = Some(LogicalType::timestamp(true, TimeUnit::MILLIS));
-    let short = Some(LogicalType::integer(16, true));
-    let columns = [
-        (HOST, Physical::BYTE_ARRAY, text.clone()),
-        (NAME, Physical::BYTE_ARRAY, text.clone()),
-        (CLASS, Physical::BYTE_ARRAY, text),
-        (CPU, Physical::INT32, short),
-        (TIME, Physical::INT64, time),
-        (WINDOW, Physical::INT64, None),
-        (OWN_TIME, Physical::INT64, None),
-        (COUNT, Physical::INT64, None),
-        (HISTOGRAM, Physical::BYTE_ARRAY, None),
-    ];
-    let column = |(name, physical, logical)| {
-        Type::primitive_type_builder(name, physical)
+fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
+    let field = |column: &Column| {
+        let (physical, logical) = match column.kind {
+            ColumnKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            ColumnKind::Short => (Physical::INT32, Some(LogicalType::integer(16, true))),
+            ColumnKind::Int => (Physical::INT32, None),
+            ColumnKind::Few | ColumnKind::Long => (Physical::INT64, None),
+            ColumnKind::Time => {
+                let time = LogicalType::timestamp(true, TimeUnit::MILLIS);
+                (Physical::INT64, Some(time))
+            }
+            ColumnKind::Real => (Physical::DOUBLE, None),
+            ColumnKind::Bytes => (Physical::BYTE_ARRAY, None),
+            ColumnKind::List => return list_of_numbers(column.name),
+        };
+        Type::primitive_type_builder(column.name, physical)
             .with_logical_type(logical)
-            .with_repetition(Repetition::REQUIRED)
+            .with_repetition(if column.optional {
+                Repetition::OPTIONAL
+            } else {
+                Repetition::REQUIRED
+            })
             .build()
             .map(Arc::new)
     };
-    let fields: Result<Vec<TypePtr>, _> = columns.into_iter().map(column).collect();
-    let mut fields = fields?;
-    if lists {
-        fields.push(list_of_numbers(LENGTHS)?);
-        fields.push(list_of_numbers(COUNTS)?);
-    }
-    let message = Type::group_type_builder("ticktax").with_fields(fields);
+    let fields: Result<Vec<TypePtr>, _> = columns.iter().map(field).collect();
+    let message = Type::group_type_builder("ticktax").with_fields(fields?);
     message.build().map(Arc::new)
 }
 
@@ -237,54 +191,96 @@ fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(list))
 }
 
-fn texts(
+/// Writes the next column.
+fn put_column<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
-    values: impl Iterator<Item = ByteArray>,
+    column: Column,
+    cells: impl Iterator<Item = &'c Cell>,
 ) -> Result<(), ParquetError> {
-    plain::<ByteArrayType>(group, values)
+    let levels = column.optional;
+    match column.kind {
+        ColumnKind::Text => values::<ByteArrayType>(group, levels, cells, |cell| match cell {
+            Cell::Text(text) => Some((&**text).into()),
+            _ => None,
+        }),
+        ColumnKind::Bytes => values::<ByteArrayType>(group, levels, cells, |cell| match cell {
+            Cell::Bytes(bytes) => Some(ByteArray::from(bytes.clone())),
+            _ => None,
+        }),
+        ColumnKind::Short | ColumnKind::Int => {
+            values::<Int32Type>(group, levels, cells, |cell| match cell {
+                Cell::Number(number) => Some(i32::try_from(*number).unwrap_or(i32::MAX)),
+                _ => None,
+            })
+        }
+        ColumnKind::Few | ColumnKind::Long | ColumnKind::Time => {
+            values::<Int64Type>(group, levels, cells, |cell| match cell {
+                Cell::Number(number) => Some(*number),
+                _ => None,
+            })
+        }
+        ColumnKind::Real => values::<DoubleType>(group, levels, cells, |cell| match cell {
+            Cell::Real(real) => Some(*real),
+            _ => None,
+        }),
+        ColumnKind::List => lists(group, cells),
+    }
 }
 
-/// Writes the next column, which has a value in every row.
-fn plain<T: DataType>(
+/// Writes the next column, which has at most one value in a row.
+fn values<'c, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
-    values: impl Iterator<Item = T::T>,
+    optional: bool,
+    cells: impl Iterator<Item = &'c Cell>,
+    value: impl Fn(&Cell) -> Option<T::T>,
 ) -> Result<(), ParquetError> {
-    let values: Vec<T::T> = values.collect();
-    column::<T>(group, &values, None)
+    let (mut values, mut present) = (Vec::new(), Vec::new());
+    for cell in cells {
+        let value = value(cell);
+        present.push(i16::from(value.is_some()));
+        values.extend(value);
+    }
+    let levels = optional.then_some((&*present, None));
+    put_values::<T>(group, &values, levels)
 }
 
-/// Writes the next column, of lists: a number for each bucket that counted anything.
-fn list<'h>(
+/// Writes the next column, of lists.
+fn lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
-    histograms: impl Iterator<Item = &'h Histogram>,
-    number: impl Fn(usize, u64) -> i64,
+    cells: impl Iterator<Item = &'c Cell>,
 ) -> Result<(), ParquetError> {
     let (mut values, mut present, mut goes_on) = (Vec::new(), Vec::new(), Vec::new());
-    for histogram in histograms {
-        let first = values.len();
-        let counts = histogram.counts().iter().enumerate();
-        for (index, &count) in counts.filter(|(_, count)| **count > 0) {
-            goes_on.push(i16::from(values.len() > first));
-            present.push(1);
-            values.push(number(index, count));
-        }
-        if values.len() == first {
+    for cell in cells {
+        let list: &[i64] = match cell {
+            Cell::List(list) => list,
+            _ => &[],
+        };
+        if list.is_empty() {
             goes_on.push(0);
             present.push(0);
         }
+        for (place, number) in list.iter().enumerate() {
+            goes_on.push(i16::from(place > 0));
+            present.push(1);
+            values.push(*number);
+        }
     }
-    column::<Int64Type>(group, &values, Some((&present, &goes_on)))
+    put_values::<Int64Type>(group, &values, Some((&*present, Some(&*goes_on))))
 }
 
-fn column<T: DataType>(
+/// Which rows have a value; of lists also, which go on.
+type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
+
+fn put_values<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: &[T::T],
-    levels: Option<(&[i16], &[i16])>,
+    levels: Option<Levels<'_>>,
 ) -> Result<(), ParquetError> {
     let mut column = group
         .next_column()?
         .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
-    let (present, goes_on) = levels.unzip();
+    let present = levels.map(|(present, _)| present);
+    let goes_on = levels.and_then(|(_, goes_on)| goes_on);
     let writer = column.typed::<T>();
     writer.write_batch(values, present, goes_on)?;
     column.close()
@@ -292,6 +288,7 @@ fn column<T: DataType>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs::File;
     use std::path::Path;
 
@@ -300,7 +297,8 @@ mod tests {
     use parquet::record::{Field, Row};
 
     use super::PartWriter;
-    use crate::facts::{Window, WindowLength};
+    use crate::facts::{HostFact, Row as Fact, Table, Window, WindowLength};
+    use crate::machine::Machine;
     use crate::statement::Class;
     use crate::totals::{AccountKey, AccountSums, IntervalSum};
     use crate::{Cpu, Histogram, Nanos};
@@ -325,7 +323,20 @@ mod tests {
             begin_unix_ms,
             length: Nanos::from_secs(60),
             accounts,
+            ticks: BTreeMap::new(),
         }
+    }
+
+    const ACCOUNTS: Table = Table::Accounts(WindowLength::Minute);
+
+    /// Writes windows, and gives how many rows these are.
+    fn write(path: &Path, windows: &[Window], lists: bool) -> usize {
+        let rows = windows.iter().flat_map(|window| window.rows(lists));
+        let mut rows: Vec<Fact> = rows.collect();
+        PartWriter::new("vm")
+            .write(path, ACCOUNTS, &mut rows)
+            .unwrap();
+        rows.len()
     }
 
     fn open(path: &Path) -> SerializedFileReader<File> {
@@ -348,9 +359,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-1.parquet");
         let windows = [window(120_000, &["b", "a"]), window(60_000, &["b"])];
-        let writer = PartWriter::new("vm", false);
-        let written = writer.write(&path, &windows.each_ref()).unwrap();
-        assert_eq!(written, 6);
+        assert_eq!(write(&path, &windows, false), 6);
         let told: Vec<(String, i16, i64)> = rows(&path)
             .iter()
             .map(|row| match (field(row, "cpu"), field(row, "time")) {
@@ -388,8 +397,7 @@ mod tests {
     fn columns_are_encoded_as_documented() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-1.parquet");
-        let writer = PartWriter::new("vm", false);
-        writer.write(&path, &[&window(0, &["a"])]).unwrap();
+        write(&path, &[window(0, &["a"])], false);
         let reader = open(&path);
         let group = reader.metadata().row_group(0);
         for column in group.columns() {
@@ -397,7 +405,7 @@ mod tests {
             let compressed = matches!(column.compression(), Compression::ZSTD(_));
             assert!(compressed, "{name}");
             let encoding = match name.as_str() {
-                "time" | "window_ns" | "time_ns" | "count" => Encoding::DELTA_BINARY_PACKED,
+                "time_ns" | "count" => Encoding::DELTA_BINARY_PACKED,
                 "histogram" => Encoding::DELTA_LENGTH_BYTE_ARRAY,
                 _ => Encoding::RLE_DICTIONARY,
             };
@@ -418,12 +426,39 @@ mod tests {
             cpu: Cpu(0),
         };
         window.accounts.insert(nothing, IntervalSum::default());
-        let writer = PartWriter::new("vm", true);
-        assert_eq!(writer.write(&path, &[&window]), Ok(3));
+        assert_eq!(write(&path, &[window], true), 3);
         let rows = rows(&path);
         let list = |row: &Row, name| field(row, name).to_string();
         assert_eq!(list(&rows[0], "histogram_from_ns"), "[5, 896]");
         assert_eq!(list(&rows[0], "histogram_counts"), "[1, 1]");
         assert_eq!(list(&rows[2], "histogram_counts"), "[]");
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("part-1.parquet");
+        let fact = |clocksource: Option<&str>| {
+            let fact = HostFact {
+                time_unix_ms: 5,
+                began_unix_ms: 4,
+                tool_version: "1".to_owned(),
+                mitigations: vec!["meltdown: Not affected".to_owned()],
+                machine: Machine {
+                    clocksource: clocksource.map(str::to_owned),
+                    ..Machine::default()
+                },
+            };
+            fact.row()
+        };
+        let mut facts = [fact(None), fact(Some("tsc"))];
+        let writer = PartWriter::new("vm");
+        writer.write(&path, Table::Host, &mut facts).unwrap();
+        let rows = rows(&path);
+        assert_eq!(field(&rows[0], "clocksource"), &Field::Null);
+        let tsc = Field::Str("tsc".to_owned());
+        assert_eq!(field(&rows[1], "clocksource"), &tsc);
+        assert_eq!(field(&rows[1], "time"), &Field::TimestampMillis(5));
+        assert_eq!(field(&rows[0], "host"), &Field::Str("vm".to_owned()));
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
-use ticktax_model::facts::WindowLength;
+use ticktax_model::facts::Table;
 
 /// A file of facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(super) fn next_number(day: &Path) -> u64 {
 
 /// What lies in the tables' days.
 fn entries(folder: &Path) -> impl Iterator<Item = (&'static str, String, DirEntry)> {
-    let tables = WindowLength::ALL.map(WindowLength::accounts_table);
+    let tables = Table::EVERY.map(Table::name);
     let days = tables.into_iter().flat_map(move |table| {
         listing(&folder.join(table)).filter_map(move |entry| {
             let name = entry.file_name();

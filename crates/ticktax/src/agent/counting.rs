@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use ticktax_analysis::findings::{Measured, judge};
 use ticktax_analysis::totals::{Accumulator, Moment, Windows};
 use ticktax_host::{Proc, own_peak_memory, own_process_cpu_time};
-use ticktax_model::facts::{FactsError, Window};
+use ticktax_model::facts::{FactsError, HostFact, Row as Fact, Window, WindowLength};
 use ticktax_model::machine::{Machine, Pressure};
-use ticktax_model::recording::{Books, Loss, Row, RowSink};
+use ticktax_model::recording::{Books, Header, Level, Loss, Row, RowSink, World};
 use ticktax_model::totals::{OwnCost, Totals};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::Counted;
@@ -29,6 +30,8 @@ pub(super) struct Agent {
     began_unix_ms: i64,
     accumulator: Accumulator,
     facts: Option<FactsFolder>,
+    /// What the facts say of this machine.
+    host: Option<HostFact>,
     /// Whether the last file of facts could not be written, which was said.
     complained: bool,
     counted: Counted,
@@ -47,6 +50,7 @@ impl Agent {
             began_unix_ms: wall_clock(),
             accumulator: Accumulator::default(),
             facts: None,
+            host: None,
             complained: false,
             counted: Counted::default(),
             steal_before: proc.steal(),
@@ -58,12 +62,50 @@ impl Agent {
     }
 
     /// Has facts written into a folder from now on; sums come once in `every`.
-    pub(super) fn write_facts(&mut self, facts: FactsFolder, every: Nanos) {
+    pub(super) fn write_facts(&mut self, mut facts: FactsFolder, every: Nanos) {
+        let host = HostFact {
+            time_unix_ms: self.began_unix_ms,
+            began_unix_ms: self.began_unix_ms,
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            mitigations: Proc::default().mitigations(),
+            machine: self.machine.clone(),
+        };
+        facts.add([host.row()]);
+        facts.add(self.findings());
+        self.host = Some(host);
         self.facts = Some(facts);
         let windows = Windows::new(moment(now()), every);
         let accumulator = std::mem::take(&mut self.accumulator);
         self.accumulator = accumulator.with_windows(windows);
         self.show();
+    }
+
+    /// What is configured and not in effect, by the settings of this machine alone.
+    fn findings(&self) -> Vec<Fact> {
+        let mut header = Header::new(World::Live, Level::Kernel, env!("CARGO_PKG_VERSION"));
+        header.machine = self.machine.clone();
+        let findings = judge(&header, Measured::default());
+        let rows = findings.iter();
+        rows.map(|finding| finding.row(self.began_unix_ms))
+            .collect()
+    }
+
+    /// Notes it among the facts where the machine is not what it was.
+    fn look_at_host(&mut self) {
+        let (Some(facts), Some(host)) = (&mut self.facts, &mut self.host) else {
+            return;
+        };
+        let proc = Proc::default();
+        let now = HostFact {
+            time_unix_ms: wall_clock(),
+            machine: proc.refreshed(&host.machine),
+            mitigations: proc.mitigations(),
+            ..host.clone()
+        };
+        if !now.is_like(host) {
+            facts.add([now.row()]);
+            *host = now;
+        }
     }
 
     /// Takes a row of the tracer's; `sources` are those that it names.
@@ -82,11 +124,15 @@ impl Agent {
             self.counted = counted;
         }
         let closed = self.accumulator.windows().map(|it| it.advance(moment(at)));
-        closed.unwrap_or_default()
+        let closed = closed.unwrap_or_default();
+        if has(&closed, WindowLength::TenMinutes) {
+            self.look_at_host();
+        }
+        closed
     }
 
     /// Takes windows that are over. That a file cannot be written is said once, and once that it could.
-    pub(super) fn keep_facts(&mut self, windows: Vec<Window>, terminal: &Terminal) {
+    pub(super) fn keep_facts(&mut self, windows: &[Window], terminal: &Terminal) {
         let Some(facts) = &mut self.facts else {
             return;
         };
@@ -164,7 +210,7 @@ impl Agent {
         let closed = self.accumulator.windows().map(|it| it.finish(end));
         let written = match &mut self.facts {
             Some(facts) => facts
-                .take(closed.unwrap_or_default())
+                .take(&closed.unwrap_or_default())
                 .and_then(|()| facts.flush()),
             None => Ok(()),
         };
@@ -185,6 +231,11 @@ impl Agent {
         ));
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether one of this length is among the windows.
+fn has(windows: &[Window], length: WindowLength) -> bool {
+    windows.iter().any(|window| window.kind == length)
 }
 
 /// This moment of the clock that never jumps, on the wall clock.

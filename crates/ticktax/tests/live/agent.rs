@@ -11,7 +11,7 @@ use std::process::Command;
 
 use libtest_mimic::Failed;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
+use parquet::record::{Field, Row};
 
 pub(crate) use contrib::{
     a_prometheus_scrapes_it_and_evaluates_the_rules, has_prometheus, has_systemd_analyze,
@@ -163,6 +163,27 @@ fn complaint(command: &mut Command) -> Result<String, Failed> {
 
 /// The rows of a table of accounts, each with its CPU, its time in ns and its count.
 fn rows(table: &Path) -> Result<Vec<(i64, i64, i64)>, Failed> {
+    let all = facts_rows(table)?;
+    let number = |row: &Row, name: &str| {
+        let mut columns = row.get_column_iter();
+        match columns.find(|column| column.0 == name).map(|it| it.1) {
+            Some(Field::Long(number)) => *number,
+            Some(Field::Short(number)) => i64::from(*number),
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    let of = |row: &Row| {
+        (
+            number(row, "cpu"),
+            number(row, "time_ns"),
+            number(row, "count"),
+        )
+    };
+    Ok(all.iter().map(of).collect())
+}
+
+/// All rows of a table.
+fn facts_rows(table: &Path) -> Result<Vec<Row>, Failed> {
     let mut rows = Vec::new();
     for day in fs::read_dir(table)? {
         for part in fs::read_dir(day?.path())? {
@@ -173,16 +194,7 @@ fn rows(table: &Path) -> Result<Vec<(i64, i64, i64)>, Failed> {
             })?;
             let reader = SerializedFileReader::new(File::open(&part)?)?;
             for row in reader.get_row_iter(None)? {
-                let row = row?;
-                let number = |name: &str| {
-                    let mut columns = row.get_column_iter();
-                    match columns.find(|column| column.0 == name).map(|it| it.1) {
-                        Some(Field::Long(number)) => *number,
-                        Some(Field::Short(number)) => i64::from(*number),
-                        other => panic!("{name}: {other:?}"),
-                    }
-                };
-                rows.push((number("cpu"), number("time_ns"), number("count")));
+                rows.push(row?);
             }
         }
     }
@@ -217,6 +229,17 @@ pub(crate) fn facts_hold_what_was_counted() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
+    // So it is with ticks, which there are at least a few of in three seconds.
+    let ticks = rows(&facts.join("tick"))?;
+    check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
+        format!("{ticks:?}")
+    })?;
+    let hosts = facts_rows(&facts.join("host"))?;
+    check(hosts.len() == 1, || format!("{hosts:?}"))?;
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    check(hosts[0].to_string().contains(kernel.trim()), || {
+        format!("{hosts:?}")
+    })?;
     let mode = fs::metadata(&facts)?.permissions().mode();
     check(mode % 0o10 == 0, || format!("{mode:o}"))
 }

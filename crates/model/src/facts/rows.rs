@@ -1,0 +1,383 @@
+//! From what is known to the rows of the tables.
+
+use std::sync::Arc;
+
+use super::{Table, Window};
+use crate::Histogram;
+use crate::finding::Finding;
+use crate::incident::{IncidentEntry, IncidentGroup, LossCause};
+use crate::machine::Machine;
+use crate::totals::IntervalSum;
+
+/// A value in a row.
+#[derive(Clone, Debug, PartialEq, PartialOrd)]
+pub(super) enum Cell {
+    None,
+    Text(Arc<str>),
+    Number(i64),
+    Real(f64),
+    Bytes(Vec<u8>),
+    List(Vec<i64>),
+}
+
+impl Cell {
+    fn text(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+
+    fn some(text: Option<&str>) -> Self {
+        text.map_or(Self::None, Self::text)
+    }
+
+    fn count(count: u64) -> Self {
+        Self::Number(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    fn maybe(number: Option<impl Into<i64>>) -> Self {
+        number.map_or(Self::None, |number| Self::Number(number.into()))
+    }
+}
+
+/// A row of a table, without the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub(super) table: Table,
+    pub(super) time_unix_ms: i64,
+    /// A value for each column but the first.
+    pub(super) cells: Vec<Cell>,
+}
+
+/// A period that incidents keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct BeatFact<'a> {
+    /// When it was looked for, in ms since 1970.
+    pub time_unix_ms: i64,
+    /// The incidents, which are alike.
+    pub group: &'a IncidentGroup,
+}
+
+/// What kind of machine it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostFact {
+    /// From when on, in ms since 1970: the agent's start, or when it was seen to have changed.
+    pub time_unix_ms: i64,
+    /// When the agent began, in the same.
+    pub began_unix_ms: i64,
+    /// Version of the program.
+    pub tool_version: String,
+    /// What the kernel does against faults of the CPUs, each as `FAULT: WHAT`, in order of their names.
+    pub mitigations: Vec<String>,
+    /// Everything else.
+    pub machine: Machine,
+}
+
+impl HostFact {
+    /// Whether another is the same but for its times.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.row().cells[2..] == other.row().cells[2..]
+    }
+
+    /// Its row.
+    pub fn row(&self) -> Row {
+        let it = &self.machine;
+        let shown = |it: Option<String>| Cell::some(it.as_deref());
+        Row {
+            table: Table::Host,
+            time_unix_ms: self.time_unix_ms,
+            cells: vec![
+                Cell::Number(self.time_unix_ms),
+                Cell::Number(self.began_unix_ms),
+                Cell::text(&it.kernel),
+                Cell::text(&it.arch),
+                Cell::maybe(it.hz_configured),
+                shown(it.tick_mode.as_ref().map(ToString::to_string)),
+                Cell::some(it.clocksource.as_deref()),
+                shown(it.preemption.as_ref().map(ToString::to_string)),
+                Cell::some(it.hypervisor.as_deref()),
+                Cell::text(&it.online.to_string()),
+                Cell::text(&self.mitigations.join("; ")),
+                Cell::text(&self.tool_version),
+            ],
+        }
+    }
+}
+
+impl BeatFact<'_> {
+    /// A row for each of the periods.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        let (time, group) = (self.time_unix_ms, self.group);
+        group.beats.iter().map(move |beat| Row {
+            table: Table::Beats,
+            time_unix_ms: time,
+            cells: vec![
+                Cell::text(&group.signature.program),
+                Cell::text(group.signature.kind.name()),
+                Cell::text(&group.signature.by),
+                Cell::Number(time),
+                Cell::Real(beat.period),
+                Cell::Real(beat.low),
+                Cell::Real(beat.high),
+                Cell::Real(beat.false_alarm),
+                Cell::count(beat.seen),
+                Cell::count(beat.expected),
+                Cell::Number(beat.jitter.0),
+                Cell::count(group.count),
+                Cell::Number(group.first_unix_ms),
+                Cell::Number(group.last_unix_ms),
+            ],
+        })
+    }
+}
+
+impl Finding {
+    /// Its row, of a finding that was made at this time, in ms since 1970.
+    pub fn row(&self, time_unix_ms: i64) -> Row {
+        Row {
+            table: Table::Findings,
+            time_unix_ms,
+            cells: vec![
+                Cell::text(&self.rule),
+                Cell::Number(time_unix_ms),
+                Cell::text(self.severity.name()),
+                Cell::text(self.confidence.name()),
+                Cell::text(&self.title),
+                Cell::text(&self.configured),
+                Cell::text(&self.effective),
+                Cell::text(&self.measured),
+                Cell::text(&self.remedy),
+            ],
+        }
+    }
+}
+
+impl IncidentEntry {
+    /// Its row.
+    pub fn row(&self) -> Row {
+        let it = &self.incident;
+        let signature = it.signature();
+        let thread = it.thread.as_ref();
+        let known = |number: i32| (number > 0).then_some(number);
+        Row {
+            table: Table::Incidents,
+            time_unix_ms: it.at_unix_ms,
+            cells: vec![
+                Cell::text(&signature.program),
+                Cell::text(signature.kind.name()),
+                Cell::text(&signature.by),
+                Cell::Number(it.at_unix_ms),
+                Cell::count(self.number),
+                Cell::Number(it.lasted.0),
+                Cell::text(thread.map_or("", |thread| &thread.name)),
+                Cell::maybe(thread.and_then(|thread| known(thread.pid))),
+                Cell::maybe(thread.and_then(|thread| known(thread.tid))),
+                Cell::maybe(it.cpu.map(|cpu| cpu.0)),
+                Cell::maybe(it.waited_on.map(|cpu| cpu.0)),
+                Cell::some(it.woken_by.as_deref()),
+                Cell::text(&it.chain.join(" → ")),
+                Cell::text(&it.words),
+                Cell::count(it.triggers),
+                Cell::count(it.events_lost),
+                Cell::some(self.recording.as_deref()),
+                Cell::some(self.not_kept.map(LossCause::name)),
+            ],
+        }
+    }
+}
+
+impl Window {
+    /// Its rows: accounts, then ticks. With `lists`, the histogram of each account also stands as two lists.
+    pub fn rows(&self, lists: bool) -> impl Iterator<Item = Row> {
+        let accounts = self.accounts.iter().map(move |(key, sum)| {
+            let mut cells = vec![
+                Cell::Text(Arc::clone(&key.name)),
+                Cell::text(key.class.name()),
+                Cell::Number(key.cpu.0.into()),
+            ];
+            cells.extend(self.sums(sum));
+            if lists {
+                let counts = sum.histogram.counts().iter().enumerate();
+                let counts = counts.filter(|(_, count)| **count > 0);
+                let from = counts.clone();
+                let from = from.map(|(index, _)| Histogram::lower(index).0);
+                cells.push(Cell::List(from.collect()));
+                let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+                let counts = counts.map(|(_, count)| whole(*count));
+                cells.push(Cell::List(counts.collect()));
+            }
+            Row {
+                table: Table::Accounts(self.kind),
+                time_unix_ms: self.begin_unix_ms,
+                cells,
+            }
+        });
+        let ticks = self.ticks.iter().map(move |(cpu, sum)| {
+            let mut cells = vec![Cell::Number(cpu.0.into())];
+            cells.extend(self.sums(sum));
+            Row {
+                table: Table::Tick(self.kind),
+                time_unix_ms: self.begin_unix_ms,
+                cells,
+            }
+        });
+        accounts.chain(ticks)
+    }
+
+    /// The columns from `time` on.
+    fn sums(&self, sum: &IntervalSum) -> [Cell; 5] {
+        [
+            Cell::Number(self.begin_unix_ms),
+            Cell::Number(self.length.0),
+            Cell::Number(sum.time.0),
+            Cell::count(sum.count),
+            Cell::Bytes(sum.histogram.to_blob()),
+        ]
+    }
+}
+
+impl Row {
+    /// The table.
+    pub fn table(&self) -> Table {
+        self.table
+    }
+
+    /// Its time, by which it belongs to a day, in ms since 1970.
+    pub fn time_unix_ms(&self) -> i64 {
+        self.time_unix_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{BeatFact, Cell, HostFact, Row};
+    use crate::beats::Periodicity;
+    use crate::facts::table::ColumnKind;
+    use crate::facts::{Window, WindowLength};
+    use crate::finding::{Confidence, Finding, Severity};
+    use crate::incident::{
+        Incident, IncidentEntry, IncidentGroup, LossCause, Signature, TriggerKind,
+    };
+    use crate::machine::Machine;
+    use crate::statement::Class;
+    use crate::totals::{AccountKey, AccountSums, IntervalSum};
+    use crate::{Cpu, Nanos};
+
+    fn host(time_unix_ms: i64) -> HostFact {
+        HostFact {
+            time_unix_ms,
+            began_unix_ms: time_unix_ms,
+            tool_version: "1".to_owned(),
+            mitigations: Vec::new(),
+            machine: Machine::default(),
+        }
+    }
+
+    fn window() -> Window {
+        let key = AccountKey {
+            class: Class::Irq,
+            name: "x".into(),
+            cpu: Cpu(1),
+        };
+        Window {
+            kind: WindowLength::Minute,
+            begin_unix_ms: 5,
+            length: Nanos(7),
+            accounts: AccountSums::from([(key, IntervalSum::default())]),
+            ticks: BTreeMap::from([(Cpu(1), IntervalSum::default())]),
+        }
+    }
+
+    fn incident() -> IncidentEntry {
+        IncidentEntry {
+            number: 3,
+            recording: None,
+            bytes: 0,
+            not_kept: Some(LossCause::DiskFull),
+            incident: Incident {
+                lasted: Nanos::ZERO,
+                words: "here".to_owned(),
+                ..Incident::new(TriggerKind::Mark, 5)
+            },
+        }
+    }
+
+    fn group() -> IncidentGroup {
+        IncidentGroup {
+            signature: Signature {
+                kind: TriggerKind::Wait,
+                program: "game".to_owned(),
+                by: "backup".to_owned(),
+            },
+            count: 9,
+            time: Nanos(9),
+            max: Nanos(1),
+            max_number: 1,
+            first_unix_ms: 1,
+            last_unix_ms: 2,
+            last_number: 9,
+            chain: Vec::new(),
+            chain_count: 0,
+            beats: vec![Periodicity::default()],
+        }
+    }
+
+    fn finding() -> Finding {
+        Finding {
+            rule: "a-rule".to_owned(),
+            title: String::new(),
+            configured: String::new(),
+            effective: String::new(),
+            measured: String::new(),
+            confidence: Confidence::Likely,
+            severity: Severity::Note,
+            cost: None,
+            remedy: String::new(),
+        }
+    }
+
+    /// Fails unless each value is what its column holds.
+    fn fits(row: &Row) {
+        let columns = &row.table.columns()[1..=row.cells.len()];
+        for (column, cell) in columns.iter().zip(&row.cells) {
+            let fits = match column.kind {
+                ColumnKind::Text => matches!(cell, Cell::Text(_)),
+                ColumnKind::Real => matches!(cell, Cell::Real(_)),
+                ColumnKind::Bytes => matches!(cell, Cell::Bytes(_)),
+                ColumnKind::List => matches!(cell, Cell::List(_)),
+                _ => matches!(cell, Cell::Number(_)),
+            };
+            let none = column.optional && *cell == Cell::None;
+            assert!(fits || none, "{}: {cell:?}", column.name);
+        }
+    }
+
+    #[test]
+    fn values_are_what_their_columns_hold() {
+        let (window, group) = (window(), group());
+        let beats = BeatFact {
+            time_unix_ms: 5,
+            group: &group,
+        };
+        let mut rows: Vec<Row> = window.rows(true).chain(beats.rows()).collect();
+        rows.extend([host(5).row(), finding().row(5), incident().row()]);
+        assert_eq!(rows.len(), 6);
+        for row in &rows {
+            assert_eq!(row.cells.len() + 1, row.table.columns().len(), "{row:?}");
+            assert_eq!(row.time_unix_ms, 5);
+            fits(row);
+        }
+        // Without the lists, the last two columns are left out.
+        let bare: Vec<Row> = window.rows(false).collect();
+        assert_eq!(bare[0].cells.len() + 3, bare[0].table.columns().len());
+        fits(&bare[0]);
+    }
+
+    #[test]
+    fn a_machine_is_like_itself_at_another_time() {
+        assert!(host(1).is_like(&host(2)));
+        let mut changed = host(1);
+        changed.machine.clocksource = Some("hpet".to_owned());
+        assert!(!host(1).is_like(&changed));
+    }
+}

@@ -1,0 +1,263 @@
+//! The tables, and their columns.
+
+use super::WindowLength;
+
+/// A table of facts: a folder of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// Whose time it was, in windows.
+    Accounts(WindowLength),
+    /// The tick's own function, in windows.
+    Tick(WindowLength),
+    /// What a flight recorder caught.
+    Incidents,
+    /// Periods that incidents keep to.
+    Beats,
+    /// What is configured and not in effect.
+    Findings,
+    /// What kind of machine it is.
+    Host,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ColumnKind {
+    Text,
+    /// A whole number of 16 bits.
+    Short,
+    /// Of 32.
+    Int,
+    /// Of 64, of which few are different.
+    Few,
+    /// Of 64.
+    Long,
+    /// A time in ms since 1970, UTC.
+    Time,
+    Real,
+    Bytes,
+    /// Lists of whole numbers of 64 bits.
+    List,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    pub(super) kind: ColumnKind,
+    /// Whether a row may have no value in it.
+    pub(super) optional: bool,
+}
+
+const fn column(name: &'static str, kind: ColumnKind) -> Column {
+    Column {
+        name,
+        kind,
+        optional: false,
+    }
+}
+
+const fn optional(name: &'static str, kind: ColumnKind) -> Column {
+    Column {
+        name,
+        kind,
+        optional: true,
+    }
+}
+
+use ColumnKind::{Bytes, Few, Int, List, Long, Real, Short, Text, Time};
+
+/// The first column of every table.
+const HOST: Column = column("host", Text);
+
+/// The last two are there where they are asked for.
+const ACCOUNTS: [Column; 11] = [
+    HOST,
+    column("name", Text),
+    column("class", Text),
+    column("cpu", Short),
+    column("time", Time),
+    column("window_ns", Few),
+    column("time_ns", Long),
+    column("count", Long),
+    column("histogram", Bytes),
+    column("histogram_from_ns", List),
+    column("histogram_counts", List),
+];
+
+const TICK: [Column; 7] = [
+    HOST,
+    column("cpu", Short),
+    column("time", Time),
+    column("window_ns", Few),
+    column("time_ns", Long),
+    column("count", Long),
+    column("histogram", Bytes),
+];
+
+const INCIDENTS: [Column; 19] = [
+    HOST,
+    column("program", Text),
+    column("kind", Text),
+    column("by", Text),
+    column("time", Time),
+    column("number", Long),
+    column("lasted_ns", Long),
+    column("thread", Text),
+    optional("pid", Int),
+    optional("tid", Int),
+    optional("cpu", Short),
+    optional("waited_on", Short),
+    optional("woken_by", Text),
+    column("chain", Text),
+    column("words", Text),
+    column("triggers", Long),
+    column("events_lost", Long),
+    optional("recording", Text),
+    optional("not_kept", Text),
+];
+
+const BEATS: [Column; 15] = [
+    HOST,
+    column("program", Text),
+    column("kind", Text),
+    column("by", Text),
+    column("time", Time),
+    column("period_ns", Real),
+    column("period_low_ns", Real),
+    column("period_high_ns", Real),
+    column("false_alarm_probability", Real),
+    column("seen", Long),
+    column("expected", Long),
+    column("jitter_ns", Long),
+    column("incidents", Long),
+    column("first", Time),
+    column("last", Time),
+];
+
+const FINDINGS: [Column; 10] = [
+    HOST,
+    column("rule", Text),
+    column("time", Time),
+    column("severity", Text),
+    column("confidence", Text),
+    column("title", Text),
+    column("configured", Text),
+    column("effective", Text),
+    column("measured", Text),
+    column("remedy", Text),
+];
+
+const HOSTS: [Column; 13] = [
+    HOST,
+    column("time", Time),
+    column("agent_began", Time),
+    column("kernel", Text),
+    column("arch", Text),
+    optional("hz", Int),
+    optional("tick", Text),
+    optional("clocksource", Text),
+    optional("preemption", Text),
+    optional("hypervisor", Text),
+    column("cpus", Text),
+    column("mitigations", Text),
+    column("tool_version", Text),
+];
+
+impl Table {
+    /// Every table.
+    pub const EVERY: [Self; 10] = [
+        Self::Accounts(WindowLength::Minute),
+        Self::Accounts(WindowLength::TenMinutes),
+        Self::Accounts(WindowLength::Hour),
+        Self::Tick(WindowLength::Minute),
+        Self::Tick(WindowLength::TenMinutes),
+        Self::Tick(WindowLength::Hour),
+        Self::Incidents,
+        Self::Beats,
+        Self::Findings,
+        Self::Host,
+    ];
+
+    /// Its name, which is its folder's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accounts(WindowLength::Minute) => "accounts",
+            Self::Accounts(WindowLength::TenMinutes) => "accounts_10m",
+            Self::Accounts(WindowLength::Hour) => "accounts_1h",
+            Self::Tick(WindowLength::Minute) => "tick",
+            Self::Tick(WindowLength::TenMinutes) => "tick_10m",
+            Self::Tick(WindowLength::Hour) => "tick_1h",
+            Self::Incidents => "incidents",
+            Self::Beats => "beats",
+            Self::Findings => "findings",
+            Self::Host => "host",
+        }
+    }
+
+    /// How long its windows are, where it has any.
+    pub(super) const fn window(self) -> Option<WindowLength> {
+        match self {
+            Self::Accounts(length) | Self::Tick(length) => Some(length),
+            _ => None,
+        }
+    }
+
+    /// All columns that it may have; a file may lack the last ones.
+    pub(super) const fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Accounts(_) => &ACCOUNTS,
+            Self::Tick(_) => &TICK,
+            Self::Incidents => &INCIDENTS,
+            Self::Beats => &BEATS,
+            Self::Findings => &FINDINGS,
+            Self::Host => &HOSTS,
+        }
+    }
+
+    /// By how many of the first columns its rows are sorted.
+    pub(super) const fn sorted(self) -> usize {
+        match self {
+            Self::Accounts(_) | Self::Incidents | Self::Beats => 5,
+            Self::Tick(_) | Self::Findings => 3,
+            Self::Host => 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::Table;
+
+    #[test]
+    fn tables_and_columns_have_names_of_their_own() {
+        let names: BTreeSet<&str> = Table::EVERY.iter().map(|table| table.name()).collect();
+        assert_eq!(names.len(), Table::EVERY.len());
+        for table in Table::EVERY {
+            let columns: BTreeSet<&str> = table.columns().iter().map(|it| it.name).collect();
+            assert_eq!(columns.len(), table.columns().len(), "{}", table.name());
+            assert!(
+                table.columns()[..table.sorted()]
+                    .iter()
+                    .all(|it| !it.optional)
+            );
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_column() {
+        let page = include_str!("../../../../docs/data.md");
+        for table in Table::EVERY {
+            assert!(
+                page.contains(&format!("`{}`", table.name())),
+                "{}",
+                table.name()
+            );
+            for column in table.columns() {
+                let told = page.contains(&format!("`{}`", column.name));
+                assert!(told, "{}.{}", table.name(), column.name);
+            }
+        }
+    }
+}
