@@ -60,12 +60,14 @@ impl FactsFolder {
         let io = |path: &Path, error| FactsError::io(path, &error);
         fs::create_dir_all(folder).map_err(|error| io(folder, error))?;
         let lock = folder.join(LOCK);
-        let file = File::options()
+        let made = File::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&lock);
-        let file = file.map_err(|error| io(folder, error))?;
+        made.map_err(|error| io(folder, error))?;
+        // Held open for reading alone, so that nothing keeps the disk from being made read-only meanwhile.
+        let file = File::open(&lock).map_err(|error| io(folder, error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -292,6 +292,32 @@ pub(crate) fn a_full_disk_is_said_and_stops_nothing() -> Result<(), Failed> {
     check(!said.contains("books are off"), || said.clone())
 }
 
+pub(crate) fn a_disk_that_becomes_read_only_is_said_and_stops_nothing() -> Result<(), Failed> {
+    let (place, facts) = place_of_nobody()?;
+    fs::create_dir(&facts)?;
+    // The agent has the folder once its lock is there; it ends by a signal, so that nobody waits for a time.
+    let script = "mount -t tmpfs -o uid=65534,mode=700 none \"$1\" || exit 9; \
+                  \"$2\" agent --listen none --every 1s --user nobody --facts \"$1\" 2>\"$3\" & agent=$!; \
+                  until [ -e \"$1/.lock\" ]; do kill -0 $agent || exit 9; sleep 0.1; done; \
+                  until mount -o remount,ro \"$1\"; do kill -0 $agent || exit 9; sleep 0.1; done; \
+                  kill -TERM $agent; wait $agent";
+    let said = place.path().join("said");
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(&facts)
+        .arg(env!("CARGO_BIN_EXE_ticktax"))
+        .arg(&said)
+        .output()?;
+    let said = fs::read_to_string(said)?;
+    check(output.status.code() == Some(1), || {
+        let script = String::from_utf8_lossy(&output.stderr);
+        format!("{}: {said}{script}", output.status)
+    })?;
+    check(said.contains("read-only"), || said.clone())?;
+    check(!said.contains("os error"), || said.clone())?;
+    check(!said.contains("books are off"), || said.clone())
+}
+
 pub(crate) fn a_killed_agent_leaves_whole_files() -> Result<(), Failed> {
     let (_place, facts) = place_of_nobody()?;
     let folder = facts.display().to_string();

@@ -173,6 +173,10 @@ const ROOT: &[(&str, Test)] = &[
         agent::a_full_disk_is_said_and_stops_nothing,
     ),
     (
+        "agent::a_disk_that_becomes_read_only_is_said_and_stops_nothing",
+        agent::a_disk_that_becomes_read_only_is_said_and_stops_nothing,
+    ),
+    (
         "agent::a_killed_agent_leaves_whole_files",
         agent::a_killed_agent_leaves_whole_files,
     ),
