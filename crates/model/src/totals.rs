@@ -1,6 +1,8 @@
 //! What has been counted since an agent began: whose time it was on each CPU, how long intervals were, and
 //! what counting cost. Every number here only grows, but for those that say otherwise.
 
+mod incidents;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,6 +10,8 @@ use crate::machine::Pressure;
 use crate::recording::Loss;
 use crate::statement::Class;
 use crate::{Cpu, Histogram, Nanos};
+
+pub use incidents::IncidentTotals;
 
 /// Whose time: an account on one CPU. Programs of one name are one account, whatever their processes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +94,8 @@ pub struct Totals {
     pub own: OwnCost,
     /// What became of facts files, where they are written.
     pub facts: Option<FactsCount>,
+    /// What a flight recorder caught, where one runs beside the sums.
+    pub incidents: Option<IncidentTotals>,
 }
 
 /// What an agent itself used.

@@ -5,6 +5,7 @@
 //! own, which its start (`ticktax_began_timestamp_seconds`) tells from the one before.
 
 mod families;
+mod incidents;
 #[cfg(test)]
 mod tests;
 mod totals;

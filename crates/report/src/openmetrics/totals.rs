@@ -10,6 +10,7 @@ use ticktax_model::totals::{AccountKey, FactsCount, IntervalSum, Totals};
 use ticktax_model::{Cpu, Nanos};
 
 use super::families::{Families, Family};
+use super::incidents::incidents;
 
 /// The totals as OpenMetrics text.
 pub fn metrics(totals: &Totals) -> String {
@@ -22,6 +23,9 @@ pub fn metrics(totals: &Totals) -> String {
     quality(&mut all, totals);
     if let Some(facts) = &totals.facts {
         facts_files(&mut all, facts);
+    }
+    if let Some(it) = &totals.incidents {
+        incidents(&mut all, it);
     }
     all.finish()
 }

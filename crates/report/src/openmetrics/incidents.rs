@@ -1,0 +1,96 @@
+//! What a flight recorder caught, for a scraper.
+
+use ticktax_model::incident::{LossCause, TriggerKind};
+use ticktax_model::totals::{IncidentTotals, IntervalSum};
+
+use super::families::Families;
+
+/// Adds the families of incidents. Kinds and causes that nothing came of stand there as 0, so that a first one is seen
+/// as a rise.
+pub(super) fn incidents(all: &mut Families, it: &IncidentTotals) {
+    let family = all.counter(
+        "incidents",
+        "Rare delays that were caught, by the program that did not run and by what had most of the time instead.",
+    );
+    for (signature, count) in &it.counts {
+        let labels = [
+            ("kind", signature.kind.name()),
+            ("program", &*signature.program),
+            ("by", &*signature.by),
+        ];
+        family.value(&labels, *count as f64);
+    }
+    let family = all.histogram(
+        "incident_duration_seconds",
+        "Incidents by how long they lasted; those that somebody asked for lasted 0.",
+    );
+    let none = IntervalSum::default();
+    for kind in TriggerKind::ALL {
+        let lengths = it.lengths.get(&kind).unwrap_or(&none);
+        family.intervals(&[("kind", kind.name())], lengths);
+    }
+    let family = all.counter(
+        "incidents_not_kept",
+        "Recordings and triggers that were not kept, by why.",
+    );
+    for cause in LossCause::ALL {
+        let count = it.not_kept.get(&cause).copied().unwrap_or(0);
+        family.value(&[("cause", cause.name())], count as f64);
+    }
+    if let Some(last) = it.last_unix_ms {
+        let family = all.gauge(
+            "last_incident_timestamp_seconds",
+            "When the last incident was noticed, since 1970.",
+        );
+        family.value(&[], last as f64 / 1e3);
+    }
+    let family = all.gauge(
+        "ring_reach_seconds",
+        "For how long the ring of every event reaches back, on the CPU where that is shortest.",
+    );
+    family.time(&[], it.reach);
+}
+
+#[cfg(test)]
+mod tests {
+    use openmetrics_parser::openmetrics::parse_openmetrics;
+    use ticktax_model::Nanos;
+    use ticktax_model::incident::{LossCause, Signature, TriggerKind};
+    use ticktax_model::totals::{IncidentTotals, IntervalSum, Totals};
+
+    use crate::openmetrics::metrics;
+
+    #[test]
+    fn incidents_are_told_with_what_they_are_alike_by() {
+        let mut lasted = IntervalSum::default();
+        lasted.record(Nanos::from_millis(20), Nanos::from_millis(20));
+        let signature = Signature {
+            kind: TriggerKind::Wait,
+            program: "game \"srv\"".to_owned(),
+            by: "backup".to_owned(),
+        };
+        let text = metrics(&Totals {
+            incidents: Some(IncidentTotals {
+                counts: [(signature, 1)].into(),
+                lengths: [(TriggerKind::Wait, lasted)].into(),
+                not_kept: [(LossCause::Suppressed, 3)].into(),
+                last_unix_ms: Some(1_500),
+                reach: Nanos::from_millis(4_500),
+            }),
+            ..Totals::default()
+        });
+        assert!(parse_openmetrics(&text).is_ok(), "{text}");
+        for line in [
+            "ticktax_incidents_total{kind=\"wait\",program=\"game \\\"srv\\\"\",by=\"backup\"} 1",
+            "ticktax_incident_duration_seconds_count{kind=\"wait\"} 1",
+            "ticktax_incident_duration_seconds_count{kind=\"late\"} 0",
+            "ticktax_incidents_not_kept_total{cause=\"suppressed\"} 3",
+            "ticktax_incidents_not_kept_total{cause=\"disk_full\"} 0",
+            "ticktax_last_incident_timestamp_seconds 1.5",
+            "ticktax_ring_reach_seconds 4.5",
+        ] {
+            assert!(text.lines().any(|it| it == line), "no {line} in\n{text}");
+        }
+        assert!(!metrics(&Totals::default()).contains("incident"));
+    }
+}
