@@ -26,7 +26,7 @@ pub use incidents::{
 };
 pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};
-pub use openmetrics::metrics;
+pub use openmetrics::{metrics, metrics_protobuf};
 pub use rows::{Finished, RowFileError, RowFiles, RowFormat, RowsEnded};
 pub use text::{TextStyle, beat_news, glance, incident_line, not_kept_line, pace_line};
 pub use view::{Grouping, Section, Sections, View};

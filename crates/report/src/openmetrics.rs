@@ -6,6 +6,7 @@
 
 mod families;
 mod incidents;
+mod protobuf;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -22,7 +23,7 @@ use crate::TextStyle;
 use crate::format::DocumentSink;
 use families::{Families, Family};
 
-pub use totals::metrics;
+pub use totals::{metrics, metrics_protobuf};
 
 /// A label's name and value.
 type Label = (&'static str, String);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ticktax_model::recording::{Header, Level, Row};
 use ticktax_observe::{Event, Keep, Plan, ProbeChoice, Session};
-use ticktax_report::{FactsFolder, FactsSettings};
+use ticktax_report::{FactsFolder, FactsSettings, metrics, metrics_protobuf};
 
 use crate::arguments::{AgentArguments, Listen};
 use crate::failure::Failure;
@@ -20,6 +20,7 @@ use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 use counting::{Agent, Shown};
 use endpoint::Endpoint;
+use http::PageFormat;
 use rights::User;
 
 /// How often the tracer's buffers are looked at, and signals heard. Longer stretches that find no room in
@@ -66,15 +67,23 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     let mut socket = None;
     if let Some(endpoint) = endpoint {
         terminal.remark(&format!("ticktax agent: metrics on {}", endpoint.shown()));
-        let served = endpoint.serve(move || {
-            let totals = shown.lock().map(|shown| Arc::clone(&shown));
-            totals.map_or_else(|_| String::new(), |it| ticktax_report::metrics(&it))
-        })?;
-        socket = Some(served);
+        socket = Some(endpoint.serve(move |format| page(&shown, format))?);
     }
     let header = agent.watch(session, &interrupt, terminal);
     drop(socket);
     agent.finish((&header.books, &header.coverage.lost), terminal)
+}
+
+/// What scrapers are shown, in the format that they take.
+fn page(shown: &Shown, format: PageFormat) -> Vec<u8> {
+    let totals = shown.lock().map(|shown| Arc::clone(&shown));
+    let Ok(totals) = totals else {
+        return Vec::new();
+    };
+    match format {
+        PageFormat::Text => metrics(&totals).into_bytes(),
+        PageFormat::Protobuf => metrics_protobuf(&totals),
+    }
 }
 
 /// What the arguments mean.

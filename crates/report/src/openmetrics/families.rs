@@ -1,10 +1,16 @@
-//! The text format: families of metrics, each declared before its values.
+//! Families of metrics: what they are called, what they mean, and their values. Each is declared before its values,
+//! in text and in the binary format.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use ticktax_model::totals::IntervalSum;
 use ticktax_model::{Histogram, Nanos};
+
+use super::{Label, protobuf};
+
+/// What tells the values of a family from each other.
+type Labels = Vec<Label>;
 
 /// The families so far.
 #[derive(Default)]
@@ -13,46 +19,58 @@ pub(super) struct Families(Vec<Family>);
 impl Families {
     /// A family of totals; its values' names end in `_total`.
     pub(super) fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, help, "counter", "_total")
+        self.family(name, help, FamilyKind::Counter)
     }
 
     /// A family of values that may rise and fall.
     pub(super) fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, help, "gauge", "")
+        self.family(name, help, FamilyKind::Gauge)
     }
 
     /// A family of lengths, counted by how long they are.
     pub(super) fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, help, "histogram", "")
+        self.family(name, help, FamilyKind::Histogram)
     }
 
     /// A family whose labels are what it says.
     pub(super) fn info(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, help, "info", "_info")
+        self.family(name, help, FamilyKind::Info)
     }
 
-    /// All of it.
+    /// All of it, as OpenMetrics text.
     pub(super) fn finish(self) -> String {
         let mut text = String::new();
-        for family in self.0 {
+        for family in self.ready() {
             family.write(&mut text);
         }
         text.push_str("# EOF\n");
         text
     }
 
-    fn family(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        kind: &'static str,
-        suffix: &'static str,
-    ) -> &mut Family {
+    /// All of it, as Prometheus' protocol buffers.
+    pub(super) fn finish_protobuf(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for family in self.ready() {
+            protobuf::write(&family, &mut bytes);
+        }
+        bytes
+    }
+
+    /// The families that have any values: a parser takes none without.
+    fn ready(self) -> impl Iterator<Item = Family> {
+        let families = self.0.into_iter();
+        let families = families.filter(|it| !it.values.is_empty() || !it.histograms.is_empty());
+        families.map(|mut family| {
+            family.number();
+            family
+        })
+    }
+
+    fn family(&mut self, name: &'static str, help: &'static str, kind: FamilyKind) -> &mut Family {
         self.0.push(Family {
             name,
             help,
             kind,
-            suffix,
             values: Vec::new(),
             histograms: Vec::new(),
         });
@@ -60,21 +78,54 @@ impl Families {
     }
 }
 
+/// What the values of a family are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FamilyKind {
+    /// Totals, which only grow.
+    Counter,
+    /// Values that may rise and fall.
+    Gauge,
+    /// Lengths, counted by how long they are.
+    Histogram,
+    /// Labels that say something; the value is 1.
+    Info,
+}
+
+impl FamilyKind {
+    /// The word for it.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+
+    /// What the names of its values end in.
+    pub(super) const fn suffix(self) -> &'static str {
+        match self {
+            Self::Counter => "_total",
+            Self::Info => "_info",
+            Self::Gauge | Self::Histogram => "",
+        }
+    }
+}
+
 /// A family that values are given to.
 pub(super) struct Family {
-    name: &'static str,
-    help: &'static str,
-    kind: &'static str,
-    suffix: &'static str,
-    /// Each with its labels, as they are written.
-    values: Vec<(String, f64)>,
-    /// The same of a histogram.
-    histograms: Vec<(String, IntervalSum)>,
+    /// Without the `ticktax_` that stands before it.
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: FamilyKind,
+    pub(super) values: Vec<(Labels, f64)>,
+    /// Of a histogram.
+    pub(super) histograms: Vec<(Labels, IntervalSum)>,
 }
 
 /// The upper ends of a histogram's buckets in ns, four times apart, from 1 µs to 4.3 s: each is an end of
 /// one of ours, so that no count is spread over two.
-fn bucket_ends() -> impl Iterator<Item = Nanos> {
+pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
     (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
 
@@ -86,18 +137,18 @@ impl Family {
 
     /// A value.
     pub(super) fn value(&mut self, labels: &[(&'static str, &str)], value: f64) {
-        self.values.push((written(labels), value));
+        self.values.push((owned(labels), value));
     }
 
     /// Lengths; their sum is own time.
     pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], of: &IntervalSum) {
-        self.histograms.push((written(labels), of.clone()));
+        self.histograms.push((owned(labels), of.clone()));
     }
 
     /// A set of labels must be there once only, and all sets have the same names: where two would be
     /// alike, all get the label `nth`.
     fn number(&mut self) {
-        let mut seen: HashMap<String, u32> = HashMap::new();
+        let mut seen: HashMap<Labels, u32> = HashMap::new();
         let mut places = Vec::with_capacity(self.values.len());
         for (labels, _) in &self.values {
             let count = seen.entry(labels.clone()).or_default();
@@ -108,21 +159,15 @@ impl Family {
             return;
         }
         for ((labels, _), place) in self.values.iter_mut().zip(places) {
-            let comma = if labels.is_empty() { "" } else { "," };
-            // Writing to a string cannot fail.
-            let _ = write!(labels, "{comma}nth=\"{place}\"");
+            labels.push(("nth", place.to_string()));
         }
     }
 
-    /// Writes the family, where it has any values: a parser takes none without.
-    fn write(mut self, text: &mut String) {
-        if self.values.is_empty() && self.histograms.is_empty() {
-            return;
-        }
-        self.number();
+    /// Writes the family.
+    fn write(&self, text: &mut String) {
         let name = self.name;
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "# TYPE ticktax_{name} {}", self.kind);
+        let _ = writeln!(text, "# TYPE ticktax_{name} {}", self.kind.word());
         let units = ["seconds", "bytes", "hertz", "ratio"];
         let unit = units.into_iter().find(|unit| name.ends_with(unit));
         // Not every parser takes the unit of a histogram.
@@ -131,14 +176,14 @@ impl Family {
         }
         let _ = writeln!(text, "# HELP ticktax_{name} {}", escaped(self.help));
         for (labels, value) in &self.values {
-            let _ = write!(text, "ticktax_{name}{}", self.suffix);
+            let _ = write!(text, "ticktax_{name}{}", self.kind.suffix());
             if !labels.is_empty() {
-                let _ = write!(text, "{{{labels}}}");
+                let _ = write!(text, "{{{}}}", written(labels));
             }
-            let _ = writeln!(text, " {}", number(*value, self.kind));
+            let _ = writeln!(text, " {}", number(self.kind.value(*value)));
         }
         for (labels, of) in &self.histograms {
-            write_histogram(text, name, labels, of);
+            write_histogram(text, name, &written(labels), of);
         }
     }
 }
@@ -165,26 +210,39 @@ fn write_histogram(text: &mut String, name: &str, labels: &str, of: &IntervalSum
     } else {
         format!("{{{labels}}}")
     };
-    let sum = number(of.time.as_secs_f64(), "counter");
+    let sum = number(FamilyKind::Counter.value(of.time.as_secs_f64()));
     let _ = writeln!(text, "ticktax_{name}_count{braces} {all}");
     let _ = writeln!(text, "ticktax_{name}_sum{braces} {sum}");
 }
 
+/// Labels that are kept.
+fn owned(labels: &[(&'static str, &str)]) -> Labels {
+    let named = labels.iter();
+    named
+        .map(|&(name, value)| (name, value.to_owned()))
+        .collect()
+}
+
 /// Labels as they are written.
-fn written(labels: &[(&'static str, &str)]) -> String {
+fn written(labels: &[Label]) -> String {
     let named = labels.iter();
     let named = named.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
     named.collect::<Vec<_>>().join(",")
 }
 
-/// A number as a value is written. A total cannot be negative: an overdrawn account is 0 there, and
-/// the gauge `books_balanced` tells.
-fn number(value: f64, kind: &str) -> String {
-    let value = if kind == "counter" {
-        value.max(0.0)
-    } else {
-        value
-    };
+impl FamilyKind {
+    /// A value as it is told. A total cannot be negative: an overdrawn account is 0 there, and the gauge
+    /// `books_balanced` tells.
+    pub(super) fn value(self, value: f64) -> f64 {
+        match self {
+            Self::Counter => value.max(0.0),
+            _ => value,
+        }
+    }
+}
+
+/// A number as it is written.
+fn number(value: f64) -> String {
     if value.is_finite() {
         value.to_string()
     } else {

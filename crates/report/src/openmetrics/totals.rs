@@ -14,6 +14,16 @@ use super::incidents::incidents;
 
 /// The totals as OpenMetrics text.
 pub fn metrics(totals: &Totals) -> String {
+    families(totals).finish()
+}
+
+/// The totals as Prometheus' protocol buffers, each message with its length before it, with native histograms beside
+/// the classic ones.
+pub fn metrics_protobuf(totals: &Totals) -> Vec<u8> {
+    families(totals).finish_protobuf()
+}
+
+fn families(totals: &Totals) -> Families {
     let mut all = Families::default();
     about(&mut all, totals);
     cpus(&mut all, totals);
@@ -27,7 +37,7 @@ pub fn metrics(totals: &Totals) -> String {
     if let Some(it) = &totals.incidents {
         incidents(&mut all, it);
     }
-    all.finish()
+    all
 }
 
 fn about(all: &mut Families, it: &Totals) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-use super::http::{MOST_BYTES, Request};
+use super::http::{MOST_BYTES, PageFormat, Request};
 
 /// For so long a request may take to come. A scraper sends it at once.
 const TO_READ: Nanos = Nanos::from_secs(2);
@@ -29,7 +29,7 @@ impl Connection {
     ///
     /// # Errors
     /// The other side went away, or took too long.
-    pub(super) fn serve(mut self, page: impl FnOnce() -> String) -> io::Result<()> {
+    pub(super) fn serve(mut self, page: impl FnOnce(PageFormat) -> Vec<u8>) -> io::Result<()> {
         let request = self.request()?;
         self.answer(&request.answer(page))
     }
@@ -38,9 +38,9 @@ impl Connection {
     ///
     /// # Errors
     /// The other side went away, or took too long.
-    pub(super) fn answer(mut self, answer: &str) -> io::Result<()> {
+    pub(super) fn answer(mut self, answer: &[u8]) -> io::Result<()> {
         let until = now() + TO_WRITE;
-        let mut rest = answer.as_bytes();
+        let mut rest = answer;
         while !rest.is_empty() {
             let left = time_left(until)?;
             match &self {

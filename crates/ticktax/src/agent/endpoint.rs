@@ -14,7 +14,7 @@ use std::time::Duration;
 use ticktax_model::disk::words;
 
 use super::connection::Connection;
-use super::http::busy;
+use super::http::{PageFormat, busy};
 use crate::arguments::Listen;
 use crate::failure::Failure;
 
@@ -78,7 +78,7 @@ impl Endpoint {
     /// with what is returned.
     pub(super) fn serve(
         self,
-        page: impl Fn() -> String + Send + Sync + 'static,
+        page: impl Fn(PageFormat) -> Vec<u8> + Send + Sync + 'static,
     ) -> Result<SocketFile, Failure> {
         let page = Arc::new(page);
         let file = SocketFile(self.file().map(Path::to_owned));
@@ -113,7 +113,7 @@ impl Endpoint {
 fn hand_over(
     connection: Connection,
     open: &Arc<AtomicUsize>,
-    page: &Arc<impl Fn() -> String + Send + Sync + 'static>,
+    page: &Arc<impl Fn(PageFormat) -> Vec<u8> + Send + Sync + 'static>,
 ) {
     if open.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS {
         // It fits into the socket's buffer, so that nobody is waited for.
@@ -125,7 +125,7 @@ fn hand_over(
     let thread = thread::Builder::new().name("metrics".to_owned());
     let started = thread.stack_size(STACK).spawn(move || {
         // Whoever went away, or was too slow, has nobody to be told.
-        drop(connection.serve(|| page()));
+        drop(connection.serve(|format| page(format)));
         counted.fetch_sub(1, Ordering::AcqRel);
     });
     if started.is_err() {
@@ -192,7 +192,7 @@ mod tests {
             panic!("{}", endpoint.shown());
         };
         let address = listener.local_addr().unwrap();
-        drop(endpoint.serve(|| "x".repeat(1 << 20)).unwrap());
+        drop(endpoint.serve(|_| vec![b'x'; 1 << 20]).unwrap());
         address
     }
 
@@ -287,7 +287,7 @@ mod tests {
         assert!(second.contains("listens there already"), "{second}");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
-        let file = endpoint.serve(|| "page".to_owned()).unwrap();
+        let file = endpoint.serve(|_| b"page".to_vec()).unwrap();
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut answer = String::new();

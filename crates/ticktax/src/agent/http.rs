@@ -9,8 +9,58 @@ pub(super) const MOST_BYTES: usize = 8 << 10;
 /// The most headers of a request.
 const MOST_HEADERS: usize = 64;
 
-/// What OpenMetrics is called.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageFormat {
+    /// OpenMetrics text.
+    Text,
+    /// Prometheus' protocol buffers, with native histograms.
+    Protobuf,
+}
+
+impl PageFormat {
+    /// What it is called.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
+        }
+    }
+
+    /// What somebody who takes these gets: protocol buffers where they are taken at least as gladly as any text, else
+    /// text, which is also for whoever does not say.
+    fn accepted(header: &str) -> Self {
+        let (mut protobuf, mut text) = (0.0, 0.0);
+        for range in header.split(',') {
+            let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let of = |name: &str| {
+                let mut pairs = parameters.split(';').filter_map(|it| it.split_once('='));
+                pairs.find_map(|(key, value)| (key.trim() == name).then(|| value.trim()))
+            };
+            let weight = of("q").map_or(Some(1.0), |it| it.parse::<f64>().ok());
+            let weight = weight.filter(|it| (0.0..=1.0).contains(it)).unwrap_or(0.0);
+            match kind.trim() {
+                "application/vnd.google.protobuf"
+                    if of("proto") == Some("io.prometheus.client.MetricFamily")
+                        && of("encoding") == Some("delimited") =>
+                {
+                    protobuf = weight.max(protobuf);
+                }
+                "application/openmetrics-text" | "text/plain" | "text/*" | "*/*" => {
+                    text = weight.max(text);
+                }
+                _ => {}
+            }
+        }
+        if protobuf > 0.0 && protobuf >= text {
+            Self::Protobuf
+        } else {
+            Self::Text
+        }
+    }
+}
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +69,8 @@ pub(super) enum Request {
     Metrics {
         /// Whether it is.
         head: bool,
+        /// As whoever asks takes them.
+        format: PageFormat,
     },
     /// Where the metrics are.
     Root,
@@ -49,8 +101,15 @@ impl Request {
         let path = request.path.unwrap_or_default();
         let path = path.split_once('?').map_or(path, |(path, _)| path);
         match (request.method.unwrap_or_default(), path) {
-            ("GET", "/metrics") => Self::Metrics { head: false },
-            ("HEAD", "/metrics") => Self::Metrics { head: true },
+            (method @ ("GET" | "HEAD"), "/metrics") => {
+                let headers = request.headers.iter();
+                let mut accepts = headers.filter(|it| it.name.eq_ignore_ascii_case("accept"));
+                let accepts = accepts.find_map(|it| std::str::from_utf8(it.value).ok());
+                Self::Metrics {
+                    head: method == "HEAD",
+                    format: accepts.map_or(PageFormat::Text, PageFormat::accepted),
+                }
+            }
             ("GET" | "HEAD", "/") => Self::Root,
             ("GET" | "HEAD", _) => Self::Unknown,
             _ => Self::OtherMethod,
@@ -58,10 +117,14 @@ impl Request {
     }
 
     /// The whole answer; `page` makes the metrics.
-    pub(super) fn answer(self, page: impl FnOnce() -> String) -> String {
-        let text = |status, text: &str| response(status, "text/plain; charset=utf-8", text, false);
+    pub(super) fn answer(self, page: impl FnOnce(PageFormat) -> Vec<u8>) -> Vec<u8> {
+        let text = |status, text: &str| {
+            response(status, "text/plain; charset=utf-8", text.as_bytes(), false)
+        };
         match self {
-            Self::Metrics { head } => response("200 OK", OPEN_METRICS, &page(), head),
+            Self::Metrics { head, format } => {
+                response("200 OK", format.name(), &page(format), head)
+            }
             Self::Root => text("200 OK", "ticktax agent: the metrics are at /metrics\n"),
             Self::Unknown => text("404 Not Found", "the metrics are at /metrics\n"),
             Self::OtherMethod => text("405 Method Not Allowed", "only GET and HEAD\n"),
@@ -71,34 +134,42 @@ impl Request {
     }
 }
 
-/// An answer with these words as its body, which is left out where only the `head` is wanted.
-fn response(status: &str, kind: &str, body: &str, head: bool) -> String {
+/// An answer with this as its body, which is left out where only the `head` is wanted. What there is depends on what
+/// is taken.
+fn response(status: &str, kind: &str, body: &[u8], head: bool) -> Vec<u8> {
     let length = body.len();
-    let body = if head { "" } else { body };
-    format!(
+    let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         Allow: GET, HEAD\r\nConnection: close\r\n\r\n{body}"
+         Allow: GET, HEAD\r\nVary: Accept\r\nConnection: close\r\n\r\n"
     )
+    .into_bytes();
+    if !head {
+        answer.extend_from_slice(body);
+    }
+    answer
 }
 
 /// The answer to whoever comes while too many others are served.
-pub(super) fn busy() -> String {
+pub(super) fn busy() -> Vec<u8> {
     response(
         "503 Service Unavailable",
         "text/plain; charset=utf-8",
-        "too many connections\n",
+        b"too many connections\n",
         false,
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_BYTES, Request};
+    use super::{MOST_BYTES, PageFormat, Request};
 
     #[test]
     fn a_scraper_gets_metrics_and_others_a_word() {
         let of = |text: &str| Request::parse(text.as_bytes());
-        let metrics = Some(Request::Metrics { head: false });
+        let metrics = Some(Request::Metrics {
+            head: false,
+            format: PageFormat::Text,
+        });
         assert_eq!(of("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), metrics);
         assert_eq!(of("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), metrics);
         assert_eq!(of("GET / HTTP/1.1\r\n\r\n"), Some(Request::Root));
@@ -119,11 +190,88 @@ mod tests {
 
     #[test]
     fn the_head_alone_has_the_length_of_all() {
-        let page = || "12345".to_owned();
-        let answer = Request::Metrics { head: true }.answer(page);
-        assert!(answer.contains("Content-Length: 5\r\n"), "{answer}");
-        assert!(answer.ends_with("\r\n\r\n"), "{answer}");
-        let answer = Request::Metrics { head: false }.answer(page);
-        assert!(answer.ends_with("\r\n\r\n12345"), "{answer}");
+        let answer = |head| {
+            let format = PageFormat::Text;
+            let answer = Request::Metrics { head, format }.answer(|_| b"12345".to_vec());
+            String::from_utf8(answer).unwrap()
+        };
+        let head = answer(true);
+        assert!(head.contains("Content-Length: 5\r\n"), "{head}");
+        assert!(head.ends_with("\r\n\r\n"), "{head}");
+        let all = answer(false);
+        assert!(all.ends_with("\r\n\r\n12345"), "{all}");
+    }
+
+    #[test]
+    fn who_takes_protocol_buffers_as_gladly_as_text_gets_them() {
+        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        for (accepts, format) in [
+            ("", PageFormat::Text),
+            ("*/*", PageFormat::Text),
+            // Prometheus 2.42 with native histograms, and without.
+            (
+                &*format!("{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"),
+                PageFormat::Protobuf,
+            ),
+            (
+                "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                PageFormat::Text,
+            ),
+            // Prometheus 3, by what its configuration wants first.
+            (
+                &*format!("{protobuf};q=0.6,application/openmetrics-text;q=0.5,*/*;q=0.2"),
+                PageFormat::Protobuf,
+            ),
+            (
+                &*format!("application/openmetrics-text;q=0.6,{protobuf};q=0.5,*/*;q=0.2"),
+                PageFormat::Text,
+            ),
+            (&*format!("{protobuf};q=0"), PageFormat::Text),
+            (&*format!("{protobuf};q=often"), PageFormat::Text),
+            ("application/vnd.google.protobuf", PageFormat::Text),
+        ] {
+            let asked = format!("GET /metrics HTTP/1.1\r\naccept: {accepts}\r\n\r\n");
+            let head = false;
+            let meant = Some(Request::Metrics { head, format });
+            assert_eq!(Request::parse(asked.as_bytes()), meant, "{accepts}");
+        }
+    }
+
+    /// Requests that make sense, and what a careless or malicious client makes of them: bytes changed, left out, sent
+    /// twice. Always the same ones.
+    #[test]
+    fn no_request_makes_it_panic_or_read_without_end() {
+        let seed = b"GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\nAccept: \
+                     application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                     encoding=delimited;q=0.6,text/plain;q=0.5,*/*;q=0.1\r\n\r\n";
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for _ in 0..50_000 {
+            let mut bytes = seed.to_vec();
+            for _ in 0..next(8) {
+                let place = next(bytes.len());
+                match next(4) {
+                    0 => bytes[place] = u8::try_from(next(256)).unwrap(),
+                    1 => drop(bytes.drain(place..bytes.len().min(place + next(40)))),
+                    2 => bytes.extend_from_within(place..),
+                    _ => bytes.truncate(place.max(1)),
+                }
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+            match Request::parse(&bytes) {
+                None => assert!(bytes.len() < MOST_BYTES),
+                Some(request) => {
+                    let answer = request.answer(|_| b"page".to_vec());
+                    assert!(answer.starts_with(b"HTTP/1.1 "));
+                }
+            }
+        }
     }
 }

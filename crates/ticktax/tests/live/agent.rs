@@ -14,8 +14,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 
 pub(crate) use contrib::{
-    a_prometheus_scrapes_it_and_evaluates_the_rules, has_prometheus, has_systemd_analyze,
-    the_dashboard_and_the_rules_name_what_is_served, the_unit_is_sound,
+    a_prometheus_scrapes_it_and_evaluates_the_rules, a_prometheus_takes_native_histograms,
+    has_prometheus, has_systemd_analyze, the_dashboard_and_the_rules_name_what_is_served,
+    the_unit_is_sound,
 };
 use running::{Agent, sum_of};
 

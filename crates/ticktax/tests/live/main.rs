@@ -284,9 +284,14 @@ fn main() -> ExitCode {
         agent::a_prometheus_scrapes_it_and_evaluates_the_rules,
     )
     .with_ignored_flag(!(allowed && agent::has_prometheus()));
+    let native = Trial::test(
+        "root::agent::a_prometheus_takes_native_histograms",
+        agent::a_prometheus_takes_native_histograms,
+    )
+    .with_ignored_flag(!(allowed && agent::has_prometheus()));
     let unit = Trial::test("agent::the_unit_is_sound", agent::the_unit_is_sound)
         .with_ignored_flag(!agent::has_systemd_analyze());
-    let root = root.chain([prometheus, unit]);
+    let root = root.chain([prometheus, native, unit]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

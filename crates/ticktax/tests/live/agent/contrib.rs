@@ -125,8 +125,8 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes `target`, with the shipped rules.
-    fn start(folder: &Path, target: &str) -> Result<Self, Failed> {
+    /// Starts one that scrapes `target`, with the shipped rules and these features.
+    fn start(folder: &Path, target: &str, features: &[&str]) -> Result<Self, Failed> {
         fs::copy(
             contrib("prometheus/ticktax.rules.yml"),
             folder.join("ticktax.rules.yml"),
@@ -154,6 +154,7 @@ impl Prometheus {
                 folder.join("data").display()
             ))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(features)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -199,7 +200,7 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
     let mut agent = Agent::start(&["--listen", "127.0.0.1:0"])?;
     agent.page_when("ticktax_recorded_seconds_total")?;
     let folder = tempfile::tempdir()?;
-    let prometheus = Prometheus::start(folder.path(), &agent.address()?)?;
+    let prometheus = Prometheus::start(folder.path(), &agent.address()?, &[])?;
     let has_value = |said: &serde_json::Value| !said["data"]["result"][0].is_null();
     let query = |expression: &str| format!("/api/v1/query?query={expression}");
     prometheus.get_when(&query("ticktax_recorded_seconds_total"), has_value)?;
@@ -217,6 +218,30 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
             .is_some_and(|rules| rules.len() > 5 && rules.iter().all(|rule| rule["health"] == "ok"))
     };
     prometheus.get_when("/api/v1/rules", all_healthy)?;
+    drop(prometheus);
+    agent.stops_with_balanced_books()
+}
+
+pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
+    let mut agent = Agent::start(&["--listen", "127.0.0.1:0"])?;
+    agent.page_when("ticktax_tick_duration_seconds_count")?;
+    let folder = tempfile::tempdir()?;
+    let feature = ["--enable-feature=native-histograms"];
+    let prometheus = Prometheus::start(folder.path(), &agent.address()?, &feature)?;
+    let has_value = |said: &serde_json::Value| !said["data"]["result"][0].is_null();
+    let query = |expression: &str| format!("/api/v1/query?query={expression}");
+    // Of histograms with classic buckets these functions know nothing.
+    let ticks = "ticktax_tick_duration_seconds";
+    prometheus.get_when(&query(&format!("histogram_count({ticks})")), has_value)?;
+    // The longest is not shorter than the mean.
+    let longest = format!(
+        "histogram_quantile(1,{ticks})%3E%3Dhistogram_sum({ticks})/histogram_count({ticks})"
+    );
+    prometheus.get_when(&query(&longest), has_value)?;
+    let targets = prometheus.get("/api/v1/targets")?;
+    let target = &targets["data"]["activeTargets"][0];
+    check(target["health"] == "up", || target.to_string())?;
+    check(target["lastError"] == "", || target.to_string())?;
     drop(prometheus);
     agent.stops_with_balanced_books()
 }
