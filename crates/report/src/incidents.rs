@@ -132,7 +132,7 @@ impl IncidentStore {
         let lock = File::open(folder).map_err(cannot)?;
         if lock.try_lock().is_err() {
             return Err(IncidentStoreError(format!(
-                "another recorder keeps its incidents in {}: end it, or choose another folder with --dir",
+                "another recorder keeps its incidents in {}: end it, or choose another folder",
                 folder.display()
             )));
         }

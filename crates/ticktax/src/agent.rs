@@ -5,13 +5,14 @@ mod counting;
 mod endpoint;
 mod http;
 mod rights;
+mod watching;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ticktax_model::recording::{Header, Level, Row};
-use ticktax_observe::{Event, Keep, Plan, ProbeChoice, Session};
+use ticktax_model::recording::Level;
+use ticktax_observe::{Keep, Plan, ProbeChoice};
 use ticktax_report::{FactsFolder, FactsSettings, metrics, metrics_protobuf};
 
 use crate::arguments::{AgentArguments, Listen};
@@ -22,13 +23,11 @@ use counting::{Agent, Shown};
 use endpoint::Endpoint;
 use http::PageFormat;
 use rights::User;
+use watching::{Keeping, Watcher};
 
 /// How often the tracer's buffers are looked at, and signals heard. Longer stretches that find no room in
 /// the meantime are summed.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// From so many sources on, all are forgotten: every thread is one, and threads come and go.
-const MOST_SOURCES: usize = 20_000;
 
 /// Runs the verb.
 pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -36,7 +35,11 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     require_loopback(typed)?;
     let plan = plan(typed);
     plan.check()?;
+    let keeping = Keeping::of(typed)?;
     rights::keep_files_private();
+    if let Some(keeping) = &keeping {
+        user.make_private_folder(keeping.folder())?;
+    }
     if let Some(folder) = &typed.facts {
         user.make_folder(folder)?;
     }
@@ -46,17 +49,12 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
         user.own(file)?;
     }
     let interrupt = Interrupt::listen()?;
-    let session = Session::start(plan)?;
+    let watcher = Watcher::start(plan, keeping, typed)?;
     user.become_it()?;
-    let started = session.started();
-    let mut agent = Agent::new(
-        &started.machine,
-        started.limitations.len(),
-        Arc::clone(&shown),
-    );
+    let mut agent = Agent::new(watcher.machine(), watcher.limitations(), Arc::clone(&shown));
     if let Some(folder) = &typed.facts {
         let settings = FactsSettings {
-            host: session.started().machine.host.clone(),
+            host: watcher.machine().host.clone(),
             lists: typed.facts_lists,
             max_days: typed.facts_days.into(),
             max_bytes: u64::from(typed.facts_mib) << 20,
@@ -64,14 +62,17 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
         let facts = FactsFolder::open(folder, settings);
         agent.write_facts(facts.map_err(|error| user.failure(&error))?, typed.every.0);
     }
+    let ready = watcher.ready(terminal);
+    let ready = ready.map_err(|failure| user.failure(&failure))?;
     let mut socket = None;
     if let Some(endpoint) = endpoint {
         terminal.remark(&format!("ticktax agent: metrics on {}", endpoint.shown()));
         socket = Some(endpoint.serve(move |format| page(&shown, format))?);
     }
-    let header = agent.watch(session, &interrupt, terminal);
+    let length = typed.length.map(|length| length.0);
+    let (books, lost) = agent.watch(ready, (&interrupt, length), terminal);
     drop(socket);
-    agent.finish((&header.books, &header.coverage.lost), terminal)
+    agent.finish((&books, &lost), terminal)
 }
 
 /// What scrapers are shown, in the format that they take.
@@ -109,44 +110,5 @@ fn require_loopback(typed: &AgentArguments) -> Result<(), Failure> {
             )))
         }
         _ => Ok(()),
-    }
-}
-
-impl Agent {
-    /// Drives the session until it ends. Whatever else records beside the sums is driven here as well.
-    fn watch(
-        &mut self,
-        mut session: Session,
-        interrupt: &Interrupt,
-        terminal: &Terminal,
-    ) -> Box<Header> {
-        loop {
-            // Until when the sums are that have come.
-            let mut summed = None;
-            match session.next_event() {
-                Event::Started(_) | Event::Progress(_) => {}
-                Event::Rows { sources, rows } => {
-                    for row in rows {
-                        self.take(sources, row);
-                        if let Row::Sum(sum) = row {
-                            summed = Some(sum.span.end());
-                        }
-                    }
-                }
-                Event::Ended(header) => return header,
-            }
-            if let Some(at) = summed {
-                let counted = session.counted();
-                if session.tidy(MOST_SOURCES) {
-                    self.forget_sources();
-                }
-                let closed = self.summed(at, counted);
-                self.keep_facts(&closed, terminal);
-                self.show();
-            }
-            if interrupt.signal().is_some() {
-                session.stop(None);
-            }
-        }
     }
 }

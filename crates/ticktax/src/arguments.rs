@@ -497,6 +497,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_about_incidents_needs_a_trigger() {
+        let understood = |line: &str| Arguments::try_parse_from(words(line)).is_ok();
+        for option in [
+            "--incidents x",
+            "--journal",
+            "--max-count 5",
+            "--max-bytes 1M",
+        ] {
+            assert!(!understood(&format!("ticktax agent {option}")), "{option}");
+            let with = format!("ticktax agent --trigger signal {option}");
+            assert!(understood(&with), "{with}");
+        }
+        assert!(understood(
+            "ticktax record --trigger signal --max-per-hour 5"
+        ));
+    }
+
+    #[test]
     fn times_are_read_as_people_write_them() {
         for (text, ns) in [
             ("20s", 20_000_000_000),

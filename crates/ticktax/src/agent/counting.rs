@@ -10,7 +10,7 @@ use ticktax_host::{Proc, own_peak_memory, own_process_cpu_time};
 use ticktax_model::facts::{FactsError, HostFact, Row as Fact, Window, WindowLength};
 use ticktax_model::machine::{Machine, Pressure};
 use ticktax_model::recording::{Books, Header, Level, Loss, Row, RowSink, World};
-use ticktax_model::totals::{OwnCost, Totals};
+use ticktax_model::totals::{IncidentTotals, OwnCost, Totals};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::Counted;
 use ticktax_probes::clock::now;
@@ -37,6 +37,7 @@ pub(super) struct Agent {
     counted: Counted,
     steal_before: BTreeMap<u32, Nanos>,
     pressure_before: BTreeMap<String, Pressure>,
+    incidents: Option<IncidentTotals>,
     shown: Shown,
 }
 
@@ -55,6 +56,7 @@ impl Agent {
             counted: Counted::default(),
             steal_before: proc.steal(),
             pressure_before: proc.pressure(),
+            incidents: None,
             shown,
         };
         agent.show();
@@ -108,6 +110,18 @@ impl Agent {
         }
     }
 
+    /// Puts rows of tables without windows among the facts, where these are written.
+    pub(super) fn note(&mut self, rows: impl IntoIterator<Item = Fact>) {
+        if let Some(facts) = &mut self.facts {
+            facts.add(rows);
+        }
+    }
+
+    /// Whether facts are written.
+    pub(super) fn writes_facts(&self) -> bool {
+        self.facts.is_some()
+    }
+
     /// Takes a row of the tracer's; `sources` are those that it names.
     pub(super) fn take(&mut self, sources: &SourceTable, row: &Row) {
         self.accumulator.row(sources, row);
@@ -129,6 +143,11 @@ impl Agent {
             self.look_at_host();
         }
         closed
+    }
+
+    /// A flight recorder runs beside the sums, and has caught this by now.
+    pub(super) fn caught(&mut self, incidents: IncidentTotals) {
+        self.incidents = Some(incidents);
     }
 
     /// Takes windows that are over. That a file cannot be written is said once, and once that it could.
@@ -191,6 +210,7 @@ impl Agent {
                 folded: self.counted.folded,
             },
             facts: self.facts.as_ref().map(FactsFolder::count),
+            incidents: self.incidents.clone(),
             ..Totals::default()
         };
         self.accumulator.put(&mut totals);
@@ -234,7 +254,7 @@ impl Agent {
 }
 
 /// Whether one of this length is among the windows.
-fn has(windows: &[Window], length: WindowLength) -> bool {
+pub(super) fn has(windows: &[Window], length: WindowLength) -> bool {
     windows.iter().any(|window| window.kind == length)
 }
 

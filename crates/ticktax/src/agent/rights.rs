@@ -1,8 +1,8 @@
 //! The rights that an agent has: what attaching needs, and none afterwards.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::chown;
+use std::fmt::Display;
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::Path;
 
 use caps::CapSet;
@@ -10,7 +10,6 @@ use nix::sys::prctl::set_no_new_privs;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{self, geteuid, setgroups, setresgid, setresuid};
 use ticktax_model::disk::words;
-use ticktax_model::facts::FactsError;
 
 use crate::failure::Failure;
 
@@ -52,17 +51,36 @@ impl User {
         Ok(Self { becomes })
     }
 
-    /// Makes a folder where there is none, and lets the user have it.
+    /// Makes a folder where there is none, and lets the user have it, as those above it that are made for it.
     pub(super) fn make_folder(&self, folder: &Path) -> Result<(), Failure> {
-        let failed = |error: io::Error| {
-            let why = words(error.kind());
-            Failure::Agent(format!("cannot make {}: {why}", folder.display()))
-        };
-        if folder.exists() {
-            return Ok(());
+        self.make(folder, 0o750)
+    }
+
+    /// The same, of a folder that nobody else may look into.
+    pub(super) fn make_private_folder(&self, folder: &Path) -> Result<(), Failure> {
+        self.make(folder, 0o700)
+    }
+
+    fn make(&self, folder: &Path, mode: u32) -> Result<(), Failure> {
+        let above = folder.ancestors().skip(1);
+        let above: Vec<&Path> = above
+            .take_while(|it| !it.as_os_str().is_empty() && !it.exists())
+            .collect();
+        let all = above.into_iter().rev().map(|it| (it, 0o750));
+        for (path, mode) in all.chain([(folder, mode)]) {
+            match DirBuilder::new().mode(mode).create(path) {
+                Ok(()) => self.own(path)?,
+                Err(_) if path.is_dir() => {}
+                Err(error) => {
+                    let why = words(error.kind());
+                    return Err(Failure::Agent(format!(
+                        "cannot make {}: {why}",
+                        path.display()
+                    )));
+                }
+            }
         }
-        fs::create_dir_all(folder).map_err(failed)?;
-        self.own(folder)
+        Ok(())
     }
 
     /// Lets the user have a file or a folder.
@@ -108,8 +126,8 @@ impl User {
         set_no_new_privs().map_err(|_| failed("the right to gain others"))
     }
 
-    /// What to say where facts cannot be written.
-    pub(super) fn failure(&self, error: &FactsError) -> Failure {
+    /// What to say where something cannot be written.
+    pub(super) fn failure(&self, error: &dyn Display) -> Failure {
         Failure::Agent(match &self.becomes {
             Some(user) => format!("{error} (as user {})", user.name),
             None => error.to_string(),

@@ -7,8 +7,10 @@ use std::str::FromStr;
 
 use clap::Args;
 use ticktax_model::Nanos;
+use ticktax_model::incident::TriggerSpec;
 
 use super::Length;
+use super::incidents::BudgetArguments;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -17,6 +19,8 @@ Examples:
                                                         and facts of every minute as Parquet files
   sudo ticktax agent --listen unix:/run/ticktax.sock    behind a proxy of your own
   sudo ticktax agent --listen none --facts facts --for 1h
+  sudo ticktax agent --trigger 'wait>5ms' --trigger 'stretch>5ms'
+                                                        and the seconds around each, as `record` keeps them
 
 Once everything is attached it gives up all rights: as root it becomes --user. contrib/ has a systemd
 unit, alert rules and a dashboard; docs/agent.md says what the metrics and the files hold.";
@@ -60,10 +64,26 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "N", default_value = "1024", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) facts_mib: u32,
 
+    /// Also keep the seconds around what lasts too long, such as wait>5ms, as `ticktax record` does; may be given
+    /// several times
+    #[arg(long = "trigger", value_name = "TRIGGER")]
+    pub(crate) triggers: Vec<TriggerSpec>,
+
+    /// The folder of the incidents [default: as of `ticktax record`]
+    #[arg(long, value_name = "FOLDER", requires = "triggers")]
+    pub(crate) incidents: Option<PathBuf>,
+
+    /// Also write each incident to the journal with fields of its own, or to syslog where there is no journal
+    #[arg(long, requires = "triggers")]
+    pub(crate) journal: bool,
+
     /// Which user to become once everything is attached [default: as root `ticktax` where there is such a
     /// user, else `nobody`; otherwise who started it]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) budget: BudgetArguments,
 }
 
 /// From one look at the kernel's sums to the next.

@@ -101,15 +101,25 @@ pub(crate) struct RecordArguments {
 #[command(next_help_heading = "The budget")]
 pub(crate) struct BudgetArguments {
     /// Recordings that are kept; then the oldest go
-    #[arg(long = "max-count", value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long = "max-count", value_name = "N", default_value = "1000", requires = "triggers", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
 
     /// Their size, such as 500M or 2G; then the oldest go
-    #[arg(long = "max-bytes", value_name = "BYTES", default_value = "1G")]
+    #[arg(
+        long = "max-bytes",
+        value_name = "BYTES",
+        default_value = "1G",
+        requires = "triggers"
+    )]
     pub(crate) bytes: Bytes,
 
     /// Recordings that are written in any hour; further incidents are told without one
-    #[arg(long = "max-per-hour", value_name = "N", default_value = "60")]
+    #[arg(
+        long = "max-per-hour",
+        value_name = "N",
+        default_value = "60",
+        requires = "triggers"
+    )]
     pub(crate) per_hour: u64,
 }
 

@@ -127,7 +127,7 @@ fn hear_marks(socket: &UnixDatagram, post: &Post) {
 fn no_socket(path: &Path, error: &io::Error) -> Failure {
     let why = match error.kind() {
         io::ErrorKind::InvalidInput => {
-            "its path is longer than a socket's may be; choose another folder with --dir".to_owned()
+            "its path is longer than a socket's may be; choose another folder".to_owned()
         }
         kind => disk::words(kind),
     };

@@ -6,6 +6,7 @@ use ticktax_analysis::incident::{IncidentAnalysis, incident_sheet};
 use ticktax_model::Nanos;
 use ticktax_model::incident::{IncidentEntry, IncidentSheet, LossCause, NotKept};
 use ticktax_model::recording::RowSink;
+use ticktax_model::totals::IncidentTotals;
 use ticktax_model::utc::Utc;
 use ticktax_observe::FrozenWindow;
 use ticktax_probes::clock;
@@ -21,6 +22,7 @@ pub(crate) struct Keeper {
     store: IncidentStore,
     journal: Option<Journal>,
     count: u64,
+    totals: IncidentTotals,
     /// Triggers that the kernel suppressed and that are counted by now.
     suppressed: u64,
 }
@@ -46,6 +48,7 @@ impl Keeper {
             store,
             journal,
             count: 0,
+            totals: IncidentTotals::default(),
             suppressed: 0,
         })
     }
@@ -58,6 +61,14 @@ impl Keeper {
     /// How many there were.
     pub(crate) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// What it kept, and what it did not, counted; how far the ring reaches back is the recorder's to tell.
+    pub(crate) fn totals(&self) -> IncidentTotals {
+        IncidentTotals {
+            not_kept: self.store.lost().collect(),
+            ..self.totals.clone()
+        }
     }
 
     /// Explains, keeps and tells a window. Returns its line of the index; `None` where no trigger made it.
@@ -81,6 +92,7 @@ impl Keeper {
         let incident = analysis.finish(header, sources, at);
         let stored = self.store.keep(incident, header, (sources, rows));
         self.count += 1;
+        self.totals.add(&stored.entry.incident);
         if let Err(error) = terminal.print(&self.line(&stored)) {
             terminal.complain(&error);
         }

@@ -1,6 +1,7 @@
 //! The agent on this machine: what it serves, what it writes, what it may do, and what goes wrong.
 
 mod contrib;
+mod recorder;
 mod running;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub(crate) use contrib::{
     has_prometheus, has_systemd_analyze, the_dashboard_and_the_rules_name_what_is_served,
     the_unit_is_sound,
 };
+pub(crate) use recorder::a_recorder_runs_beside_its_sums;
 use running::{Agent, sum_of};
 
 use super::fixture::check;

@@ -185,6 +185,10 @@ const ROOT: &[(&str, Test)] = &[
         agent::the_dashboard_and_the_rules_name_what_is_served,
     ),
     (
+        "agent::a_recorder_runs_beside_its_sums",
+        agent::a_recorder_runs_beside_its_sums,
+    ),
+    (
         "incidents::a_stall_is_caught_with_what_ran_instead",
         incidents::a_stall_is_caught_with_what_ran_instead,
     ),

@@ -82,8 +82,9 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
         .chain(metrics_in(&expressions.join("\n")))
         .collect();
     check(used.len() > 10, || format!("{used:?}"))?;
-    let (_place, facts) = super::place_of_nobody()?;
+    let (place, facts) = super::place_of_nobody()?;
     let folder = facts.display().to_string();
+    let incidents = place.path().join("incidents").display().to_string();
     let mut agent = Agent::start(&[
         "--listen",
         "127.0.0.1:0",
@@ -91,6 +92,10 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
         "nobody",
         "--facts",
         &folder,
+        "--trigger",
+        "signal",
+        "--incidents",
+        &incidents,
     ])?;
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
     let served: BTreeSet<String> = page
@@ -98,8 +103,9 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned()))
         .collect();
-    // Nothing is throttled here, and not every kernel keeps pressure.
+    // Nothing is throttled here, not every kernel keeps pressure, and nothing was caught.
     let at_times = [
+        "ticktax_incidents_total",
         "ticktax_throttled_seconds_total",
         "ticktax_pressure_seconds_total",
     ];

@@ -1,0 +1,267 @@
+//! Where an agent's rows come from: a session of sums or, where triggers are given, a flight recorder, which keeps
+//! the same sums and beside them what happened around each trigger.
+
+use std::path::{Path, PathBuf};
+
+use ticktax_analysis::incident::incident_list;
+use ticktax_model::Nanos;
+use ticktax_model::facts::{BeatFact, WindowLength};
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{Books, Loss, Row};
+use ticktax_model::totals::IncidentTotals;
+use ticktax_observe::{Event, Plan, Recorder, RecorderPlan, Session};
+use ticktax_probes::clock::now;
+use ticktax_report::{Budget, not_kept_line, read_incidents};
+
+use super::counting::{Agent, has};
+use crate::arguments::{AgentArguments, FolderArguments};
+use crate::failure::Failure;
+use crate::incidents::{folder, now as wall_clock};
+use crate::interrupt::Interrupt;
+use crate::record::{Asks, Ends, Keeper, Step, drive};
+use crate::terminal::Terminal;
+
+/// From so many sources on, all are forgotten: every thread is one, and threads come and go.
+const MOST_SOURCES: usize = 20_000;
+
+/// Where incidents go.
+pub(super) struct Keeping {
+    folder: PathBuf,
+    budget: Budget,
+    journal: bool,
+}
+
+impl Keeping {
+    /// What was asked for; `None` where no trigger was given.
+    pub(super) fn of(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
+        if typed.triggers.is_empty() {
+            return Ok(None);
+        }
+        let folder = folder(&FolderArguments {
+            dir: typed.incidents.clone(),
+        })?;
+        Ok(Some(Self {
+            folder,
+            budget: typed.budget.budget(),
+            journal: typed.journal,
+        }))
+    }
+
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// The tracer at work, with all rights still.
+pub(super) enum Watcher {
+    /// Sums alone.
+    Sums(Box<Session>),
+    /// Sums, and a ring of everything that is read around triggers.
+    Flight(Box<Recorder>, Keeping),
+}
+
+impl Watcher {
+    /// Starts what was asked for.
+    pub(super) fn start(
+        plan: Plan,
+        keeping: Option<Keeping>,
+        typed: &AgentArguments,
+    ) -> Result<Self, Failure> {
+        let Some(keeping) = keeping else {
+            return Ok(Self::Sums(Box::new(Session::start(plan)?)));
+        };
+        let recorder = Recorder::start(RecorderPlan {
+            triggers: typed.triggers.clone(),
+            window: typed.every.0,
+            ..RecorderPlan::default()
+        })?;
+        Ok(Self::Flight(Box::new(recorder), keeping))
+    }
+
+    /// The machine.
+    pub(super) fn machine(&self) -> &Machine {
+        match self {
+            Self::Sums(session) => &session.started().machine,
+            Self::Flight(recorder, _) => &recorder.started().machine,
+        }
+    }
+
+    /// How many things cannot be seen on it.
+    pub(super) fn limitations(&self) -> usize {
+        match self {
+            Self::Sums(session) => session.started().limitations.len(),
+            Self::Flight(recorder, _) => recorder.started().limitations.len(),
+        }
+    }
+
+    /// Gets ready to keep incidents, by the rights that the agent has from now on.
+    pub(super) fn ready(self, terminal: &Terminal) -> Result<Ready, Failure> {
+        Ok(match self {
+            Self::Sums(session) => Ready::Sums(session),
+            Self::Flight(recorder, keeping) => {
+                let Keeping {
+                    folder,
+                    budget,
+                    journal,
+                } = keeping;
+                let keeper = Keeper::open(&folder, budget, journal, terminal)?;
+                let asks = Asks::listen(&folder, recorder.waker())?;
+                Ready::Flight(recorder, Box::new(keeper), asks)
+            }
+        })
+    }
+}
+
+/// The same without rights, and with whatever it writes open.
+pub(super) enum Ready {
+    /// Sums alone.
+    Sums(Box<Session>),
+    /// With a recorder's folder, and whoever asks it to keep a moment.
+    Flight(Box<Recorder>, Box<Keeper>, Asks),
+}
+
+impl Agent {
+    /// Drives what watches until it ends, for `length` where that is given; a session knows its own. Returns the time
+    /// on each CPU that was watched, and what was lost of it.
+    pub(super) fn watch(
+        &mut self,
+        ready: Ready,
+        (interrupt, length): (&Interrupt, Option<Nanos>),
+        terminal: &Terminal,
+    ) -> (Vec<Books>, Vec<Loss>) {
+        match ready {
+            Ready::Sums(session) => self.watch_sums(*session, interrupt, terminal),
+            Ready::Flight(recorder, keeper, asks) => {
+                let ends = Ends {
+                    interrupt,
+                    until: length.map(|length| now() + length),
+                };
+                self.watch_flight(*recorder, (*keeper, &asks), &ends, terminal)
+            }
+        }
+    }
+
+    fn watch_sums(
+        &mut self,
+        mut session: Session,
+        interrupt: &Interrupt,
+        terminal: &Terminal,
+    ) -> (Vec<Books>, Vec<Loss>) {
+        loop {
+            // Until when the sums are that have come.
+            let mut summed = None;
+            match session.next_event() {
+                Event::Started(_) | Event::Progress(_) => {}
+                Event::Rows { sources, rows } => {
+                    for row in rows {
+                        self.take(sources, row);
+                        if let Row::Sum(sum) = row {
+                            summed = Some(sum.span.end());
+                        }
+                    }
+                }
+                Event::Ended(header) => {
+                    let header = *header;
+                    return (header.books, header.coverage.lost);
+                }
+            }
+            if let Some(at) = summed {
+                let counted = session.counted();
+                if session.tidy(MOST_SOURCES) {
+                    self.forget_sources();
+                }
+                let closed = self.summed(at, counted);
+                self.keep_facts(&closed, terminal);
+                self.show();
+            }
+            if interrupt.signal().is_some() {
+                session.stop(None);
+            }
+        }
+    }
+
+    fn watch_flight(
+        &mut self,
+        mut recorder: Recorder,
+        (mut keeper, asks): (Keeper, &Asks),
+        ends: &Ends<'_>,
+        terminal: &Terminal,
+    ) -> (Vec<Books>, Vec<Loss>) {
+        self.caught(totals(&recorder, &keeper));
+        self.show();
+        let mut beats = Beats::default();
+        let mut on_step = |step: Step<'_>, recorder: &Recorder, keeper: &Keeper| {
+            self.caught(totals(recorder, keeper));
+            match step {
+                Step::Sums(sums) => {
+                    // Each window names sources of its own.
+                    self.forget_sources();
+                    for row in &sums.rows {
+                        self.take(&sums.sources, row);
+                    }
+                    let closed = self.summed(sums.end, Some(recorder.counted()));
+                    if has(&closed, WindowLength::Hour) {
+                        beats.look(self, keeper);
+                    }
+                    self.keep_facts(&closed, terminal);
+                }
+                Step::Kept(entry) => self.note([entry.row()]),
+            }
+            self.show();
+        };
+        drive(
+            &mut recorder,
+            (asks, ends),
+            (&mut keeper, terminal),
+            &mut on_step,
+        );
+        beats.look(self, &keeper);
+        let count = keeper.count();
+        for lost in keeper.close(terminal) {
+            terminal.remark(&format!("Not kept: {}.", not_kept_line(&lost)));
+        }
+        let plural = if count == 1 { "" } else { "s" };
+        terminal.remark(&format!("ticktax agent: {count} incident{plural}"));
+        (recorder.books().to_vec(), recorder.counted().lost)
+    }
+}
+
+/// The periods that incidents keep to, searched for every hour and at the end, where there are new incidents.
+#[derive(Default)]
+struct Beats {
+    /// How many incidents there were when they were searched last.
+    searched: u64,
+}
+
+impl Beats {
+    /// Notes them among the facts, where there are new incidents.
+    fn look(&mut self, agent: &mut Agent, keeper: &Keeper) {
+        if !agent.writes_facts() || keeper.count() == self.searched {
+            return;
+        }
+        // An index that cannot be read now is read the next time.
+        let Ok((index, _)) = read_incidents(keeper.folder()) else {
+            return;
+        };
+        self.searched = keeper.count();
+        let list = incident_list(&keeper.folder().display().to_string(), &index, None);
+        for group in &list.groups {
+            let found = BeatFact {
+                time_unix_ms: wall_clock(),
+                group,
+            };
+            agent.note(found.rows());
+        }
+    }
+}
+
+/// What a recorder caught, and how far its ring reaches back.
+fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
+    // A ring that has not come round yet holds everything.
+    let since_begin = now() - recorder.started().begin;
+    IncidentTotals {
+        reach: recorder.status().reach.unwrap_or(since_begin),
+        ..keeper.totals()
+    }
+}

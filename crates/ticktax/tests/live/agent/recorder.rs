@@ -1,0 +1,103 @@
+//! An agent with a flight recorder beside its sums.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use ticktax_model::recording::RecordingReader;
+
+use super::running::{Agent, sum_of};
+use super::{NOBODY, facts_rows, has_no_rights, place_of_nobody};
+use crate::fixture::{check, ticktax};
+
+/// What `ticktax incidents` says of the folder.
+fn list(folder: &Path) -> Result<Value, Failed> {
+    let mut command = ticktax(&["incidents", "--format", "json", "--dir"]);
+    let output = command.arg(folder).output()?;
+    check(output.status.success(), || {
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    })?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Fails unless only its owner, who is nobody, may look into it.
+fn is_private(path: &Path) -> Result<(), Failed> {
+    let facts = fs::metadata(path)?;
+    let mode = facts.permissions().mode() & 0o777;
+    check(mode % 0o100 == 0 && facts.uid() == NOBODY, || {
+        format!("{}: {mode:o} of {}", path.display(), facts.uid())
+    })
+}
+
+pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
+    let (place, facts) = place_of_nobody()?;
+    // Two levels that are not there yet, which the agent makes for its user.
+    let folder = place.path().join("state/incidents");
+    let shown = |path: &Path| path.display().to_string();
+    let mut agent = Agent::start(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--user",
+        "nobody",
+        "--facts",
+        &shown(&facts),
+        "--trigger",
+        "signal",
+        "--incidents",
+        &shown(&folder),
+        "--max-count",
+        "7",
+    ])?;
+    has_no_rights(agent.pid())?;
+    is_private(&folder)?;
+    let page = agent.page_when("ticktax_recorded_seconds_total")?;
+    let recorded = sum_of(&page, "ticktax_recorded_seconds_total");
+    let classes = sum_of(&page, "ticktax_cpu_seconds_total");
+    check((recorded - classes).abs() < 1e-6, || {
+        format!("{classes} s in classes, {recorded} s recorded")
+    })?;
+    let marked = ticktax(&["mark", "a word", "--dir"])
+        .arg(&folder)
+        .output()?;
+    check(marked.status.success(), || {
+        String::from_utf8_lossy(&marked.stderr).into_owned()
+    })?;
+    agent.page_when("ticktax_incidents_total{kind=\"mark\"")?;
+    // Its window is over by now, so that this is another.
+    kill(Pid::from_raw(i32::try_from(agent.pid())?), Signal::SIGUSR1)?;
+    let page = agent.page_when("ticktax_incidents_total{kind=\"signal\"")?;
+    let counted = sum_of(&page, "ticktax_incident_duration_seconds_count");
+    check((counted - 2.0).abs() < 0.5, || page.clone())?;
+    check(sum_of(&page, "ticktax_ring_reach_seconds") > 0.0, || {
+        page.clone()
+    })?;
+    agent.stops_with_balanced_books()?;
+
+    let found = list(&folder)?;
+    let groups = found["groups"].as_array().ok_or("no groups")?;
+    let mut kinds: Vec<&str> = groups.iter().filter_map(|it| it["kind"].as_str()).collect();
+    kinds.sort_unstable();
+    check(kinds == ["mark", "signal"], || found.to_string())?;
+    check(!folder.join("mark.sock").exists(), || {
+        "the socket is left".to_owned()
+    })?;
+    let mut recordings = 0;
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        is_private(&path)?;
+        if path.extension().is_some_and(|it| it == "parquet") {
+            let header = RecordingReader::open(&path)?.header().clone();
+            check(header.triggers.len() == 1, || format!("{header:?}"))?;
+            recordings += 1;
+        }
+    }
+    check(recordings == 2, || format!("{recordings} recordings"))?;
+    let rows = facts_rows(&facts.join("incidents"))?;
+    let told: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    let marked = told.iter().any(|row| row.contains("a word"));
+    check(told.len() == 2 && marked, || told.join("\n"))
+}
