@@ -1,8 +1,10 @@
 //! What the agent itself uses, by the rate of events: `ticktax agent` as users run it, by its own metrics,
 //! while pairs of threads on every CPU switch in batches.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::Duration;
 
@@ -30,8 +32,14 @@ const MEMORY: f64 = 64.0;
 /// Its metrics are so old at most.
 const WINDOW: Duration = Duration::from_secs(11);
 
+/// What the agent keeps: sums alone, or a flight recorder's ring beside them, of which nothing is read here.
+const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
+
 struct Results {
     rate: u64,
+    pace: Nanos,
+    kept: &'static str,
+    trigger: Option<&'static str>,
     events: Series,
     cpu: Series,
     memory: Series,
@@ -41,20 +49,26 @@ struct Results {
 pub(crate) fn run(bench: &Bench) -> Outcome {
     println!("\n## agent");
     let tool = Tool::find()?;
-    let mut results = RATES.map(|(rate, _)| Results {
+    let turns = KEPT.iter().flat_map(|kept| RATES.map(|rate| (*kept, rate)));
+    let results = turns.map(|((kept, trigger), (rate, pace))| Results {
         rate,
+        pace,
+        kept,
+        trigger,
         events: Series::new(),
         cpu: Series::new(),
         memory: Series::new(),
         folded: 0.0,
     });
+    let mut results: Vec<Results> = results.collect();
     for _ in 0..bench.choose(3, 1) {
-        for ((rate, pace), results) in RATES.into_iter().zip(&mut results) {
+        for results in &mut results {
             bench.go_on()?;
-            turn(bench, &tool, (rate, pace), results)?;
+            turn(bench, &tool, results)?;
         }
     }
     let mut table = Table::new([
+        "kept",
         "events asked for",
         "n",
         "events/s seen",
@@ -67,6 +81,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         let (cpu, memory) = (it.cpu.median(), it.memory.median());
         let met = cpu <= TARGET && memory <= MEMORY && it.folded <= 0.0;
         table.row([
+            it.kept.to_owned(),
             match it.rate {
                 0 => "the machine's own".to_owned(),
                 rate => format!("{} k/s", rate / 1_000),
@@ -91,7 +106,14 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 /// One agent: its metrics once they have come, and some windows later.
-fn turn(bench: &Bench, tool: &Tool, (rate, pace): (u64, Nanos), results: &mut Results) -> Outcome {
+fn turn(bench: &Bench, tool: &Tool, results: &mut Results) -> Outcome {
+    let (rate, pace) = (results.rate, results.pace);
+    // The user that the agent becomes has to reach it.
+    let folder = tempfile::Builder::new()
+        .prefix("ticktax-bench")
+        .permissions(Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")?;
+    let incidents = folder.path().join("incidents").display().to_string();
     // A port that was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let windows = bench.choose(4, 2);
@@ -105,7 +127,11 @@ fn turn(bench: &Bench, tool: &Tool, (rate, pace): (u64, Nanos), results: &mut Re
             .filter(|_| trips > 0)
             .map(|cpu| scope.spawn(move || ping_pong::run_paced(*cpu, trips, pace, length)))
             .collect();
-        let agent = tool.agent(&["--listen", &address])?;
+        let mut arguments = vec!["--listen", &address];
+        if let Some(trigger) = results.trigger {
+            arguments.extend(["--trigger", trigger, "--incidents", &incidents]);
+        }
+        let agent = tool.agent(&arguments)?;
         bench.pause(WINDOW + Duration::from_secs(1))?;
         let first = page(&address)?;
         bench.pause(WINDOW * windows)?;

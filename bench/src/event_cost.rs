@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::peer::Tool;
 use crate::program_time::Statistics;
 use crate::table::{Series, Table};
-use crate::tracing::{SPANS, SUMS};
+use crate::tracing::{FLIGHT, SPANS, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
 
@@ -103,6 +103,12 @@ fn contenders() -> Vec<Contender> {
             "ticktax, every hook, spans",
             1,
             Some(120.0),
+        ),
+        contender(
+            Observer::Ticktax(FLIGHT),
+            "ticktax, every hook, flight recorder",
+            0,
+            None,
         ),
         // What is left without the bookkeeping: getting into the program and out of it.
         contender(

@@ -22,6 +22,7 @@ mod pace;
 mod peer;
 mod ping_pong;
 mod program_time;
+mod recorder;
 mod recording;
 mod sleep;
 mod spin;
@@ -63,6 +64,10 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
 
+    /// For how long stalls are injected into the recorder's benchmark: 120 is its long form
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_440))]
+    minutes: u16,
+
     #[command(subcommand)]
     verb: Option<Verb>,
 }
@@ -83,6 +88,24 @@ enum Verb {
     ObserverVictim {
         /// Where it computes
         cpu: u32,
+    },
+    /// The program that the benchmark of the recorder holds up
+    #[command(name = recorder::stalls::VICTIM, hide = true)]
+    RecorderVictim {
+        /// Where it computes
+        cpu: u32,
+    },
+    /// What holds it up
+    #[command(name = recorder::stalls::INJECTOR, hide = true)]
+    RecorderInjector {
+        /// Where
+        cpu: u32,
+        /// How often
+        count: i64,
+        /// In how long
+        length: Nanos,
+        /// What the random times are made from
+        seed: u64,
     },
     /// PID 1 of that guest
     #[command(name = ticktax_lab::guest::WORD, hide = true)]
@@ -110,6 +133,8 @@ enum Name {
     Agent,
     /// What an audit costs the program that it is asked about
     Observer,
+    /// What the flight recorder catches of stalls at random times
+    Recorder,
     /// How long loading and attaching the tracer takes
     Attach,
     /// Rows a second through the ledger, and into and out of a file
@@ -121,6 +146,7 @@ enum Name {
 /// What every benchmark needs to know.
 struct Bench {
     quick: bool,
+    minutes: u16,
     /// The CPU that is measured: the last one, which interrupts and daemons leave alone most.
     measured: Cpu,
     /// The CPU of everything else: this process, its collector, the peers.
@@ -159,11 +185,21 @@ fn main() -> ExitCode {
         (Some(Verb::Peers(typed)), _) => peers(typed),
         (Some(Verb::PeersGuest { seconds }), _) => guest::run(*seconds).map_err(Into::into),
         (Some(Verb::ObserverVictim { cpu }), _) => observer::compute_when_asked(Cpu(*cpu)),
+        (Some(Verb::RecorderVictim { cpu }), _) => recorder::stalls::hold(Cpu(*cpu)),
+        (
+            &Some(Verb::RecorderInjector {
+                cpu,
+                count,
+                length,
+                seed,
+            }),
+            _,
+        ) => recorder::stalls::inject(Cpu(cpu), (count, length, seed)),
         (Some(Verb::LabGuest), _) if ticktax_lab::guest::is_init() => {
             Err(ticktax_lab::guest::run().into())
         }
         (Some(Verb::LabGuest), _) => Err("lab-guest is for PID 1 of a lab's guest alone".into()),
-        (None, Some(name)) => run(name, arguments.quick),
+        (None, Some(name)) => run(name, &arguments),
         (None, None) => Err("name a benchmark".into()),
     };
     match outcome {
@@ -195,19 +231,20 @@ fn peers(typed: &PeersArguments) -> Outcome {
     }
 }
 
-fn run(asked: Name, quick: bool) -> Outcome {
+fn run(asked: Name, arguments: &Arguments) -> Outcome {
     let interrupted = interrupted()?;
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));
     let bench = Bench {
-        quick,
+        quick: arguments.quick,
+        minutes: arguments.minutes,
         measured: online.iter().last().unwrap_or(first),
         other: first,
         interrupted,
     };
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 11] = [
+    let all: [(Name, Benchmark); 12] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -217,6 +254,7 @@ fn run(asked: Name, quick: bool) -> Outcome {
         (Name::Load, load::run),
         (Name::Agent, agent::run),
         (Name::Observer, observer::run),
+        (Name::Recorder, recorder::run),
         (Name::Attach, attach::run),
         (Name::Ledger, ledger::run),
     ];

@@ -37,6 +37,13 @@ impl Tool {
         Ok(Self { path })
     }
 
+    /// It, with this verb.
+    pub(crate) fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg(verb);
+        command
+    }
+
     /// An agent, until it is interrupted.
     pub(crate) fn agent(&self, arguments: &[&str]) -> Result<Running, String> {
         Running::start(Command::new(&self.path).arg("agent").args(arguments))

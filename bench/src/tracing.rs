@@ -14,6 +14,12 @@ pub(crate) const SPANS: Output = Output::Spans { per_cpu: 1 << 16 };
 /// Sums as the command keeps them.
 pub(crate) const SUMS: Output = Output::Sums { entries: 1 << 14 };
 
+/// The flight recorder as `ticktax record` has it.
+pub(crate) const FLIGHT: Output = Output::Flight {
+    per_cpu: 1 << 19,
+    entries: 1 << 12,
+};
+
 /// How often the command empties the buffers.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 

@@ -1,0 +1,309 @@
+//! What the flight recorder catches: `ticktax record` as users run it, while another process takes a program's CPU
+//! away for 5 to 20 ms at random times.
+
+pub(crate) mod stalls;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+use crate::table::{Series, Table};
+use crate::tool::Tool;
+use crate::{Bench, Outcome};
+use stalls::{Running, Stall};
+
+/// Stalls, where there is time for so many.
+const STALLS: i64 = 40;
+/// Of those, so many are to be caught with the right culprit, in percent: 39 of 40.
+const TARGET: f64 = 97.5;
+/// False captures in an hour, and ms from a stall's end to its line.
+const TARGETS: (f64, f64) = (1.0, 3_000.0);
+/// A wait and a stall whose times are known to the ms overlap by this.
+const TOLERANCE: Nanos = Nanos::from_millis(3);
+/// After the last stall, its window ends and is written.
+const SETTLE: Duration = Duration::from_secs(5);
+const SEED: u64 = 20_261_122;
+
+/// An incident: when it began and ended, how long ago its line came then, and whether the injector had most of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Caught {
+    begin: Nanos,
+    end: Nanos,
+    line: Option<Nanos>,
+    right: bool,
+}
+
+/// What became of the stalls.
+#[derive(Debug, Default)]
+struct Score {
+    right: u64,
+    wrong: u64,
+    missed: u64,
+    /// Incidents without a stall.
+    wild: u64,
+    /// From the end of a stall to its line, ms.
+    latency: Series,
+}
+
+pub(crate) fn run(bench: &Bench) -> Outcome {
+    println!("\n## recorder");
+    let tool = Tool::find()?;
+    let length = Nanos::from_secs(60 * bench.choose(i64::from(bench.minutes), 1));
+    let count = stalls::count(length, STALLS);
+    let folder = tempfile::tempdir()?;
+    let victim = Running::victim(bench.measured)?;
+    let mut recorder = Recorder::start(&tool, victim.pid(), folder.path())?;
+    let mut injector = Running::injector(bench.measured, (count, length, SEED))?;
+    let pid = injector.pid();
+    while !injector.has_ended()? {
+        bench.pause(Duration::from_secs(1))?;
+        recorder.check()?;
+    }
+    let stalls = injector.stalls()?;
+    bench.pause(SETTLE)?;
+    let (lines, said) = recorder.end()?;
+    let index = fs::read_to_string(folder.path().join("index.jsonl"))?;
+    let found = caught(&index, &lines, pid)?;
+    print(&score(&stalls, &found), length);
+    println!("\n{}", said.trim_end());
+    Ok(())
+}
+
+/// The recorder, and when its lines came. Dropping it ends it.
+struct Recorder {
+    child: Child,
+    lines: Receiver<(Nanos, String)>,
+    /// What else it said, once it has ended.
+    said: Option<thread::JoinHandle<String>>,
+}
+
+impl Recorder {
+    fn start(tool: &Tool, victim: u32, folder: &Path) -> Result<Self, Box<dyn Error>> {
+        let trigger = format!("wait:pid={victim}>5ms");
+        let mut command = tool.command("record");
+        command.args(["--trigger", &trigger, "--max-per-hour", "1000", "--dir"]);
+        let mut child = command
+            .arg(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take().ok_or("no standard output")?;
+        let complaints = child.stderr.take().ok_or("no standard error")?;
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                // Nobody listens once the benchmark has ended.
+                let _ = tell.send((now(), line));
+            }
+        });
+        let (ready, begun) = channel();
+        let said = thread::spawn(move || {
+            let mut said = String::new();
+            for line in BufReader::new(complaints).lines().map_while(Result::ok) {
+                if line.starts_with("Recording CPUs ") {
+                    // As above.
+                    let _ = ready.send(());
+                } else {
+                    said.push_str(&line);
+                    said.push('\n');
+                }
+            }
+            said
+        });
+        let recorder = Self {
+            child,
+            lines,
+            said: Some(said),
+        };
+        begun
+            .recv_timeout(Duration::from_mins(1))
+            .map_err(|_| "the recorder does not begin")?;
+        Ok(recorder)
+    }
+
+    /// An error once it has ended.
+    fn check(&mut self) -> Outcome {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => Err(format!("the recorder ended: {status}").into()),
+        }
+    }
+
+    /// Ends it: when the line of each incident came, by its number, and what it said of itself.
+    fn end(mut self) -> Result<(BTreeMap<u64, Nanos>, String), Box<dyn Error>> {
+        kill(
+            Pid::from_raw(i32::try_from(self.child.id())?),
+            Signal::SIGINT,
+        )?;
+        self.child.wait()?;
+        let numbered = |(at, line): (Nanos, String)| Some((number_of(&line)?, at));
+        let lines = self.lines.iter().filter_map(numbered).collect();
+        let said = self.said.take().map(thread::JoinHandle::join);
+        let said = said.transpose().map_err(|_| "the reader panicked")?;
+        Ok((lines, said.unwrap_or_default()))
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The number in the line of an incident: behind date, time and `UTC`.
+fn number_of(line: &str) -> Option<u64> {
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
+/// The incidents of an index.
+fn caught(
+    index: &str,
+    lines: &BTreeMap<u64, Nanos>,
+    injector: u32,
+) -> Result<Vec<Caught>, Box<dyn Error>> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+    let offset = i64::try_from(unix)? - now().0;
+    let mut found = Vec::new();
+    for line in index.lines() {
+        let line: Value = serde_json::from_str(line)?;
+        let incident = &line["incident"];
+        let Some(at) = incident["at_unix_ms"]
+            .as_i64()
+            .filter(|_| line["line"] == "incident")
+        else {
+            continue;
+        };
+        let end = Nanos(at * 1_000_000 - offset);
+        let pids = incident["ran"][0]["pids"].as_array();
+        let right = pids.is_some_and(|pids| pids.iter().any(|pid| *pid == injector));
+        let number = line["number"].as_u64().unwrap_or(0);
+        found.push(Caught {
+            begin: end - Nanos(incident["lasted_ns"].as_i64().unwrap_or(0)),
+            end,
+            line: lines.get(&number).copied(),
+            right,
+        });
+    }
+    Ok(found)
+}
+
+/// Puts incidents and stalls side by side.
+fn score(stalls: &[Stall], found: &[Caught]) -> Score {
+    let overlap = |stall: &Stall, it: &Caught| {
+        it.begin < stall.end + TOLERANCE && it.end > stall.begin - TOLERANCE
+    };
+    let mut score = Score::default();
+    for stall in stalls {
+        let mut caught = found.iter().filter(|it| overlap(stall, it));
+        let Some(first) = caught.clone().find(|it| it.right).or_else(|| caught.next()) else {
+            score.missed += 1;
+            continue;
+        };
+        if first.right {
+            score.right += 1;
+        } else {
+            score.wrong += 1;
+        }
+        if let Some(line) = first.line {
+            score.latency.push((line - stall.end).0 as f64 / 1e6);
+        }
+    }
+    let wild = |it: &&Caught| !stalls.iter().any(|stall| overlap(stall, it));
+    score.wild = found.iter().filter(wild).count() as u64;
+    score
+}
+
+fn print(score: &Score, length: Nanos) {
+    let all = score.right + score.wrong + score.missed;
+    let share = 100.0 * score.right as f64 / all.max(1) as f64;
+    let per_hour = score.wild as f64 * 3_600.0 / length.as_secs_f64();
+    let (wild, latency) = TARGETS;
+    let slowest = score.latency.quantile(1.0);
+    let met = share >= TARGET && per_hour <= wild && slowest <= latency;
+    let mut table = Table::new([
+        "stalls of 5 to 20 ms",
+        "right culprit",
+        "wrong culprit",
+        "missed",
+        "false captures",
+        "an hour",
+        "stall to line, ms",
+        "most",
+        "target",
+    ]);
+    table.row([
+        format!("{all} in {length}"),
+        score.right.to_string(),
+        score.wrong.to_string(),
+        score.missed.to_string(),
+        score.wild.to_string(),
+        format!("{per_hour:.1}"),
+        format!("{:.0}", score.latency.median()),
+        format!("{slowest:.0}"),
+        format!(
+            "≥ {TARGET} %, ≤ {wild} an hour, ≤ {latency:.0} ms: {}",
+            if met { "met" } else { "not met" }
+        ),
+    ]);
+    table.print();
+    println!(
+        "\nfalse captures: incidents while nothing was injected. From a stall's end to its line: 2 s of it are \
+         the window, which ends as much later."
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{Caught, Stall, number_of, score};
+
+    #[test]
+    fn each_stall_is_caught_once_and_what_is_none_is_wild() {
+        let ms = Nanos::from_millis;
+        let stall = |begin| Stall {
+            begin: ms(begin),
+            end: ms(begin + 10),
+        };
+        let caught = |begin, right| Caught {
+            begin: ms(begin),
+            end: ms(begin + 10),
+            line: Some(ms(begin + 2_010)),
+            right,
+        };
+        let stalls = [stall(1_000), stall(10_000), stall(20_000)];
+        let found = [
+            caught(1_000, true),
+            caught(9_999, false),
+            caught(15_000, true),
+        ];
+        let score = score(&stalls, &found);
+        assert_eq!(
+            (score.right, score.wrong, score.missed, score.wild),
+            (1, 1, 1, 1)
+        );
+        assert!((score.latency.quantile(1.0) - 2_000.0).abs() < 1.5);
+    }
+
+    #[test]
+    fn the_number_of_an_incident_stands_behind_its_time() {
+        let line = "2026-11-22 02:10:31.123 UTC  41  render (4130) of gamesrv waited";
+        assert_eq!(number_of(line), Some(41));
+        assert_eq!(number_of("Recording"), None);
+    }
+}

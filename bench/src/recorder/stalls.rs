@@ -1,0 +1,173 @@
+//! Stalls of known time and length, and the program that they hold up, each a process of its own.
+
+use std::env;
+use std::error::Error;
+use std::hint::spin_loop;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use ticktax_fixture::SplitMix64;
+use ticktax_model::{Cpu, Nanos};
+use ticktax_probes::clock::now;
+
+use crate::{Outcome, machine};
+
+/// The hidden verb of this program as the one that makes the stalls.
+pub(crate) const INJECTOR: &str = "recorder-injector";
+/// The hidden verb of this program as the one that they hold up.
+pub(crate) const VICTIM: &str = "recorder-victim";
+
+/// The shortest and the longest stall.
+const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
+/// Between two stalls is at least as much: each is an incident of its own.
+const APART: Nanos = Nanos::from_secs(5);
+
+/// When a stall began and ended, on `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stall {
+    pub(super) begin: Nanos,
+    pub(super) end: Nanos,
+}
+
+/// How many stalls fit into so much time, `most` at most.
+pub(super) fn count(length: Nanos, most: i64) -> i64 {
+    (length.0 / (2 * APART.0)).clamp(1, most)
+}
+
+/// From when on each of `count` stalls is due, and how long it is: one at a random time in each part of `length`.
+pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos)> {
+    let mut random = SplitMix64::new(seed);
+    let part = Nanos(length.0 / count.max(1));
+    let room = (part.0 - APART.0).max(1);
+    (0..count)
+        .map(|number| {
+            let at = Nanos(part.0 * number + random.between(0, room));
+            (at, Nanos(random.between(LENGTHS.0.0, LENGTHS.1.0)))
+        })
+        .collect()
+}
+
+/// A program of this file at work. Dropping it ends it.
+pub(super) struct Running(Child);
+
+impl Running {
+    /// What holds a CPU whenever it can, as a game that renders or a server under load.
+    pub(super) fn victim(cpu: Cpu) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new(env::current_exe()?);
+        command.args([VICTIM, &cpu.to_string()]);
+        Ok(Self(command.stdin(Stdio::null()).spawn()?))
+    }
+
+    /// What takes it away, before all that is not real-time.
+    pub(super) fn injector(
+        cpu: Cpu,
+        (count, length, seed): (i64, Nanos, u64),
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new("chrt");
+        command.args(["-f", "50"]).arg(env::current_exe()?).args([
+            INJECTOR.to_owned(),
+            cpu.to_string(),
+            count.to_string(),
+            length.exact(),
+            seed.to_string(),
+        ]);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("chrt does not start (`apt install util-linux`): {error}"))?;
+        Ok(Self(child))
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(super) fn has_ended(&mut self) -> std::io::Result<bool> {
+        Ok(self.0.try_wait()?.is_some())
+    }
+
+    /// The stalls that it made, once it has ended.
+    pub(super) fn stalls(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
+        let status = self.0.wait()?;
+        let mut said = String::new();
+        if let Some(mut out) = self.0.stdout.take() {
+            std::io::Read::read_to_string(&mut out, &mut said)?;
+        }
+        if !status.success() {
+            return Err(format!("the injector ended with {status}: {said}").into());
+        }
+        let stall = |line: &str| {
+            let (begin, end) = line.split_once(' ')?;
+            Some(Stall {
+                begin: Nanos(begin.parse().ok()?),
+                end: Nanos(end.parse().ok()?),
+            })
+        };
+        let stalls: Option<Vec<Stall>> = said.lines().map(stall).collect();
+        Ok(stalls.ok_or("the injector said what is no stall")?)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The program that is held up: computes until it is killed, or the benchmark has ended.
+pub(crate) fn hold(cpu: Cpu) -> Outcome {
+    machine::pin(cpu)?;
+    let parent = std::os::unix::process::parent_id();
+    while std::os::unix::process::parent_id() == parent {
+        let until = now() + Nanos::from_millis(500);
+        while now() < until {
+            spin_loop();
+        }
+    }
+    Ok(())
+}
+
+/// The injector: makes the stalls, and says of each when it was.
+pub(crate) fn inject(cpu: Cpu, (count, length, seed): (i64, Nanos, u64)) -> Outcome {
+    machine::pin(cpu)?;
+    let parent = std::os::unix::process::parent_id();
+    let started = now();
+    for (at, length) in planned(count, length, seed) {
+        let left = (started + at - now()).max(Nanos::ZERO);
+        thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
+        if std::os::unix::process::parent_id() != parent {
+            return Err("the benchmark has ended".into());
+        }
+        let begin = now();
+        while now() < begin + length {
+            spin_loop();
+        }
+        println!("{} {}", begin.0, now().0);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{APART, LENGTHS, count, planned};
+
+    #[test]
+    fn stalls_are_apart_and_the_same_for_a_seed() {
+        let minutes = |minutes: i64| Nanos::from_secs(60 * minutes);
+        assert_eq!((count(minutes(1), 40), count(minutes(10), 40)), (6, 40));
+        let stalls = planned(40, minutes(10), 7);
+        assert_eq!(stalls, planned(40, minutes(10), 7));
+        assert_ne!(stalls, planned(40, minutes(10), 8));
+        for pair in stalls.windows(2) {
+            assert!(pair[1].0 - pair[0].0 >= APART, "{pair:?}");
+        }
+        let (min, max) = LENGTHS;
+        assert!(stalls.iter().all(|(_, length)| (min..max).contains(length)));
+    }
+}
