@@ -131,10 +131,18 @@ def chain(rows, beat, name, rowset, wakes, verdicts):
         return
     link = beat["chain"][-2]
     counts, seen = collections.Counter(), 0
-    if beat["kind"] in ("starts", "work", "off_cpu", "gaps"):
-        verdicts.open("beats", f"{name} triggered by", link, "edges to work items and new threads are not followed here")
+    if beat["kind"] in ("starts", "off_cpu", "gaps"):
+        verdicts.open("beats", f"{name} triggered by", link, "edges to new threads, and to what ends a wait or a gap, are not followed here")
         return
-    if beat["kind"] == "thread":
+    if beat["kind"] == "work":
+        queued = np.flatnonzero((rows.edge == "queued") & np.isin(rows.edge_to, np.unique(rows.detail[rowset])))
+        queued = queued[np.argsort(rows.start[queued], kind="stable")]
+        for index in rowset:
+            last = np.searchsorted(rows.start[queued], rows.start[index], side="right") - 1
+            if last >= 0 and rows.start[index] - rows.start[queued[last]] < beat["period_ns"]:
+                counts[rows.cause(queued[last])] += 1
+                seen += 1
+    elif beat["kind"] == "thread":
         runs_of = {}
         for tid in np.unique(rows.tid[rowset]):
             runs = np.flatnonzero(rows.single & (rows.kind == "task") & (rows.tid == tid))

@@ -77,14 +77,12 @@ def behind(rows, threads, waits, verdicts):
         for name, begin, end in waited(rows, index):
             for other, lower, upper in rows.beneath(rows.cpu[index], begin, end) if name == "waiting" else ():
                 if rows.tid[other] != rows.tid[index]:
-                    key = rows.name(other), int(rows.pid[other]) if rows.owner[other] == "program" else None
+                    own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(rows.owner[other]))
+                    key = own or rows.name(other), int(rows.pid[other]) if rows.owner[other] == "program" else None
                     ran[key] += upper - lower
                     times[key] += 1
                     longest[key] = max(longest[key], upper - lower)
     for told in threads["behind"]:
-        if told["threads"] > 1 or told["own"]:
-            verdicts.open("victim", f"behind {told['name']}", told["time_ns"], "several threads of one name")
-            continue
         key = told["name"], told["pid"]
         if key in ran:
             verdicts.claim("victim", f"behind {key} time", told["time_ns"], ran[key])
@@ -115,10 +113,16 @@ def delays(rows, threads, waits, runs, verdicts):
     wakes = rows.wakes()
     for place, delay in enumerate(threads["delays"]):
         name = f"delay {place + 1} of {delay['length_ns'] / 1e6:.1f} ms"
-        if delay["kind"] not in WAITING:
-            verdicts.open("victim", name, delay["kind"], "not a wait")
-            continue
         begin = rows.begin + delay["at_ns"]
+        if delay["kind"] == "throttled":
+            quota = [index for index in waits if rows.tid[index] == delay["tid"] and state(str(rows.detail[index])) == "throttled"]
+            parts = [part for index in quota for part in waited(rows, index) if part[0] == "throttled"]
+            verdicts.claim("victim", f"{name} is a wait for the quota", delay["length_ns"],
+                           next((end - since for _, since, end in parts if abs(since - begin) < 1), None))
+            continue
+        if delay["kind"] not in WAITING:
+            verdicts.open("victim", name, delay["kind"], "an interruption, not a wait")
+            continue
         mine = waiting[(rows.tid[waiting] == delay["tid"]) & (np.abs(rows.start[waiting] - begin) < 1)]
         verdicts.claim("victim", f"{name} is a row of thread {delay['tid']} at {delay['at_ns']}", True, len(mine) == 1)
         if len(mine) != 1:
