@@ -2,7 +2,8 @@
 //!
 //! # What is on the disk
 //! A recording appears under its name complete or not at all, and its line follows; both are on the disk before the
-//! next incident is taken. A recorder that was killed in between leaves a recording without a line, which is
+//! next incident is taken. Neither is open in between, so that the file system can be made read-only: lines then wait
+//! in memory, and are written once they can be. A recorder that was killed in between leaves a recording without a line, which is
 //! found again, or a hidden file without a name, which the next recorder removes. A last line without its end is
 //! never read, and the next recorder cuts it off.
 //!
@@ -37,6 +38,8 @@ const SUFFIX: &str = ".parquet";
 /// What unfinished files end with.
 const UNFINISHED: &str = ".part";
 const HOUR_MS: i64 = 3_600_000;
+/// Lines that wait for an index that cannot be written, some KiB each; of those before only the number is kept.
+const WAITING: usize = 256;
 
 /// What a folder may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +99,10 @@ pub struct IncidentStore {
     /// When recordings of the last hour were written.
     lately: VecDeque<i64>,
     lost: BTreeMap<LossCause, u64>,
+    /// Lines that could not be written yet, the oldest first.
+    waiting: VecDeque<IndexLine>,
+    /// Whether a line says since when it watches.
+    watches: bool,
 }
 
 /// What became of an incident.
@@ -111,8 +118,8 @@ pub struct Stored {
 
 impl IncidentStore {
     /// Takes the folder, which is made where it is not there, removes what a killed recorder left unfinished, heals
-    /// the index, and notes that a recorder began at `now`, ms since 1970. Also says which recordings the index
-    /// lacks: they are added by [`IncidentStore::found`].
+    /// the index. It is `now`, ms since 1970. Also says which recordings the index lacks: they are added by
+    /// [`IncidentStore::found`].
     ///
     /// # Errors
     /// The folder cannot be made or written, or another recorder has it.
@@ -148,14 +155,18 @@ impl IncidentStore {
             next: contents.last_number() + 1,
             lately: VecDeque::new(),
             lost: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            watches: false,
         };
         store.take_stock(&contents, now);
         let unindexed = unindexed(folder, &contents).map_err(cannot)?;
-        store
-            .index
-            .append(&IndexLine::Began { at_unix_ms: now })
-            .map_err(cannot)?;
         Ok((store, unindexed))
+    }
+
+    /// Notes that a recorder watches since `at`, ms since 1970. Says why that could not be noted, where it could not.
+    pub fn began(&mut self, at: i64) -> Option<String> {
+        self.watches = true;
+        self.note(IndexLine::Began { at_unix_ms: at })
     }
 
     /// Where it is.
@@ -222,7 +233,7 @@ impl IncidentStore {
         if let Some(cause) = not_kept {
             *self.lost.entry(cause).or_default() += 1;
         }
-        trouble = trouble.or(self.note(&IndexLine::Incident(Box::new(entry.clone()))));
+        trouble = trouble.or(self.note(IndexLine::Incident(Box::new(entry.clone()))));
         if let Some((name, bytes)) = recording {
             self.kept.push_back((entry.number, name, bytes));
             self.bytes = self.bytes.saturating_add(bytes);
@@ -266,24 +277,59 @@ impl IncidentStore {
             return None;
         }
         *self.lost.entry(cause).or_default() += count;
-        self.note(&IndexLine::Lost { cause, count })
+        self.note(IndexLine::Lost { cause, count })
     }
 
-    /// Notes that the recorder ended at `now`, ms since 1970.
+    /// Notes that the recorder ended at `at`, ms since 1970, where it ever watched.
     ///
     /// # Errors
     /// The index cannot be written.
-    pub fn close(mut self, now: i64) -> Result<(), IncidentStoreError> {
-        let index = self.folder.join(index::NAME);
-        let ended = self.index.append(&IndexLine::Ended { at_unix_ms: now });
-        ended.map_err(|error| IncidentStoreError::new("write", &index, &error))
+    pub fn close(mut self, at: i64) -> Result<(), IncidentStoreError> {
+        let trouble = if self.watches {
+            self.note(IndexLine::Ended { at_unix_ms: at })
+        } else {
+            self.write_waiting()
+        };
+        trouble.map_or(Ok(()), |why| Err(IncidentStoreError(why)))
     }
 
-    /// Appends a line, or says why it cannot.
-    fn note(&mut self, line: &IndexLine) -> Option<String> {
-        let error = self.index.append(line).err()?;
-        let index = self.folder.join(index::NAME);
-        Some(IncidentStoreError::new("write", &index, &error).0)
+    /// Appends a line, or says why it cannot: then it is written before the next one.
+    fn note(&mut self, line: IndexLine) -> Option<String> {
+        self.wait(line);
+        if self.waiting.len() > WAITING
+            && let Some(oldest) = self.waiting.pop_front().as_ref().and_then(count_of)
+        {
+            self.wait(oldest);
+        }
+        self.write_waiting()
+    }
+
+    /// Puts a line behind those that wait; counts of one cause become one.
+    fn wait(&mut self, line: IndexLine) {
+        if let IndexLine::Lost { cause, count } = line {
+            let mut others = self.waiting.iter_mut();
+            let same = others.find_map(|it| match it {
+                IndexLine::Lost { cause: its, count } if *its == cause => Some(count),
+                _ => None,
+            });
+            if let Some(same) = same {
+                *same = same.saturating_add(count);
+                return;
+            }
+        }
+        self.waiting.push_back(line);
+    }
+
+    /// Appends all lines that wait, or says why it cannot.
+    fn write_waiting(&mut self) -> Option<String> {
+        while let Some(line) = self.waiting.front() {
+            if let Err(error) = self.index.append(line) {
+                let index = self.folder.join(index::NAME);
+                return Some(IncidentStoreError::new("write", &index, &error).0);
+            }
+            self.waiting.pop_front();
+        }
+        None
     }
 
     /// Writes a recording: its name and its bytes, or why not.
@@ -341,11 +387,22 @@ impl IncidentStore {
                 }
                 _ => {
                     *self.lost.entry(cause).or_default() += 1;
-                    trouble = trouble.or(self.note(&IndexLine::Removed { number, cause }));
+                    trouble = trouble.or(self.note(IndexLine::Removed { number, cause }));
                 }
             }
         }
     }
+}
+
+/// What is left of a line for which there is no room. The incident of a recording that is there is found again.
+fn count_of(line: &IndexLine) -> Option<IndexLine> {
+    let (cause, count) = match line {
+        IndexLine::Incident(entry) => (entry.not_kept?, 1),
+        IndexLine::Removed { cause, .. } => (*cause, 1),
+        IndexLine::Lost { cause, count } => (*cause, *count),
+        IndexLine::Began { .. } | IndexLine::Ended { .. } => return None,
+    };
+    Some(IndexLine::Lost { cause, count })
 }
 
 /// What a folder of incidents holds, whoever writes to it meanwhile; and which recordings its index lacks.

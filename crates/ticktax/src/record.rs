@@ -99,7 +99,10 @@ pub(crate) fn drive(
         });
         let (mut sums, mut frozen) = (None, None);
         match recorder.next_event(left) {
-            RecorderEvent::Started(started) => terminal.remark(&begun(started, keeper)),
+            RecorderEvent::Started(started) => {
+                keeper.began(started.begin, terminal);
+                terminal.remark(&begun(started, keeper));
+            }
             RecorderEvent::Idle => {}
             RecorderEvent::Sums(window) => sums = Some(window),
             RecorderEvent::Frozen(window) => frozen = Some(window),
@@ -128,6 +131,7 @@ pub(crate) fn drive(
         }
         keeper.lose_marks(asks.refused(), terminal);
         if ends.interrupt.signal().is_some() || ends.until.is_some_and(|it| clock::now() >= it) {
+            keeper.ends();
             recorder.stop();
         }
     }

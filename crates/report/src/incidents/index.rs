@@ -13,40 +13,31 @@ use super::INDEX_MAX;
 /// The name of the file.
 pub(super) const NAME: &str = "index.jsonl";
 
-/// The index of a folder, open for appending.
+/// The index of a folder. It is open only while a line is written: a file that is open for writing keeps its file
+/// system from being made read-only.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     path: PathBuf,
-    file: File,
     /// Its length: what is beyond it is a line that could not be written whole.
     length: u64,
 }
 
 impl IndexFile {
-    /// Opens the index of a folder, or makes it; a last line without its end is cut off.
+    /// Reads the index of a folder, or makes it; a last line without its end is cut off.
     pub(super) fn open(folder: &Path) -> io::Result<(Self, IncidentIndex)> {
         let path = folder.join(NAME);
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        let mut file = options.open(&path)?;
+        let mut file = writable(&path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let whole = whole_lines(&bytes).len() as u64;
         if whole < bytes.len() as u64 {
             file.set_len(whole)?;
         }
-        file.seek(SeekFrom::Start(whole))?;
         file.sync_all()?;
         // The name is on the disk once its folder is; not every file system can sync one.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         let index = Self {
             path,
-            file,
             length: whole,
         };
         Ok((index, parse(&bytes)))
@@ -59,15 +50,19 @@ impl IndexFile {
         if self.length + text.len() as u64 > INDEX_MAX {
             self.shorten()?;
         }
-        let written = self
-            .file
-            .write_all(&text)
-            .and_then(|()| self.file.sync_data());
+        let mut file = writable(&self.path)?;
+        // Longer where a line could not be taken back; shorter where somebody removed it.
+        let length = file.metadata()?.len();
+        if length > self.length {
+            file.set_len(self.length)?;
+        }
+        self.length = self.length.min(length);
+        file.seek(SeekFrom::Start(self.length))?;
+        let written = file.write_all(&text).and_then(|()| file.sync_data());
         if written.is_ok() {
             self.length += text.len() as u64;
         } else {
-            self.file.set_len(self.length)?;
-            self.file.seek(SeekFrom::Start(self.length))?;
+            file.set_len(self.length)?;
         }
         written
     }
@@ -75,8 +70,7 @@ impl IndexFile {
     /// Leaves out the older half, and says how many incidents that were.
     fn shorten(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
-        self.file.seek(SeekFrom::Start(0))?;
-        Read::by_ref(&mut self.file)
+        File::open(&self.path)?
             .take(self.length)
             .read_to_end(&mut bytes)?;
         let half = bytes.len() / 2;
@@ -91,10 +85,16 @@ impl IndexFile {
         let temporary = Temporary::private_beside(&self.path)?;
         temporary.handle()?.write_all(&text)?;
         temporary.appear()?;
-        self.file = OpenOptions::new().read(true).write(true).open(&self.path)?;
-        self.length = self.file.seek(SeekFrom::End(0))?;
+        self.length = text.len() as u64;
         Ok(())
     }
+}
+
+/// The file, for as long as what is returned lives.
+fn writable(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).open(path)
 }
 
 /// What is still to be told of lines that are left out: what was not kept, and how many incidents these were.

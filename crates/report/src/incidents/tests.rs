@@ -59,7 +59,26 @@ fn keep(store: &mut IncidentStore, at: i64) -> Stored {
 }
 
 fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {
-    IncidentStore::open(folder, budget, NOON).expect("a folder of ours")
+    let (mut store, unindexed) = IncidentStore::open(folder, budget, NOON).expect("ours");
+    assert_eq!(store.began(NOON), None);
+    (store, unindexed)
+}
+
+/// An index that cannot be written for as long as there is a folder of its name.
+struct Blocked(PathBuf);
+
+impl Blocked {
+    fn index_of(folder: &Path) -> Self {
+        let index = folder.join(NAME);
+        fs::rename(&index, index.with_extension("aside")).expect("it is ours");
+        fs::create_dir(&index).expect("it is ours");
+        Self(index)
+    }
+
+    fn end(self) {
+        fs::remove_dir(&self.0).expect("it is empty");
+        fs::rename(self.0.with_extension("aside"), &self.0).expect("it is ours");
+    }
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -176,6 +195,114 @@ fn what_a_killed_recorder_left_unfinished_is_removed_and_nothing_else() {
     assert_eq!((read, unindexed), (IncidentIndex::default(), Vec::new()));
     let _ = open(dir.path(), Budget::default());
     assert_eq!(names(dir.path()), [".mine.part", NAME, "notes.txt"]);
+}
+
+#[test]
+fn the_index_says_since_when_and_until_when_was_watched() {
+    let dir = folder();
+    // One that could not load its tracer.
+    let (store, _) = IncidentStore::open(dir.path(), Budget::default(), NOON).expect("ours");
+    store.close(NOON + 1).expect("nothing is to be written");
+    let (mut store, _) = IncidentStore::open(dir.path(), Budget::default(), NOON).expect("ours");
+    assert_eq!(store.began(NOON + 400), None);
+    store.close(NOON + 1_400).expect("a line");
+    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    let lines = [
+        IndexLine::Began {
+            at_unix_ms: NOON + 400,
+        },
+        IndexLine::Ended {
+            at_unix_ms: NOON + 1_400,
+        },
+    ];
+    assert_eq!(index.lines, lines);
+}
+
+#[test]
+fn nothing_is_open_for_writing_between_two_incidents() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    keep(&mut store, NOON);
+    let open = fs::read_dir("/proc/self/fd").expect("Linux has it");
+    let open = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let within: Vec<PathBuf> = open
+        .filter(|path| path.starts_with(dir.path()) && path != dir.path())
+        .collect();
+    assert_eq!(within, Vec::<PathBuf>::new());
+    drop(store);
+}
+
+#[test]
+fn what_cannot_be_noted_is_noted_later() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    let blocked = Blocked::index_of(dir.path());
+    let stored = keep(&mut store, NOON);
+    let trouble = stored.trouble.expect("it cannot be written");
+    assert!(
+        trouble.starts_with("cannot write ") && !trouble.contains('\n'),
+        "{trouble}"
+    );
+    for _ in 0..2 {
+        assert!(store.lose(LossCause::Suppressed, 3).is_some());
+    }
+    blocked.end();
+    assert_eq!(keep(&mut store, NOON + 1_000).trouble, None);
+    store.close(NOON + 2_000).expect("a line");
+    let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    assert_eq!((numbers(&index), unindexed), (vec![1, 2], Vec::new()));
+    let lost = IndexLine::Lost {
+        cause: LossCause::Suppressed,
+        count: 6,
+    };
+    assert_eq!(index.lines.iter().filter(|line| **line == lost).count(), 1);
+    assert_eq!(index.lines.len(), 5);
+}
+
+#[test]
+fn lines_that_wait_are_bounded_and_those_beyond_are_counted() {
+    let dir = folder();
+    let budget = Budget {
+        per_hour: 0,
+        ..Budget::default()
+    };
+    let (mut store, _) = open(dir.path(), budget);
+    let blocked = Blocked::index_of(dir.path());
+    let all = u64::try_from(super::WAITING).expect("few") + 50;
+    for second in 0..all {
+        keep(
+            &mut store,
+            NOON + i64::try_from(second).expect("few") * 1_000,
+        );
+    }
+    assert!(store.waiting.len() <= super::WAITING + 1);
+    blocked.end();
+    store.close(NOON).expect("lines");
+    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    let numbered = numbers(&index).len() as u64;
+    let counted = index.lines.iter().map(|line| match line {
+        IndexLine::Lost {
+            cause: LossCause::PerHour,
+            count,
+        } => *count,
+        _ => 0,
+    });
+    assert_eq!(numbered + counted.sum::<u64>(), all);
+    assert_eq!(numbers(&index).last(), Some(&all));
+}
+
+#[test]
+fn an_index_that_somebody_removed_begins_anew() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    keep(&mut store, NOON);
+    fs::remove_file(dir.path().join(NAME)).expect("it is ours");
+    keep(&mut store, NOON + 1_000);
+    let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    assert_eq!(
+        (numbers(&index), unindexed.len(), index.damaged),
+        (vec![2], 1, 0)
+    );
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(crate) struct Keeper {
     totals: IncidentTotals,
     /// Triggers that the kernel suppressed and that are counted by now.
     suppressed: u64,
+    /// When recording ended, ms since 1970.
+    ended: Option<i64>,
 }
 
 impl Keeper {
@@ -50,7 +52,20 @@ impl Keeper {
             count: 0,
             totals: IncidentTotals::default(),
             suppressed: 0,
+            ended: None,
         })
+    }
+
+    /// Notes that it is recorded since `at`, on `CLOCK_MONOTONIC`.
+    pub(crate) fn began(&mut self, at: Nanos, terminal: &Terminal) {
+        if let Some(why) = self.store.began(wall_time(at)) {
+            terminal.complain(&why);
+        }
+    }
+
+    /// Notes that recording ends now, which is told when it has been closed.
+    pub(crate) fn ends(&mut self) {
+        self.ended.get_or_insert_with(now);
     }
 
     /// Where it keeps them.
@@ -142,7 +157,7 @@ impl Keeper {
         let lost = lost
             .map(|(cause, count)| NotKept { cause, count })
             .collect();
-        if let Err(error) = self.store.close(now()) {
+        if let Err(error) = self.store.close(self.ended.unwrap_or_else(now)) {
             terminal.complain(&error);
         }
         lost

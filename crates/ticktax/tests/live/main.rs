@@ -20,6 +20,7 @@ mod faults;
 mod fixture;
 mod incidents;
 mod paces;
+mod remount;
 mod screens;
 mod ticks;
 mod victims;
@@ -187,6 +188,10 @@ const ROOT: &[(&str, Test)] = &[
     (
         "agent::a_recorder_runs_beside_its_sums",
         agent::a_recorder_runs_beside_its_sums,
+    ),
+    (
+        "incidents::a_disk_may_be_made_read_only_and_writable_again",
+        remount::a_disk_may_be_made_read_only_and_writable_again,
     ),
     (
         "incidents::a_stall_is_caught_with_what_ran_instead",

@@ -1,0 +1,69 @@
+//! A recorder whose disk is made read-only and writable again.
+
+use std::fs;
+use std::process::Command;
+
+use libtest_mimic::Failed;
+use serde_json::Value;
+
+use super::fixture::{Place, check};
+
+/// In a mount namespace of its own, which goes with it. Nothing is open for writing once an incident's line is printed;
+/// what else has a file open there, a moment of the kernel's, is waited for.
+const SCRIPT: &str = r#"
+    mount -t tmpfs none "$1" || exit 9
+    "$2" record --trigger signal --dir "$1/i" >"$3" & recorder=$!
+    keep() {
+        until "$ticktax" mark "$1" --dir "$folder" 2>/dev/null; do
+            kill -0 $recorder || exit 8; sleep 0.1
+        done
+        until grep -q "marked: $1" "$lines"; do kill -0 $recorder || exit 8; sleep 0.1; done
+    }
+    ticktax="$2" folder="$1/i" lines="$3"
+    keep first
+    tries=0
+    until mount -o remount,ro "$1"; do
+        tries=$((tries + 1)); [ $tries -lt 100 ] || { kill $recorder; exit 7; }; sleep 0.1
+    done
+    keep second
+    mount -o remount,rw "$1" || exit 6
+    keep third
+    kill -TERM $recorder; wait $recorder; code=$?
+    cat "$folder/index.jsonl"; exit $code
+"#;
+
+pub(crate) fn a_disk_may_be_made_read_only_and_writable_again() -> Result<(), Failed> {
+    let place = Place::new();
+    let folder = place.file("disk");
+    fs::create_dir(&folder)?;
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", SCRIPT, "sh"])
+        .arg(&folder)
+        .arg(env!("CARGO_BIN_EXE_ticktax"))
+        .arg(place.file("lines"))
+        .output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    check(output.status.success(), || {
+        format!("{}: {complaint}", output.status)
+    })?;
+    check(complaint.contains("the file system is read-only"), || {
+        complaint.to_string()
+    })?;
+    check(!complaint.contains("os error"), || complaint.to_string())?;
+    let index = String::from_utf8(output.stdout)?;
+    let lines: Result<Vec<Value>, _> = index.lines().map(serde_json::from_str).collect();
+    let incidents: Vec<Value> = lines?
+        .into_iter()
+        .filter(|line| line["line"] == "incident")
+        .collect();
+    let told = incidents.iter().map(|line| {
+        let words = line["incident"]["words"].as_str().unwrap_or("");
+        let not_kept = line["not_kept"].as_str().unwrap_or("kept");
+        format!("{words}: {not_kept}")
+    });
+    let told: Vec<String> = told.collect();
+    check(
+        told == ["first: kept", "second: not_written", "third: kept"],
+        || index.clone(),
+    )
+}
