@@ -18,17 +18,19 @@ use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Books, Header, Row};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::{Capture, Counted, FrozenRows, Output, TraceSettings, Tracer, Triggers};
+use ticktax_trace::{Capture, Counted, FrozenRows, Tracer, Triggers};
 
 use crate::collector::Collector;
 use crate::error::ObserveError;
 use crate::plan::{Plan, Settings};
 
+mod grow;
 mod header;
 mod rules;
 mod sizes;
 mod window;
 
+use grow::{Loading, Past};
 use window::{Margins, Window};
 
 /// After a moment, all programs that were at work then have ended: as long as this, unless the hypervisor
@@ -60,16 +62,21 @@ pub struct RecorderPlan {
     pub longest: Nanos,
     /// How often sums are handed out.
     pub window: Nanos,
-    /// Most memory for the rings of all CPUs together, in bytes. They take a quarter of it, or as much more as
-    /// the rate of events asks for when the recorder starts.
+    /// Most memory for the rings of all CPUs together, in bytes.
     pub ring_bytes: u64,
+    /// What they take at the start; `None`: a quarter of that, or as much more as the rate of events asks for then.
+    pub ring_first: Option<u64>,
+    /// Whether rings that reach back for less than [`RecorderPlan::before`] give way to larger ones. That takes the
+    /// rights that starting took, and for a moment the memory of both.
+    pub ring_grows: bool,
     /// Most memory for a window while it is kept, in bytes; it holds some ten bytes of each record. A window
     /// that needs more ends early.
     pub window_bytes: usize,
 }
 
 impl Default for RecorderPlan {
-    /// Two seconds around a trigger, windows of ten seconds, at most 64 MiB of rings; no trigger.
+    /// Two seconds around a trigger, windows of ten seconds, at most 64 MiB of rings, which stay as they are; no
+    /// trigger.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -79,6 +86,8 @@ impl Default for RecorderPlan {
             longest: Nanos::from_secs(10),
             window: Nanos::from_secs(10),
             ring_bytes: 64 << 20,
+            ring_first: None,
+            ring_grows: false,
             window_bytes: 28 << 20,
         }
     }
@@ -93,7 +102,7 @@ pub struct RecorderStarted {
     pub cpus: CpuList,
     /// What cannot be seen on this kernel.
     pub limitations: Vec<Limitation>,
-    /// Records that each CPU's ring holds.
+    /// Records that each CPU's ring holds at the start.
     pub ring_records: usize,
     /// Memory of the rings and tables, in bytes.
     pub buffer_bytes: u64,
@@ -108,6 +117,8 @@ pub struct RecorderStatus {
     pub events: u64,
     /// Triggers so far that the kernel did not hand out: more than 16 on a CPU within a second.
     pub suppressed: u64,
+    /// Records that each CPU's ring holds by now.
+    pub ring_records: usize,
     /// For how long the ring that comes round soonest reaches back; `None` where none has come round.
     pub reach: Option<Nanos>,
     /// CPU time of the thread that drives it, since it was started.
@@ -176,6 +187,11 @@ impl Waker {
 pub struct Recorder {
     proc: Proc,
     plan: RecorderPlan,
+    watched: CpuList,
+    /// The CPUs that there may ever be.
+    room: usize,
+    past: Past,
+    larger: Option<Loading>,
     started: RecorderStarted,
     told: bool,
     /// `None` once it has ended.
@@ -226,16 +242,7 @@ impl Recorder {
             program: "this machine".to_owned(),
             why,
         };
-        let output = Output::Flight {
-            per_cpu,
-            entries: sizes::SOURCES,
-        };
-        let trace = TraceSettings {
-            output,
-            ..TraceSettings::default()
-        };
-        let mut tracer = Tracer::load(&trace, room).map_err(refused)?;
-        let triggers = tracer.triggers().map_err(refused)?;
+        let (mut tracer, triggers) = grow::load(per_cpu, room).map_err(refused)?;
         let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|_| ObserveError::NoDescriptor)?;
         tracer.start_flight(&settings.watched, &settings.online, now());
@@ -253,6 +260,10 @@ impl Recorder {
             },
             rules: measured.filter(|kind| kind.is_measured()).collect(),
             proc,
+            watched: settings.watched,
+            room,
+            past: Past::default(),
+            larger: None,
             told: false,
             tracer: Some(tracer),
             triggers,
@@ -269,6 +280,7 @@ impl Recorder {
             last: RecorderStatus {
                 events: 0,
                 suppressed: 0,
+                ring_records: 0,
                 reach: None,
                 cpu: Nanos::ZERO,
                 memory_bytes: 0,
@@ -296,8 +308,9 @@ impl Recorder {
             return self.last;
         };
         RecorderStatus {
-            events: tracer.events(),
-            suppressed: tracer.suppressed(),
+            events: self.past.counted.events + tracer.events(),
+            suppressed: self.past.suppressed + tracer.suppressed(),
+            ring_records: tracer.ring_len(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
             // The rings and tables are mapped, so they are among it.
@@ -308,7 +321,10 @@ impl Recorder {
     /// What the tracer has counted so far, or had when the recorder ended.
     pub fn counted(&self) -> Counted {
         let tracer = self.tracer.as_ref();
-        tracer.map_or_else(|| self.last_counted.clone(), Tracer::counted)
+        tracer.map_or_else(
+            || self.last_counted.clone(),
+            |tracer| self.past.and(tracer.counted()),
+        )
     }
 
     /// The time on each CPU that all sums together are of; empty before the recorder has ended.
@@ -337,7 +353,6 @@ impl Recorder {
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
         let rules = rules::rules(triggers, &self.proc)?;
         if let Some(tracer) = &mut self.tracer {
-            self.last.suppressed = tracer.suppressed();
             let set = tracer.set_rules(&rules);
             set.map_err(|why| ObserveError::NoTracer {
                 program: "this machine".to_owned(),
@@ -474,15 +489,18 @@ impl Recorder {
 
     /// Has the tables of sums take turns, and hands out the one that was left.
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
-        let tracer = self.tracer.as_mut()?;
+        self.tracer.as_ref()?;
         match self.switched {
             _ if self.stopped => self.close_sums(),
             None if time >= self.next_sums => {
-                tracer.switch_tables(time);
-                self.switched = Some(time);
                 // What was missed, while the machine was suspended or too busy, is one long window.
                 self.next_sums = time + self.plan.window;
-                None
+                let grown = self.grow();
+                if grown.is_none() {
+                    self.tracer.as_mut()?.switch_tables(time);
+                    self.switched = Some(time);
+                }
+                grown
             }
             Some(switched) if time >= switched + SETTLE => self.take_sums(),
             _ => None,
@@ -508,15 +526,24 @@ impl Recorder {
 
     /// The last sums, with what each CPU is in the middle of.
     fn close_sums(&mut self) -> Option<SumsWindow> {
-        let tracer = self.tracer.as_mut()?;
-        let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
-        let ((begin, end), closing) =
-            tracer.close_flight(&self.started.cpus, &mut sources, &mut |_, row| {
-                rows.push(row.clone());
-            });
-        self.books = closing.books;
-        self.switched = None;
+        let sums = self.close_tracer()?;
+        self.books = std::mem::take(&mut self.past.books);
         self.end();
+        Some(sums)
+    }
+
+    /// The last sums of the tracer at work.
+    fn close_tracer(&mut self) -> Option<SumsWindow> {
+        let tracer = self.tracer.as_mut()?;
+        // The books of a CPU that was taken offline end with the last event seen there.
+        let online = self.proc.online();
+        let online = online.as_ref().unwrap_or(&self.started.cpus);
+        let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
+        let ((begin, end), closing) = tracer.close_flight(online, &mut sources, &mut |_, row| {
+            rows.push(row.clone());
+        });
+        self.past.books.extend(closing.books);
+        self.switched = None;
         Some(SumsWindow {
             begin,
             end,

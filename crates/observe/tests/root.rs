@@ -32,6 +32,10 @@ const TESTS: &[(&str, Test)] = &[
     ),
     ("two_recorders_work_at_once", two_recorders_work_at_once),
     (
+        "rings_that_are_too_short_give_way_to_larger_ones",
+        rings_that_are_too_short_give_way_to_larger_ones,
+    ),
+    (
         "a_session_is_as_long_as_asked_however_busy_the_machine_is",
         a_session_is_as_long_as_asked,
     ),
@@ -265,6 +269,65 @@ fn two_recorders_work_at_once() -> Result<(), Failed> {
         drive(recorder, 5, |event| {
             matches!(event, RecorderEvent::Ended(status) if status.events > 0).then_some(())
         })?;
+    }
+    Ok(())
+}
+
+fn rings_that_are_too_short_give_way_to_larger_ones() -> Result<(), Failed> {
+    const STALL: Nanos = Nanos::from_millis(40);
+    let cpu = ticktax_inject::default_cpu()?;
+    let paced = Paced::start(cpu)?;
+    let trigger = format!("wait:pid={}>30ms", paced.pid());
+    // The smallest rings that there are, which come round within half a second.
+    let mut recorder = Recorder::start(RecorderPlan {
+        triggers: vec![trigger.parse()?],
+        window: Nanos::from_secs(1),
+        ring_first: Some(1),
+        ring_grows: true,
+        ..RecorderPlan::default()
+    })?;
+    let first = recorder.started().ring_records;
+    let mut all = Nanos::ZERO;
+    // Loading them takes seconds, on a busy machine minutes.
+    for _ in 0..6_000 {
+        if recorder.status().ring_records > first {
+            break;
+        }
+        if let RecorderEvent::Sums(sums) = recorder.next_event(Duration::from_millis(100)) {
+            all += sums.end - sums.begin;
+        }
+    }
+    let status = recorder.status();
+    if status.ring_records <= first || all == Nanos::ZERO {
+        return Err(format!("{status:?} after {all}").into());
+    }
+    // What triggers does so still, and the books go on.
+    ticktax_inject::run(
+        &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+            .schedule(Schedule::every(Nanos::from_secs(1), STALL))
+            .duration(Nanos::from_millis(900)),
+    )?;
+    let frozen = drive(&mut recorder, 20, frozen)?;
+    balances(&frozen)?;
+    if frozen
+        .header
+        .triggers
+        .iter()
+        .all(|it| it.pid != paced.pid())
+    {
+        return Err(format!("{:?}", frozen.header.triggers).into());
+    }
+    if recorder.status().events < status.events {
+        return Err("events were forgotten".into());
+    }
+    recorder.stop();
+    drive(&mut recorder, 5, |event| {
+        matches!(event, RecorderEvent::Ended(_)).then_some(())
+    })?;
+    // Those of both tracers.
+    let cpus = recorder.started().cpus.iter().count();
+    if recorder.books().len() < 2 * cpus {
+        return Err(format!("{:?}", recorder.books()).into());
     }
     Ok(())
 }

@@ -502,6 +502,7 @@ mod tests {
         for option in [
             "--incidents x",
             "--journal",
+            "--ring-mib 8",
             "--max-count 5",
             "--max-bytes 1M",
         ] {

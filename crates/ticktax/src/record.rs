@@ -31,11 +31,12 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
     let folder = folder(&typed.folder)?;
     let interrupt = Interrupt::listen()?;
     let mut keeper = Keeper::open(&folder, typed.budget.budget(), typed.journal, terminal)?;
-    let plan = RecorderPlan {
+    let plan = typed.ring.applied_to(RecorderPlan {
         cpus: typed.cpus.clone(),
         triggers: typed.triggers.clone(),
+        ring_grows: true,
         ..RecorderPlan::default()
-    };
+    });
     let started = Recorder::start(plan).map_err(Failure::from);
     let recorded = started.and_then(|mut recorder| {
         let asks = Asks::listen(&folder, recorder.waker())?;

@@ -203,6 +203,17 @@ impl Tracer {
         Ok(())
     }
 
+    /// Has what is a trigger for `other` be one for this tracer too.
+    ///
+    /// # Errors
+    /// When the plans cannot be shared with the kernel.
+    pub fn set_rules_of(&mut self, other: &mut Self) -> Result<(), TraceError> {
+        let plans = shared::<TriggerPlan>(&mut other.programs, map::TRIGGER_PLANS, 1)?;
+        let plan = plans.read(0);
+        shared::<TriggerPlan>(&mut self.programs, map::TRIGGER_PLANS, 1)?.write(&plan);
+        Ok(())
+    }
+
     /// Where triggers come from. It can be taken once.
     ///
     /// # Errors

@@ -115,6 +115,8 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
 /// Says so where the ring had come round before the window's beginning was read.
 fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
     let trigger = window.triggers.first()?;
-    let (asked, reached) = (trigger.time - window.begin(), trigger.time - begin);
+    // A ring that has just taken another's place may begin after what triggered.
+    let reached = (trigger.time - begin).max(Nanos::ZERO);
+    let asked = trigger.time - window.begin();
     (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort { asked, reached })
 }

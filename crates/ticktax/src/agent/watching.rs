@@ -71,11 +71,12 @@ impl Watcher {
         let Some(keeping) = keeping else {
             return Ok(Self::Sums(Box::new(Session::start(plan)?)));
         };
-        let recorder = Recorder::start(RecorderPlan {
+        // Larger rings would take the rights that are given up.
+        let recorder = Recorder::start(typed.ring.applied_to(RecorderPlan {
             triggers: typed.triggers.clone(),
             window: typed.every.0,
             ..RecorderPlan::default()
-        })?;
+        }))?;
         Ok(Self::Flight(Box::new(recorder), keeping))
     }
 

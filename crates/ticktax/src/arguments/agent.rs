@@ -10,7 +10,7 @@ use ticktax_model::Nanos;
 use ticktax_model::incident::TriggerSpec;
 
 use super::Length;
-use super::incidents::BudgetArguments;
+use super::incidents::{BudgetArguments, RingArguments};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -81,6 +81,9 @@ pub(crate) struct AgentArguments {
     /// user, else `nobody`; otherwise who started it]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) ring: RingArguments,
 
     #[command(flatten)]
     pub(crate) budget: BudgetArguments,

@@ -8,6 +8,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_model::incident::TriggerSpec;
 use ticktax_model::utc::Utc;
 use ticktax_model::{CpuList, Nanos};
+use ticktax_observe::RecorderPlan;
 use ticktax_report::{Budget, Format};
 
 use super::{Length, formats, seconds_or_units};
@@ -93,7 +94,33 @@ pub(crate) struct RecordArguments {
     pub(crate) journal: bool,
 
     #[command(flatten)]
+    pub(crate) ring: RingArguments,
+
+    #[command(flatten)]
     pub(crate) budget: BudgetArguments,
+}
+
+/// How much of the past is at hand.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct RingArguments {
+    /// Memory for the past, all CPUs together, in MiB; 64 reach back for 4 s at 500,000 events a second
+    /// [default: 16 to 64, by the rate of events]
+    #[arg(long = "ring-mib", value_name = "N", requires = "triggers", value_parser = clap::value_parser!(u64).range(1..=256))]
+    mib: Option<u64>,
+}
+
+impl RingArguments {
+    /// The plan with such rings.
+    pub(crate) fn applied_to(self, plan: RecorderPlan) -> RecorderPlan {
+        let Some(mib) = self.mib else {
+            return plan;
+        };
+        RecorderPlan {
+            ring_bytes: mib << 20,
+            ring_first: Some(mib << 20),
+            ..plan
+        }
+    }
 }
 
 /// What a folder of incidents may hold.
