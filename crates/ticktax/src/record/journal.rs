@@ -17,7 +17,41 @@ pub(crate) enum Journal {
     /// systemd's.
     Systemd,
     /// Another.
-    Syslog(Box<syslog::Logger<LoggerBackend, Formatter3164>>),
+    Syslog(Syslog),
+}
+
+/// The socket of a syslog daemon. One that was started anew has another socket at the same place.
+pub(crate) struct Syslog {
+    connect: Box<dyn Fn() -> syslog::Result<Logger>>,
+    logger: Logger,
+}
+
+type Logger = syslog::Logger<LoggerBackend, Formatter3164>;
+
+impl Syslog {
+    /// At the socket that `connect` finds.
+    fn at(
+        connect: impl Fn(Formatter3164) -> syslog::Result<Logger> + 'static,
+    ) -> syslog::Result<Self> {
+        let connect = Box::new(move || {
+            connect(Formatter3164 {
+                facility: Facility::LOG_DAEMON,
+                hostname: None,
+                process: NAME.to_owned(),
+                pid: std::process::id(),
+            })
+        });
+        let logger = connect()?;
+        Ok(Self { connect, logger })
+    }
+
+    fn send(&mut self, line: &str) -> syslog::Result<()> {
+        if self.logger.warning(line).is_ok() {
+            return Ok(());
+        }
+        self.logger = (self.connect)()?;
+        self.logger.warning(line)
+    }
 }
 
 impl Journal {
@@ -26,19 +60,13 @@ impl Journal {
         if JournalLog::empty().is_ok() {
             return Ok(Self::Systemd);
         }
-        let formatter = Formatter3164 {
-            facility: Facility::LOG_DAEMON,
-            hostname: None,
-            process: NAME.to_owned(),
-            pid: std::process::id(),
-        };
-        let logger = syslog::unix(formatter).map_err(|_| {
+        let found = Syslog::at(syslog::unix);
+        found.map(Self::Syslog).map_err(|_| {
             Failure::Incidents(
                 "neither a journal nor syslog listens on this machine: leave out --journal"
                     .to_owned(),
             )
-        })?;
-        Ok(Self::Syslog(Box::new(logger)))
+        })
     }
 
     /// Writes an incident; its recording is at `path`, where it was kept. Says why that failed, where it did.
@@ -59,12 +87,12 @@ impl Journal {
                     journal.journal_send(&record)
                 })
                 .map_err(|error| error.kind().to_string()),
-            Self::Syslog(logger) => {
+            Self::Syslog(syslog) => {
                 let fields = fields.iter().filter(|(_, value)| !value.contains(' '));
                 let fields: Vec<String> = fields
                     .map(|(name, value)| format!("{}={value}", name.to_lowercase()))
                     .collect();
-                let sent = logger.warning(format!("{line} [{}]", fields.join(" ")));
+                let sent = syslog.send(&format!("{line} [{}]", fields.join(" ")));
                 sent.map_err(|_| "it does not listen any more".to_owned())
             }
         };
@@ -103,38 +131,78 @@ fn fields(entry: &IncidentEntry, path: Option<&Path>) -> Vec<(&'static str, Stri
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixDatagram;
     use std::path::Path;
 
     use ticktax_model::incident::{Incident, IncidentEntry, TriggerKind};
     use ticktax_model::{Cpu, Nanos};
 
-    use super::fields;
+    use super::{Journal, Syslog, fields};
 
-    #[test]
-    fn what_is_not_known_is_no_field() {
-        let incident = Incident {
-            lasted: Nanos(20),
-            ..Incident::new(TriggerKind::Signal, 1_000)
-        };
-        let mut entry = IncidentEntry {
+    fn entry() -> IncidentEntry {
+        IncidentEntry {
             number: 7,
             recording: None,
             bytes: 0,
             not_kept: None,
-            incident,
-        };
+            incident: Incident {
+                lasted: Nanos(20),
+                words: "two words".to_owned(),
+                ..Incident::new(TriggerKind::Mark, 1_000)
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_field() {
+        let mut entry = entry();
         let told = |entry: &IncidentEntry, path: Option<&Path>| {
             let fields = fields(entry, path).into_iter();
             let fields = fields.map(|(name, value)| format!("{name}={value}"));
             fields.collect::<Vec<_>>().join(" ")
         };
         let always =
-            "TICKTAX_INCIDENT=7 TICKTAX_KIND=signal TICKTAX_AT_UNIX_MS=1000 TICKTAX_LASTED_NS=20";
+            "TICKTAX_INCIDENT=7 TICKTAX_KIND=mark TICKTAX_AT_UNIX_MS=1000 TICKTAX_LASTED_NS=20";
         assert_eq!(told(&entry, None), always);
         entry.incident.cpu = Some(Cpu(3));
         assert_eq!(
             told(&entry, Some(Path::new("/x"))),
             format!("{always} TICKTAX_CPU=3 TICKTAX_RECORDING=/x")
         );
+    }
+
+    /// The next line that a daemon gets.
+    fn line(daemon: &UnixDatagram) -> String {
+        let mut bytes = [0; 1024];
+        let length = daemon.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn syslog_gets_a_line_with_fields_also_after_it_was_started_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        let socket = path.clone();
+        let syslog = Syslog::at(move |formatter| syslog::unix_custom(formatter, &socket)).unwrap();
+        let mut journal = Journal::Syslog(syslog);
+        assert_eq!(journal.write(&entry(), Some(Path::new("/x"))), None);
+        let first = line(&daemon);
+        // Of a daemon (3), a warning (4).
+        assert!(first.starts_with("<28>"), "{first}");
+        let tail = format!(
+            " ticktax[{}]: marked: two words [ticktax_incident=7 ticktax_kind=mark \
+             ticktax_at_unix_ms=1000 ticktax_lasted_ns=20 ticktax_recording=/x]",
+            std::process::id()
+        );
+        assert!(first.ends_with(&tail), "{first}");
+        drop(daemon);
+        let trouble = journal.write(&entry(), None);
+        let said = "cannot write to the log: it does not listen any more";
+        assert_eq!(trouble.as_deref(), Some(said));
+        std::fs::remove_file(&path).unwrap();
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(journal.write(&entry(), None), None);
+        assert!(line(&daemon).contains("marked: two words"));
     }
 }
