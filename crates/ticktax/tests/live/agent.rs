@@ -17,7 +17,7 @@ use parquet::record::{Field, Row};
 pub(crate) use contrib::{
     a_prometheus_scrapes_it_and_evaluates_the_rules, a_prometheus_takes_native_histograms,
     has_prometheus, has_systemd_analyze, the_dashboard_and_the_rules_name_what_is_served,
-    the_unit_is_sound,
+    the_unit_has_room_for_a_recorder, the_unit_is_sound,
 };
 pub(crate) use recorder::a_recorder_runs_beside_its_sums;
 use running::{Agent, sum_of};

@@ -300,7 +300,11 @@ fn main() -> ExitCode {
     .with_ignored_flag(!(allowed && agent::has_prometheus()));
     let unit = Trial::test("agent::the_unit_is_sound", agent::the_unit_is_sound)
         .with_ignored_flag(!agent::has_systemd_analyze());
-    let root = root.chain([prometheus, native, unit]);
+    let bounded = Trial::test(
+        "agent::the_unit_has_room_for_a_recorder",
+        agent::the_unit_has_room_for_a_recorder,
+    );
+    let root = root.chain([prometheus, native, unit, bounded]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use ticktax_observe::RecorderPlan;
 
 use super::running::Agent;
 use crate::fixture::check;
@@ -262,5 +263,35 @@ pub(crate) fn the_unit_is_sound() -> Result<(), Failed> {
     output(Command::new("systemd-analyze").arg("verify").arg(&file))?;
     let security = ["security", "--offline=true", "--threshold=30"];
     output(Command::new("systemd-analyze").args(security).arg(&file))?;
+    Ok(())
+}
+
+pub(crate) fn the_unit_has_room_for_a_recorder() -> Result<(), Failed> {
+    let unit = fs::read_to_string(contrib("systemd/ticktax-agent.service"))?;
+    let mut lines = unit.lines();
+    let limit = lines.find_map(|line| line.strip_prefix("MemoryMax=")?.strip_suffix('M'));
+    let limit: u64 = limit.ok_or("no limit in MiB")?.parse()?;
+    let page = fs::read_to_string(contrib("../docs/recorder.md"))?;
+    let table = page.split("### What a service needs").nth(1);
+    let table = table.and_then(|rest| rest.split("\n#").next());
+    let table = table.ok_or("the documentation does not say")?;
+    let rows = table.lines().filter_map(|line| {
+        let (what, mib) = line.strip_prefix("| ")?.split_once(" | ")?;
+        Some((what, mib.strip_suffix(" |")?.parse::<u64>().ok()?))
+    });
+    let rows: Vec<(&str, u64)> = rows.collect();
+    let needed: u64 = rows.iter().map(|row| row.1).sum();
+    check(needed <= limit && limit < 2 * needed, || {
+        format!("{needed} MiB of {limit}: {rows:?}")
+    })?;
+    let plan = RecorderPlan::default();
+    for (what, bytes) in [
+        ("the rings", plan.ring_bytes),
+        ("a window's records", plan.window_bytes as u64),
+    ] {
+        check(rows.contains(&(what, bytes >> 20)), || {
+            format!("{what}: {bytes} bytes, {rows:?}")
+        })?;
+    }
     Ok(())
 }
