@@ -4,7 +4,8 @@
 //! A thread waits from the moment at which something woke it, or at which it lost its CPU without having
 //! gone to sleep, until it has a CPU. A wake-up is an edge. A thread that comes back without a wake-up since
 //! it left did not sleep: it was preempted. Where events were lost, an edge may have been, and only waits
-//! that begin with one are told.
+//! that begin with one are told. A wait that is not over as the recording ends, or that began before it, is not
+//! told either.
 //!
 //! Whoever is woken has the CPU of ticktax's spinning probe at once, as it would have an idle one, so that a thread
 //! that comes back after the probe had its CPU for long was asleep, and its wake-up is missing. Not so where CPU
@@ -15,11 +16,12 @@
 //! waited.
 //!
 //! # In which order rows come
-//! Edges and rows of other CPUs may come late, so a run is judged a second after it began. Wake-ups that come
-//! later than that are taken for none.
+//! Edges and rows of other CPUs may come late, so how the wait for a run began is looked up a second after that
+//! run began, by whatever row comes then. Wake-ups that come later than that are taken for none. Who ran
+//! meanwhile is looked up with the next row of that CPU, which may be long after.
 //!
 //! # Memory
-//! For each thread what happened to it in the last second; the sums by waiter and by who ran meanwhile.
+//! For each thread what happened to it in the last two seconds; the sums by waiter and by who ran meanwhile.
 
 mod probe;
 
@@ -49,8 +51,12 @@ const BEHIND: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: HashMap<i32, Recent>,
-    /// Runs that are not judged yet, by CPU, in order of begin.
-    runs: Vec<VecDeque<Run>>,
+    /// Runs of which it is not known yet how the wait before them began, in the order in which their rows came.
+    runs: VecDeque<Run>,
+    /// The latest end of a row of a thread.
+    newest: Nanos,
+    /// Waits before runs that are not judged yet, by CPU.
+    dated: Vec<VecDeque<Wait>>,
     found: Both,
     /// Those in which the probe had the CPU for long.
     beside_probe: Both,
@@ -72,9 +78,17 @@ struct Recent {
 /// A thread that got a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Run {
+    slot: usize,
     tid: i32,
     source: SourceId,
     begin: Nanos,
+}
+
+/// What a thread did before it got a CPU: it waited, where others had that CPU.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    run: Run,
+    begin: Begin,
 }
 
 /// The waits that were found, by how they began.
@@ -100,6 +114,13 @@ enum Begin {
     Preempted(Nanos),
 }
 
+impl Begin {
+    fn at(self) -> Nanos {
+        let (Self::Woken(at) | Self::Preempted(at)) = self;
+        at
+    }
+}
+
 impl Waits {
     /// Takes an event of a CPU with this past.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
@@ -109,25 +130,23 @@ impl Waits {
                     self.unreported(event.span);
                     return;
                 };
-                // A recording without wake-ups, as the model's are, tells of no wait.
-                if self.edges == 0 || matches!(on.owner, Owner::Probe | Owner::Tool) {
-                    return;
-                }
                 let span = event.span;
-                let recent = self.threads.entry(thread.tid).or_default();
-                recent.ran(span);
-                // On a CPU that idled nobody was before it.
-                if !onset.continues && !onset.after_idle {
-                    if event.slot >= self.runs.len() {
-                        self.runs.resize_with(event.slot + 1, VecDeque::new);
+                self.newest = self.newest.max(span.end());
+                // Their own waits are left out, and what they may have had is in the CPU's past.
+                if !matches!(on.owner, Owner::Probe | Owner::Tool) {
+                    self.threads.entry(thread.tid).or_default().ran(span);
+                    // On a CPU that idled nobody was before it.
+                    if !onset.continues && !onset.after_idle {
+                        self.runs.push_back(Run {
+                            slot: event.slot,
+                            tid: thread.tid,
+                            source: span.source,
+                            begin: span.start,
+                        });
                     }
-                    self.runs[event.slot].push_back(Run {
-                        tid: thread.tid,
-                        source: span.source,
-                        begin: span.start,
-                    });
                 }
-                self.settle_until(event.slot, span.end() - SETTLED, history, event.sources);
+                self.date_until(self.newest - SETTLED);
+                self.settle(event.slot, history, event.sources);
             }
             EventKind::Edge(edge) => self.edge(edge),
             _ => {}
@@ -164,34 +183,33 @@ impl Waits {
         insert(wakes, edge.span.start);
     }
 
-    /// Judges the runs that began on the CPU in `slot` before `until`.
-    fn settle_until(
-        &mut self,
-        slot: usize,
-        until: Nanos,
-        history: &History,
-        sources: &SourceTable,
-    ) {
-        while let Some(run) = self
-            .runs
-            .get_mut(slot)
-            .and_then(|runs| runs.pop_front_if(|run| run.begin < until))
-        {
-            self.judge(slot, run, history, sources);
+    /// Finds out how the waits for runs that began before `until` began.
+    fn date_until(&mut self, until: Nanos) {
+        while let Some(run) = self.runs.pop_front_if(|run| run.begin < until) {
+            let recent = self.threads.get(&run.tid);
+            let Some(begin) = recent.and_then(|recent| recent.wait_before(run.begin)) else {
+                continue;
+            };
+            if self.may_have_run(begin.at(), run.begin) {
+                continue;
+            }
+            if run.slot >= self.dated.len() {
+                self.dated.resize_with(run.slot + 1, VecDeque::new);
+            }
+            self.dated[run.slot].push_back(Wait { run, begin });
         }
     }
 
-    fn judge(&mut self, slot: usize, run: Run, history: &History, sources: &SourceTable) {
-        let Some(recent) = self.threads.get(&run.tid) else {
-            return;
-        };
-        let Some(begin) = recent.wait_before(run.begin) else {
-            return;
-        };
-        let (Begin::Woken(at) | Begin::Preempted(at)) = begin;
-        if self.may_have_run(at, run.begin) {
-            return;
+    /// Judges the waits of known begin for the CPU in `slot`, which has this past.
+    fn settle(&mut self, slot: usize, history: &History, sources: &SourceTable) {
+        while let Some(wait) = self.dated.get_mut(slot).and_then(VecDeque::pop_front) {
+            self.judge(slot, wait, history, sources);
         }
+    }
+
+    fn judge(&mut self, slot: usize, wait: Wait, history: &History, sources: &SourceTable) {
+        let Wait { run, begin } = wait;
+        let at = begin.at();
         let span = Span {
             cpu: Cpu(u32::try_from(slot).unwrap_or(u32::MAX)),
             start: at,
@@ -225,9 +243,10 @@ impl Waits {
         if !attached || self.edges == 0 {
             return None;
         }
-        for slot in 0..self.runs.len() {
+        self.date_until(Nanos(i64::MAX));
+        for slot in 0..self.dated.len() {
             if let Some((history, _)) = timeline.history(slot) {
-                self.settle_until(slot, Nanos(i64::MAX), history, sources);
+                self.settle(slot, history, sources);
             }
         }
         let preempted = header.coverage.events_lost() == 0;

@@ -212,6 +212,44 @@ fn without_wake_ups_nothing_is_told() {
     assert_eq!(auditor.finish(&traced(30), &cast.sources, 1).waits, None);
 }
 
+/// Rows of one CPU come before those of another on which something was woken first.
+#[test]
+fn who_ran_before_anything_was_woken_was_preempted_too() {
+    let cast = Cast::new();
+    let rows = [
+        ran(0, 2, cast.mixer),
+        ran(2, 6, cast.game),
+        woke(5, cast.game, 30),
+        ran(6, 8, cast.mixer),
+        ran(8, 30, cast.game),
+    ];
+    let waits = cast.told(&rows, &traced(30)).unwrap();
+    let told = [("mixer", 4, 1, "game", 4), ("game", 2, 1, "mixer", 2)];
+    assert_eq!(short(&waits), told);
+}
+
+/// The mixer waits for CPU 1, which then has one thread for five seconds, and runs on CPU 0 meanwhile.
+#[test]
+fn a_wait_for_a_cpu_that_does_not_switch_for_long_is_told() {
+    let mut cast = Cast::new();
+    let hog = cast.sources.intern(process(Owner::Program, "hog", 40));
+    let on_1 = |from: i64, to: i64, source| whole(1, from * MS, (to - from) * MS, source);
+    let mut rows = vec![
+        woke(2, cast.game, 20),
+        on_1(0, 10, cast.game),
+        on_1(10, 11, cast.mixer),
+    ];
+    for i in 0..499 {
+        let at = 20 + i * 10;
+        rows.push(woke(at + 9, cast.idle, 20));
+        rows.push(ran(at, at + 9, cast.idle));
+        rows.push(ran(at + 9, at + 10, cast.mixer));
+    }
+    rows.push(on_1(11, 5_011, hog));
+    let waits = cast.told(&rows, &traced(5_011)).unwrap();
+    assert_eq!(short(&waits), [("mixer", 8, 1, "game", 8)]);
+}
+
 #[test]
 fn a_wait_begins_at_the_last_wake_up() {
     let cast = Cast::new();
