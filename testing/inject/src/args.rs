@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// From one event to the next.
     #[arg(long, default_value = "10ms")]
     period: Nanos,
-    /// How long an event lasts (fifo, block).
+    /// How long an event lasts (fifo, block, filter).
     #[arg(long, default_value = "200us")]
     length: Nanos,
     /// Each event is late by up to this.
@@ -87,6 +87,8 @@ enum Kind {
     Munmap,
     /// `NET_RX` softirqs by UDP in a network namespace of its own (root).
     Softirq,
+    /// A `NET_RX` softirq in one piece, by filters in a network namespace of its own (root).
+    Filter,
     /// Timer expiries.
     Timer,
     /// A process held to a quota by CFS bandwidth control (root).
@@ -135,6 +137,7 @@ impl Args {
             Kind::Softirq => Disturbance::Softirq {
                 packets: self.packets,
             },
+            Kind::Filter => Disturbance::Filter,
             Kind::Timer => Disturbance::Timer,
             Kind::Throttle => {
                 let quota = self.quota.unwrap_or(Nanos(self.period.0 / 2));

@@ -43,6 +43,8 @@ pub enum Disturbance {
         /// Packets an event, 1 to 1024.
         packets: u32,
     },
+    /// A `NET_RX` softirq in one piece: a packet over a loopback of its own, which many sockets look at.
+    Filter,
     /// A high-resolution timer expiring.
     Timer,
     /// A CPU-bound process held to a quota by CFS bandwidth control.
@@ -122,6 +124,7 @@ impl Disturbance {
             Self::Membarrier => "membarrier",
             Self::Munmap { .. } => "munmap",
             Self::Softirq { .. } => "softirq",
+            Self::Filter => "filter",
             Self::Timer => "timer",
             Self::Throttle { .. } => "throttle",
             Self::Block => "block",
@@ -140,6 +143,7 @@ impl Disturbance {
             Self::Membarrier => "ttx-inj-membar",
             Self::Munmap { .. } => "ttx-inj-munmap",
             Self::Softirq { .. } => "ttx-inj-netrx",
+            Self::Filter => "ttx-inj-filter",
             Self::Timer => "ttx-inj-timer",
             Self::Throttle { .. } => "ttx-inj-throttl",
             Self::Block => "ttx-inj-block",
@@ -155,7 +159,7 @@ impl Disturbance {
     pub fn needs_root(&self) -> Option<&'static str> {
         match self {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
-            Self::Softirq { .. } => Some("make a network namespace"),
+            Self::Softirq { .. } | Self::Filter => Some("make a network namespace"),
             Self::Throttle { .. } => Some("make a cgroup"),
             _ => None,
         }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::net::UdpSocket;
 use std::num::NonZeroUsize;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -66,6 +66,47 @@ pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     };
     // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is, and keeps no pointer to it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    Errno::result(result).map(drop)
+}
+
+/// A socket that sees every IPv4 packet which arrives in its network namespace.
+pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
+    let protocol = u16::try_from(libc::ETH_P_IP).unwrap_or(0).to_be();
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: socket takes three integers.
+    let result = unsafe { libc::socket(libc::AF_PACKET, kind, protocol.into()) };
+    let fd = Errno::result(result)?;
+    // SAFETY: the descriptor is new, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Has the socket look at each packet in so many slow steps (each finds where its headers end), and drop it.
+pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
+    let statement = |code: u32, k: u32| libc::sock_filter {
+        code: u16::try_from(code).unwrap_or(0),
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let headers = (libc::SKF_AD_OFF + libc::SKF_AD_PAY_OFFSET).cast_unsigned();
+    let step = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, headers);
+    let mut program = vec![step; steps.into()];
+    program.push(statement(libc::BPF_RET | libc::BPF_K, 0));
+    let filter = libc::sock_fprog {
+        len: steps.saturating_add(1),
+        filter: program.as_mut_ptr(),
+    };
+    let size = libc::socklen_t::try_from(size_of::<libc::sock_fprog>()).unwrap_or(0);
+    // SAFETY: the kernel copies `len` statements from `program`, which outlives the call, and keeps no pointer.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size,
+        )
+    };
     Errno::result(result).map(drop)
 }
 

@@ -69,6 +69,7 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Membarrier,
         Disturbance::Munmap { pages: 4 },
         Disturbance::Softirq { packets: 8 },
+        Disturbance::Filter,
         Disturbance::Timer,
         // A tenth of each period: less than its share of a CPU with several others on it, or nothing
         // would be throttled there.
@@ -164,6 +165,10 @@ fn sums_agree(truth: &Truth) -> Outcome {
                 truth.count("/proc/softirqs NET_RX") > Some(0),
                 "no softirq was counted",
             )
+        }
+        "filter" => {
+            let sockets = truth.count("sockets that filter");
+            check(sockets > Some(0), "nobody filters")
         }
         "throttle" => {
             check(

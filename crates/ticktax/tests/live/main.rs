@@ -205,6 +205,26 @@ const ROOT: &[(&str, Test)] = &[
         "incidents::a_full_disk_is_said_and_counted",
         incidents::a_full_disk_is_said_and_counted,
     ),
+    (
+        "incidents::a_folder_that_becomes_read_only_is_said_and_stops_nothing",
+        incidents::a_folder_that_becomes_read_only_is_said_and_stops_nothing,
+    ),
+    (
+        "incidents::triggers_without_end_are_counted",
+        incidents::triggers_without_end_are_counted,
+    ),
+    (
+        "incidents::a_block_is_caught_with_what_woke_it",
+        incidents::a_block_is_caught_with_what_woke_it,
+    ),
+    (
+        "incidents::a_quota_that_is_used_up_is_caught",
+        incidents::a_quota_that_is_used_up_is_caught,
+    ),
+    (
+        "incidents::a_softirq_that_goes_on_is_caught_with_whom_it_interrupted",
+        incidents::a_softirq_that_goes_on_is_caught_with_whom_it_interrupted,
+    ),
 ];
 
 /// Those that look at a terminal.

@@ -3,6 +3,7 @@
 mod block;
 mod dodge;
 mod fifo;
+mod filter;
 mod itimer;
 mod membarrier;
 mod munmap;
@@ -29,6 +30,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
         Disturbance::Membarrier => membarrier::run(plan, control),
         Disturbance::Munmap { pages } => munmap::run(plan, *pages, control),
         Disturbance::Softirq { packets } => softirq::run(plan, *packets, control),
+        Disturbance::Filter => filter::run(plan, control),
         Disturbance::Timer => timer::run(plan, control),
         Disturbance::Throttle { quota } => throttle::run(plan, *quota, control),
         Disturbance::Block => block::run(plan, control),

@@ -20,15 +20,11 @@ use crate::truth::{Count, Event, Measured, Truth};
 use super::{thread, truth_of};
 
 /// The bytes that each packet carries.
-const PAYLOAD: [u8; 64] = [0; 64];
+pub(super) const PAYLOAD: [u8; 64] = [0; 64];
 
 pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth, InjectError> {
     place::pin(place::SELF, plan.cpu)?;
-    unshare(CloneFlags::CLONE_NEWNET).map_err(|e| {
-        let hint = "run as root, on a kernel with network namespaces";
-        InjectError::system("make a network namespace", e, hint)
-    })?;
-    let (sender, receiver) = sockets()?;
+    let (sender, receiver) = own_loopback()?;
 
     let mut arrived = 0;
     let counter = Watched::softirqs("NET_RX", plan.cpu);
@@ -74,8 +70,13 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     Ok(truth)
 }
 
-/// A sender that is connected to a receiver, over the loopback of the thread's own namespace.
-fn sockets() -> Result<(UdpSocket, UdpSocket), InjectError> {
+/// Takes the thread into a network namespace of its own: a sender that is connected to a receiver, over the loopback
+/// there.
+pub(super) fn own_loopback() -> Result<(UdpSocket, UdpSocket), InjectError> {
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|e| {
+        let hint = "run as root, on a kernel with network namespaces";
+        InjectError::system("make a network namespace", e, hint)
+    })?;
     let any = (Ipv4Addr::UNSPECIFIED, 0);
     let sender = UdpSocket::bind(any).map_err(|e| failed("make a socket", &e))?;
     sys::bring_lo_up(&sender)
@@ -95,7 +96,7 @@ fn sockets() -> Result<(UdpSocket, UdpSocket), InjectError> {
 }
 
 /// Takes what has arrived; says how many packets that was.
-fn drain(receiver: &UdpSocket) -> u64 {
+pub(super) fn drain(receiver: &UdpSocket) -> u64 {
     let mut packet = PAYLOAD;
     let mut count = 0;
     while receiver.recv(&mut packet).is_ok() {
@@ -104,6 +105,6 @@ fn drain(receiver: &UdpSocket) -> u64 {
     count
 }
 
-fn failed(tried: &str, error: &std::io::Error) -> InjectError {
+pub(super) fn failed(tried: &str, error: &std::io::Error) -> InjectError {
     InjectError::io(tried, error, "allow UDP over IPv4 in network namespaces")
 }

@@ -1,0 +1,203 @@
+//! Disks that are full or read-only, recorders that are killed, and more triggers than can be kept.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use libtest_mimic::Failed;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde_json::Value;
+use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
+use ticktax_model::{Cpu, Nanos};
+
+use super::recorder::{Recorder, incidents};
+use crate::fixture::{Place, check, injector, ticktax};
+
+pub(crate) fn a_killed_recorder_leaves_a_folder_that_goes_on() -> Result<(), Failed> {
+    let place = Place::new();
+    let folder = place.file("incidents");
+    let mut recorder = Recorder::start(&folder, "signal")?;
+    recorder.mark("first")?;
+    check(recorder.line()?.ends_with("marked: first"), || {
+        "no mark".to_owned()
+    })?;
+    recorder.mark("second")?;
+    recorder.signal(Signal::SIGKILL)?;
+    recorder.child.wait()?;
+    // The socket is left, and nobody listens.
+    let output = ticktax(&["mark", "third", "--dir"]).arg(&folder).output()?;
+    check(!output.status.success(), || "somebody listens".to_owned())?;
+    let mut next = Recorder::start(&folder, "signal")?;
+    next.mark("fourth")?;
+    check(next.line()?.ends_with("marked: fourth"), || {
+        "no mark".to_owned()
+    })?;
+    next.end()?;
+    let words: Vec<String> = incidents(&folder)?
+        .iter()
+        .map(|line| line["incident"]["words"].as_str().unwrap_or("").to_owned())
+        .collect();
+    check(words == ["first", "fourth"], || format!("{words:?}"))?;
+    let left = fs::read_dir(&folder)?.count();
+    // Two recordings and the index: nothing unfinished, and no socket.
+    check(left == 3, || format!("{left} files"))
+}
+
+pub(crate) fn a_full_disk_is_said_and_counted() -> Result<(), Failed> {
+    let place = Place::new();
+    let folder = place.file("disk");
+    fs::create_dir(&folder)?;
+    let script = "mount -t tmpfs -o size=16k none \"$1\" || exit 1; \
+         \"$2\" record --trigger signal --dir \"$1/i\" >\"$3\" & recorder=$!; \
+         until \"$2\" mark now --dir \"$1/i\" 2>/dev/null; do sleep 0.1; done; \
+         until grep -q marked \"$3\"; do kill -0 $recorder || exit 1; sleep 0.1; done; \
+         kill -TERM $recorder; wait $recorder; code=$?; \
+         \"$2\" incidents --dir \"$1/i\" --format json; exit $code";
+    let (complaint, list) = beside_mounts(script, &folder, &place)?;
+    check(complaint.contains("the disk is full"), || complaint.clone())?;
+    check(list["not_kept"][0]["cause"] == "disk_full", || {
+        list.to_string()
+    })?;
+    check(list["groups"][0]["kind"] == "mark", || list.to_string())
+}
+
+pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Result<(), Failed> {
+    let place = Place::new();
+    let folder = place.file("incidents");
+    // A mount of the folder over itself: whoever opens a file there from now on finds it read-only.
+    let script = "\"$2\" record --trigger signal --dir \"$1\" >\"$3\" & recorder=$!; \
+         trap 'kill $recorder 2>/dev/null' EXIT; \
+         told() { until grep -q \"$2\" \"$1\"; do kill -0 $recorder || exit 9; sleep 0.1; done; }; \
+         until \"$2\" mark first --dir \"$1\" 2>/dev/null; do kill -0 $recorder || exit 9; sleep 0.1; done; \
+         told \"$3\" 'marked: first'; \
+         mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 9; \
+         kill -USR1 $recorder; told \"$3\" 'by a signal'; \
+         umount \"$1\" || exit 9; \
+         \"$2\" mark last --dir \"$1\" || exit 9; told \"$3\" 'marked: last'; \
+         kill -TERM $recorder; wait $recorder; code=$?; \
+         \"$2\" incidents --dir \"$1\" --format json; exit $code";
+    let (complaint, list) = beside_mounts(script, &folder, &place)?;
+    check(complaint.contains("read-only"), || complaint.clone())?;
+    let causes = list["not_kept"].as_array().into_iter().flatten();
+    let unwritten: u64 = causes
+        .filter(|it| it["cause"] == "not_written")
+        .filter_map(|it| it["count"].as_u64())
+        .sum();
+    check(unwritten > 0, || list.to_string())?;
+    let mut groups = list["groups"].as_array().into_iter().flatten();
+    let marks = groups
+        .find(|it| it["kind"] == "mark")
+        .map(|it| &it["count"]);
+    check(marks.is_some_and(|it| *it == 2), || list.to_string())?;
+    let recordings = fs::read_dir(&folder)?.flatten();
+    let recordings =
+        recordings.filter(|it| it.path().extension().is_some_and(|it| it == "parquet"));
+    let recordings = recordings.count();
+    check(recordings == 2, || format!("{recordings} recordings"))
+}
+
+/// Runs a script in a mount namespace of its own, with the folder, the command and a file for its lines as arguments:
+/// what was complained of, and the list that it printed as JSON.
+fn beside_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, Value), Failed> {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(folder)
+        .arg(env!("CARGO_BIN_EXE_ticktax"))
+        .arg(place.file("lines"))
+        .output()?;
+    let complaint = String::from_utf8_lossy(&stderr).into_owned();
+    check(status.success(), || format!("{status}: {complaint}"))?;
+    check(!complaint.contains("os error"), || complaint.clone())?;
+    Ok((complaint, serde_json::from_slice(&stdout)?))
+}
+
+/// A thread that wants one CPU all the time, as any program may. It ends with the test.
+struct Busy {
+    ended: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Busy {
+    fn start(cpu: Cpu) -> Result<Self, Failed> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&ended);
+        let mut only = CpuSet::new();
+        only.set(cpu.index())?;
+        let thread = thread::spawn(move || {
+            // Where it may not stay there, the waits that the test counts are missing.
+            let _ = sched_setaffinity(Pid::from_raw(0), &only);
+            while !until.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        Ok(Self {
+            ended,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A thousand times a second a real-time thread takes the CPU from whoever runs there, who then waits for too long.
+pub(crate) fn triggers_without_end_are_counted() -> Result<(), Failed> {
+    let place = Place::new();
+    let folder = place.file("incidents");
+    let cpu = ticktax_inject::default_cpu()?;
+    let busy = Busy::start(cpu)?;
+    let recorder = Recorder::start(&folder, "wait>50us")?;
+    let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+        .schedule(Schedule::every(
+            Nanos::from_millis(1),
+            Nanos::from_micros(200),
+        ))
+        .duration(Nanos::from_secs(2));
+    let (command, truth) = injector(&plan, &place)?;
+    let [program, arguments @ ..] = &*command else {
+        return Err("no injector".into());
+    };
+    let status = Command::new(program).args(arguments).status()?;
+    check(status.success(), || format!("the injector: {status}"))?;
+    let said = recorder.end()?;
+    drop(busy);
+    let truth: Truth = serde_json::from_slice(&fs::read(truth)?)?;
+    // Every one of them is told or counted.
+    let found = incidents(&folder)?;
+    let told = found.iter().map(|it| it["incident"]["triggers"].as_u64());
+    let told: u64 = told.map(Option::unwrap_or_default).sum();
+    let output = ticktax(&["incidents", "--format", "json", "--dir"])
+        .arg(&folder)
+        .output()?;
+    let list: Value = serde_json::from_slice(&output.stdout)?;
+    let mut not_kept = list["not_kept"].as_array().into_iter().flatten();
+    let suppressed = not_kept.find(|it| it["cause"] == "suppressed");
+    let suppressed = suppressed.and_then(|it| it["count"].as_u64()).unwrap_or(0);
+    let least = truth.events * 9 / 10;
+    let counted = told > 0 && suppressed > 0 && told + suppressed >= least;
+    check(counted, || {
+        format!(
+            "{told} told and {suppressed} suppressed of {}: {said}",
+            truth.events
+        )
+    })?;
+    check(
+        said.contains("triggers: more of them than are handed out"),
+        || said.clone(),
+    )
+}

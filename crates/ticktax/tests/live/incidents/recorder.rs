@@ -1,0 +1,174 @@
+//! A recorder as the tests run it, a thread that is kept waiting, and what a folder then holds.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, gettid};
+use serde_json::Value;
+use ticktax_model::Cpu;
+use ticktax_model::incident::Trigger;
+use ticktax_model::recording::RecordingReader;
+
+use crate::fixture::{check, ticktax};
+
+/// A thread that wants its CPU every millisecond, before all that is not real-time: only the injector keeps it
+/// waiting. It ends with the test.
+pub(super) struct Victim {
+    ended: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Victim {
+    pub(super) const NAME: &str = "ttx-victim";
+
+    pub(super) fn start(cpu: Cpu) -> Result<Self, Failed> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&ended);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = thread::Builder::new().name(Self::NAME.to_owned());
+        let thread = thread.spawn(move || {
+            let _ = sender.send(gettid());
+            while !until.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        })?;
+        let victim = Self {
+            ended,
+            thread: Some(thread),
+        };
+        let tid = receiver.recv()?;
+        let mut only = CpuSet::new();
+        only.set(cpu.index())?;
+        sched_setaffinity(tid, &only)?;
+        let status = Command::new("chrt")
+            .args(["-f", "-p", "10", &tid.to_string()])
+            .status()?;
+        check(status.success(), || format!("chrt: {status}"))?;
+        Ok(victim)
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A recorder that watches; killed with the test.
+pub(super) struct Recorder {
+    pub(super) child: Child,
+    folder: PathBuf,
+}
+
+impl Recorder {
+    /// Starts one, and waits until it watches.
+    pub(super) fn start(folder: &Path, trigger: &str) -> Result<Self, Failed> {
+        let mut child = ticktax(&["record", "--trigger", trigger, "--dir"])
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let complaints = child.stderr.take().ok_or("no standard error")?;
+        let mut complaints = BufReader::new(complaints);
+        let mut line = String::new();
+        complaints.read_line(&mut line)?;
+        // Kept open: what it says at its end has somewhere to go.
+        child.stderr = Some(complaints.into_inner());
+        let recorder = Self {
+            child,
+            folder: folder.to_owned(),
+        };
+        check(line.starts_with("Recording CPUs "), || line.clone())?;
+        Ok(recorder)
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), Failed> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+        Ok(kill(pid, signal)?)
+    }
+
+    pub(super) fn mark(&self, words: &str) -> Result<(), Failed> {
+        let output = ticktax(&["mark", words, "--dir"])
+            .arg(&self.folder)
+            .output()?;
+        check(output.status.success(), || {
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        })
+    }
+
+    /// Waits for a line on its standard output.
+    pub(super) fn line(&mut self) -> Result<String, Failed> {
+        let out = self.child.stdout.as_mut().ok_or("no standard output")?;
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while out.read(&mut byte)? == 1 && byte[0] != b'\n' {
+            line.push(byte[0]);
+        }
+        Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+
+    /// Ends it as a service is ended; what it still said.
+    pub(super) fn end(mut self) -> Result<String, Failed> {
+        self.signal(Signal::SIGTERM)?;
+        let mut said = String::new();
+        for stream in [
+            self.child
+                .stdout
+                .take()
+                .map(|it| Box::new(it) as Box<dyn Read>),
+            self.child
+                .stderr
+                .take()
+                .map(|it| Box::new(it) as Box<dyn Read>),
+        ] {
+            stream.ok_or("no stream")?.read_to_string(&mut said)?;
+        }
+        let status = self.child.wait()?;
+        check(status.success(), || format!("{status}: {said}"))?;
+        Ok(said)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The incidents of a folder, as JSON, one by one.
+pub(super) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
+    let index = fs::read_to_string(folder.join("index.jsonl"))?;
+    let mut found = Vec::new();
+    // A last line without its end is being written.
+    for line in index
+        .split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+    {
+        let line: Value = serde_json::from_str(line)?;
+        if line["line"] == "incident" {
+            found.push(line);
+        }
+    }
+    Ok(found)
+}
+
+/// The triggers that the recording of an incident names.
+pub(super) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger>, Failed> {
+    let name = incident["recording"].as_str().ok_or("it was not kept")?;
+    let recording = RecordingReader::open(folder.join(name))?;
+    Ok(recording.header().triggers.clone())
+}

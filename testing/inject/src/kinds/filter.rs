@@ -1,0 +1,108 @@
+//! `filter`: a softirq in one piece, of about the plan's length.
+//!
+//! A packet over a loopback of the thread's own is looked at by many sockets, each of which has a slow filter and
+//! drops it. All of that is one piece of work of the `NET_RX` softirq, which runs on the sender's CPU before the
+//! send returns. How many sockets it takes is measured first.
+
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+
+use ticktax_model::Nanos;
+
+use crate::clock;
+use crate::control::{Arm, Control};
+use crate::counters::Watched;
+use crate::error::InjectError;
+use crate::place;
+use crate::plan::Plan;
+use crate::sys;
+use crate::truth::{Count, Event, Measured, Truth};
+
+use super::softirq::{PAYLOAD, drain, own_loopback};
+use super::{thread, truth_of};
+
+/// Sockets by which the time of one is measured, and the most that there are: a process may have 1024 files.
+const TRIED: u16 = 32;
+const MOST: u16 = 900;
+/// Packets by which it is measured: the quickest counts.
+const TRIALS: usize = 5;
+/// Steps of each filter, of some 50 ns.
+const STEPS: u16 = 500;
+
+pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
+    place::pin(place::SELF, plan.cpu)?;
+    let (sender, receiver) = own_loopback()?;
+    let mut filters = Vec::new();
+    add(&mut filters, TRIED.into())?;
+    let mut tried = Nanos::MAX;
+    for _ in 0..TRIALS {
+        let (start, end) = send(&sender)?;
+        tried = tried.min(end - start);
+        drain(&receiver);
+    }
+    let each = tried.as_secs_f64() / f64::from(TRIED);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a count below a thousand, or refused"
+    )]
+    let needed = (plan.schedule.length.as_secs_f64() / each).ceil() as usize;
+    if needed > usize::from(MOST) {
+        let longest = Nanos(tried.0 / i64::from(TRIED) * i64::from(MOST));
+        return Err(InjectError::Refused {
+            kind: plan.disturbance.name(),
+            why: format!("lasts {longest} at most here: give a shorter --length"),
+        });
+    }
+    let more = needed.saturating_sub(filters.len());
+    add(&mut filters, more)?;
+
+    let counter = Watched::softirqs("NET_RX", plan.cpu);
+    let walk = control.walk(plan, Arm::WhenEarly, |due, _| {
+        let (start, end) = send(&sender)?;
+        drain(&receiver);
+        Ok(Event {
+            due,
+            start,
+            length: end - start,
+            cpu_time: None,
+        })
+    })?;
+
+    let passed = walk.log.length;
+    let also = [thread(plan.disturbance.comm())];
+    let mut truth = truth_of(plan, walk, "NET_RX", &[also[0].as_str(), "local_timer"]);
+    truth.measured.push(Measured::new(
+        passed,
+        "CLOCK_MONOTONIC around the sends: a ceiling",
+    ));
+    truth.counts.push(Count {
+        name: "sockets that filter".into(),
+        value: filters.len() as u64,
+    });
+    truth.counts.extend(counter.end());
+    Ok(truth)
+}
+
+/// Sends a packet, and says from when to when that took.
+fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
+    let start = clock::now();
+    sender
+        .send(&PAYLOAD)
+        .map_err(|e| super::softirq::failed("send over the loopback", &e))?;
+    Ok((start, clock::now()))
+}
+
+/// Adds sockets that look at each packet slowly, and drop it.
+fn add(filters: &mut Vec<OwnedFd>, count: usize) -> Result<(), InjectError> {
+    for _ in 0..count {
+        let socket = sys::packet_socket()
+            .map_err(|e| InjectError::system("make a packet socket", e, "run as root"))?;
+        sys::filter_slowly(&socket, STEPS).map_err(|e| {
+            let hint = "allow classic BPF filters, and raise net.core.optmem_max to 20480";
+            InjectError::system("give a socket a filter", e, hint)
+        })?;
+        filters.push(socket);
+    }
+    Ok(())
+}
