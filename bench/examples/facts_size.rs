@@ -94,8 +94,8 @@ fn watch(seconds: i64, count: usize) -> Result<Vec<Window>, Box<dyn Error>> {
         ..TraceSettings::default()
     };
     let mut tracer = Tracer::load(&settings, proc.room_for_cpus())?;
+    tracer.start(&online, &online);
     let begin = now();
-    tracer.start(&online, &online, begin);
     let scale = MINUTE / seconds.min(MINUTE);
     let moment = |at: Nanos| Moment {
         at: Nanos(at.0 * scale),

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("loading: {:?}", begin.elapsed());
     println!("limitations: {:#?}", tracer.limitations());
     let begin = Instant::now();
-    println!("late: {}", tracer.start(&online, &online, Nanos(1)));
+    println!("late: {}", tracer.start(&online, &online));
     println!("starting: {:?}", begin.elapsed());
     let mut sources = SourceTable::default();
     let mut totals: BTreeMap<String, (u64, i64)> = BTreeMap::new();

@@ -50,7 +50,7 @@ impl Tracing {
 
     /// Opens the books of every CPU.
     pub(crate) fn start(&mut self) {
-        self.tracer.start(&self.online, &self.online, now());
+        self.tracer.start(&self.online, &self.online);
     }
 
     /// How many hooks watch.

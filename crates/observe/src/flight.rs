@@ -245,7 +245,7 @@ impl Recorder {
         let (mut tracer, triggers) = grow::load(per_cpu, room).map_err(refused)?;
         let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|_| ObserveError::NoDescriptor)?;
-        tracer.start_flight(&settings.watched, &settings.online, now());
+        tracer.start_flight(&settings.watched, &settings.online);
         let begin = now();
         tracer.set_rules(&rules).map_err(refused)?;
         let measured = plan.triggers.iter().map(|spec| spec.kind);

@@ -79,7 +79,7 @@ impl Running {
         let mut before = proc.counters(now());
         before.throttling = victim.as_ref().and_then(Watched::throttling);
         let late = match &mut tracer {
-            Ok(tracer) => tracer.start(&settings.watched, &settings.online, now()),
+            Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
         };
         // From here to one length later all is watched that is: books, threads and probes end there by

@@ -79,6 +79,62 @@ struct here {
 	__u32 left; /* flight recorder, while a thread's stretch ends at a switch: why it leaves */
 };
 
+/*
+ * The books of all CPUs open at one moment, so that a wake-up on one of them is seen wherever it leads. Until
+ * then the stack is kept as it is afterwards, and nothing is handed out. The first event from that moment on
+ * cuts off what was before it. Where something has happened in between (the reader told this CPU the moment
+ * too late), they open now.
+ *
+ * It is claimed in one step, because an event that comes in between may be about to do the same. What such
+ * a one charges to a frame after that stays.
+ */
+static __noinline void open_books(struct here *here)
+{
+	struct cpu_state *state = here->state;
+	__u64 since = here->control->since, child[MAX_DEPTH];
+
+	if (here->now < since)
+		return;
+	if (state->last > since)
+		since = here->now;
+	for (int i = 0; i < MAX_DEPTH; i++)
+		child[i] = state->stack[i].child;
+	if (__sync_val_compare_and_swap(&state->opened, OPENING, since) != OPENING)
+		return;
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		state->stack[i].start = since;
+		__sync_fetch_and_sub(&state->stack[i].child, child[i]);
+	}
+	state->last = since;
+	state->seen = since;
+	state->seen_child = 0;
+	state->mismatched = 0;
+	state->missed = 0;
+	state->cut = 0;
+	state->ticks_stopped = 0;
+}
+
+/*
+ * Who is on this CPU as the first event comes after the end of recording: nobody may have switched since
+ * then, so that the reader knows the name of whoever was here at the end, and whether it was the thread
+ * that the last switch named.
+ */
+static __noinline void note_end(struct cpu_state *state, __u64 now)
+{
+	struct task_struct *task;
+
+	if (state->ended)
+		return;
+	task = bpf_get_current_task_btf();
+	state->end_thread = (__u64)task;
+	state->end_tid = task->pid;
+	state->end_tgid = task->tgid;
+	((__u64 *)state->end_comm)[0] = *(const __u64 *)&task->comm[0];
+	((__u64 *)state->end_comm)[1] = *(const __u64 *)&task->comm[8];
+	barrier();
+	state->ended = now;
+}
+
 static __always_inline int arrive(struct here *here)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -97,9 +153,13 @@ static __always_inline int arrive(struct here *here)
 		here->left = 0;
 	here->now = bpf_ktime_get_ns();
 	/* All CPUs stop at one moment, so that no thread is seen to leave one and not to come. */
-	if (unlikely(here->now >= here->control->until))
+	if (unlikely(here->now >= here->control->until)) {
+		note_end(here->state, here->now);
 		return 0;
+	}
 	here->state->events++;
+	if (unlikely(here->state->opened == OPENING))
+		open_books(here);
 	return 1;
 }
 
@@ -445,7 +505,7 @@ static __noinline void edge(struct here *here, __u8 flag, __u64 effect)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct frame cause = {};
 
-	if (unlikely(!state->opened))
+	if (unlikely(state->opened <= OPENING))
 		return;
 	/* So that no thread is named that is not here any more. */
 	if (state->depth == 0)
@@ -456,6 +516,14 @@ static __noinline void edge(struct here *here, __u8 flag, __u64 effect)
 	cause.kind = top->kind;
 	cause.flags = top->flags | flag;
 	hand_out(here, &cause, effect, 0, task);
+}
+
+/* Of a wait that began while the books were not open yet, what is in them. */
+static __always_inline __u64 within_books(const struct here *here, __u64 start)
+{
+	__u64 since = here->control->since;
+
+	return start < since ? since : start;
 }
 
 static __noinline void begin_wait(struct here *here, struct task_struct *task)
@@ -482,7 +550,7 @@ static __noinline void end_wait(struct here *here, struct task_struct *task)
 
 	if (!since)
 		return;
-	ended.start = *since;
+	ended.start = within_books(here, *since);
 	ended.detail = DETAIL_THROTTLED;
 	ended.id = tid;
 	ended.kind = KIND_WAIT;

@@ -60,7 +60,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	if (thread->detail == DETAIL_THROTTLED)
 		return;
 	/* What came before anything was seen has no beginning here; the reader knows it. */
-	ended.start = thread->since;
+	ended.start = thread->since ? within_books(here, thread->since) : 0;
 	ended.detail = thread->detail;
 	ended.id = task->pid;
 	ended.kind = KIND_WAIT;
@@ -68,7 +68,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	if (thread->detail == DETAIL_NONE)
 		ended.detail = DETAIL_MISSED;
 	if ((thread->detail == DETAIL_WOKEN || thread->detail == DETAIL_PREEMPTED) &&
-	    thread->cpu != here->cpu)
+	    thread->cpu != here->cpu && thread->cpu < MAX_CPUS)
 		ended.flags |= FLAG_MIGRATED;
 	account(here, &ended, end, task);
 }
@@ -192,7 +192,7 @@ static __always_inline int follow_child(struct task_struct *parent, struct task_
 	tid = child->pid;
 	born.since = here.now;
 	born.detail = DETAIL_WOKEN;
-	born.cpu = here.cpu;
+	born.cpu = MAX_CPUS;
 	born.tgid = child->tgid;
 	copy_name(born.comm, child);
 	if (bpf_map_update_elem(&threads, &tid, &born, 0))

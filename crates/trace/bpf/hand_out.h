@@ -244,6 +244,8 @@ static __always_inline void account(struct here *here, const struct frame *frame
 	__u64 dur = end - frame->start;
 	__s64 self = dur - frame->child;
 
+	if (unlikely(here->state->opened == OPENING))
+		return;
 	if (summing)
 		sum_up(here, frame, dur, self, task);
 	else

@@ -93,6 +93,7 @@ enum limit {
 	MAX_CPUS = 1024, /* numbers of CPUs */
 	LEFT_SHIFT = 4, /* in a [`RingEntry`], `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`] */
 	WAITING_SLOTS = 32768, /* threads off their CPUs of which the flight recorder knows since when; a power of two */
+	OPENING = 1, /* in a [`CpuState`], instead of the time since when the books are open: it is known who is there, and nothing is recorded yet */
 	TRIGGER_RULES = 8, /* rules of what is a trigger */
 	TRIGGERS = 5, /* kinds of triggers */
 	BURST = 16, /* triggers that a CPU hands out within `BURST_NS` */
@@ -173,7 +174,7 @@ struct frame {
 struct followed_thread {
 	__u64 since;  /* ns: from when on it does what `detail` says */
 	__u32 detail; /* one of [`detail`]; none while it runs */
-	__u32 cpu;    /* where it ran last */
+	__u32 cpu;    /* where it ran last; `MAX_CPUS` where that is not known */
 	__u32 tgid;   /* process */
 	__u32 flags;  /* [`flag`]s of its spans */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
@@ -183,7 +184,7 @@ struct followed_thread {
 struct cpu_state {
 	struct frame stack[MAX_DEPTH]; /* at 0 the thread, or idling; what interrupts it above */
 	__u64 depth;       /* frames above the bottom */
-	__u64 opened;      /* when the books were opened, ns: the first context switch; 0 before */
+	__u64 opened;      /* since when the books are open, ns; 0 before the first context switch, from then on `OPENING` until they are to open */
 	__u64 last;        /* latest time seen, ns */
 	__u64 head;        /* records written */
 	__u64 events;      /* tracepoint hits; one may interrupt the count of another */
@@ -206,6 +207,12 @@ struct cpu_state {
 	__u64 burst_began; /* ns: since when triggers are counted in `burst` */
 	__u64 burst;       /* triggers handed out since then */
 	__u64 suppressed;  /* triggers that were not handed out: too many, or no room */
+	__u64 ended;       /* ns: when the first event came after the end of recording; 0 before */
+	__u64 end_thread;  /* address of the thread that was here then */
+	__u32 end_tid;     /* its number */
+	__u32 end_tgid;    /* its process */
+	char end_comm[COMM_LEN]; /* its name */
+	__u64 unused[3];   /* nothing: to whole cache lines */
 };
 
 enum run {
@@ -251,8 +258,9 @@ struct trigger_plan {
 struct cpu_control {
 	__u64 tail; /* records read */
 	__u64 running; /* what the programs do: some of [`run`] */
+	__u64 since;   /* ns: nothing is recorded before, only noted who is where */
 	__u64 until;   /* ns: nothing is recorded from then on */
-	__u64 reserved[5]; /* nothing */
+	__u64 reserved[4]; /* nothing */
 };
 
 /* Names every enumeration above, and what no map holds, so that the object's type information has them. */

@@ -164,7 +164,7 @@ int sched_switch(__u64 *ctx)
 	}
 	state = here.state;
 	if (unlikely(!state->opened)) {
-		state->opened = here.now;
+		state->opened = here.now < here.control->since ? OPENING : here.now;
 		state->last = here.now;
 		state->depth = 0;
 		state->stack[0].start = here.now;

@@ -13,11 +13,8 @@ use ticktax_model::recording::{Books, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::nudge::nudge;
-use crate::record::{CpuState, SpanRecord, detail, kind, map};
-use crate::tracer::Tracer;
-
-/// From the decision to stop until recording stops, on all CPUs at once: time enough to tell each.
-const AHEAD: Nanos = Nanos::from_millis(1);
+use crate::record::{CpuState, OPENING, SpanRecord, detail, flag, kind, map};
+use crate::tracer::{AHEAD, Tracer};
 
 /// A program that was entered just before recording was stopped ends within this time, unless the
 /// hypervisor stopped its CPU in the middle of it.
@@ -80,6 +77,17 @@ impl Closing {
     }
 }
 
+/// A CPU on which nobody knows who was there at the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unseen {
+    /// The thread that the last switch had put there.
+    pub(crate) known: u32,
+    /// The one that was found there after the end.
+    pub(crate) found: u32,
+    /// When the first was last seen, ns.
+    pub(crate) since: u64,
+}
+
 impl Tracer {
     /// Closes the books: stops recording, unless it ended before ([`Tracer::end_at`]), hands out what is
     /// left, and ends what each CPU is still in the middle of: at the end of recording, or on a CPU that is
@@ -96,7 +104,7 @@ impl Tracer {
         if self.sizes.summing {
             self.drain_sums(now, sources, sink);
         }
-        let closing = self.close_cpus(online, until, sources, sink);
+        let (closing, unseen) = self.close_cpus(online, until, sources, sink);
         let last = closing.books.iter().map(|books| (books.end, books.cpu));
         if let Some((end, cpu)) = last.max() {
             for record in self.open_waits(end, cpu) {
@@ -104,7 +112,7 @@ impl Tracer {
                 sink(sources, &row);
             }
         }
-        self.end_absences(until, sources, sink);
+        self.end_absences(until, &unseen, sources, sink);
         closing
     }
 
@@ -122,42 +130,53 @@ impl Tracer {
         self.leave_table(end);
         let filled = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
         let begin = left.or(filled).map_or(end, |(begin, _)| begin);
-        ((begin, end), self.close_cpus(online, end, sources, sink))
+        let closing = self.close_cpus(online, end, sources, sink).0;
+        self.stop_programs();
+        ((begin, end), closing)
     }
 
     /// Closes the frames that are open on each CPU at `until`, or on a CPU that is not `online` at its last event,
-    /// hands them out, and adds up the counters.
+    /// hands them out, and adds up the counters. Returns also where it is not known who was there at the last.
     fn close_cpus(
         &mut self,
         online: &CpuList,
         until: Nanos,
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
-    ) -> Closing {
+    ) -> (Closing, Vec<Unseen>) {
         let mut closing = Closing {
             in_programs: self.time_in_programs(),
             ..Closing::default()
         };
+        let mut all_unseen = Vec::new();
         for number in 0..self.sizes.cpus {
             let mut state = self.states.read(number);
             if state.opened == 0 {
                 continue;
             }
+            open_late(&mut state, self.since);
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
             if online.contains(cpu) {
                 // A program that was interrupted may have read the clock again after the end.
                 state.last = state.last.max(until.0.cast_unsigned());
             }
-            let open = open_frames(&state, cpu).into_iter();
+            let mut open = open_frames(&state, cpu);
+            let unseen = unseen(&state);
+            if let Some(unseen) = unseen {
+                part_unseen(&mut open, &state, unseen);
+                state.missed += 1;
+            }
+            all_unseen.extend(unseen);
             // A thread that was switched to at the very last moment has no time yet.
+            let open = open.into_iter();
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
-                let named = self.with_thread(record);
+                let named = self.with_thread(named_at_end(record, &state));
                 let row = self.decoder.row(sources, &named);
                 sink(sources, &row);
             }
             closing.add(cpu, &state);
         }
-        closing
+        (closing, all_unseen)
     }
 
     /// Stops recording on all CPUs at one time, which it returns, and waits until no program is
@@ -172,30 +191,32 @@ impl Tracer {
                 until
             }
         };
-        let left = u64::try_from((until - monotonic()).0).unwrap_or(0);
-        thread::sleep(Duration::from_nanos(left));
+        sleep_until(until);
         // A CPU that switches threads has left whatever program it was in, however long the
         // hypervisor kept it there. One that cannot be made to switch is given time.
         if !nudge(online).is_empty() {
             thread::sleep(GRACE);
         }
+        until
+    }
+
+    /// Has the programs do nothing more. Until then they keep who waits for a quota as it was at the end.
+    fn stop_programs(&self) {
         for cpu in 0..self.sizes.cpus {
             self.controls.set_running(cpu, 0);
         }
-        until
     }
 
     /// Reads every ring to its end. A record that was claimed and is not written yet is waited
     /// for: the hypervisor may have stopped the CPU in the middle of it.
     fn drain_all(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
-        let drained = if self.sizes.flight {
-            0
-        } else {
-            self.sizes.cpus
-        };
-        for cpu in 0..drained {
+        if self.sizes.flight {
+            return;
+        }
+        self.drain_rings(monotonic(), sources, sink);
+        for cpu in 0..self.sizes.cpus {
             for _ in 0..TURNS {
-                self.drain_ring(cpu, sources, sink);
+                self.drain_ring(cpu, u64::MAX, sources, sink);
                 if self.tails[cpu] >= self.states.read(cpu).head {
                     break;
                 }
@@ -216,7 +237,9 @@ impl Tracer {
         // Those of followed threads are among their absences.
         let followed: Vec<u32> = self.followed();
         waits.retain(|(tid, _)| !followed.contains(tid));
+        let begin = self.since.0.cast_unsigned();
         let record = |(tid, since): (u32, u64)| {
+            let since = since.max(begin);
             let dur = u64::try_from(end.0).unwrap_or(0).saturating_sub(since);
             self.with_thread(SpanRecord {
                 start: since,
@@ -232,13 +255,19 @@ impl Tracer {
         waits.into_iter().map(record).collect()
     }
 
-    /// Completes the record of a thread that is still running with what `/proc` says of it.
+    /// Completes the record of a thread that has no name yet with what `/proc` says of it or, where it has
+    /// ended, its records so far.
     pub(crate) fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
-        if matches!(record.kind, kind::TASK | kind::WAIT) {
+        let unnamed = record.comm == [0; 16] && record.flags & flag::UNREPORTED == 0;
+        if unnamed && matches!(record.kind, kind::TASK | kind::WAIT) {
             let names = self.decoder.names();
-            let name = names
-                .thread(record.tid)
-                .unwrap_or_else(|| "(ended)".to_owned());
+            let name = names.thread(record.tid);
+            let before = self.decoder.thread_before(record.tid);
+            if let (None, Some((tgid, comm))) = (&name, before) {
+                (record.tgid, record.comm) = (tgid, comm);
+                return record;
+            }
+            let name = name.unwrap_or_else(|| "(ended)".to_owned());
             let length = name.len().min(record.comm.len());
             record.comm[..length].copy_from_slice(&name.as_bytes()[..length]);
             record.tgid = names.process(record.tid).unwrap_or(record.tid);
@@ -263,6 +292,77 @@ pub(crate) fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
+}
+
+/// Sleeps until this time on that clock.
+pub(crate) fn sleep_until(time: Nanos) {
+    let left = u64::try_from((time - monotonic()).0).unwrap_or(0);
+    thread::sleep(Duration::from_nanos(left));
+}
+
+/// Opens the books of a CPU on which nothing has happened `since` they were to open.
+fn open_late(state: &mut CpuState, since: Nanos) {
+    if state.opened != OPENING as u64 {
+        return;
+    }
+    let since = since.0.cast_unsigned().max(state.last);
+    for frame in &mut state.stack {
+        (frame.start, frame.child) = (since, 0);
+    }
+    (state.opened, state.last) = (since, since);
+    (state.seen, state.seen_child) = (since, 0);
+    (state.missed, state.mismatched, state.cut) = (0, 0, 0);
+    state.ticks_stopped = 0;
+}
+
+/// Whether another thread was found on a CPU after the end than the one that the last switch had put there:
+/// a switch in between was not reported. It may have come after the end; that is not known.
+fn unseen(state: &CpuState) -> Option<Unseen> {
+    if state.ended == 0 || state.end_thread == state.thread {
+        return None;
+    }
+    let base = &state.stack[0];
+    let is_known = state.seen > base.start && state.seen <= state.last;
+    Some(Unseen {
+        known: base.id,
+        found: state.end_tid,
+        since: if is_known { state.seen } else { base.start },
+    })
+}
+
+/// Leaves the thread that was known, the last of the `open` spans, the time until it was last seen; whose the time
+/// since then was, nobody can say.
+fn part_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
+    let Some(known) = open.last_mut() else {
+        return;
+    };
+    let seen = unseen.since;
+    let child = if seen > known.start {
+        state.seen_child
+    } else {
+        0
+    };
+    let own = (seen - known.start).wrapping_sub(child).cast_signed();
+    let rest = SpanRecord {
+        start: seen,
+        dur: known.dur - (seen - known.start),
+        self_ns: known.self_ns.wrapping_sub(own),
+        kind: kind::TASK,
+        flags: flag::UNREPORTED,
+        cpu: known.cpu,
+        ..SpanRecord::default()
+    };
+    (known.dur, known.self_ns) = (seen - known.start, own);
+    open.push(rest);
+}
+
+/// The record of a thread that was on a CPU at the end, with the name that it had then.
+fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
+    let known = state.ended > 0 && record.tid == state.end_tid;
+    if known && record.kind == kind::TASK && record.flags & flag::UNREPORTED == 0 {
+        (record.tgid, record.comm) = (state.end_tgid, state.end_comm);
+    }
+    record
 }
 
 /// The spans that a CPU was in the middle of, innermost first, all ended at its last time.
@@ -303,51 +403,4 @@ pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
 }
 
 #[cfg(test)]
-mod tests {
-    use ticktax_model::Cpu;
-
-    use super::open_frames;
-    use crate::record::{CpuState, Frame, kind};
-
-    #[test]
-    fn what_is_open_at_the_end_sums_to_the_time_since_the_last_switch() {
-        let mut state = CpuState {
-            depth: 2,
-            opened: 100,
-            last: 1_000,
-            ..CpuState::default()
-        };
-        state.stack[0] = Frame {
-            start: 400,
-            child: 50,
-            kind: kind::TASK,
-            ..Frame::default()
-        };
-        state.stack[1] = Frame {
-            start: 700,
-            child: 20,
-            kind: kind::SOFTIRQ,
-            ..Frame::default()
-        };
-        state.stack[2] = Frame {
-            start: 900,
-            child: 0,
-            kind: kind::IRQ,
-            ..Frame::default()
-        };
-        let ended = open_frames(&state, Cpu(0));
-        assert_eq!(
-            ended.iter().map(|span| span.kind).collect::<Vec<_>>(),
-            [3, 2, 1]
-        );
-        // 50 and 20 were handed out before, as spans of their own.
-        let own = |state: &CpuState| -> i64 {
-            let ended = open_frames(state, Cpu(0));
-            ended.iter().map(|span| span.self_ns).sum()
-        };
-        assert_eq!(own(&state), 600 - 50 - 20);
-        // So was an interrupt during the end of a frame that was above these.
-        state.stack[3].child = 30;
-        assert_eq!(own(&state), 600 - 50 - 20 - 30);
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ use crate::names::Names;
 use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
 
 /// The flags of records that are edges.
-const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
+pub(crate) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
 /// What tells a record's source from another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +38,8 @@ pub struct Identity {
 pub struct Decoder {
     names: Names,
     known: HashMap<Identity, SourceId>,
+    /// The process and the name that each thread had when it first had this one.
+    threads: HashMap<u32, (u32, [u8; 16])>,
     /// What edges led to, by flag and number or address.
     effects: HashMap<(u8, u64), Effect>,
     /// The process that the tool itself is.
@@ -53,6 +55,7 @@ impl Decoder {
         Self {
             names,
             known: HashMap::new(),
+            threads: HashMap::new(),
             effects: HashMap::new(),
             own_pid,
             probe_prefix,
@@ -71,12 +74,22 @@ impl Decoder {
         }
         let id = sources.intern(self.name(identity));
         self.known.insert(*identity, id);
+        if identity.kind == kind::TASK && identity.tid > 0 {
+            let thread = (identity.tgid, identity.comm);
+            self.threads.insert(identity.tid, thread);
+        }
         id
+    }
+
+    /// The process and the last new name of thread `tid`, by its records so far.
+    pub(crate) fn thread_before(&self, tid: u32) -> Option<(u32, [u8; 16])> {
+        self.threads.get(&tid).copied()
     }
 
     /// Forgets which sources have which numbers: from here on they are of another table.
     pub(crate) fn forget_sources(&mut self) {
         self.known.clear();
+        self.threads.clear();
     }
 
     /// Forgets the names of programs: a process' number is used again, sooner or later.

@@ -186,11 +186,11 @@ pub(crate) struct Tables {
 
 impl Tracer {
     /// Opens the books as [`Tracer::start`] does, for the flight recorder.
-    pub fn start_flight(&mut self, watched: &CpuList, online: &CpuList, now: Nanos) -> CpuList {
+    pub fn start_flight(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let room = self.sizes.cpus;
         let cpus = watched.iter().map(Cpu::index);
         self.tables.watched = cpus.filter(|&cpu| cpu < room).collect();
-        self.start(watched, online, now)
+        self.start(watched, online)
     }
 
     /// Has the kernel hand out what is a trigger by these rules, of which the first [`Rule::MAX`] count.

@@ -11,7 +11,8 @@ use ticktax_model::recording::Row;
 use ticktax_model::victim::{FollowedThread, RunState};
 use ticktax_model::{Nanos, SourceTable};
 
-use crate::record::{self, SpanRecord, detail, kind, map};
+use crate::close::Unseen;
+use crate::record::{self, MAX_CPUS, SpanRecord, detail, kind, map};
 use crate::tracer::Tracer;
 
 /// The detail of a wait that a thread in this state is in.
@@ -81,6 +82,7 @@ impl Tracer {
             let mut entry = record::FollowedThread {
                 detail: small(detail::UNSEEN),
                 tgid: thread.pid.cast_unsigned(),
+                cpu: u32::try_from(MAX_CPUS).unwrap_or(u32::MAX),
                 ..record::FollowedThread::default()
             };
             let name = thread.name.as_bytes();
@@ -118,10 +120,12 @@ impl Tracer {
         }
     }
 
-    /// Ends the waits of the threads that were off their CPUs when recording stopped.
+    /// Ends the waits of the threads that were off their CPUs when recording stopped; of those that are not
+    /// known to have been on or off a CPU at the last, it says so.
     pub(crate) fn end_absences(
         &mut self,
         until: Nanos,
+        unseen: &[Unseen],
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
@@ -130,28 +134,58 @@ impl Tracer {
             .map(|threads| threads.iter().filter_map(Result::ok).collect())
             .unwrap_or_default();
         for (tid, entry) in threads {
-            let detail = u64::from(entry.detail);
-            if detail == detail::NONE || detail == detail::PARENT {
-                continue;
-            }
-            let end = entry.since.max(until.0.cast_unsigned());
-            let record = SpanRecord {
-                start: entry.since,
-                dur: end - entry.since,
-                self_ns: (end - entry.since).cast_signed(),
-                detail,
-                tid,
-                tgid: entry.tgid,
-                kind: kind::WAIT,
-                cpu: u16::try_from(entry.cpu).unwrap_or(u16::MAX),
-                comm: entry.comm,
-                ..SpanRecord::default()
-            };
-            if let Some(record) = self.first_states.complete(record) {
-                let row = self.decoder.row(sources, &record);
-                sink(sources, &row);
+            for record in last_absences(tid, &entry, until, unseen) {
+                if let Some(record) = self.first_states.complete(record) {
+                    let row = self.decoder.row(sources, &record);
+                    sink(sources, &row);
+                }
             }
         }
+    }
+}
+
+/// What thread `tid` did off its CPU at the last, as far as that is known.
+fn last_absences(
+    tid: u32,
+    entry: &record::FollowedThread,
+    until: Nanos,
+    unseen: &[Unseen],
+) -> Vec<SpanRecord> {
+    let wait = |detail: u64, start: u64, end: u64| {
+        let dur = end.saturating_sub(start);
+        SpanRecord {
+            start,
+            dur,
+            self_ns: dur.cast_signed(),
+            detail,
+            tid,
+            tgid: entry.tgid,
+            kind: kind::WAIT,
+            cpu: match entry.cpu {
+                cpu if cpu < small(MAX_CPUS as u64) => u16::try_from(cpu).unwrap_or(u16::MAX),
+                _ => 0,
+            },
+            comm: entry.comm,
+            ..SpanRecord::default()
+        }
+    };
+    let detail = u64::from(entry.detail);
+    let until = entry.since.max(until.0.cast_unsigned());
+    let lost = unseen.iter().find(|lost| lost.known == tid);
+    let found = unseen.iter().find(|lost| lost.found == tid);
+    match (detail, lost, found) {
+        (detail::NONE, Some(lost), _) => {
+            vec![wait(detail::MISSED, lost.since.max(entry.since), until)]
+        }
+        (detail::NONE | detail::PARENT, ..) => Vec::new(),
+        (_, _, Some(found)) => {
+            let seen = found.since.max(entry.since);
+            vec![
+                wait(detail, entry.since, seen),
+                wait(detail::MISSED, seen, until),
+            ]
+        }
+        (..) => vec![wait(detail, entry.since, until)],
     }
 }
 
@@ -159,8 +193,42 @@ impl Tracer {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::FirstStates;
-    use crate::record::{SpanRecord, detail, kind};
+    use super::{FirstStates, last_absences, small};
+    use crate::close::Unseen;
+    use crate::record::{FollowedThread, SpanRecord, detail, kind};
+
+    #[test]
+    fn what_is_not_known_of_a_thread_at_the_last_is_said() {
+        let unseen = [Unseen {
+            known: 7,
+            found: 9,
+            since: 600,
+        }];
+        let told = |tid, state, since| {
+            let entry = FollowedThread {
+                since,
+                detail: small(state),
+                cpu: 1,
+                ..FollowedThread::default()
+            };
+            let records = last_absences(tid, &entry, Nanos(1_000), &unseen).into_iter();
+            records
+                .map(|record| (record.detail, record.start, record.dur))
+                .collect::<Vec<(u64, u64, u64)>>()
+        };
+        assert_eq!(
+            told(3, detail::SLEEPING, 200),
+            [(detail::SLEEPING, 200, 800)]
+        );
+        assert_eq!(told(3, detail::NONE, 200), []);
+        // It ran, as far as is known, and another was found in its place.
+        assert_eq!(told(7, detail::NONE, 200), [(detail::MISSED, 600, 400)]);
+        // It slept, as far as is known, and was found on a CPU.
+        let found = [(detail::SLEEPING, 200, 400), (detail::MISSED, 600, 400)];
+        assert_eq!(told(9, detail::SLEEPING, 200), found);
+        let later = [(detail::WOKEN, 700, 0), (detail::MISSED, 700, 300)];
+        assert_eq!(told(9, detail::WOKEN, 700), later);
+    }
 
     #[test]
     fn a_wait_without_a_beginning_begins_with_the_books() {

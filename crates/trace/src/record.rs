@@ -174,7 +174,7 @@ pub struct CpuState {
     pub stack: [Frame; 8],
     /// Frames above the bottom.
     pub depth: u64,
-    /// When the books were opened, ns: the first context switch; 0 before.
+    /// Since when the books are open, ns; 0 before the first context switch, from then on `OPENING` until they are to open.
     pub opened: u64,
     /// Latest time seen, ns.
     pub last: u64,
@@ -220,15 +220,29 @@ pub struct CpuState {
     pub burst: u64,
     /// Triggers that were not handed out: too many, or no room.
     pub suppressed: u64,
+    /// ns: when the first event came after the end of recording; 0 before.
+    pub ended: u64,
+    /// Address of the thread that was here then.
+    pub end_thread: u64,
+    /// Its number.
+    pub end_tid: u32,
+    /// Its process.
+    pub end_tgid: u32,
+    /// Its name.
+    pub end_comm: [u8; 16],
+    /// Nothing: to whole cache lines.
+    pub unused: [u64; 3],
 }
 
 layout! {
-    CpuState 448:
+    CpuState 512:
     stack 0, depth 256, opened 264, last 272, head 280,
     events 288, thread 296, seen 304, seen_child 312, lost 320,
     lost_self 328, mismatched 336, folded 344, unfollowed 352, missed 360,
     ticks_stopped 368, raised 376, switches 384, cut 392, seen_tgid 400,
     reserved 404, seen_comm 408, burst_began 424, burst 432, suppressed 440,
+    ended 448, end_thread 456, end_tid 464, end_tgid 468, end_comm 472,
+    unused 488,
 }
 
 /// `struct cpu_control`.
@@ -239,15 +253,17 @@ pub struct CpuControl {
     pub tail: u64,
     /// What the programs do: some of [`run`].
     pub running: u64,
+    /// ns: nothing is recorded before, only noted who is where.
+    pub since: u64,
     /// ns: nothing is recorded from then on.
     pub until: u64,
     /// Nothing.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 layout! {
     CpuControl 64:
-    tail 0, running 8, until 16, reserved 24,
+    tail 0, running 8, since 16, until 24, reserved 32,
 }
 
 /// `struct followed_thread`.
@@ -258,7 +274,7 @@ pub struct FollowedThread {
     pub since: u64,
     /// One of [`detail`]; none while it runs.
     pub detail: u32,
-    /// Where it ran last.
+    /// Where it ran last; `MAX_CPUS` where that is not known.
     pub cpu: u32,
     /// Process.
     pub tgid: u32,
@@ -380,6 +396,9 @@ pub const LEFT_SHIFT: usize = 4;
 
 /// Threads off their CPUs of which the flight recorder knows since when; a power of two.
 pub const WAITING_SLOTS: usize = 32768;
+
+/// In a [`CpuState`], instead of the time since when the books are open: it is known who is there, and nothing is recorded yet.
+pub const OPENING: usize = 1;
 
 /// Rules of what is a trigger.
 pub const TRIGGER_RULES: usize = 8;

@@ -247,6 +247,15 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(running, Ordering::Release);
     }
 
+    /// Begins recording on CPU `index` at the time `since`, in ns.
+    pub(crate) fn set_since(&self, index: usize, since: u64) {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).since };
+        // SAFETY: the field is aligned for a u64, and the kernel only reads it.
+        unsafe { AtomicU64::from_ptr(field) }.store(since, Ordering::Release);
+    }
+
     /// Ends recording on CPU `index` at the time `until`, in ns.
     pub(crate) fn set_until(&self, index: usize, until: u64) {
         let entry = self.entry(index).as_ptr();

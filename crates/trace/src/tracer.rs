@@ -11,7 +11,8 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Row;
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
-use crate::decode::Decoder;
+use crate::close::{monotonic, sleep_until};
+use crate::decode::{Decoder, EDGES};
 use crate::error::TraceError;
 use crate::flight::Tables;
 use crate::follow::FirstStates;
@@ -19,9 +20,15 @@ use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
 use crate::nudge::nudge;
 use crate::record::{
-    CpuControl, CpuState, MAX_CPUS, RingEntry, SpanRecord, SumRecord, ThreadName, map, run,
+    CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, SpanRecord, SumRecord, ThreadName, map, run,
 };
 use crate::sys::{self, Shared, SharedArray};
+
+/// From the decision to begin or to stop until that is, on all CPUs at once: time enough to tell each.
+pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
+
+/// By so much the rows of one CPU may be handed out before those of another, however late whoever drains comes.
+const MERGED: Nanos = Nanos::from_millis(50);
 
 /// The prefix of the names of the tool's probes' threads.
 pub const PROBE_PREFIX: &str = "ttx-";
@@ -52,6 +59,10 @@ pub struct Tracer {
     /// Where [`Tracer::recycle`] goes on.
     pub(crate) recycled: usize,
     pub(crate) window_begin: Nanos,
+    /// When recording began.
+    pub(crate) since: Nanos,
+    /// Until when all that was recorded has been handed out.
+    drained: Nanos,
     /// When recording ends, or ended, where that is decided.
     pub(crate) until: Option<Nanos>,
     /// How often sums are handed out.
@@ -109,6 +120,8 @@ impl Tracer {
             grew: vec![false; windowed],
             recycled: 0,
             window_begin: Nanos::ZERO,
+            since: Nanos::ZERO,
+            drained: Nanos::ZERO,
             until: None,
             window_length: settings.window,
             attached,
@@ -155,18 +168,27 @@ impl Tracer {
         skipped.fold(None, |sum, skipped| Some(sum.unwrap_or(0) + skipped))
     }
 
-    /// Opens the books of the CPUs in `watched`: from here on the programs record there. Returns
-    /// those of `online` whose books open later, at their first switch, because nothing could make
-    /// them switch now.
-    pub fn start(&mut self, watched: &CpuList, online: &CpuList, now: Nanos) -> CpuList {
-        self.window_begin = now;
-        self.until = None;
-        for cpu in watched.iter().filter(|cpu| cpu.index() < self.sizes.cpus) {
-            let follow = u64::from(self.sizes.following) * run::FOLLOW;
-            self.controls.set_until(cpu.index(), u64::MAX);
-            self.controls.set_running(cpu.index(), run::RECORD | follow);
+    /// Opens the books of the CPUs in `watched`, at one moment that has come when this returns: from then on the
+    /// programs record there. Returns those of `online` whose books open later, at their first switch, because
+    /// nothing could make them switch now.
+    pub fn start(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
+        let cpus = watched.iter().map(Cpu::index);
+        let cpus: Vec<usize> = cpus.filter(|&cpu| cpu < self.sizes.cpus).collect();
+        let follow = u64::from(self.sizes.following) * run::FOLLOW;
+        for &cpu in &cpus {
+            self.controls.set_since(cpu, u64::MAX);
+            self.controls.set_until(cpu, u64::MAX);
+            self.controls.set_running(cpu, run::RECORD | follow);
         }
-        nudge(online)
+        let late = nudge(online);
+        let since = monotonic() + AHEAD;
+        for &cpu in &cpus {
+            self.controls.set_since(cpu, since.0.cast_unsigned());
+        }
+        (self.since, self.window_begin, self.drained) = (since, since, since);
+        self.until = None;
+        sleep_until(since);
+        late
     }
 
     /// When the last of the books of these CPUs were opened; `None` where none are open.
@@ -177,7 +199,12 @@ impl Tracer {
             .filter(|&cpu| cpu < self.sizes.cpus);
         let opened = cpus.map(|cpu| self.states.read(cpu).opened);
         let last = opened.filter(|&opened| opened > 0).max()?;
-        Some(Nanos(last.cast_signed()))
+        // Where nothing has happened since, they open with what happens next.
+        Some(if last == OPENING as u64 {
+            self.since
+        } else {
+            Nanos(last.cast_signed()).max(self.since)
+        })
     }
 
     /// Ends recording on all CPUs at `time`, on `CLOCK_MONOTONIC`, however late [`Tracer::close`] is called. What
@@ -216,8 +243,8 @@ impl Tracer {
         sys::set_own_nice(nice)
     }
 
-    /// Passes every record that is ready to `sink`, in the order in which each CPU's ended. When
-    /// summing, these are the long ones, and once in [`TraceSettings::window`] the sums of what was added
+    /// Passes every record that is ready to `sink`, in the order in which each CPU's ended, those of different
+    /// CPUs merged to within 50 ms. When summing, these are the long ones, and once in [`TraceSettings::window`] the sums of what was added
     /// since, as the window that ends `now`. The flight recorder has other ways: [`Tracer::capture`] and
     /// [`Tracer::take_sums`]; nothing comes from it here.
     pub fn drain(
@@ -226,17 +253,34 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        for cpu in 0..self.sizes.cpus {
-            self.drain_ring(cpu, sources, sink);
-        }
+        self.drain_rings(monotonic(), sources, sink);
         if self.sizes.summing && now - self.window_begin >= self.window_length {
             self.drain_sums(now, sources, sink);
         }
     }
 
+    /// Passes on what ended until `now`. Whoever drains may come seconds late, and would find seconds of one
+    /// CPU before those of the next: so it is done by turns.
+    pub(crate) fn drain_rings(
+        &mut self,
+        now: Nanos,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) {
+        while self.drained < now {
+            self.drained = now.min(self.drained + MERGED);
+            let until = self.drained.0.cast_unsigned();
+            for cpu in 0..self.sizes.cpus {
+                self.drain_ring(cpu, until, sources, sink);
+            }
+        }
+    }
+
+    /// Passes on what ended `until` then on `cpu`.
     pub(crate) fn drain_ring(
         &mut self,
         cpu: usize,
+        until: u64,
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
@@ -251,7 +295,8 @@ impl Tracer {
         while tail - first < len as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
             let (place, seq) = (tail as usize & (len - 1), (tail as u32).wrapping_add(1));
-            let Some(record) = self.spans.take(cpu * len + place, seq) else {
+            let record = self.spans.take(cpu * len + place, seq);
+            let Some(record) = record.filter(|record| end_of(record) <= until) else {
                 break;
             };
             if let Some(record) = self.first_states.complete(record) {
@@ -304,6 +349,15 @@ impl Tracer {
     }
 }
 
+/// When a span ended; an edge is a moment.
+fn end_of(record: &SpanRecord) -> u64 {
+    if record.flags & EDGES == 0 {
+        record.start.saturating_add(record.dur)
+    } else {
+        record.start
+    }
+}
+
 /// The count in the description of a program's descriptor under `/proc/self/fdinfo`.
 fn skipped_in(text: &str) -> Option<u64> {
     let mut lines = text.lines();
@@ -326,7 +380,20 @@ pub(crate) fn shared<T: Shared>(
 
 #[cfg(test)]
 mod tests {
-    use super::skipped_in;
+    use super::{end_of, skipped_in};
+    use crate::record::{SpanRecord, flag};
+
+    #[test]
+    fn an_edge_ends_when_it_begins() {
+        let span = SpanRecord {
+            start: 1_000,
+            dur: 300,
+            ..SpanRecord::default()
+        };
+        assert_eq!(end_of(&span), 1_300);
+        let flags = flag::WOKE | flag::KERNEL_THREAD;
+        assert_eq!(end_of(&SpanRecord { flags, ..span }), 1_000);
+    }
 
     #[test]
     fn skipped_runs_are_read_from_the_programs_descriptor() {

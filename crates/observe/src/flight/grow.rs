@@ -8,7 +8,6 @@
 use std::thread::{self, JoinHandle};
 
 use ticktax_model::recording::{Books, Loss};
-use ticktax_probes::clock::now;
 use ticktax_trace::{Counted, Output, TraceError, TraceSettings, Tracer, Triggers};
 
 use super::{Recorder, SumsWindow, sizes};
@@ -105,7 +104,7 @@ impl Recorder {
         let tracer = self.tracer.as_ref()?;
         self.past.counted = self.past.and(tracer.counted());
         self.past.suppressed += tracer.suppressed();
-        larger.start_flight(&self.watched, &self.started.cpus, now());
+        larger.start_flight(&self.watched, &self.started.cpus);
         // What the tracer before had noticed at its very end.
         self.take_triggers();
         self.tracer = Some(larger);

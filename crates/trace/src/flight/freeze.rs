@@ -216,7 +216,7 @@ impl Tracer {
             let (state, now) = self.standing(cpu)?;
             from = match pool.events.iter().next() {
                 Some(first) if pool.first > 0 => begin.max(first.end()),
-                _ => begin.max(state.opened),
+                _ => begin.max(state.opened).max(self.since.0.cast_unsigned()),
             };
             if pool.is_full || pool.stretched >= end {
                 break;

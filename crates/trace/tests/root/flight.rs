@@ -30,7 +30,7 @@ fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
         ..TraceSettings::default()
     })?;
     let online = Proc::default().online().unwrap_or_default();
-    tracer.start_flight(&online, &online, now());
+    tracer.start_flight(&online, &online);
     Ok(tracer)
 }
 

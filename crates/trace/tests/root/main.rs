@@ -47,6 +47,11 @@ const TESTS: &[(&str, Test)] = &[
         "recording_ends_when_it_is_to_end_whenever_it_is_closed",
         recording_ends_when_it_is_to_end,
     ),
+    ("all_books_open_at_one_moment", all_books_open_at_one_moment),
+    (
+        "a_switch_that_is_not_reported_before_the_end_is_noticed",
+        unreported_switch_at_the_end_is_noticed,
+    ),
     (
         "switches_that_are_not_reported_are_nobodys_time",
         unreported_switches_are_nobodys_time,
@@ -101,7 +106,7 @@ fn run(tracer: Tracer, turns: u64) -> (Closing, Vec<i64>) {
 /// The same, and shows the source of each row to `each`.
 fn run_and(mut tracer: Tracer, turns: u64, each: &mut dyn FnMut(&Source)) -> (Closing, Vec<i64>) {
     let online = Proc::default().online().unwrap_or_default();
-    tracer.start(&online, &online, Nanos(1));
+    tracer.start(&online, &online);
     for _ in 0..turns {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
@@ -192,7 +197,7 @@ fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
             _ => wrong.push(format!("{row:?} of {source:?}")),
         }
     };
-    tracer.start(&online, &online, Nanos(1));
+    tracer.start(&online, &online);
     for _ in 0..25 {
         std::thread::sleep(MOMENT / 25);
         tracer.drain(Nanos(2), &mut sources, &mut |sources, row| {
@@ -210,6 +215,76 @@ fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
+/// However long the thread that visits the CPUs takes. What runs there at that moment has its time from then on.
+fn all_books_open_at_one_moment() -> Result<(), Failed> {
+    let mut tracer = load(&TraceSettings::default())?;
+    let online = Proc::default().online().unwrap_or_default();
+    let late = tracer.start(&online, &online);
+    let opened = tracer.opened(&online).ok_or("no books are open")?;
+    if now() < opened {
+        return Err("recording is still to begin".into());
+    }
+    std::thread::sleep(MOMENT / 10);
+    let mut times = vec![0; CpuList::MAX_CPU as usize];
+    let mut first = Nanos::MAX;
+    let mut sink = |sources: &SourceTable, row: &Row| {
+        if sources.get(row.source()).kind != ticktax_model::Kind::Wait {
+            times[row.cpu().index()] += row.span().self_time.0;
+        }
+        first = first.min(row.span().start);
+    };
+    let closing = tracer.close(&online, now(), &mut SourceTable::default(), &mut sink);
+    balances(&closing, &times)?;
+    let is_late = |cpu| late.iter().any(|late| late == cpu);
+    let books = closing.books.iter().filter(|books| !is_late(books.cpu));
+    let at_once = books.clone().all(|books| books.begin == opened);
+    if first < opened || !at_once || books.count() == 0 {
+        return Err(format!("{opened}, {first}: {:?}", closing.books).into());
+    }
+    Ok(())
+}
+
+/// A thread comes to a CPU on which nothing is seen any more, and is there after the end.
+fn unreported_switch_at_the_end_is_noticed() -> Result<(), Failed> {
+    let mut tracer = load(&TraceSettings::default())?;
+    let online = Proc::default().online().unwrap_or_default();
+    let cpu = online.iter().last().ok_or("no CPU is online")?;
+    run_on(online.iter().filter(|&other| other != cpu));
+    tracer.start(&online, &online);
+    std::thread::sleep(MOMENT / 20);
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    tracer.pause(cpu);
+    let thread = std::thread::spawn(move || {
+        run_on([cpu].into_iter());
+        while !told.load(Ordering::Relaxed) {}
+    });
+    std::thread::sleep(MOMENT / 20);
+    // As an event after the end finds it: the programs go on with an end that has passed.
+    tracer.end_at(now());
+    tracer.resume(cpu);
+    std::thread::sleep(MOMENT / 20);
+    let (mut times, mut lost) = (vec![0; CpuList::MAX_CPU as usize], 0);
+    let mut sink = |sources: &SourceTable, row: &Row| {
+        let (source, time) = (sources.get(row.source()), row.span().self_time.0);
+        if source.kind != ticktax_model::Kind::Wait {
+            times[row.cpu().index()] += time;
+        }
+        if &*source.name == UNREPORTED && row.cpu() == cpu {
+            lost += time;
+        }
+    };
+    let closing = tracer.close(&online, now(), &mut SourceTable::default(), &mut sink);
+    run_on(online.iter());
+    stop.store(true, Ordering::Relaxed);
+    thread.join().map_err(|_| "the thread failed")?;
+    balances(&closing, &times)?;
+    if closing.missed == 0 || lost == 0 {
+        return Err(format!("{} missed, {lost} ns", closing.missed).into());
+    }
+    Ok(())
+}
+
 /// Nobody closes the books for a while after their end, and nothing of that while is in them.
 fn recording_ends_when_it_is_to_end() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(50);
@@ -223,7 +298,7 @@ fn recording_ends_when_it_is_to_end() -> Result<(), Failed> {
             ..TraceSettings::default()
         })?;
         let online = Proc::default().online().unwrap_or_default();
-        tracer.start(&online, &online, now());
+        tracer.start(&online, &online);
         let end = now() + LENGTH;
         tracer.end_at(end);
         std::thread::sleep(MOMENT / 2);
@@ -336,7 +411,7 @@ fn unreported_switches_are_nobodys_time() -> Result<(), Failed> {
         .spawn(move || spin_and_sleep(cpu.index(), &told))?;
     // Were this thread there at both ends of each pause, nobody else would be found.
     run_on(online.iter().filter(|&other| other != cpu));
-    tracer.start(&online, &online, Nanos(1));
+    tracer.start(&online, &online);
     for _ in 0..PAUSES {
         std::thread::sleep(MOMENT / 20);
         tracer.pause(cpu);

@@ -28,7 +28,7 @@ pub(super) fn entries_of_threads_that_ended_are_given_back() -> Result<(), Faile
         ..TraceSettings::default()
     })?;
     let online = Proc::default().online().unwrap_or_default();
-    tracer.start(&online, &online, now());
+    tracer.start(&online, &online);
     let (mut sources, mut seen, mut freed) = (SourceTable::default(), BTreeSet::new(), 0);
     let pid = std::process::id().cast_signed();
     let mut times = vec![0; CpuList::MAX_CPU as usize];
