@@ -145,9 +145,10 @@ impl GapQueue {
                 nearest = begin - row.end;
                 continue;
             }
-            // At the gap's end the probe runs again, so no row of another's spans that moment, and
-            // those that end later began later. The outermost of what comes next ends last.
-            if row.start >= end && row.end > end || later > 0 {
+            // At the gap's end the probe runs again, so what ends later began later. The outermost of what comes
+            // next ends last. But for a thread that was not reported: it is found only then, by what interrupts
+            // the probe, and reaches back into the gap.
+            if row.start >= end && (row.end > end || later > 0) {
                 nearest = nearest.min(row.start - end);
                 later += 1;
                 if later == Self::LATER {
@@ -254,6 +255,17 @@ mod tests {
         line.push_span(Nanos::from_secs(2), Nanos(300));
         line.push_gap(Nanos(1_000), Nanos(1_000));
         assert_eq!(line.judge(), Some((Nanos(300), false)));
+    }
+
+    /// The interrupt by which it is found ends before it does.
+    #[test]
+    fn a_thread_that_is_found_after_the_gap_was_in_it() {
+        let mut line = Line::default();
+        line.push_gap(Nanos(1_000), Nanos(1_000));
+        line.push_span(Nanos(2_500), Nanos(100));
+        line.push_span(Nanos(1_500), Nanos(1_100));
+        line.push_span(Nanos::from_secs(2), Nanos(300));
+        assert_eq!(line.judge(), Some((Nanos(500), false)));
     }
 
     #[test]
