@@ -15,18 +15,23 @@ def ticks_of(rows, cpu):
 def check(rows, said, verdicts):
     if rows.header["level"] != "kernel" or rows.sums:
         return
+    if rows.events_lost():
+        verdicts.open("tick", "ticks, and what top shows", None, "events were lost, ticks among them")
+        return
     if said.get("tick"):
         tick(rows, said["tick"], verdicts)
     if said.get("accounting"):
         shown(rows, said["accounting"], verdicts)
 
 
-def after_the_end(rows, cpu):
-    """Interrupts of the timer from when a CPU's books ended until the kernel's counters were read, at its rate."""
+def besides(rows, cpu):
+    """Interrupts of the timer while the kernel's counters ran on and the books of a CPU were not open, at its rate, at most."""
     book = next(book for book in rows.header["books"] if book["cpu"] == cpu)
-    later = max(rows.header["after"]["at_ns"] - book["end_ns"], 0)
+    before, after = rows.header["before"], rows.header["after"]
+    read = max(after["at_ns"], after.get("programs_read_ns") or 0)
+    time = max(book["begin_ns"] - before["at_ns"], 0) + max(read - book["end_ns"], 0)
     rate = len(ticks_of(rows, cpu)) / (book["end_ns"] - book["begin_ns"])
-    return round(rate * later)
+    return round(rate * time)
 
 
 def tick(rows, told, verdicts):
@@ -38,7 +43,9 @@ def tick(rows, told, verdicts):
         irqs = np.flatnonzero(rows.single & (rows.kind == "irq") & (rows.detail == "") & (rows.source == "local_timer") & (rows.cpu == cpu["cpu"]))
         loc = [rows.header[at]["interrupts"]["LOC"]["counts"][str(cpu["cpu"])] for at in ("before", "after")]
         verdicts.claim("tick", f"{name} interrupts of the timer, by the kernel", cpu["interrupts"], loc[1] - loc[0])
-        verdicts.share("tick", f"{name} interrupts of the timer, by the rows", cpu["interrupts"], len(irqs) + after_the_end(rows, cpu["cpu"]), 0.03)
+        least, most = len(irqs) * 0.97, (len(irqs) + besides(rows, cpu["cpu"])) * 1.03
+        verdicts.claim("tick", f"{name} interrupts of the timer, {cpu['interrupts']}, are {least:.0f} to {most:.0f} by the rows", True,
+                       least <= cpu["interrupts"] <= most)
         irqs = irqs[np.argsort(rows.start[irqs])]
         place = np.searchsorted(rows.start[irqs], rows.start[ticks], side="right") - 1
         lengths.append(rows.self[ticks] + rows.self[irqs[place]])

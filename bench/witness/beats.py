@@ -50,14 +50,23 @@ def events(rows, beat):
     if not len(found):
         return found, 0
     if kind == "thread" and beat["pid"]:
-        # A beat is one thread's: of several of one name, the first of the process or the one with most events.
-        found = max((found[rows.tid[found] == tid] for tid in np.unique(rows.tid[found])),
-                    key=lambda mine: (rows.tid[mine[0]] == beat["pid"], len(mine)))
+        # A beat is one thread's: of several of one name, the one that has most of its events a period apart.
+        mine = [found[rows.tid[found] == tid] for tid in np.unique(rows.tid[found])]
+        found = max(mine, key=lambda of: (on_beat(rows, beat, np.sort(of)).sum(), len(of)))
     found = found[np.argsort(rows.start[found])]
     new = np.ones(len(found), bool)
     new[1:] = rows.start[found[1:]] - rows.end[found[:-1]] > 1_000
     lengths = np.add.reduceat(rows.dur[found], np.flatnonzero(new))
     return found[new], int(lengths.max())
+
+
+def on_beat(rows, beat, found):
+    """Which of these rows begin a period before or after another."""
+    times = np.sort(rows.start[found]).astype(float)
+    reach = max(2 * beat["jitter_ns"], beat["period_ns"] * 0.002, (beat["period_high_ns"] - beat["period_low_ns"]) / 2)
+    def others(lag):
+        return np.searchsorted(times, rows.start[found] + lag + reach) > np.searchsorted(times, rows.start[found] + lag - reach)
+    return others(beat["period_ns"]) | others(-beat["period_ns"])
 
 
 def births(rows, name, on):
@@ -147,7 +156,9 @@ def chain(rows, beat, name, rowset, wakes, verdicts):
         for tid in np.unique(rows.tid[rowset]):
             runs = np.flatnonzero(rows.single & (rows.kind == "task") & (rows.tid == tid))
             runs_of[int(tid)] = np.sort(rows.end[runs])
-        for index in rowset:
+        # What else it did in between has other causes.
+        beating = rowset[on_beat(rows, beat, rowset)]
+        for index in beating if len(beating) else rowset:
             tid = int(rows.tid[index])
             edges = wakes.get(tid, np.array([], int))
             last = np.searchsorted(rows.start[edges], rows.start[index], side="right") - 1

@@ -31,7 +31,7 @@ def check(rows, said, verdicts):
         return
     elapsed, booked = 0, 0
     for book in rows.header["books"]:
-        own = int(rows.self[rows.in_books & (rows.cpu == book["cpu"])].sum())
+        own = int(rows.self[rows.in_books & (rows.cpu == book["cpu"])].sum()) + rows.lost_ns(book["cpu"])
         claim("books", f"CPU {book['cpu']} balances", book["end_ns"] - book["begin_ns"], own)
         elapsed += book["end_ns"] - book["begin_ns"]
         booked += own
@@ -51,7 +51,7 @@ def accounts(rows, said, verdicts):
         found[account(rows, index)].append(index)
     told = {(a["class"], "" if a["class"] in ("tool", "probe", "idle") else a["name"], a["pid"]): a
             for a in said["accounts"]}
-    moved = 0
+    moved = sum(rows.lost_ns(book["cpu"]) for book in rows.header["books"])
     for key, indices in found.items():
         indices = np.array(indices)
         own = int(rows.self[indices].sum())
@@ -108,6 +108,7 @@ def cpus(rows, said, verdicts):
         for name in set(by_class) | set(told):
             if name not in MOVED:
                 verdicts.claim("cpus", f"CPU {cpu['cpu']} {name}", told[name], by_class[name])
+        by_class["unexplained"] += rows.lost_ns(cpu["cpu"])
         all_moved = [sum(times[name] for name in MOVED) for times in (told, by_class)]
         verdicts.claim("cpus", f"CPU {cpu['cpu']} probe, around and outside", *all_moved)
 
@@ -136,7 +137,9 @@ def limitations(rows, said, verdicts):
     before, after = rows.header["before"]["programs"], rows.header["after"]["programs"]
     for limit in said["coverage"]["limitations"]:
         kind = limit["id"]
-        if kind == "switches-missed":
+        if kind == "switches-missed" and rows.events_lost():
+            verdicts.open("limits", kind, limit["count"], "events were lost")
+        elif kind == "switches-missed":
             claim("limits", "stretches of unreported threads", limit["count"], int(rows.count[unreported].sum()))
         elif kind == "switches-unreported":
             switches = rows.header["witnesses"]["switches"]

@@ -8,6 +8,23 @@ from rows import UNREPORTED
 
 SHORT = 1_000
 SLACK = 100
+DEEP = 16
+
+
+def held_in(rows, inside, begin, end):
+    """What each of these rows had of a gap: its own time, or where it lies across an edge what nothing within it had."""
+    if all(rows.start[inside] >= begin - SLACK) and all(rows.end[inside] <= end + SLACK):
+        return {index: int(rows.self[index]) for index in inside}
+    own, open_rows = {}, []
+    for index in sorted(inside, key=lambda row: (rows.start[row], -rows.end[row])):
+        lower, upper = max(begin, int(rows.start[index])), min(end, int(rows.end[index]))
+        while open_rows and rows.end[open_rows[-1]] <= lower:
+            open_rows.pop()
+        own[index] = max(upper - lower, 0)
+        if open_rows:
+            own[open_rows[-1]] -= own[index]
+        open_rows.append(index)
+    return own
 
 
 def check(rows, said, verdicts):
@@ -17,16 +34,18 @@ def check(rows, said, verdicts):
     gaps = np.flatnonzero((rows.kind == "gap") & rows.single)
     uncertainty = (said.get("clock") or {}).get("uncertainty_ns") or 0
     kinds = {"long": [], "short": [], "yielded": []}
-    parts, others = {}, {}
+    parts = {}
     for cpu in np.unique(rows.cpu[gaps]):
         frames = np.flatnonzero(rows.in_books & (rows.cpu == cpu) & rows.single & (rows.owner != "probe") & (rows.kind != "idle"))
         frames = frames[np.argsort(rows.start[frames])]
         starts = rows.start[frames]
         for gap in gaps[rows.cpu[gaps] == cpu]:
             first, last = np.searchsorted(starts, (rows.start[gap] - SLACK - uncertainty, rows.end[gap]))
-            inside = frames[first:last]
+            # What began before the probe was last seen: time of a thread that was not reported.
+            before = frames[max(first - DEEP, 0):first]
+            inside = np.concatenate([before[rows.end[before] > rows.start[gap]], frames[first:last]])
             program = inside[(rows.kind[inside] == "task") & np.isin(rows.owner[inside], ("program", "tool"))]
-            parts[gap] = inside
+            parts[gap] = held_in(rows, inside, int(rows.start[gap]), int(rows.end[gap]))
             kind = "yielded" if len(program) else "short" if rows.dur[gap] < SHORT else "long"
             kinds[kind].append(gap)
     for kind, mine in kinds.items():
@@ -39,9 +58,8 @@ def check(rows, said, verdicts):
             verdicts.claim("noise", f"{kind} longest", told[kind]["max_ns"], int(rows.dur[mine].max()))
             exact = float(np.quantile(rows.dur[mine], 0.5, method="inverted_cdf"))
             verdicts.share("noise", f"{kind} median", told[kind]["median_ns"], exact, 0.2)
-    named = sum(int(rows.self[parts[gap]].sum()) for gap in kinds["long"])
-    unknown = sum(int(rows.self[p][rows.source[p] == UNREPORTED].sum()) for p in (parts[gap] for gap in kinds["long"]))
-    verdicts.share("noise", "named work in long gaps", told["long"]["named_ns"], named - unknown, 0.02)
+    named = sum(own for gap in kinds["long"] for index, own in parts[gap].items() if rows.source[index] != UNREPORTED)
+    verdicts.share("noise", "named work in long gaps", told["long"]["named_ns"], named, 0.02)
     for place, worst in enumerate(told["worst"]):
         at = rows.begin + worst["at_ns"]
         near = gaps[(rows.cpu[gaps] == worst["cpu"]) & (np.abs(rows.start[gaps] - at) < 2)]
@@ -51,9 +69,9 @@ def check(rows, said, verdicts):
             continue
         verdicts.claim("noise", f"{sentence} length", worst["length_ns"], int(rows.dur[near[0]]))
         held = collections.Counter()
-        for index in parts[near[0]]:
+        for index, own in parts[near[0]].items():
             name = rows.source[index] + (" " + rows.detail[index] if rows.detail[index] else "")
-            held[str(name)] += int(rows.self[index])
+            held[str(name)] += own
         for part in worst["parts"]:
             if part["name"] in ("entry and exit", "outside", "unexplained"):
                 continue

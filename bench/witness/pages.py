@@ -127,16 +127,16 @@ def kernel(rows):
 
 
 def behind(rows):
-    found = collections.defaultdict(entry)
+    found, places = collections.defaultdict(entry), followed.Places(rows)
     found[""] = 0
     for index in np.flatnonzero(rows.kind == "wait"):
         pieces = []
         for state, begin, end in followed.waited(rows, index):
             if state == "waiting":
                 found[""] += end - begin
-                pieces += rows.beneath(rows.cpu[index], begin, end)
+                pieces += followed.behind_whom(rows, places, index, begin, end)[0]
         for other, lower, upper in pieces:
-            name = str(rows.program[other]) if rows.owner[other] == "program" else str(rows.source[other])
+            name = rows.who(other)
             sums = found["idle CPU" if name == "idle" else name]
             sums["time"] += upper - lower
             sums["longest"] = max(sums["longest"], upper - lower)
@@ -146,10 +146,10 @@ def behind(rows):
 
 def waited(rows):
     found, sessions = collections.defaultdict(entry), waits.Sessions(rows)
-    for index, since, begin, cpu in waits.all_waits(rows, bool(rows.header["coverage"]["lost"])):
+    for index, since, begin, cpu in waits.all_waits(rows, rows.events_lost() > 0):
         if waits.ran_during(rows, sessions, index, since, begin, cpu) is None:
             continue
-        sums = found[waits.program(rows, index)]
+        sums = found[rows.who(index)]
         sums["time"] += begin - since
         sums["longest"] = max(sums["longest"], begin - since)
         if rows.owner[index] == "program":

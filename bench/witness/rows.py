@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 # Kinds of rows that tile a CPU's time.
 BOOKS = ("idle", "task", "irq", "softirq", "nmi", "steal")
 UNREPORTED = "unreported thread"
+LONG_INTERRUPT = 100_000
 
 
 class Verdicts:
@@ -71,13 +72,16 @@ class Rows:
             if self.start[index] >= end:
                 break
             lower, upper = max(begin, self.start[index]), min(end, self.end[index])
-            if upper > lower:
+            if upper > lower or begin < self.start[index] == self.end[index]:
                 yield index, int(lower), int(upper)
 
     def beneath(self, cpu, begin, end):
-        """The same for a wait: an interrupt of 100 µs or more is a piece of its own."""
+        """The same for a wait: an interrupt of 100 µs or more is a piece of its own, unless the wait is shorter."""
+        if end - begin < LONG_INTERRUPT:
+            yield from self.pieces(cpu, begin, end)
+            return
         if cpu not in self._long:
-            found = self.in_books & np.isin(self.kind, ("irq", "softirq", "nmi")) & (self.detail == "") & (self.dur >= 100_000)
+            found = self.in_books & np.isin(self.kind, ("irq", "softirq", "nmi")) & (self.detail == "") & (self.dur >= LONG_INTERRUPT)
             found = np.flatnonzero(found & (self.cpu == cpu) & self.single)
             self._long[cpu] = found[np.argsort(self.start[found], kind="stable")]
         for index, lower, upper in self.pieces(cpu, begin, end):
@@ -88,7 +92,7 @@ class Rows:
                         yield index, lower, first
                     yield interrupt, first, last
                     lower = last
-            if upper > lower:
+            if upper > lower or self.start[index] == self.end[index]:
                 yield index, lower, upper
 
     def wakes(self):
@@ -99,6 +103,24 @@ class Rows:
         for index in found:
             by_thread.setdefault(int(self.edge_tid[index]), []).append(index)
         return {tid: np.array(rows) for tid, rows in by_thread.items()}
+
+    def events_lost(self):
+        """How many events were lost; gaps of a probe are none."""
+        return sum(loss["events"] for loss in self.header["coverage"]["lost"])
+
+    def lost_ns(self, cpu):
+        """Own time of what was lost on a CPU."""
+        return sum(loss["self_ns"] for loss in self.header["coverage"]["lost"] if loss["cpu"] == cpu)
+
+    def who(self, index):
+        """What a row's time is counted under where each program is one: with the process, where it is a program."""
+        if self.kind[index] == "task":
+            own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(self.owner[index]))
+            if own:
+                return own
+            if self.owner[index] == "program":
+                return str(self.program[index])
+        return str(self.source[index])
 
     def name(self, index):
         """A thread as the statement calls it: with its program where that has another name."""

@@ -4,9 +4,12 @@ import collections
 
 import numpy as np
 
-WAITING = ("woken", "preempted", "yielded", "unthrottled")
+WAITING = ("woken", "preempted", "yielded")
 MOVED = ", moved"
 QUOTA = ("sched_cfs_period_timer", "sched_cfs_slack_timer")
+ON_CPU = {"page_fault": "page_fault", "reclaim": "reclaim"}
+# Shorter idling may be what it takes to switch to a thread that has just come.
+IDLED = 5_000
 
 
 def check(rows, said, verdicts):
@@ -14,29 +17,18 @@ def check(rows, said, verdicts):
     if not victim or rows.sums:
         return
     threads, claim = victim["threads"], verdicts.claim
-    waits = np.flatnonzero((rows.kind == "wait") & (rows.owner == "program"))
-    tids = set(rows.tid[waits].tolist())
-    runs = np.flatnonzero(rows.in_books & (rows.kind == "task") & np.isin(rows.tid, list(tids)))
-    since = rows.header["victim"]["begin_ns"]
-    runs = runs[rows.start[runs] >= since]
-    claim("victim", "threads", threads["threads"], len(tids))
-    states = collections.defaultdict(list)
-    for index in waits:
-        for name, begin, end in waited(rows, index):
-            states[name].append(end - begin)
-    for account in threads["accounts"]:
-        name = account["state"]
-        if name == "running":
-            claim("victim", "running", account["time_ns"], int(rows.self[runs].sum()))
-            claim("victim", "ran how often", account["count"], len(runs))
-        elif name == "interrupted":
-            claim("victim", "interrupted", account["time_ns"], int((rows.dur - rows.self)[runs].sum()))
-        elif name in states:
-            claim("victim", f"{name} time", account["time_ns"], sum(states[name]))
-            claim("victim", f"{name} longest", account["max_ns"], max(states[name]))
-        else:
-            verdicts.open("victim", name, account["time_ns"], "no row of this state")
-    claim("victim", "accounts add up", sum(a["time_ns"] for a in threads["accounts"]), threads["accounted_ns"])
+    off = np.flatnonzero((rows.kind == "wait") & (rows.end > rows.header["victim"]["begin_ns"]))
+    born, throttled = rows.detail[off] == "reborn", rows.detail[off] == "throttled"
+    # Any thread may be throttled; what else a thread did off its CPU is known of the program's alone.
+    pids = set(rows.pid[off[~born & ~throttled]].tolist()) | ({victim["pid"]} if victim["pid"] else set())
+    ours = np.isin(rows.pid, list(pids))
+    waits = off[~born & ours[off]]
+    runs = np.flatnonzero(ours & rows.in_books & (rows.kind == "task") & (rows.tid >= 0))
+    runs = runs[rows.end[runs] > rows.header["victim"]["begin_ns"]]
+    tids = set(rows.tid[waits].tolist()) | set(rows.tid[runs].tolist())
+    # A number may be given to another thread.
+    claim("victim", "threads", threads["threads"], len(tids), int(born.sum()))
+    accounts(rows, threads, waits, runs, verdicts)
     woken = rows.dur[waits[np.isin(rows.detail[waits], ("woken", "woken" + MOVED))]]
     latency = threads["latency"]
     if latency and len(woken):
@@ -46,13 +38,50 @@ def check(rows, said, verdicts):
             if latency[key] is not None:
                 verdicts.share("victim", f"wake-up {key}", latency[key], float(np.quantile(woken, q, method="inverted_cdf")), 0.2)
         claim("victim", "has a p99", latency["p99_ns"] is not None, len(woken) >= 299)
-    cpus = [rows.cpu[mine[np.argsort(rows.start[mine])]] for mine in (runs[rows.tid[runs] == tid] for tid in tids)]
-    claim("victim", "migrations", threads["migrations"], int(sum((np.diff(mine) != 0).sum() for mine in cpus)))
-    behind(rows, threads, waits, verdicts)
+    if not rows.events_lost():
+        claim("victim", "migrations", threads["migrations"], migrations(rows, waits, runs))
+    places = Places(rows)
+    behind(rows, threads, waits, places, verdicts)
     interrupted(rows, threads, runs, verdicts)
-    delays(rows, threads, waits, runs, verdicts)
+    delays(rows, threads, waits, places, verdicts)
     usage(rows, victim, verdicts)
     frames(rows, victim, verdicts)
+
+
+def accounts(rows, threads, waits, runs, verdicts):
+    claim, states = verdicts.claim, collections.defaultdict(list)
+    for index in waits:
+        for name, begin, end in waited(rows, index):
+            states[name].append(end - begin)
+    for account in threads["accounts"]:
+        name = account["state"]
+        on = [ON_CPU.get(detail, "running") == name for detail in rows.detail[runs]]
+        mine = runs[np.array(on, bool)]
+        if len(mine):
+            claim("victim", name, account["time_ns"], int(rows.self[mine].sum()))
+            claim("victim", f"{name}: how often", account["count"], len(mine))
+        elif name == "interrupted":
+            claim("victim", "interrupted", account["time_ns"], int((rows.dur - rows.self)[runs].sum()))
+        elif name == "unseen" and (rows.events_lost() or rows.header["victim"].get("incomplete")):
+            verdicts.open("victim", name, account["time_ns"], "what is in no row")
+        elif name in states:
+            claim("victim", f"{name} time", account["time_ns"], sum(states[name]))
+            claim("victim", f"{name} longest", account["max_ns"], max(states[name]))
+        else:
+            verdicts.open("victim", name, account["time_ns"], "no row of this state")
+    claim("victim", "accounts add up", sum(a["time_ns"] for a in threads["accounts"]), threads["accounted_ns"])
+
+
+def migrations(rows, waits, runs):
+    """How often a thread that waited for a CPU got another than it had before."""
+    ended = {(int(rows.tid[index]), int(rows.end[index])) for index in waits
+             if state(str(rows.detail[index])) == "waiting"}
+    last, found = {}, 0
+    for index in runs[np.argsort(rows.start[runs], kind="stable")]:
+        tid, cpu = int(rows.tid[index]), int(rows.cpu[index])
+        found += last.get(tid, cpu) != cpu and (tid, int(rows.start[index])) in ended
+        last[tid] = cpu
+    return found
 
 
 def state(detail):
@@ -61,31 +90,70 @@ def state(detail):
 
 
 def waited(rows, index):
-    """A wait's parts: one for the quota ends with the timer that refills it, and is one for a CPU from there on."""
+    """A wait's parts: one for the quota ends with the last timer that refills one, and is one for a CPU from there on."""
     name, begin, end = state(str(rows.detail[index])), int(rows.start[index]), int(rows.end[index])
     if name == "throttled":
-        refills = np.flatnonzero(np.isin(rows.detail, QUOTA) & (rows.kind == "irq") & (rows.end > begin) & (rows.end < end))
+        refills = np.flatnonzero(np.isin(rows.detail, QUOTA) & np.isin(rows.kind, ("irq", "softirq")) & (rows.start >= begin) & (rows.start < end))
         if len(refills):
-            refilled = int(rows.end[refills].max())
-            return [(name, begin, refilled), ("waiting", refilled, end)]
+            last = refills[np.lexsort((rows.end[refills], rows.start[refills]))][-1]
+            refilled = min(int(rows.end[last]), end)
+            return [(name, begin, refilled)] + ([("waiting", refilled, end)] if refilled < end else [])
     return [(name, begin, end)]
 
 
-def behind(rows, threads, waits, verdicts):
+class Places:
+    """On which CPU each thread was at last."""
+
+    def __init__(self, rows):
+        found = np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.tid >= 0))
+        found = found[np.lexsort((rows.start[found], rows.tid[found]))]
+        self.starts, self.cpus = {}, {}
+        for tid in np.unique(rows.tid[found]):
+            mine = found[rows.tid[found] == tid]
+            self.starts[int(tid)], self.cpus[int(tid)] = rows.start[mine], rows.cpu[mine]
+
+    def before(self, tid, time):
+        starts = self.starts.get(int(tid))
+        place = -1 if starts is None else np.searchsorted(starts, time) - 1
+        return int(self.cpus[int(tid)][place]) if place >= 0 else None
+
+
+def behind_whom(rows, places, index, begin, end):
+    """(row, from, to) of who had the CPU that was waited for, and the CPU where that is not the one of the row.
+
+    As long as the CPU on which a wait ended idled, nobody waited there: the thread was still where it came from."""
+    here = list(rows.beneath(rows.cpu[index], begin, end))
+    if not str(rows.detail[index]).endswith(MOVED):
+        return here, None
+    idle = [upper for other, lower, upper in here if rows.kind[other] == "idle" and upper - lower >= IDLED]
+    cpu = places.before(rows.tid[index], rows.start[index]) if idle else None
+    if cpu is None:
+        return here, None
+    there = list(rows.beneath(cpu, begin, idle[-1]))
+    return there + [piece for piece in here if piece[1] >= idle[-1]], cpu
+
+
+def behind(rows, threads, waits, places, verdicts):
     ran, times, longest = collections.Counter(), collections.Counter(), collections.Counter()
     for index in waits:
+        moved = str(rows.detail[index]).endswith(MOVED)
         for name, begin, end in waited(rows, index):
-            for other, lower, upper in rows.beneath(rows.cpu[index], begin, end) if name == "waiting" else ():
-                if rows.tid[other] != rows.tid[index]:
-                    own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(rows.owner[other]))
-                    key = own or rows.name(other), int(rows.pid[other]) if rows.owner[other] == "program" else None
-                    ran[key] += upper - lower
-                    times[key] += 1
-                    longest[key] = max(longest[key], upper - lower)
+            if name != "waiting":
+                continue
+            for other, lower, upper in behind_whom(rows, places, index, begin, end)[0]:
+                own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(rows.owner[other]))
+                name = own if own and rows.kind[other] == "task" else rows.name(other)
+                name += MOVED if moved and rows.kind[other] == "idle" else ""
+                key = name, int(rows.pid[other]) if rows.owner[other] == "program" else None
+                ran[key] += upper - lower
+                times[key] += 1
+                longest[key] = max(longest[key], upper - lower)
     for told in threads["behind"]:
         key = told["name"], told["pid"]
         if key in ran:
             verdicts.claim("victim", f"behind {key} time", told["time_ns"], ran[key])
+            # Stretches of no length count, but for those beside a long interrupt.
+            verdicts.claim("victim", f"behind {key} how often", told["count"], times[key], 2)
             verdicts.claim("victim", f"behind {key} longest", told["max_ns"], longest[key])
         else:
             verdicts.claim("victim", f"behind {key} has rows", told["time_ns"], 0)
@@ -102,53 +170,71 @@ def interrupted(rows, threads, runs, verdicts):
         place = np.searchsorted(rows.start[mine], rows.start[inside], side="right") - 1
         ok = (place >= 0) & (rows.end[inside] <= rows.end[mine[place]])
         for index in inside[ok]:
-            found[str(rows.source[index])] += int(rows.self[index])
+            found[str(rows.kind[index]), str(rows.source[index])] += int(rows.self[index])
     for told in threads["interrupted_by"]:
-        verdicts.claim("victim", f"interrupted by {told['name']}", told["time_ns"], found[told["name"]])
+        verdicts.claim("victim", f"interrupted by {told['name']}", told["time_ns"], found[told["kind"], told["name"]])
 
 
-def delays(rows, threads, waits, runs, verdicts):
+def waker(rows, index):
+    """What a wake-up was done in: a program by its name, everything of the kernel with its function."""
+    if rows.owner[index] == "kernel":
+        return f"{rows.source[index]} {rows.detail[index]}".strip()
+    own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(rows.owner[index]))
+    return own or rows.name(index)
+
+
+def delays(rows, threads, waits, places, verdicts):
     waiting = np.array([index for index in waits if state(str(rows.detail[index])) == "waiting"], int)
     worst = np.sort(rows.dur[waiting])[::-1]
     wakes = rows.wakes()
     for place, delay in enumerate(threads["delays"]):
         name = f"delay {place + 1} of {delay['length_ns'] / 1e6:.1f} ms"
         begin = rows.begin + delay["at_ns"]
-        if delay["kind"] == "throttled":
-            quota = [index for index in waits if rows.tid[index] == delay["tid"] and state(str(rows.detail[index])) == "throttled"]
-            parts = [part for index in quota for part in waited(rows, index) if part[0] == "throttled"]
-            verdicts.claim("victim", f"{name} is a wait for the quota", delay["length_ns"],
-                           next((end - since for _, since, end in parts if abs(since - begin) < 1), None))
+        if delay["kind"] in ("throttled", "unthrottled"):
+            of_quota(rows, waits, delay, name, begin, verdicts)
             continue
         if delay["kind"] not in WAITING:
             verdicts.open("victim", name, delay["kind"], "an interruption, not a wait")
             continue
-        mine = waiting[(rows.tid[waiting] == delay["tid"]) & (np.abs(rows.start[waiting] - begin) < 1)]
+        mine = waiting[(rows.tid[waiting] == delay["tid"]) & (rows.start[waiting] == begin)]
+        mine = mine[rows.dur[mine] > 0]
         verdicts.claim("victim", f"{name} is a row of thread {delay['tid']} at {delay['at_ns']}", True, len(mine) == 1)
         if len(mine) != 1:
             continue
         index = mine[0]
         verdicts.claim("victim", f"{name} length", delay["length_ns"], int(rows.dur[index]))
         verdicts.claim("victim", f"{name} cpu", delay["cpu"], int(rows.cpu[index]))
-        verdicts.claim("victim", f"{name} kind", delay["kind"], str(rows.detail[index]))
+        verdicts.claim("victim", f"{name} kind", delay["kind"], str(rows.detail[index]).removesuffix(MOVED))
         if place < len(worst) and all(d["kind"] in WAITING for d in threads["delays"]):
             verdicts.claim("victim", f"{name} is the longest but {place}", delay["length_ns"], int(worst[place]))
-        ran, who = collections.Counter(), collections.Counter()
-        for other, lower, upper in rows.beneath(rows.cpu[index], rows.start[index], rows.end[index]):
-            if rows.kind[other] == "task":
-                ran[str(rows.program[other]) if rows.owner[other] == "program" else str(rows.source[other])] += upper - lower
-                who[int(rows.tid[other])] += upper - lower
-        verdicts.claim("victim", f"{name}: it does not wait behind itself", 0, who[delay["tid"]])
-        for culprit in delay["lost_to"]:
-            verdicts.claim("victim", f"{name} lost to {culprit['name']}", culprit["time_ns"],
-                           sum(t for n, t in ran.items() if n == culprit["name"]) if len(culprit["pids"]) != 1 else
-                           sum(u - l for o, l, u in rows.beneath(rows.cpu[index], rows.start[index], rows.end[index])
-                               if rows.pid[o] == culprit["pids"][0] and rows.kind[o] == "task"))
+        lost_to(rows, places, delay, name, index, verdicts)
         if delay["woken_by"] is not None:
             edges = wakes.get(delay["tid"], np.array([], int))
-            near = edges[np.abs(rows.start[edges] - rows.start[index]) < 50_000]
-            verdicts.claim("victim", f"{name} woken by", delay["woken_by"].removeprefix("softirq "),
-                           rows.cause(near[-1]).removeprefix("softirq ") if len(near) else "nothing")
+            edges = edges[rows.kind[edges] != "idle"]
+            near = edges[(rows.start[edges] <= rows.start[index]) & (rows.start[edges] >= rows.start[index] - 1_000_000)]
+            verdicts.claim("victim", f"{name} woken by", delay["woken_by"], waker(rows, near[-1]) if len(near) else "nothing")
+
+
+def of_quota(rows, waits, delay, name, begin, verdicts):
+    """A delay that is a part of a wait for the quota."""
+    wanted = "throttled" if delay["kind"] == "throttled" else "waiting"
+    quota = [index for index in waits if rows.tid[index] == delay["tid"] and state(str(rows.detail[index])) == "throttled"]
+    parts = [part for index in quota for part in waited(rows, index) if part[0] == wanted]
+    verdicts.claim("victim", f"{name} is a wait for the quota, or after it", delay["length_ns"],
+                   next((end - since for _, since, end in parts if since == begin), None))
+
+
+def lost_to(rows, places, delay, name, index, verdicts):
+    pieces, waited_on = behind_whom(rows, places, index, int(rows.start[index]), int(rows.end[index]))
+    verdicts.claim("victim", f"{name} waited on", delay.get("waited_on"), waited_on)
+    ran, itself = collections.Counter(), 0
+    for other, lower, upper in pieces:
+        ran[rows.who(other), str(rows.kind[other])] += upper - lower
+        itself += upper - lower if rows.tid[other] == rows.tid[index] else 0
+    verdicts.claim("victim", f"{name}: it does not wait behind itself", 0, itself)
+    for culprit in delay["lost_to"]:
+        verdicts.claim("victim", f"{name} lost to {culprit['name']}", culprit["time_ns"], ran[culprit["name"], culprit["kind"]])
+    verdicts.claim("victim", f"{name} lost to all", sum(culprit["time_ns"] for culprit in delay["lost_to"]), sum(ran.values()))
 
 
 def usage(rows, victim, verdicts):

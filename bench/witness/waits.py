@@ -66,13 +66,10 @@ def all_waits(rows, lost):
         line = rows.line(cpu)
         follows = (rows.kind[line[:-1]] == "idle") & (rows.end[line[:-1]] == rows.start[line[1:]])
         after_idle.update(line[1:][follows].tolist())
-    first = rows.start[np.flatnonzero(rows.edge == "woke")].min(initial=np.iinfo(np.int64).max)
     for tid, runs in stretches(rows).items():
         times = rows.start[wakes.get(tid, np.array([], int))]
         left = None
         for begin, end, cpu, index in runs:
-            if end < first:  # whether a thread that ran before was woken is not known
-                continue
             before, left = left, end
             if rows.owner[index] in ("tool", "probe") or int(index) in after_idle:
                 continue
@@ -93,7 +90,7 @@ def check(rows, said, verdicts):
     told = said.get("waits")
     if not told:
         return
-    lost = bool(rows.header["coverage"]["lost"])
+    lost = rows.events_lost() > 0
     waiters = collections.defaultdict(lambda: [0, 0, 0, 0])
     behind = collections.defaultdict(collections.Counter)
     by_process = collections.Counter()
@@ -102,37 +99,38 @@ def check(rows, said, verdicts):
         ran = ran_during(rows, sessions, index, since, begin, cpu)
         if ran is None:
             continue
-        name = program(rows, index)
+        name = rows.who(index)
         sums = waiters[name]
         sums[0] += begin - since
         sums[1] += 1
         if begin - since > sums[2]:
             sums[2:] = [begin - since, since - rows.begin]
         for other, time in ran.items():
-            behind[name][program(rows, other)] += time
-            by_process[program(rows, other), int(rows.pid[other])] += time
+            behind[name][rows.who(other)] += time
+            by_process[rows.who(other), process(rows, other)] += time
     claim = verdicts.claim
-    # Whether a wait of the first ms is told depends on whether an edge of another CPU was written before it.
-    verdicts.share("waits", "time of all", told["time_ns"], sum(sums[0] for sums in waiters.values()), 0.001)
-    claim("waits", "times of all", told["count"], sum(sums[1] for sums in waiters.values()), 3)
+    claim("waits", "time of all", told["time_ns"], sum(sums[0] for sums in waiters.values()))
+    claim("waits", "times of all", told["count"], sum(sums[1] for sums in waiters.values()))
     claim("waits", "programs", len(told["programs"]) + told["programs_left_out"], len(waiters))
     for waiter in told["programs"]:
         name = waiter["name"]
         for key, found in zip(("time_ns", "count", "max_ns", "max_at_ns"), waiters[name]):
-            claim("waits", f"{name} {key}", waiter[key], found, 3 if key == "count" else 0.002 * found)
+            claim("waits", f"{name} {key}", waiter[key], found)
         for other in waiter["behind"]:
             found = behind[name][other["name"]]
-            claim("waits", f"{name} behind {other['name']}", other["time_ns"], found, 0.002 * found)
+            claim("waits", f"{name} behind {other['name']}", other["time_ns"], found)
         if waiter["behind"]:
             most = behind[name].most_common(1)[0][1]
-            claim("waits", f"{name}: the first had most", waiter["behind"][0]["time_ns"], most, 0.002 * most)
+            claim("waits", f"{name}: the first had most", waiter["behind"][0]["time_ns"], most)
     for other in told["behind"]:
         pid = other["pids"][0] if other["pids"] else None
-        found = sum(time for (name, of), time in by_process.items() if name == other["name"] and (pid is None or of == pid))
-        claim("waits", f"all behind {other['name']} {pid}", other["time_ns"], found, 0.002 * found)
-
-
+        claim("waits", f"all behind {other['name']} {pid}", other["time_ns"], by_process[other["name"], pid])
     overbooked(rows, said, {name: sums[0] for name, sums in waiters.items()}, verdicts)
+
+
+def process(rows, index):
+    """A program is told process by process; the kernel's threads and ticktax' own are by their names."""
+    return int(rows.pid[index]) if rows.owner[index] == "program" else None
 
 
 def overbooked(rows, said, waited, verdicts):
@@ -150,10 +148,3 @@ def overbooked(rows, said, waited, verdicts):
         most = max(ran, key=lambda name: ran[name] + waited.get(name, 0))
         verdicts.claim("waits", "overbooked: by whom most", told["program"], most)
         verdicts.share("waits", "overbooked: what that wanted", told["time_ns"], ran[most] + waited.get(most, 0), 0.002)
-
-
-def program(rows, index):
-    if rows.owner[index] == "program":
-        return str(rows.program[index])
-    own = {"tool": "ticktax", "probe": "ticktax's probe"}
-    return own.get(str(rows.owner[index]), str(rows.source[index]))
