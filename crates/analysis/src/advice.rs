@@ -11,19 +11,97 @@ mod tests;
 use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
-use ticktax_model::advice::Advice;
+use ticktax_model::advice::{Advice, Standing};
 use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::finding::Severity;
-use ticktax_model::recording::Level;
+use ticktax_model::machine::ProgramTime;
+use ticktax_model::recording::{Header, Level};
 use ticktax_model::statement::{Account, Class, Statement};
+use ticktax_model::victim::ThreadPolicy;
 
 /// Rules of findings that are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
+/// What is known of processes, for what can be done about them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Processes<'a> {
+    /// Their groups by session.
+    autogroups: &'a [ProcessAutogroup],
+    /// Threads that are not scheduled by the ordinary rules.
+    policies: &'a [ThreadPolicy],
+    /// Those that were there at the end; none where that was not read.
+    present: Option<&'a BTreeMap<i32, ProgramTime>>,
+}
+
+impl<'a> Processes<'a> {
+    /// By the header of a recording.
+    pub(crate) fn of(header: &'a Header) -> Self {
+        let present = &header.after.programs;
+        Self {
+            autogroups: header.autogroups.as_deref().unwrap_or_default(),
+            policies: &header.policies,
+            present: (!present.is_empty()).then_some(present),
+        }
+    }
+
+    fn has_ended(&self, pid: i32) -> bool {
+        self.present.is_some_and(|there| !there.contains_key(&pid))
+    }
+
+    fn is_real_time(&self, pid: i32) -> bool {
+        let real_time = |policy: &str| {
+            let class = ["FIFO", "RR", "DEADLINE"];
+            class.into_iter().any(|class| policy.starts_with(class))
+        };
+        let mut threads = self.policies.iter().filter(|thread| thread.pid == pid);
+        threads.any(|thread| real_time(&thread.policy))
+    }
+
+    fn is_lowest(&self, pid: i32) -> bool {
+        let mut threads = self.policies.iter();
+        threads.any(|thread| thread.tid == pid && thread.policy == "nice 19")
+    }
+
+    /// Which of these a nice value does not help against.
+    fn standing(&self, pids: &[i32]) -> Standing {
+        let mut standing = Standing::default();
+        for &pid in pids {
+            if self.has_ended(pid) {
+                standing.ended.push(pid);
+            } else if self.is_real_time(pid) {
+                standing.real_time.push(pid);
+            } else if self.is_lowest(pid) {
+                standing.lowest.push(pid);
+            }
+        }
+        standing
+    }
+
+    /// The group by session of a process.
+    fn group(&self, pid: i32) -> Option<u32> {
+        let known = self.autogroups.iter().find(|process| process.pid == pid)?;
+        Some(known.group.number)
+    }
+
+    /// A process of each group by session that `pids` are in, of those that are there and have no real-time
+    /// thread; none where `watched` is in one of them.
+    fn of_each_group(&self, pids: &[i32], watched: Option<i32>) -> Vec<i32> {
+        let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
+        let pids = pids.iter().copied().filter(lowered);
+        let groups: BTreeMap<u32, i32> = pids
+            .filter_map(|pid| Some((self.group(pid)?, pid)))
+            .collect();
+        let own = watched.map(|pid| self.group(pid));
+        if own.is_some_and(|own| own.is_none_or(|own| groups.contains_key(&own))) {
+            return Vec::new();
+        }
+        groups.into_values().collect()
+    }
+}
+
 /// What to do about what `statement` says, the most important first; [`Statement::advice`] is not
-/// looked at. Nothing where little could be seen: counters do not tell who took the time. Processes were
-/// in these groups by session.
-pub fn advise(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Vec<Advice> {
+/// looked at. Nothing where little could be seen: counters do not tell who took the time.
+pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
@@ -33,9 +111,9 @@ pub fn advise(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Vec<Adv
         let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
         match (&statement.victim, threads) {
             (Some(victim), Some(threads)) => {
-                advice.extend(program::advise(statement, victim, threads, autogroups));
+                advice.extend(program::advise(statement, victim, threads, processes));
             }
-            _ => advice.extend(machine::advise(statement, autogroups)),
+            _ => advice.extend(machine::advise(statement, processes)),
         }
     }
     advice.extend(findings(statement));
@@ -55,23 +133,6 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
         title: finding.title.clone(),
         remedy: finding.remedy.clone(),
     })
-}
-
-/// A process of each group by session that `pids` are in; none where `watched` is in one of them.
-fn autogroup_pids(autogroups: &[ProcessAutogroup], pids: &[i32], watched: Option<i32>) -> Vec<i32> {
-    let group = |pid: i32| {
-        let known = autogroups.iter().find(|process| process.pid == pid)?;
-        Some(known.group.number)
-    };
-    let groups: BTreeMap<u32, i32> = pids
-        .iter()
-        .filter_map(|&pid| Some((group(pid)?, pid)))
-        .collect();
-    let own = watched.map(group);
-    if own.is_some_and(|own| own.is_none_or(|own| groups.contains_key(&own))) {
-        return Vec::new();
-    }
-    groups.into_values().collect()
 }
 
 /// The time of all CPUs together.

@@ -12,7 +12,7 @@ use ticktax_model::tick::TickBill;
 use ticktax_model::victim::VictimStatement;
 use ticktax_model::waits::WaitStatement;
 
-use crate::advice::advise;
+use crate::advice::{Processes, advise};
 use crate::findings::{self, Measured};
 use crate::ledger::Books;
 
@@ -67,8 +67,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         beats: parts.beats,
         victim: parts.victim,
     };
-    let autogroups = header.autogroups.as_deref().unwrap_or_default();
-    statement.advice = advise(&statement, autogroups);
+    statement.advice = advise(&statement, &Processes::of(header));
     statement
 }
 

@@ -27,6 +27,9 @@ pub enum Advice {
         /// The longest stretch of that.
         #[serde(rename = "max_ns")]
         max: Nanos,
+        /// Whether it has ended.
+        #[serde(default, skip_serializing_if = "is_false")]
+        ended: bool,
     },
     /// Programs had much of the time for which the watched program waited.
     CrowdingPrograms {
@@ -120,6 +123,9 @@ pub enum Advice {
         /// the program that waited most besides is in none of them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         autogroup_pids: Vec<i32>,
+        /// What is known of the processes.
+        #[serde(flatten)]
+        standing: Standing,
         /// How long it ran and waited, all its threads together.
         #[serde(rename = "time_ns")]
         time: Nanos,
@@ -137,6 +143,9 @@ pub enum Advice {
         /// A process of each group by session that these are in ([`CrowdingProgram::autogroup_pids`]).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         autogroup_pids: Vec<i32>,
+        /// What is known of the processes.
+        #[serde(flatten)]
+        standing: Standing,
         /// How long it ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
@@ -171,6 +180,25 @@ pub enum Advice {
     },
 }
 
+/// Which of a program's processes a nice value does not help against.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Standing {
+    /// Those that had ended when the recording did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<i32>,
+    /// Those of the others that have a real-time thread, which goes before all ordinary ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub real_time: Vec<i32>,
+    /// Those of the rest whose first thread has the lowest priority already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lowest: Vec<i32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// A program that others wait for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrowdingProgram {
@@ -183,6 +211,9 @@ pub struct CrowdingProgram {
     /// matter between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
+    /// What is known of the processes.
+    #[serde(flatten)]
+    pub standing: Standing,
     /// The time that it had while the watched program waited.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

@@ -4,10 +4,9 @@ use std::cmp::Reverse;
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
-use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
 
-use super::{autogroup_pids, programs, whole};
+use super::{Processes, programs, whole};
 
 /// From this share of all CPUs' time on, what the hypervisor took is worth a word.
 const MUCH_STOLEN: f64 = 0.01;
@@ -26,14 +25,14 @@ const SAMPLES: u64 = 20;
 const MUCH_THROTTLED: f64 = 0.01;
 
 /// The rules, the costliest first.
-pub(super) fn advise(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Vec<Advice> {
+pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     found.extend(throttled(statement));
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     // Full CPUs may be intended, so that they come last.
-    found.extend(overbooked(statement, autogroups).or_else(|| full(statement, autogroups)));
+    found.extend(overbooked(statement, processes).or_else(|| full(statement, processes)));
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
@@ -84,7 +83,7 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
 /// More threads than CPUs, and who wanted most: who waited wanted a CPU as well as who had it. Where waits
 /// are not known, the threads that ran or waited were counted now and then. What a probe's loop had and
 /// nobody else is no matter: where CPU time is shared by session, it has a share of CPUs that are full.
-fn overbooked(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Option<(Nanos, Advice)> {
+fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = whole(statement);
     let cpus = statement.cpus.len() as u64;
     let had = all - statement.time_of(|class| class.holder() == Holder::Nothing);
@@ -117,7 +116,8 @@ fn overbooked(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Option<
         cpus,
         wanted_cores,
         program: program.to_owned(),
-        autogroup_pids: autogroup_pids(autogroups, &pids, waiter(statement, program, autogroups)),
+        autogroup_pids: processes.of_each_group(&pids, waiter(statement, program, processes)),
+        standing: processes.standing(&pids),
         pids,
         time,
         share: time.share_of(wanted),
@@ -126,15 +126,15 @@ fn overbooked(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Option<
 }
 
 /// A process of the program that waited most besides `program`, and whose group by session is known.
-fn waiter(statement: &Statement, program: &str, autogroups: &[ProcessAutogroup]) -> Option<i32> {
+fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Option<i32> {
     let waits = statement.waits.as_ref()?;
     let others = waits.programs.iter().filter(|it| it.name != program);
     let mut pids = others.flat_map(|it| &it.pids).copied();
-    pids.find(|&pid| autogroups.iter().any(|known| known.pid == pid))
+    pids.find(|&pid| processes.group(pid).is_some())
 }
 
 /// CPUs without time to spare, and who used most of it. A probe's loop is spare time.
-fn full(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Option<(Nanos, Advice)> {
+fn full(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = whole(statement);
     let spare = statement.time_of(|class| class.holder() == Holder::Nothing);
     let spare = spare.share_of(all);
@@ -145,7 +145,8 @@ fn full(statement: &Statement, autogroups: &[ProcessAutogroup]) -> Option<(Nanos
     let advice = Advice::CpusFull {
         busy_share: 1.0 - spare,
         program: program.to_owned(),
-        autogroup_pids: autogroup_pids(autogroups, &pids, None),
+        autogroup_pids: processes.of_each_group(&pids, None),
+        standing: processes.standing(&pids),
         pids,
         time,
         share: time.share_of(all),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::advice::{Advice, CrowdingProgram};
-use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
@@ -11,7 +10,7 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{CpuList, Kind, Nanos};
 
-use super::autogroup_pids;
+use super::Processes;
 use super::machine::stolen;
 
 /// From this share of the time that it wanted on, waiting for a CPU is worth a word.
@@ -43,11 +42,11 @@ pub(super) fn advise(
     statement: &Statement,
     victim: &VictimStatement,
     threads: &ThreadTimes,
-    autogroups: &[ProcessAutogroup],
+    processes: &Processes<'_>,
 ) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     let wanted: Nanos = wanted(threads);
-    found.extend(waiting(statement, victim, threads, autogroups));
+    found.extend(waiting(statement, victim, threads, processes));
     found.extend(throttled(victim, threads, wanted));
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
@@ -102,7 +101,7 @@ fn waiting(
     statement: &Statement,
     victim: &VictimStatement,
     threads: &ThreadTimes,
-    autogroups: &[ProcessAutogroup],
+    processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
     let (in_line, _, longest) = of(threads, ThreadState::Waiting);
     let frames = victim.frames.as_ref();
@@ -142,14 +141,16 @@ fn waiting(
                     cpus,
                     time: crowd.time,
                     max: crowd.max,
+                    ended: processes.has_ended(pid),
                 }
             }
             (false, [_, ..], _) if much => {
                 crowding.push(CrowdingProgram {
                     program: name.to_owned(),
                     autogroup_pids: victim.pid.map_or_else(Vec::new, |watched| {
-                        autogroup_pids(autogroups, &crowd.pids, Some(watched))
+                        processes.of_each_group(&crowd.pids, Some(watched))
                     }),
+                    standing: processes.standing(&crowd.pids),
                     pids: crowd.pids,
                     time: crowd.time,
                 });

@@ -1,24 +1,33 @@
 //! Rules beside statements of which it is known what is to be done.
 
-use ticktax_model::advice::Advice;
+use ticktax_model::advice::{Advice, Standing};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::beats::{BeatLine, BeatStatement};
-use ticktax_model::machine::{Machine, RunQueue, Throttling};
+use ticktax_model::machine::{Machine, ProgramTime, RunQueue, Throttling};
 use ticktax_model::pace::Frame;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuBooks, Statement};
 use ticktax_model::victim::{
-    Interferer, PROBE, ProgramFrames, StateAccount, Target, ThreadState, ThreadTimes,
+    Interferer, PROBE, ProgramFrames, StateAccount, Target, ThreadPolicy, ThreadState, ThreadTimes,
     VictimStatement,
 };
 use ticktax_model::waits::{WaitStatement, WaitingProgram};
 use ticktax_model::{Cpu, Intervals, Kind, Lengths, Nanos};
 
+use super::Processes;
 use crate::pace::FrameStats;
 
 /// What to do where nothing is shared by session.
 fn advise(statement: &Statement) -> Vec<Advice> {
-    super::advise(statement, &[])
+    super::advise(statement, &Processes::default())
+}
+
+/// Processes of which only the groups are known.
+fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
+    Processes {
+        autogroups,
+        ..Processes::default()
+    }
 }
 
 /// A machine of one CPU for 10 s, with these accounts.
@@ -217,7 +226,10 @@ fn a_crowd_of_other_sessions_is_lowered_by_its_groups() {
             group: Autogroup { number, nice: 0 },
         };
         let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
-        match super::advise(&statement, &groups).into_iter().next() {
+        match super::advise(&statement, &in_groups(&groups))
+            .into_iter()
+            .next()
+        {
             Some(Advice::CrowdingPrograms { mut programs, .. }) => {
                 programs.remove(0).autogroup_pids
             }
@@ -234,6 +246,62 @@ fn a_crowd_of_other_sessions_is_lowered_by_its_groups() {
         "not known of the program itself"
     );
     assert_eq!(pids_of(&[]), [] as [i32; 0]);
+}
+
+/// A nice value changes nothing for what has ended, for a real-time thread, or for who has the highest.
+#[test]
+fn who_cannot_be_made_nicer_is_told_apart() {
+    let crowd = vec![
+        behind("cc1", Some(101), 300, 4),
+        behind("cc1", Some(102), 300, 4),
+        behind("cc1", Some(103), 200, 4),
+        behind("cc1", Some(104), 100, 4),
+    ];
+    let statement = program(&[(WAITING, 1_000)], crowd);
+    let policy = |pid, tid, policy: &str| ThreadPolicy {
+        pid,
+        tid,
+        policy: policy.to_owned(),
+    };
+    let policies = [
+        policy(102, 999, "RR 1"),
+        policy(103, 103, "nice 19"),
+        policy(104, 998, "nice 19"),
+    ];
+    let there = [102, 103, 104].map(|pid| (pid, ProgramTime::default()));
+    let present = there.into_iter().collect();
+    let group = |pid, number| ProcessAutogroup {
+        pid,
+        group: Autogroup { number, nice: 0 },
+    };
+    let autogroups = [(4290, 1), (101, 2), (102, 2), (103, 3)].map(|(pid, of)| group(pid, of));
+    let known = Processes {
+        policies: &policies,
+        present: Some(&present),
+        autogroups: &autogroups,
+    };
+    let advice = super::advise(&statement, &known);
+    let [Advice::CrowdingPrograms { programs, .. }] = &*advice else {
+        panic!("{advice:?}");
+    };
+    let standing = Standing {
+        ended: vec![101],
+        real_time: vec![102],
+        lowest: vec![103],
+    };
+    assert_eq!(programs[0].standing, standing);
+    assert_eq!(programs[0].autogroup_pids, [103]);
+    // Where nobody looked who was there at the end, nobody has ended.
+    let unknown = Processes {
+        present: None,
+        ..known
+    };
+    let Some(Advice::CrowdingPrograms { programs, .. }) =
+        super::advise(&statement, &unknown).into_iter().next()
+    else {
+        panic!("the same advice");
+    };
+    assert!(programs[0].standing.ended.is_empty());
 }
 
 /// Little time in all, but each time long enough for several frames.
@@ -379,7 +447,7 @@ fn overbooked(
         group: Autogroup { number, nice: 0 },
     };
     let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
-    match super::advise(statement, &groups).pop() {
+    match super::advise(statement, &in_groups(&groups)).pop() {
         Some(Advice::Overbooked {
             cpus: 1,
             wanted_cores,

@@ -1,6 +1,6 @@
 //! What to do, in words, each with a command that does it or proves it.
 
-use ticktax_model::advice::{Advice, CrowdingProgram};
+use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
@@ -85,37 +85,29 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
             period,
             cpus,
             max,
+            ended,
             ..
         } => (
             format!(
-                "{program} ({pid}) takes {} every {} for up to {}: move it.",
+                "{program} ({pid}) takes {} every {} for up to {}{}",
                 cpu_names(cpus.iter()),
                 tied(short_period(*period)),
                 tied(max),
+                if *ended {
+                    ", and has ended: start it elsewhere."
+                } else {
+                    ": move it."
+                },
             ),
             match other_cpus(statement, cpus) {
+                _ if *ended => BUSIEST.to_owned(),
                 Some(others) => format!("taskset -acp {others} {pid}"),
                 None => format!("chrt -ap {pid}   # and lower its priority"),
             },
         ),
         Advice::CrowdingPrograms {
             programs, share, ..
-        } => {
-            let (most, more) = programs.split_at(programs.len().min(2));
-            let mut names: Vec<String> = most.iter().map(|p| name(&p.program, &p.pids)).collect();
-            names.extend((!more.is_empty()).then(|| format!("{} more", more.len())));
-            let pids: Vec<i32> = programs.iter().flat_map(|p| &p.pids).copied().collect();
-            let sentence = format!(
-                "{} had {} of its waiting: move them, or lower their priority.",
-                listed(&names),
-                tied(percent(*share)),
-            );
-            let sentence = match &*pids {
-                [_] => sentence.replace("move them, or lower their", "move it, or lower its"),
-                _ => sentence,
-            };
-            (sentence, lower_all(programs))
-        }
+        } => crowding(programs, *share),
         Advice::OwnThreads { threads, share, .. } => (
             format!(
                 "Its own {} wait for each other ({} of its waiting): use fewer, or more CPUs.",
@@ -158,6 +150,27 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
         ),
         _ => of_kernel(advice, statement),
     }
+}
+
+/// Programs that had so much of the time for which another waited.
+fn crowding(programs: &[CrowdingProgram], share: f64) -> (String, String) {
+    let (most, more) = programs.split_at(programs.len().min(2));
+    let mut names: Vec<String> = most.iter().map(|p| name(&p.program, &p.pids)).collect();
+    names.extend((!more.is_empty()).then(|| format!("{} more", more.len())));
+    let all: usize = programs.iter().map(|p| p.pids.len()).sum();
+    let ended: usize = programs.iter().map(|p| p.standing.ended.len()).sum();
+    let remedy = match (all, ended) {
+        (1, 1) => "it has ended: start it with a lower priority.",
+        (all, ended) if all == ended => "they have ended: start them with a lower priority.",
+        (1, _) => "move it, or lower its priority.",
+        _ => "move them, or lower their priority.",
+    };
+    let sentence = format!(
+        "{} had {} of its waiting: {remedy}",
+        listed(&names),
+        tied(percent(share)),
+    );
+    (sentence, lower_all(programs))
 }
 
 /// The file that has a cgroup's CPU quota. Version 1 mounts a controller in a folder of its name.
@@ -244,6 +257,7 @@ fn of_machine(advice: &Advice) -> (String, String) {
             program,
             pids,
             autogroup_pids,
+            standing,
             share,
             ..
         } => (
@@ -256,16 +270,14 @@ fn of_machine(advice: &Advice) -> (String, String) {
                 tied(percent(*share)),
                 if pids.len() == 1 { "its" } else { "their" },
             ),
-            match &**autogroup_pids {
-                [] => lower(pids, &[]),
-                groups => lower(&[], groups),
-            },
+            Lowered::of(pids, autogroup_pids, standing).command(),
         ),
         Advice::CpusFull {
             busy_share,
             program,
             pids,
             autogroup_pids,
+            standing,
             share,
             ..
         } => (
@@ -275,10 +287,7 @@ fn of_machine(advice: &Advice) -> (String, String) {
                 name(program, pids),
                 tied(percent(*share)),
             ),
-            match &**autogroup_pids {
-                [] => lower(pids, &[]),
-                groups => lower(&[], groups),
-            },
+            Lowered::of(pids, autogroup_pids, standing).command(),
         ),
         _ => (String::new(), String::new()),
     }
@@ -326,43 +335,84 @@ fn listed(names: &[String]) -> String {
 
 /// A command that gives others the right of way over all of these.
 fn lower_all(programs: &[CrowdingProgram]) -> String {
-    let (grouped, single): (Vec<&CrowdingProgram>, Vec<&CrowdingProgram>) = programs
-        .iter()
-        .partition(|program| !program.autogroup_pids.is_empty());
-    let single: Vec<i32> = single.iter().flat_map(|it| &it.pids).copied().collect();
-    let groups = grouped.iter().flat_map(|it| &it.autogroup_pids);
-    lower(&single, &groups.copied().collect::<Vec<i32>>())
+    let mut lowered = Lowered::default();
+    for it in programs {
+        lowered.add(Lowered::of(&it.pids, &it.autogroup_pids, &it.standing));
+    }
+    lowered.command()
 }
 
-/// A command that gives others the right of way over `pids`, and over the sessions that the processes
-/// `by_group` are in.
-fn lower(pids: &[i32], by_group: &[i32]) -> String {
-    let list = |pids: &[i32], word: &str| {
-        let named = pids
-            .iter()
-            .take(PIDS)
-            .map(|pid| word.replace('N', &pid.to_string()));
-        named.collect::<Vec<String>>().join(" ")
-    };
-    let mut commands = Vec::new();
-    if !by_group.is_empty() {
-        commands.push(format!(
-            "echo 19 | tee {}",
-            list(by_group, "/proc/N/autogroup")
-        ));
+/// Who uses most CPU time, where there is nobody to name.
+const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
+
+/// Processes that are to give others the right of way, by what does that.
+#[derive(Debug, Default)]
+struct Lowered {
+    /// One of each session that is lowered as a whole.
+    groups: Vec<i32>,
+    /// By their own nice value.
+    ordinary: Vec<i32>,
+    /// By having no real-time thread any more.
+    real_time: Vec<i32>,
+}
+
+impl Lowered {
+    /// Those of a program that are there, by sessions where these are known to count.
+    fn of(pids: &[i32], groups: &[i32], standing: &Standing) -> Self {
+        let others = [&standing.ended, &standing.real_time, &standing.lowest];
+        let is_ordinary = |pid: &&i32| !others.iter().any(|others| others.contains(pid));
+        let ordinary = pids.iter().filter(is_ordinary);
+        Self {
+            groups: groups.to_vec(),
+            ordinary: match groups {
+                [] => ordinary.copied().collect(),
+                _ => Vec::new(),
+            },
+            real_time: standing.real_time.clone(),
+        }
     }
-    if !pids.is_empty() {
-        commands.push(format!("renice -n 19 -p {}", list(pids, "N")));
+
+    fn add(&mut self, other: Self) {
+        self.groups.extend(other.groups);
+        self.ordinary.extend(other.ordinary);
+        self.real_time.extend(other.real_time);
     }
-    if commands.is_empty() {
-        return "ps -eo pid,ni,pcpu,comm --sort -pcpu | head".to_owned();
+
+    fn command(&self) -> String {
+        let list = |pids: &[i32], word: &str| {
+            let named = pids
+                .iter()
+                .take(PIDS)
+                .map(|pid| word.replace('N', &pid.to_string()));
+            named.collect::<Vec<String>>().join(" ")
+        };
+        let mut commands = Vec::new();
+        match &*self.real_time {
+            [] => {}
+            [pid] => commands.push(format!("chrt -a -o -p 0 {pid}")),
+            pids => commands.push(format!(
+                "for p in {}; do chrt -a -o -p 0 $p; done",
+                list(pids, "N")
+            )),
+        }
+        if !self.groups.is_empty() {
+            let files = list(&self.groups, "/proc/N/autogroup");
+            commands.push(format!("echo 19 | tee {files}"));
+        }
+        if !self.ordinary.is_empty() {
+            commands.push(format!("renice -n 19 -p {}", list(&self.ordinary, "N")));
+        }
+        if commands.is_empty() {
+            return BUSIEST.to_owned();
+        }
+        let all = [&self.groups, &self.ordinary, &self.real_time];
+        let more = if all.iter().any(|pids| pids.len() > PIDS) {
+            "   # and the others"
+        } else {
+            ""
+        };
+        commands.join("; ") + more
     }
-    let more = if pids.len().max(by_group.len()) > PIDS {
-        "   # and the others"
-    } else {
-        ""
-    };
-    commands.join("; ") + more
 }
 
 /// A command about the watched process.

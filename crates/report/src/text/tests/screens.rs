@@ -1,6 +1,6 @@
 //! First screens as they come out, at the widths that terminals have.
 
-use ticktax_model::advice::{Advice, CrowdingProgram};
+use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
@@ -97,6 +97,7 @@ pub(super) fn held_up() -> Statement {
                 program: "cc1".to_owned(),
                 pids: (20_000..20_046).collect(),
                 autogroup_pids: vec![20_000, 20_007],
+                standing: Standing::default(),
                 time: Nanos::from_millis(782),
             }],
             time: Nanos::from_millis(782),
@@ -109,6 +110,7 @@ pub(super) fn held_up() -> Statement {
             cpus: "1".parse().unwrap(),
             time: Nanos::from_millis(200),
             max: Nanos::from_millis(66),
+            ended: false,
         },
     ];
     statement
@@ -201,6 +203,7 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
         program: "rustc".to_owned(),
         pids: pids.clone(),
         autogroup_pids: vec![900],
+        standing: Standing::default(),
         time: Nanos::from_secs(180),
         share: 0.93,
     }];
@@ -222,6 +225,45 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
         page.contains("$ renice -n 19 -p 900 901 902 903 # and the others"),
         "{page}"
     );
+}
+
+/// No command is proposed that changes nothing.
+#[test]
+fn processes_that_have_ended_or_are_real_time_are_not_made_nicer() {
+    let command = |standing: Standing, groups: &[i32]| {
+        let mut statement = held_up();
+        let Some(Advice::CrowdingPrograms { programs, .. }) = statement.advice.get_mut(1) else {
+            unreachable!("the advice above")
+        };
+        programs[0].pids = vec![20_000, 20_001, 20_002];
+        programs[0].autogroup_pids = groups.to_vec();
+        programs[0].standing = standing;
+        statement.advice.swap(0, 1);
+        flat(&statement)
+    };
+    let shows = |standing, groups: &[i32], told: &str| {
+        let page = command(standing, groups);
+        assert!(page.contains(told), "{told}: {page}");
+        page
+    };
+    let of = |ended: &[i32], real_time: &[i32], lowest: &[i32]| Standing {
+        ended: ended.to_vec(),
+        real_time: real_time.to_vec(),
+        lowest: lowest.to_vec(),
+    };
+    let none = of(&[], &[], &[]);
+    shows(none.clone(), &[], "$ renice -n 19 -p 20000 20001 20002");
+    shows(none, &[20_001], "$ echo 19 | tee /proc/20001/autogroup");
+    let both = of(&[20_000], &[20_002], &[]);
+    shows(both, &[], "$ chrt -a -o -p 0 20002; renice -n 19 -p 20001");
+    let all = of(&[20_000], &[20_001, 20_002], &[]);
+    let told = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done";
+    assert!(!shows(all, &[], told).contains("renice"));
+    let ended = of(&[20_000, 20_001, 20_002], &[], &[]);
+    let told = "they have ended: start them with a lower priority. $ ps -eo";
+    assert!(!shows(ended, &[], told).contains("renice"));
+    let lowest = of(&[], &[], &[20_000, 20_001, 20_002]);
+    assert!(!command(lowest, &[]).contains("renice"));
 }
 
 #[test]
