@@ -51,6 +51,15 @@ impl Proc {
         times.map(|(cpu, times)| (cpu, times.steal)).collect()
     }
 
+    /// Time for which each CPU had nothing to run since the machine was started, by its number, from `/proc/stat`.
+    pub fn idle_times(&self) -> BTreeMap<u32, Nanos> {
+        let stat = self.text("proc/stat").unwrap_or_default();
+        let times = cpu_times(&stat, user_hz()).into_iter();
+        times
+            .map(|(cpu, times)| (cpu, times.idle + times.iowait))
+            .collect()
+    }
+
     /// Context switches since the machine was started, on all CPUs, from `/proc/stat`.
     pub fn context_switches(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;

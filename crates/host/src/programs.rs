@@ -118,6 +118,13 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
+    /// Whether CPU time is shared between the session of process `pid` and others first, whatever priorities its
+    /// threads have.
+    pub fn shares_by_session(&self, pid: i32) -> bool {
+        let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled");
+        enabled.is_some_and(|enabled| enabled != "0") && self.autogroup(pid).is_some()
+    }
+
     /// The group of process `pid`; `None` where it is in none, or has ended. In a control group that has a
     /// share of CPU time it is in none, whatever its file says (`task_wants_autogroup` in
     /// `kernel/sched/autogroup.c`).

@@ -63,6 +63,12 @@ pub enum Limitation {
         /// Which.
         cpus: CpuList,
     },
+    /// CPUs that the probe was kept off, because they were full and it would have had a share of them: the kernel
+    /// shares CPU time by session first.
+    CpusFull {
+        /// Which.
+        cpus: CpuList,
+    },
     /// A probe runs under another scheduling policy than it asked for.
     ProbePolicyRefused {
         /// Where.

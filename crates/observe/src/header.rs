@@ -24,6 +24,7 @@ pub(super) struct End<'a> {
     pub(super) victim: Option<Watched>,
     pub(super) late: CpuList,
     pub(super) unprobed: CpuList,
+    pub(super) full: CpuList,
     pub(super) results: ProbeResults,
     /// Context switches by the kernel's counter and by the tracer.
     pub(super) switches: Option<SwitchWitness>,
@@ -183,6 +184,10 @@ impl End<'_> {
             let cpus = self.unprobed.clone();
             limitations.push(Limitation::CpusNotProbed { cpus });
         }
+        if !self.full.is_empty() {
+            let cpus = self.full.clone();
+            limitations.push(Limitation::CpusFull { cpus });
+        }
         for (cpu, policy) in &self.results.refused {
             limitations.push(Limitation::ProbePolicyRefused {
                 cpu: *cpu,
@@ -304,6 +309,7 @@ mod tests {
             after: Counters::default(),
             late: CpuList::default(),
             unprobed: CpuList::default(),
+            full: CpuList::default(),
             victim: None,
             results: ProbeResults::default(),
             switches: None,

@@ -21,6 +21,7 @@ mod command;
 mod error;
 mod event;
 mod flight;
+mod full;
 mod header;
 mod paced;
 mod plan;

@@ -24,6 +24,9 @@ pub struct Plan {
     pub keep: Keep,
     /// The probe that runs on each CPU.
     pub probe: ProbeChoice,
+    /// Whether a spinning probe is left out on CPUs that are full as it starts, where the kernel shares CPU time
+    /// by session first: there it would have a share of them.
+    pub spare_full: bool,
     /// Its scheduling policy; `None`: idle for a spinning probe, the ordinary one for a sleeping
     /// one. A soaker always runs at the lowest.
     pub policy: Option<SchedulingPolicy>,
@@ -51,6 +54,7 @@ impl Default for Plan {
             length: None,
             keep: Keep::Spans,
             probe: ProbeChoice::None,
+            spare_full: false,
             policy: None,
             program: None,
             thread_usage: false,

@@ -18,6 +18,7 @@ use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Progress, Started};
+use crate::full::full_cpus;
 use crate::header::End;
 use crate::plan::{ProbeChoice, Program, Settings};
 use crate::probe::Probe;
@@ -46,6 +47,8 @@ pub(crate) struct Running {
     /// Context switches as the books were opened.
     switches: Option<SwitchReading>,
     unprobed: CpuList,
+    /// Those that are left without a probe because they were full.
+    full: CpuList,
     collector: Collector,
     policies: Vec<ThreadPolicy>,
     autogroups: Autogroups,
@@ -64,14 +67,15 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(
         proc: Proc,
-        settings: Settings,
+        mut settings: Settings,
         machine: Machine,
         mut tracer: Result<Tracer, TraceError>,
         load: Nanos,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
+        let full = spare_full(&mut settings, &proc);
         // Its threads calibrate first.
-        let (mut probe, unprobed) = prepare_probe(&settings)?;
+        let (mut probe, unprobed) = prepare_probe(&settings, &full)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
         let began_unix = unix_time();
@@ -126,6 +130,7 @@ impl Running {
             late,
             switches,
             unprobed,
+            full,
             collector,
             policies,
             autogroups,
@@ -248,7 +253,9 @@ impl Running {
     /// the probes that spin.
     fn sample(&mut self) {
         let probes = match self.settings.plan.probe {
-            ProbeChoice::Spin | ProbeChoice::Soak => self.settings.online.len() as u64,
+            ProbeChoice::Spin | ProbeChoice::Soak => {
+                (self.settings.online.len() - self.full.len()) as u64
+            }
             ProbeChoice::Sleep | ProbeChoice::None => 0,
         };
         if let Some(threads) = self.proc.runnable_threads() {
@@ -290,6 +297,7 @@ impl Running {
             victim: self.victim,
             late: self.late,
             unprobed: self.unprobed,
+            full: self.full,
             results: results.unwrap_or_default(),
             switches: switches.map(|(end, begin)| end.since(begin)),
         };
@@ -342,14 +350,28 @@ pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation
     (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }
 
-/// Makes the probe ready wherever this process may run. Where it was told on which CPUs, it is these or
-/// none. Returns the CPUs that are left without a probe as well.
-fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
+/// The CPUs that are to have no probe because they are full. Where all are, there is none.
+fn spare_full(settings: &mut Settings, proc: &Proc) -> CpuList {
+    let plan = &mut settings.plan;
+    if !plan.spare_full || plan.probe != ProbeChoice::Spin {
+        return CpuList::default();
+    }
+    let full = full_cpus(proc, &settings.online);
+    if full == settings.online {
+        plan.probe = ProbeChoice::None;
+    }
+    full
+}
+
+/// Makes the probe ready wherever this process may run, but for CPUs that are `full`. Where it was told on which
+/// CPUs, it is these or none. Returns the CPUs that it may not run on as well.
+fn prepare_probe(settings: &Settings, full: &CpuList) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);
-    match start(&settings.online) {
+    let wanted = settings.online.iter().filter(|&cpu| !full.contains(cpu));
+    let online = &wanted.collect::<CpuList>();
+    match start(online) {
         Err(ProbeError::NotAllowed { allowed, .. }) if !settings.named() => {
-            let online = &settings.online;
             let possible: CpuList = online.iter().filter(|&cpu| allowed.contains(cpu)).collect();
             let unprobed = online
                 .iter()

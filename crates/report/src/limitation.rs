@@ -24,6 +24,7 @@ impl LimitationWords {
 /// The words for `limitation`.
 pub fn words(limitation: &Limitation) -> LimitationWords {
     let told = machine(limitation)
+        .or_else(|| probes(limitation))
         .or_else(|| events(limitation))
         .or_else(|| clock(limitation))
         .or_else(|| beats(limitation))
@@ -88,24 +89,6 @@ fn machine(limitation: &Limitation) -> Words {
             format!("what ran on {}", named(cpus)),
             "not among the watched CPUs",
         ),
-        Limitation::CpusNotProbed { cpus } => say(
-            format!("gaps on {}", named(cpus)),
-            "this process may not run there: its cpuset or container does not allow it",
-        ),
-        Limitation::ProbePolicyRefused { cpu, policy } => {
-            say("the probe as asked for", format!("CPU {cpu}: {policy}"))
-        }
-        Limitation::OutsideNotSeparated { reason } => say(
-            "the hypervisor's time, and getting into and out of the kernel",
-            format!(
-                "{}, so both are inside the time of whoever had the CPU; --probe spin tells them \
-                 apart",
-                match reason {
-                    NoGaps::NoProbe => "no probe ran",
-                    NoGaps::Soaker => "a soaker reads no clock",
-                }
-            ),
-        ),
         Limitation::ProgramNotFollowed => say(
             "what happened to the program",
             "it needs every span: leave out --keep sums",
@@ -120,6 +103,36 @@ fn machine(limitation: &Limitation) -> Words {
         Limitation::CountersUnread { cpus } => say(
             format!("every account on {}", named(cpus)),
             "the kernel's counters in /proc/stat were not read at both ends",
+        ),
+        _ => None,
+    }
+}
+
+/// What a probe did not measure.
+fn probes(limitation: &Limitation) -> Words {
+    match limitation {
+        Limitation::CpusNotProbed { cpus } => say(
+            format!("gaps on {}", named(cpus)),
+            "this process may not run there: its cpuset or container does not allow it",
+        ),
+        Limitation::CpusFull { cpus } => say(
+            format!("gaps on {}", named(cpus)),
+            "no time to spare there as the audit began, and the kernel shares CPU time by session first: the \
+             probe would have had half of it; --probe spin runs it all the same",
+        ),
+        Limitation::ProbePolicyRefused { cpu, policy } => {
+            say("the probe as asked for", format!("CPU {cpu}: {policy}"))
+        }
+        Limitation::OutsideNotSeparated { reason } => say(
+            "the hypervisor's time, and getting into and out of the kernel",
+            format!(
+                "{}, so both are inside the time of whoever had the CPU; --probe spin tells them \
+                 apart",
+                match reason {
+                    NoGaps::NoProbe => "no probe ran",
+                    NoGaps::Soaker => "a soaker reads no clock",
+                }
+            ),
         ),
         _ => None,
     }
@@ -350,6 +363,7 @@ fn beats(limitation: &Limitation) -> Words {
         | Limitation::BooksBeganLate { .. }
         | Limitation::CpusNotWatched { .. }
         | Limitation::CpusNotProbed { .. }
+        | Limitation::CpusFull { .. }
         | Limitation::ProbePolicyRefused { .. }
         | Limitation::OutsideNotSeparated { .. }
         | Limitation::ProgramNotFollowed

@@ -269,6 +269,9 @@ pub(crate) struct AuditArguments {
     /// With COMMAND, --pid or --cgroup none runs unless it is asked for: even at the lowest priority,
     /// a kernel without preemption lets a loop keep the CPU until the next tick.
     ///
+    /// Nor does one run by default on a CPU that is full as the audit begins, where the kernel shares CPU time
+    /// between sessions first (autogroup): it would have half of it.
+    ///
     /// [default: spin, or none where a program is watched]
     #[arg(long, value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
     pub(crate) probe: Option<ProbeChoice>,

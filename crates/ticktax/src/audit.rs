@@ -96,6 +96,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         length,
         keep,
         probe,
+        spare_full: typed.probe.is_none() && typed.probe_policy.is_none(),
         policy: typed.probe_policy,
         program,
         ..Plan::default()

@@ -65,6 +65,7 @@ fn of_machines() -> Vec<Limitation> {
         Limitation::BooksBeganLate { cpus: cpus("1-3") },
         Limitation::CpusNotWatched { cpus: cpus("0,2") },
         Limitation::CpusNotProbed { cpus: cpus("1") },
+        Limitation::CpusFull { cpus: cpus("0-1") },
         Limitation::ProbePolicyRefused {
             cpu: Cpu(1),
             policy: PolicyGrant {

@@ -1,0 +1,66 @@
+//! CPUs that are full already, on which a probe would take time from programs.
+//!
+//! A probe at the lowest priority takes only what nobody else wants, but for one case: where the kernel shares CPU
+//! time between sessions first (autogroup), its priority counts within its own session alone, and beside another
+//! session's program it has half of a CPU.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use ticktax_host::Proc;
+use ticktax_model::{CpuList, Nanos};
+use ticktax_probes::clock::now;
+
+/// For so long CPUs are looked at; the kernel counts their idling in steps of 10 ms.
+const LOOK: Duration = Duration::from_millis(200);
+/// A CPU that idled for a smaller share of that is full.
+const SPARE: f64 = 0.1;
+
+/// Those of `cpus` that are full, where a probe of this process would have a share of them all the same. Takes
+/// [`LOOK`] where that may be.
+pub(crate) fn full_cpus(proc: &Proc, cpus: &CpuList) -> CpuList {
+    if !proc.shares_by_session(nix::unistd::getpid().as_raw()) {
+        return CpuList::default();
+    }
+    let (before, begin) = (proc.idle_times(), now());
+    thread::sleep(LOOK);
+    full(&before, &proc.idle_times(), now() - begin, cpus)
+}
+
+/// Those of `cpus` that idled for less than [`SPARE`] of this time between two readings. One that was not read is
+/// not full.
+fn full(
+    before: &BTreeMap<u32, Nanos>,
+    after: &BTreeMap<u32, Nanos>,
+    time: Nanos,
+    cpus: &CpuList,
+) -> CpuList {
+    let idled = |cpu: u32| Some(*after.get(&cpu)? - *before.get(&cpu)?);
+    let is_full = |cpu: u32| idled(cpu).is_some_and(|idle| idle.share_of(time) < SPARE);
+    cpus.iter().filter(|cpu| is_full(cpu.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ticktax_model::Nanos;
+
+    use super::full;
+
+    #[test]
+    fn a_cpu_that_hardly_idles_is_full() {
+        let times = |idle: [i64; 3]| -> BTreeMap<u32, Nanos> {
+            (0..).zip(idle.map(Nanos::from_millis)).collect()
+        };
+        let cpus = "0-3".parse().unwrap();
+        let full = full(
+            &times([500, 40, 700]),
+            &times([510, 240, 730]),
+            Nanos::from_millis(200),
+            &cpus,
+        );
+        assert_eq!(full.to_string(), "0");
+    }
+}
