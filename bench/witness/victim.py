@@ -39,7 +39,8 @@ def check(rows, said, verdicts):
                 verdicts.share("victim", f"wake-up {key}", latency[key], float(np.quantile(woken, q, method="inverted_cdf")), 0.2)
         claim("victim", "has a p99", latency["p99_ns"] is not None, len(woken) >= 299)
     if not rows.events_lost():
-        claim("victim", "migrations", threads["migrations"], migrations(rows, waits, runs))
+        missed = int((rows.detail[waits] == "missed").sum())
+        claim("victim", "migrations", threads["migrations"], migrations(rows, waits, runs), missed)
     places = Places(rows)
     behind(rows, threads, waits, places, verdicts)
     interrupted(rows, threads, runs, verdicts)
