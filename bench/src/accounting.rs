@@ -142,8 +142,7 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
             });
             let own = own.sum::<f64>() / watched.0 as f64 * 100.0;
             truth.push(own);
-            let block = report.block_before_ns.min(report.block_after_ns);
-            let told = report.blocks as f64 * block / watched.0 as f64 * 100.0;
+            let told = report.blocks as f64 * report.block.fastest_ns() / watched.0 as f64 * 100.0;
             off.push(told - own);
             if let Some(running) = running {
                 running.stop()?;

@@ -22,7 +22,7 @@ mod probes;
 pub use edge::{Edge, EdgeKind, Effect};
 pub use file::{RecordingError, RecordingReader, RecordingWriter};
 pub use part::RecordingPart;
-pub use probes::{ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
+pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
 /// The version of the recording's format. A reader refuses what is newer than itself and reads
 /// what is older.

@@ -1,13 +1,15 @@
 //! The soaker: a thread per CPU that uses up every unused cycle, and counts them by
 //! the work that it gets done.
 //!
-//! It reads no clock and no counter of the kernel while it works, so it is a witness of its own: a
-//! kernel that says a CPU was idle while the soaker got nothing done is wrong. What slows it down
-//! (another hyperthread, a lower frequency, the hypervisor) is missing from what it got, too.
+//! How long it ran it knows neither from a clock nor from a counter of the kernel, so it is a witness of its own: a
+//! kernel that says a CPU was idle while the soaker got nothing done is wrong. A clock times one block in 64, which
+//! tells how fast the CPU is. What slows it down (another hyperthread, a lower frequency, the hypervisor) is missing
+//! from what it got, too.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ticktax_model::recording::BlockTimes;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use crate::clock::now;
@@ -23,6 +25,9 @@ const CALIBRATION: Nanos = Nanos::from_millis(20);
 /// Room for the times of blocks; a calibration ends when it is full.
 const MAX_TIMED: usize = 1 << 14;
 
+/// Of so many blocks of the work one is timed, at first: every 1.6 ms of the soaker's own time.
+const FIRST_STRIDE: u64 = 64;
+
 /// What one CPU's thread got done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoakReport {
@@ -32,10 +37,8 @@ pub struct SoakReport {
     pub tid: i32,
     /// The policy that was asked for and the one granted.
     pub policy: PolicyGrant,
-    /// The time of an undisturbed block of work before the measurement, in ns.
-    pub block_before_ns: f64,
-    /// The same after it. The two differ where the CPU's speed changed.
-    pub block_after_ns: f64,
+    /// How long a block of work took before, during and after.
+    pub block: BlockTimes,
     /// Blocks that were done.
     pub blocks: u64,
     /// When it began.
@@ -106,8 +109,7 @@ struct Soak {
 /// What one thread brings back.
 #[derive(Debug, Default)]
 struct Outcome {
-    block_before_ns: f64,
-    block_after_ns: f64,
+    block: BlockTimes,
     blocks: u64,
     started: Nanos,
     ended: Nanos,
@@ -125,16 +127,27 @@ impl Worker for Soak {
     fn run(self, cpu: Cpu, stop: &AtomicBool) -> Outcome {
         let started = now();
         let (mut blocks, mut state) = (0, 1);
+        let mut timed = Timed::default();
         while !stop.load(Ordering::Relaxed) {
-            state = block(state);
+            state = if blocks % timed.stride == 0 {
+                timed.block(state)
+            } else {
+                block(state)
+            };
             blocks += 1;
         }
         black_box(state);
         let ended = now();
         let here = cpus::current();
-        Outcome {
+        let [fast, median] = timed.quantiles();
+        let block = BlockTimes {
             block_before_ns: self.block_before_ns,
             block_after_ns: calibrate(),
+            block_fast_ns: fast,
+            block_median_ns: median,
+        };
+        Outcome {
+            block,
             blocks,
             started,
             ended,
@@ -160,18 +173,58 @@ fn block(mut state: u64) -> u64 {
 /// The time of an undisturbed block, in ns: one in ten is faster. The fastest of all would
 /// depend on luck, and the median on how busy the CPU was just then.
 fn calibrate() -> f64 {
-    let mut times = Vec::with_capacity(MAX_TIMED);
+    let mut timed = Timed::default();
     let (begin, mut state) = (now(), 1);
-    let mut last = begin;
-    while times.len() < MAX_TIMED && (last - begin < CALIBRATION || times.len() < 16) {
-        state = block(state);
-        let time = now();
-        times.push((time - last).0);
-        last = time;
+    while timed.times.len() < MAX_TIMED - 1
+        && (now() - begin < CALIBRATION || timed.times.len() < 16)
+    {
+        state = timed.block(state);
     }
     black_box(state);
-    times.sort_unstable();
-    times[times.len() / 10] as f64
+    let [fast, _] = timed.quantiles();
+    fast.unwrap_or_default()
+}
+
+/// Times of blocks, spread over all that were done.
+#[derive(Debug)]
+struct Timed {
+    times: Vec<i64>,
+    /// Of so many blocks one is timed; doubled whenever there is no more room.
+    stride: u64,
+}
+
+impl Default for Timed {
+    fn default() -> Self {
+        Self {
+            times: Vec::with_capacity(MAX_TIMED),
+            stride: FIRST_STRIDE,
+        }
+    }
+}
+
+impl Timed {
+    /// Does a block of work from `state` on, and times it.
+    fn block(&mut self, state: u64) -> u64 {
+        let begin = now();
+        let state = block(state);
+        self.times.push((now() - begin).0);
+        if self.times.len() == MAX_TIMED {
+            let mut keep = false;
+            self.times.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.stride *= 2;
+        }
+        state
+    }
+
+    /// The time that one block in ten stayed below, and the median, in ns.
+    fn quantiles(mut self) -> [Option<f64>; 2] {
+        self.times.sort_unstable();
+        let n = self.times.len();
+        [n / 10, n / 2].map(|place| self.times.get(place).map(|&time| time as f64))
+    }
 }
 
 fn report(slot: Slot, outcome: Result<Outcome, ProbeError>) -> SoakReport {
@@ -187,8 +240,7 @@ fn report(slot: Slot, outcome: Result<Outcome, ProbeError>) -> SoakReport {
         cpu,
         tid,
         policy,
-        block_before_ns: outcome.block_before_ns,
-        block_after_ns: outcome.block_after_ns,
+        block: outcome.block,
         blocks: outcome.blocks,
         started: outcome.started,
         ended: outcome.ended,
@@ -211,7 +263,7 @@ mod tests {
             assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
             let passed = (report.ended - report.started).0 as f64;
             // A block that was timed while the CPU was slow may make it look like more.
-            let fastest = report.block_before_ns.min(report.block_after_ns);
+            let fastest = report.block.fastest_ns();
             assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
             assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
         }

@@ -134,10 +134,9 @@ pub struct SoakReport {
     pub tid: i32,
     /// The scheduling policy that it asked for and got.
     pub policy: PolicyGrant,
-    /// Time of an undisturbed block of work, measured before, in ns.
-    pub block_before_ns: f64,
-    /// The same, measured after.
-    pub block_after_ns: f64,
+    /// How long a block of work takes.
+    #[serde(flatten)]
+    pub block: BlockTimes,
     /// Blocks that it got done.
     pub blocks: u64,
     /// From when it worked.
@@ -151,18 +150,45 @@ pub struct SoakReport {
 }
 
 impl SoakReport {
-    /// The time that its work takes, by the faster of the two measurements: what slows a
-    /// measurement down is a disturbance.
+    /// The time that its work takes, by the fastest of the measurements: what slows a measurement down is a
+    /// disturbance.
     pub fn time(&self) -> Nanos {
-        let block = self.block_before_ns.min(self.block_after_ns);
         #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
-        Nanos((self.blocks as f64 * block) as i64)
+        Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
+    }
+}
+
+/// How long a soaker's block of work takes on its CPU, in ns, by measurements at three times. Each is the time
+/// that one block in ten stayed below, unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockTimes {
+    /// Measured before the soaker's work; 0 where it was not.
+    pub block_before_ns: f64,
+    /// Measured after it; 0 where it was not.
+    pub block_after_ns: f64,
+    /// Measured by blocks of the work itself. `None` where none was timed, as in old recordings.
+    #[serde(default)]
+    pub block_fast_ns: Option<f64>,
+    /// The median of those blocks, with all that slowed the CPU down.
+    #[serde(default)]
+    pub block_median_ns: Option<f64>,
+}
+
+impl BlockTimes {
+    /// What an undisturbed block takes, in ns: the least of the measurements.
+    pub fn fastest_ns(&self) -> f64 {
+        let ends = self.block_before_ns.min(self.block_after_ns);
+        self.block_fast_ns.map_or(ends, |during| during.min(ends))
     }
 
-    /// By what share of 1 a block took longer after than before: how much the CPU's speed changed, or
-    /// a measurement of it was disturbed. `None` where either was not measured.
+    /// By what share of 1 the measurements before, during and after differ at most: how much the CPU's speed changed,
+    /// or a measurement was disturbed. `None` where it was not measured before or after.
     pub fn drift(&self) -> Option<f64> {
         let measured = self.block_before_ns > 0.0 && self.block_after_ns > 0.0;
-        measured.then(|| self.block_after_ns / self.block_before_ns - 1.0)
+        let slowest = self.block_before_ns.max(self.block_after_ns);
+        let slowest = self
+            .block_fast_ns
+            .map_or(slowest, |during| during.max(slowest));
+        measured.then(|| slowest / self.fastest_ns() - 1.0)
     }
 }

@@ -216,11 +216,11 @@ fn distrust(reason: &Distrust) -> String {
 fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     let changed = soakers
         .iter()
-        .filter_map(|soaker| Some((soaker, soaker.drift()?)));
-    let Some((soaker, drift)) = changed.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) else {
+        .filter_map(|soaker| Some((soaker, soaker.block.drift()?)));
+    let Some((soaker, drift)) = changed.max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return;
     };
-    let tone = if drift.abs() > MUCH_DRIFT {
+    let tone = if drift > MUCH_DRIFT {
         Tone::Warning
     } else {
         Tone::Plain
@@ -231,13 +231,18 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     } else {
         ""
     };
+    let block = &soaker.block;
+    let meanwhile = block
+        .block_fast_ns
+        .map(|ns| format!(", {} meanwhile", micros(ns)));
     let text = format!(
-        "a block of work on CPU {} took {} before and {} after ({}){where_most}: its share may be \
-         wrong by as much; the shorter time is used",
+        "a block of work on CPU {} took {} before{} and {} after ({} apart){where_most}: its share may be \
+         wrong by as much; the shortest time is used",
         soaker.cpu,
-        micros(soaker.block_before_ns),
-        micros(soaker.block_after_ns),
-        tied(format!("{:+.1} %", drift * 100.0)),
+        micros(block.block_before_ns),
+        meanwhile.unwrap_or_default(),
+        micros(block.block_after_ns),
+        tied(format!("{:.1} %", drift * 100.0)),
     );
     page.paragraph(tone, "Soaker    ", &text);
 }

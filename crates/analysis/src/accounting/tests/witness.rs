@@ -3,7 +3,9 @@
 use ticktax_model::accounting::{CpuCheck, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::recording::{Header, Level, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
+use ticktax_model::recording::{
+    BlockTimes, Header, Level, ProbeFailure, ProbeKind, ProbeReport, SoakReport,
+};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
@@ -84,8 +86,11 @@ fn soaked() -> Header {
         cpu: Cpu(0),
         tid: 7,
         policy: PolicyGrant::full(SchedulingPolicy::Idle),
-        block_before_ns: 25_000.0,
-        block_after_ns: 31_000.0,
+        block: BlockTimes {
+            block_before_ns: 25_000.0,
+            block_after_ns: 31_000.0,
+            ..BlockTimes::default()
+        },
         blocks: 14_800,
         begin: Nanos::ZERO,
         end: SECOND,
@@ -126,6 +131,26 @@ fn at_level_proc_the_soaker_bears_witness() {
     assert_eq!(program.shown, Some(Nanos::from_millis(600)));
     assert_eq!((program.ran, program.sampled), (None, None));
     assert_eq!(statement.soakers.len(), 1);
+}
+
+#[test]
+fn a_cpu_that_was_faster_meanwhile_left_the_soaker_less() {
+    let mut header = soaked();
+    // What was timed before and after was slow; so much work in that time would be more than there was.
+    header.soakers[0].blocks = 44_400;
+    header.soakers[0].block.block_fast_ns = Some(12_500.0);
+    let (_, cpu) = close(&header);
+    assert_eq!(cpu.left.unwrap().time, Nanos::from_millis(555));
+    assert!((cpu.busy_share.unwrap() - 0.445).abs() < 1e-6, "{cpu:?}");
+    // The slowest of the three beside the fastest: 31 µs and 12.5 µs.
+    let drift = header.soakers[0].block.drift().unwrap();
+    assert!((drift - 1.48).abs() < 1e-9, "{drift}");
+    // A recording of old has the two at its ends.
+    header.soakers[0].block.block_fast_ns = None;
+    assert_eq!(
+        close(&header).1.left.unwrap().time,
+        Nanos::from_millis(1_110)
+    );
 }
 
 #[test]

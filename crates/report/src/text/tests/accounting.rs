@@ -5,7 +5,7 @@ use ticktax_model::accounting::{
 };
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::recording::{ProbeFailure, SoakReport};
+use ticktax_model::recording::{BlockTimes, ProbeFailure, SoakReport};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -77,8 +77,11 @@ fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport
         cpu: Cpu(cpu),
         tid: 70,
         policy: PolicyGrant::full(SchedulingPolicy::Idle),
-        block_before_ns: 25_000.0,
-        block_after_ns: after,
+        block: BlockTimes {
+            block_before_ns: 25_000.0,
+            block_after_ns: after,
+            ..BlockTimes::default()
+        },
         blocks: 1,
         begin: Nanos::ZERO,
         end: ELAPSED,
@@ -149,6 +152,15 @@ fn checked() -> Statement {
         accounting: Some(accounting),
         soakers: vec![
             soaker(1, 25_400.0, None),
+            SoakReport {
+                block: BlockTimes {
+                    block_before_ns: 25_000.0,
+                    block_after_ns: 25_100.0,
+                    block_fast_ns: Some(24_000.0),
+                    block_median_ns: Some(24_200.0),
+                },
+                ..soaker(3, 0.0, None)
+            },
             soaker(2, 25_000.0, Some(ProbeFailure::Moved { to: Cpu(0) })),
         ],
         ..empty()
@@ -162,19 +174,36 @@ fn shown_and_traced() {
 
 #[test]
 fn a_soaker_that_failed_and_one_whose_speed_changed_are_told() {
-    let page = text(&checked(), &TextStyle::default());
-    let told = |words: &str| {
-        page.split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
-            .contains(words)
+    let mut statement = checked();
+    let page = text(&statement, &TextStyle::default());
+    let told = |page: &str, words: &str| {
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        page.contains(words)
     };
     assert!(
-        told("what was left on CPU 2: its soaker's figure is not usable: its thread was moved"),
+        told(
+            &page,
+            "what was left on CPU 2: its soaker's figure is not usable: its thread was moved"
+        ),
         "{page}"
     );
     assert!(
-        told("a block of work on CPU 1 took 25.00 µs before and 25.40 µs after (+1.6 %)"),
+        told(
+            &page,
+            "a block of work on CPU 3 took 25.00 µs before, 24.00 µs meanwhile and 25.10 µs after (4.6 % apart)"
+        ),
+        "{page}"
+    );
+    // In a recording of old no block was timed meanwhile.
+    for soaker in &mut statement.soakers {
+        soaker.block.block_fast_ns = None;
+    }
+    let page = text(&statement, &TextStyle::default());
+    assert!(
+        told(
+            &page,
+            "a block of work on CPU 1 took 25.00 µs before and 25.40 µs after (1.6 % apart)"
+        ),
         "{page}"
     );
 }
