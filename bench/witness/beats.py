@@ -49,15 +49,22 @@ def events(rows, beat):
     found = np.flatnonzero(mine)
     if not len(found):
         return found, 0
-    if kind == "thread" and beat["pid"]:
+    if beat.get("tids"):
+        found = found[np.isin(rows.tid[found], beat["tids"])]
+    elif kind == "thread" and beat["pid"]:
         # A beat is one thread's: of several of one name, the one that has most of its events a period apart.
         mine = [found[rows.tid[found] == tid] for tid in np.unique(rows.tid[found])]
         found = max(mine, key=lambda of: (on_beat(rows, beat, np.sort(of)).sum(), len(of)))
     found = found[np.argsort(rows.start[found])]
     new = np.ones(len(found), bool)
     new[1:] = rows.start[found[1:]] - rows.end[found[:-1]] > 1_000
-    lengths = np.add.reduceat(rows.dur[found], np.flatnonzero(new))
-    return found[new], int(lengths.max())
+    if kind == "work":
+        # On another CPU it is another event, however soon.
+        new[1:] |= rows.cpu[found[1:]] != rows.cpu[found[:-1]]
+    # An event of several rows lasts from the begin of the first to the end of the last.
+    begins = np.flatnonzero(new)
+    ends = np.maximum.reduceat(rows.end[found], begins)
+    return found[new], int((ends - rows.start[found[begins]]).max())
 
 
 def on_beat(rows, beat, found):
@@ -116,22 +123,50 @@ def period(rows, beat, name, rowset, alone, verdicts):
     most = int((np.searchsorted(phases, phases + 2 * near) - np.arange(len(phases))).max())
     usual = len(times) * 2 * near / claimed
     gathered = not beat["rearmed"] and most > usual + 5 * np.sqrt(usual) + 3
+    gathered |= more_slots(times, claimed, near)
     verdicts.claim("beats", f"{name}: pairs one period apart, {here} beside {chance:.1f} others, or one phase", True,
                    bool(paired or gathered))
-    # The period by itself, where hardly anything else is among the events.
+    # The period by itself, where hardly anything else is among the events: of what is on the beat, because a
+    # thread may have done something else before, at another rate.
     gaps = np.diff(times)
-    close = gaps[np.abs(gaps - claimed) < claimed * 0.25]
+    near = min(max(3 * beat["jitter_ns"], claimed * 0.05), claimed * 0.25)
+    close = gaps[np.abs(gaps - claimed) < near]
     if not alone or len(close) < 0.7 * beat["seen"] or np.std(close) > claimed * 0.05:
         return
     if beat["rearmed"]:
-        found, error = float(np.mean(close)), float(np.std(close) / np.sqrt(len(close)))
+        # Late wake-ups make some intervals longer, and another rate for a while makes others: the mean lies between
+        # that without the first and that with the second.
+        all_near = gaps[np.abs(gaps - claimed) < claimed * 0.25]
+        error = float(np.std(close) / np.sqrt(len(close)))
+        low, high = sorted((float(np.mean(close)), float(np.mean(all_near))))
+        found = min(max(claimed, low), high)
     else:
-        number = np.round(np.cumsum(np.concatenate([[0], gaps])) / claimed)
-        found, begin = np.polyfit(number, times, 1)
-        rest = times - begin - found * number
-        found, begin = np.polyfit(number[np.abs(rest) < claimed / 4], times[np.abs(rest) < claimed / 4], 1)
-        error = float(np.std(rest) * np.sqrt(12) / len(times) ** 1.5)
+        # The median of the slopes between any two events of the beat (Theil and Sen), which an event of another
+        # making does not move.
+        mine = np.concatenate([times[:-1][np.abs(gaps - claimed) < near], times[1:][np.abs(gaps - claimed) < near]])
+        mine = np.unique(mine)
+        mine = mine[:: len(mine) // 600 + 1]
+        apart = mine[None, :] - mine[:, None]
+        steps = np.round(apart / claimed)
+        slopes = apart[steps >= 1] / steps[steps >= 1]
+        found = float(np.median(slopes))
+        rest = mine - mine[0] - found * np.round((mine - mine[0]) / claimed)
+        error = float(1.4826 * np.median(np.abs(rest - np.median(rest))) * np.sqrt(12) / len(mine) ** 1.5)
     verdicts.claim("beats", f"{name} period", claimed, round(float(found), 1), 2 * width + 3 * error)
+
+
+def more_slots(times, claimed, near):
+    """Whether more slots of a grid, or of a part of it, have an event at one phase than at others; of a burst one counts."""
+    slots = np.floor(times / claimed)
+    phases = times / claimed - slots
+    width = 2 * near / claimed
+    hit = []
+    for at in np.arange(0, 1, width / 2):
+        away = (phases - at) % 1.0
+        hit.append(len(np.unique(slots[away < width])))
+    usual, all_slots = float(np.median(hit)), slots[-1] - slots[0] + 1
+    spread = np.sqrt(max(usual * (1 - usual / all_slots), 1.0))
+    return max(hit) > usual + (3 + np.sqrt(2 * np.log(len(hit)))) * spread
 
 
 def chain(rows, beat, name, rowset, wakes, verdicts):

@@ -32,6 +32,9 @@ def check(rows, said, verdicts):
     if not told:
         return
     gaps = np.flatnonzero((rows.kind == "gap") & rows.single)
+    if (rows.source[gaps] == "sleep").any():
+        verdicts.open("noise", "late wake-ups of a sleeping probe", told["long"]["count"], "only gaps of a spinning one are told apart here")
+        return
     uncertainty = (said.get("clock") or {}).get("uncertainty_ns") or 0
     kinds = {"long": [], "short": [], "yielded": []}
     parts = {}
