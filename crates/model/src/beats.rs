@@ -81,6 +81,9 @@ pub struct BeatLine {
     pub kind: BeatKind,
     /// The process, where it is a program's thread.
     pub pid: Option<i32>,
+    /// The threads whose beat it is, where it is one of threads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tids: Vec<i32>,
     /// The CPUs that it was seen on.
     pub cpus: CpuList,
     /// Whether it is ticktax's own doing.

@@ -48,8 +48,7 @@ pub(super) fn measure(
     }
     steps::mark_restarts(times, &mut train.entries);
     let mut fit = refine::fit(times, &train.entries, period, rounding)?;
-    let n = train.entries.len() as f64;
-    if fit.walk * n.sqrt() > 2.0 * fit.white || train.entries.last()?.segment > 0 {
+    if fit.is_rearmed(train.entries.len()) || train.entries.last()?.segment > 0 {
         // Of the beats that chance would have supplied as well, the path chose the event.
         fit.margin /= 1.0 - train.chance.min(0.5);
         return Some(fit);

@@ -27,6 +27,11 @@
 //! The model has one law for all intervals. Where there are two, say 7 ticks or 15 (the balancing of run queues),
 //! it finds a period between them that none has, to within a hundredth. So the interval also covers the mean of
 //! the intervals of one slot, where that is further off than chance makes it.
+//!
+//! Where three in five intervals of a rearmed timer are within a quarter of their median, and their mean is that far
+//! off, the others are no jitter: the timer was armed anew before it was due, as that of `rcu_preempt`, which sleeps
+//! for two ticks and is woken before the second by the end of some grace periods. Then the mean of the many is the
+//! period: the mean of all is one that no interval has.
 
 use super::assign::Entry;
 use super::null::student;
@@ -42,6 +47,11 @@ const PLAUSIBLE: f64 = 3.317;
 const STEPS: usize = 20;
 /// and by how many standard errors it must be off.
 const FAR: f64 = 4.0;
+/// The share of the median within which intervals of one timer are,
+const NEAR: f64 = 0.25;
+/// and how many of all must be for the others to be none of its own: more than half by so much that a timer of two
+/// lengths is none.
+const MOST: f64 = 0.6;
 /// Groups of beats that are averaged at most before the fit.
 const GROUPS: usize = 20_000;
 
@@ -59,6 +69,13 @@ pub(super) struct Fit {
     pub(super) white: f64,
     /// Standard deviation by which each period adds to the phase, ns.
     pub(super) walk: f64,
+}
+
+impl Fit {
+    /// Whether `count` beats tell a rearmed timer from a grid.
+    pub(super) fn is_rearmed(&self, count: usize) -> bool {
+        self.walk * (count as f64).sqrt() > 2.0 * self.white
+    }
 }
 
 /// One observation: slot, time and the number of beats it averages.
@@ -109,32 +126,88 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
         .last()
         .filter(|s| s.likelihood >= best.likelihood - PLAUSIBLE);
     let covered = rearmed.map_or(0.0, |s| (s.slope - slope).abs() + quantile * s.error);
-    let margin = covered.max(quantile * variance.sqrt());
-    Some(Fit {
+    let fit = Fit {
         period: period + slope,
-        margin: margin.max(off_single_steps(times, entries, period + slope, margin)),
+        margin: covered.max(quantile * variance.sqrt()),
         white: best.variance.sqrt(),
         walk: (best.variance * best.lambda).sqrt(),
+    };
+    let steps = Steps::single(times, entries);
+    let most = steps.most(entries.len().saturating_sub(1));
+    Some(match most.filter(|most| most.are_off(&fit)) {
+        Some(most) if fit.is_rearmed(points.len()) => most.fit(),
+        _ if steps.are_off(&fit) => Fit {
+            margin: (steps.mean - fit.period).abs(),
+            ..fit
+        },
+        _ => fit,
     })
 }
 
-/// By how much the mean of the intervals of one slot is off `period` (ns); 0 where that may be chance.
-fn off_single_steps(times: &[f64], entries: &[Entry], period: f64, margin: f64) -> f64 {
-    let next = |pair: &&[Entry]| pair[1].slot == pair[0].slot + 1;
-    let steps: Vec<f64> = entries
-        .windows(2)
-        .filter(next)
-        .map(|pair| times[pair[1].event] - times[pair[0].event])
-        .collect();
-    if steps.len() < STEPS {
-        return 0.0;
+/// Intervals of one slot.
+struct Steps {
+    all: Vec<f64>,
+    /// ns; 0 of none.
+    mean: f64,
+    /// Their standard deviation, ns.
+    spread: f64,
+}
+
+impl Steps {
+    fn of(all: Vec<f64>) -> Self {
+        let count = all.len().max(1) as f64;
+        let mean = all.iter().sum::<f64>() / count;
+        let squares: f64 = all.iter().map(|step| (step - mean).powi(2)).sum();
+        Self {
+            spread: (squares / (count - 1.0).max(1.0)).sqrt(),
+            all,
+            mean,
+        }
     }
-    let count = steps.len() as f64;
-    let mean = steps.iter().sum::<f64>() / count;
-    let squares: f64 = steps.iter().map(|step| (step - mean).powi(2)).sum();
-    let error = (squares / (count - 1.0) / count).sqrt();
-    let off = (mean - period).abs();
-    if off > margin + FAR * error { off } else { 0.0 }
+
+    fn single(times: &[f64], entries: &[Entry]) -> Self {
+        let next = |pair: &&[Entry]| pair[1].slot == pair[0].slot + 1;
+        let pairs = entries.windows(2).filter(next);
+        Self::of(
+            pairs
+                .map(|pair| times[pair[1].event] - times[pair[0].event])
+                .collect(),
+        )
+    }
+
+    /// Those near their median, where they are most of `intervals`, of one slot or more: what is left out is no
+    /// jitter.
+    fn most(&self, intervals: usize) -> Option<Self> {
+        let mut all = self.all.clone();
+        let middle = all.len() / 2;
+        if all.len() < STEPS {
+            return None;
+        }
+        let median = *all.select_nth_unstable_by(middle, f64::total_cmp).1;
+        all.retain(|step| (step / median - 1.0).abs() < NEAR);
+        (all.len() as f64 >= MOST * intervals as f64).then(|| Self::of(all))
+    }
+
+    fn error(&self) -> f64 {
+        self.spread / (self.all.len().max(1) as f64).sqrt()
+    }
+
+    /// Whether their mean is further off a period than chance makes it.
+    fn are_off(&self, fit: &Fit) -> bool {
+        let off = (self.mean - fit.period).abs();
+        self.all.len() >= STEPS && off > fit.margin + FAR * self.error()
+    }
+
+    /// A timer that is armed for their mean.
+    fn fit(&self) -> Fit {
+        let freedom = (self.all.len() as f64 - 1.0).max(1.0);
+        Fit {
+            period: self.mean,
+            margin: student(freedom) * self.error(),
+            white: 0.0,
+            walk: self.spread.max(CLOCK.sqrt()),
+        }
+    }
 }
 
 /// The reference prior of λ for evenly spaced beats.
@@ -320,6 +393,28 @@ mod tests {
         assert!((fit.period - 28e6).abs() <= fit.margin, "{fit:?}");
         // Not more than that, either.
         assert!(fit.margin < 2e6, "{fit:?}");
+    }
+
+    #[test]
+    fn a_timer_that_is_armed_before_it_is_due_has_the_period_of_most_intervals() {
+        // Two ticks of 4 ms, and one in ten after one; each a little late.
+        let mut draws = Draws::new(9);
+        let (mut times, mut entries, mut at) = (Vec::new(), Vec::new(), 0.0);
+        for event in 0..600 {
+            times.push(at + 20e3 * draws.uniform());
+            entries.push(Entry {
+                event,
+                slot: i64::try_from(event).unwrap(),
+                segment: 0,
+                residual: 0.0,
+            });
+            at += if draws.uniform() < 0.1 { 4e6 } else { 8e6 };
+        }
+        let mean = at / 600.0;
+        assert!(mean < 7.7e6);
+        let fit = fit(&times, &entries, mean, 4e6_f64.powi(2) / 12.0).unwrap();
+        assert!((fit.period - 8e6).abs() <= fit.margin, "{fit:?}");
+        assert!(fit.margin < 5e3, "{fit:?}");
     }
 
     #[test]

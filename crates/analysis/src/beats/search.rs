@@ -20,6 +20,9 @@ const ALARM: f64 = 1e-3;
 const ALARM_CLEAN: f64 = 5e-3;
 /// The widest spread around the path, in periods.
 const WIDEST: f64 = 0.21;
+/// The share of slots that chance hits from which on a period is not known: of so many other events the path picks
+/// those that confirm it.
+const CROWDED: f64 = 0.8;
 /// Slots that candidates are compared on.
 const TRIAL_SLOTS: f64 = 1024.0;
 /// Ways in which a path is followed; counts as so many trials.
@@ -294,6 +297,7 @@ impl<'a> Search<'a> {
         let ok = alarm <= limit
             && train.fill >= FILL
             && train.spread <= WIDEST
+            && train.chance <= CROWDED
             && train.entries.len() >= FEWEST
             && fit.period <= self.longest * 1.05
             && fit.period >= self.shortest * 0.95

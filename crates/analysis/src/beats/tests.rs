@@ -140,6 +140,32 @@ fn regular_clusters_at_random_times_are_no_beat() {
     assert!(detect(&events(times, 1e11)).is_empty());
 }
 
+/// A sleeper of 50 ms that is woken late now and then, among the ticks of its CPU: whichever of them is near its next
+/// wake-up would do.
+#[test]
+fn among_events_of_any_phase_no_wrong_period_is_told() {
+    for seed in 0..6 {
+        let mut random = Random(seed);
+        let mut times: Vec<f64> = (0..6_250)
+            .map(|k| 4e6 * (f64::from(k) + 0.15) + 1e4 * random.uniform())
+            .collect();
+        let (mut at, mut count) = (1e7, 0.0);
+        while at < 25e9 {
+            times.push(at);
+            count += 1.0;
+            let late = if random.uniform() < 0.15 { 4e6 } else { 2e4 };
+            at += 50.1e6 + late * random.uniform();
+        }
+        let mean = (at - 1e7) / count;
+        for beat in detect(&events(times, 25e9)) {
+            let period = beat.period;
+            let is_tick = (period.value / 4e6 - 1.0).abs() < 1e-3;
+            let near = (period.value / mean - 1.0).abs() < 2e-3;
+            assert!(is_tick || near, "{seed}: {mean} {beat:?}");
+        }
+    }
+}
+
 #[test]
 fn odd_inputs_have_an_answer() {
     let at = |starts: Vec<Nanos>, end| {

@@ -24,6 +24,7 @@ const SO_FAR: usize = 12;
 pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) -> BeatStatement {
     let streams = searchable(finder);
     let found = significant(search(finder, &streams, threads), streams.len() * SEARCHES);
+    let found = without_mixtures(finder, found);
     let own_rhythm = header
         .probes
         .iter()
@@ -50,6 +51,7 @@ pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     streams.sort_by_key(|&s| std::cmp::Reverse(finder.streams[s as usize].time));
     streams.truncate(SO_FAR);
     let found = significant(search(finder, &streams, 1), all.len() * SEARCHES);
+    let found = without_mixtures(finder, found);
     let mut lines = Lines::new(finder, found, all.len() * SEARCHES);
     lines.origin = finder.first.unwrap_or_default();
     lines.make()
@@ -60,6 +62,30 @@ fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
     let limit = FAMILY / searched.max(1) as f64;
     let passes = |found: &Found| found.beat.false_alarm <= limit;
     found.into_iter().filter(passes).collect()
+}
+
+/// Those but for beats of an interrupt that none of its functions has, where these are nearly all that it does: among
+/// the events of several timers a path finds one that confirms it in nearly every slot, and its period is none of
+/// theirs.
+fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
+    let streams = &finder.streams;
+    let is_mixture = |one: &Found| {
+        let frame = &streams[one.stream as usize];
+        let is_function = |stream: &Stream| {
+            frame.key.what.is_frame_of(&stream.key.what) && stream.key.cpu == frame.key.cpu
+        };
+        let functions = streams.iter().filter(|stream| is_function(stream));
+        let events: u64 = functions.map(|stream| stream.collector.count()).sum();
+        let mut others = found.iter();
+        let shares = |other: &Found| {
+            is_function(&streams[other.stream as usize]) && agree(&other.beat, &one.beat)
+        };
+        events * 5 >= frame.collector.count() * 4 && !others.any(shares)
+    };
+    let mixtures: Vec<bool> = found.iter().map(is_mixture).collect();
+    let kept = found.into_iter().zip(mixtures);
+    kept.filter_map(|(one, mixture)| (!mixture).then_some(one))
+        .collect()
 }
 
 /// Everything that limits what can be known.
@@ -292,6 +318,7 @@ impl<'a> Lines<'a> {
             name: stream.key.what.name(),
             kind: stream.key.what.kind(),
             pid: stream.key.what.pid(),
+            tids: stream.key.what.tid().into_iter().collect(),
             cpus: stream.cpus(),
             own: stream.key.what.is_own() || self.is_own_timer(found),
             rhythm: Periodicity {

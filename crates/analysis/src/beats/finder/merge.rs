@@ -60,6 +60,11 @@ fn join(into: &mut BeatLine, line: BeatLine) {
         into.rhythm.low.min(line.rhythm.period),
         into.rhythm.high.max(line.rhythm.period),
     );
+    for tid in line.tids {
+        if !into.tids.contains(&tid) {
+            into.tids.push(tid);
+        }
+    }
     into.cpus = into.cpus.iter().chain(line.cpus.iter()).collect();
     into.rhythm.false_alarm = into.rhythm.false_alarm.min(line.rhythm.false_alarm);
     into.first = into.first.min(line.first);

@@ -121,6 +121,13 @@ impl What {
         }
     }
 
+    pub(super) fn tid(&self) -> Option<i32> {
+        match self {
+            Self::Thread { tid, .. } => Some(*tid).filter(|&tid| tid != 0),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_own(&self) -> bool {
         matches!(
             self,
