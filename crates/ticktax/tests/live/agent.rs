@@ -20,7 +20,7 @@ pub(crate) use contrib::{
     the_unit_has_room_for_a_recorder, the_unit_is_sound,
 };
 pub(crate) use recorder::a_recorder_runs_beside_its_sums;
-use running::{Agent, sum_of};
+use running::{AS_NOBODY, Agent, SERVING, recorded_in_classes, sum_of};
 
 use super::fixture::check;
 
@@ -65,14 +65,10 @@ fn has_no_rights(pid: u32) -> Result<(), Failed> {
 }
 
 pub(crate) fn serves_what_it_counts_without_rights() -> Result<(), Failed> {
-    let mut agent = Agent::start(&["--listen", "127.0.0.1:0", "--user", "nobody"])?;
+    let mut agent = Agent::start(&AS_NOBODY)?;
     has_no_rights(agent.pid())?;
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
-    let recorded = sum_of(&page, "ticktax_recorded_seconds_total");
-    let classes = sum_of(&page, "ticktax_cpu_seconds_total");
-    check((recorded - classes).abs() < 1e-6, || {
-        format!("{classes} s in classes, {recorded} s recorded")
-    })?;
+    let recorded = recorded_in_classes(&page)?;
     let accounts = sum_of(&page, "ticktax_account_seconds_total");
     check((recorded - accounts).abs() < 1e-6, || {
         format!("{accounts} s in accounts, {recorded} s recorded")
@@ -101,7 +97,7 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     let busy = ["-c", "while :; do sleep 0.01; done", "a-secret-of-mine"];
     let mut busy = Command::new("sh").args(busy).spawn()?;
     let watch = || {
-        let mut agent = Agent::start(&["--listen", "127.0.0.1:0"])?;
+        let mut agent = Agent::start(&SERVING)?;
         let page = agent.page_that(|page| page.contains("name=\"sh\""))?;
         check(!page.contains("a-secret-of-mine"), || page.clone())?;
         agent.stops_with_balanced_books()
@@ -134,7 +130,7 @@ pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
     command.args(["--inh-caps", &format!("-all,{three}")]);
     command.args(["--ambient-caps", &format!("-all,{three}")]);
     command.arg(&copy).arg("agent");
-    let mut agent = Agent::run(command, &["--listen", "127.0.0.1:0"])?;
+    let mut agent = Agent::run(command, &SERVING)?;
     has_no_rights(agent.pid())?;
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
     // CAP_SYSLOG lets it see what the kernel's functions are called: without, there are no ticks.
@@ -250,14 +246,7 @@ pub(crate) fn facts_hold_what_was_counted() -> Result<(), Failed> {
 pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed> {
     let (_place, facts) = place_of_nobody()?;
     let folder = facts.display().to_string();
-    let mut first = Agent::start(&[
-        "--listen",
-        "127.0.0.1:0",
-        "--user",
-        "nobody",
-        "--facts",
-        &folder,
-    ])?;
+    let mut first = Agent::start(&[&AS_NOBODY[..], &["--facts", &folder]].concat())?;
     let ticktax = || Command::new(env!("CARGO_BIN_EXE_ticktax"));
     let address = first.address()?;
     let said = complaint(ticktax().args(["agent", "--listen", &address]))?;
@@ -267,7 +256,7 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
     ]))?;
     check(said.contains("another agent writes"), || said.clone())?;
     // The first goes on, and a second one elsewhere beside it.
-    let mut second = Agent::start(&["--listen", "127.0.0.1:0"])?;
+    let mut second = Agent::start(&SERVING)?;
     second.page_when("ticktax_recorded_seconds_total")?;
     second.stops_with_balanced_books()?;
     first.page_when("ticktax_recorded_seconds_total")?;
@@ -324,14 +313,7 @@ pub(crate) fn a_disk_that_becomes_read_only_is_said_and_stops_nothing() -> Resul
 pub(crate) fn a_killed_agent_leaves_whole_files() -> Result<(), Failed> {
     let (_place, facts) = place_of_nobody()?;
     let folder = facts.display().to_string();
-    let arguments = [
-        "--listen",
-        "127.0.0.1:0",
-        "--user",
-        "nobody",
-        "--facts",
-        &folder,
-    ];
+    let arguments = [&AS_NOBODY[..], &["--facts", &folder]].concat();
     let mut agent = Agent::start(&arguments)?;
     agent.page_when("ticktax_recorded_seconds_total")?;
     agent.kill()?;

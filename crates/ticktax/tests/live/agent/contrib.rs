@@ -12,7 +12,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use ticktax_observe::RecorderPlan;
 
-use super::running::Agent;
+use super::running::{AS_NOBODY, Agent, SERVING};
 use crate::fixture::check;
 
 fn contrib(path: &str) -> PathBuf {
@@ -86,18 +86,8 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
     let (place, facts) = super::place_of_nobody()?;
     let folder = facts.display().to_string();
     let incidents = place.path().join("incidents").display().to_string();
-    let mut agent = Agent::start(&[
-        "--listen",
-        "127.0.0.1:0",
-        "--user",
-        "nobody",
-        "--facts",
-        &folder,
-        "--trigger",
-        "signal",
-        "--incidents",
-        &incidents,
-    ])?;
+    let recording = ["--trigger", "signal", "--incidents", &incidents];
+    let mut agent = Agent::start(&[&AS_NOBODY[..], &["--facts", &folder], &recording].concat())?;
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
     let served: BTreeSet<String> = page
         .lines()
@@ -204,7 +194,7 @@ impl Prometheus {
 pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Failed> {
     let rules = contrib("prometheus/ticktax.rules.test.yml");
     output(Command::new("promtool").args(["test", "rules"]).arg(rules))?;
-    let mut agent = Agent::start(&["--listen", "127.0.0.1:0"])?;
+    let mut agent = Agent::start(&SERVING)?;
     agent.page_when("ticktax_recorded_seconds_total")?;
     let folder = tempfile::tempdir()?;
     let prometheus = Prometheus::start(folder.path(), &agent.address()?, &[])?;
@@ -230,7 +220,7 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
 }
 
 pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
-    let mut agent = Agent::start(&["--listen", "127.0.0.1:0"])?;
+    let mut agent = Agent::start(&SERVING)?;
     agent.page_when("ticktax_tick_duration_seconds_count")?;
     let folder = tempfile::tempdir()?;
     let feature = ["--enable-feature=native-histograms"];

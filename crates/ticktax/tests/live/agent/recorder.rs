@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use ticktax_model::recording::RecordingReader;
 
-use super::running::{Agent, sum_of};
+use super::running::{AS_NOBODY, Agent, recorded_in_classes, sum_of};
 use super::{NOBODY, facts_rows, has_no_rights, place_of_nobody};
 use crate::fixture::{check, ticktax};
 
@@ -38,28 +38,20 @@ pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
     // Two levels that are not there yet, which the agent makes for its user.
     let folder = place.path().join("state/incidents");
     let shown = |path: &Path| path.display().to_string();
-    let mut agent = Agent::start(&[
-        "--listen",
-        "127.0.0.1:0",
-        "--user",
-        "nobody",
-        "--facts",
-        &shown(&facts),
+    let (written, kept) = (shown(&facts), shown(&folder));
+    let recording = [
         "--trigger",
         "signal",
         "--incidents",
-        &shown(&folder),
+        &kept,
         "--max-count",
         "7",
-    ])?;
+    ];
+    let mut agent = Agent::start(&[&AS_NOBODY[..], &["--facts", &written], &recording].concat())?;
     has_no_rights(agent.pid())?;
     is_private(&folder)?;
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
-    let recorded = sum_of(&page, "ticktax_recorded_seconds_total");
-    let classes = sum_of(&page, "ticktax_cpu_seconds_total");
-    check((recorded - classes).abs() < 1e-6, || {
-        format!("{classes} s in classes, {recorded} s recorded")
-    })?;
+    recorded_in_classes(&page)?;
     let marked = ticktax(&["mark", "a word", "--dir"])
         .arg(&folder)
         .output()?;

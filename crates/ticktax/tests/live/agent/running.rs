@@ -16,6 +16,11 @@ use crate::fixture::check;
 /// for it where all is well, and a busy machine is given time.
 const LOOKS: usize = 6_000;
 
+/// Has an agent serve metrics, on a port that is free.
+pub(crate) const SERVING: [&str; 2] = ["--listen", "127.0.0.1:0"];
+/// The same, by the user that has nothing.
+pub(crate) const AS_NOBODY: [&str; 4] = ["--listen", "127.0.0.1:0", "--user", "nobody"];
+
 /// A running agent. Dropping it ends it.
 pub(crate) struct Agent {
     child: Child,
@@ -146,6 +151,16 @@ impl Drop for Agent {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// The seconds that were recorded, which a page's classes must add up to.
+pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
+    let recorded = sum_of(page, "ticktax_recorded_seconds_total");
+    let classes = sum_of(page, "ticktax_cpu_seconds_total");
+    check((recorded - classes).abs() < 1e-6, || {
+        format!("{classes} s in classes, {recorded} s recorded")
+    })?;
+    Ok(recorded)
 }
 
 /// The sum of a family's values on a page.
