@@ -11,7 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
-use ticktax_model::advice::{Advice, Standing};
+use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::finding::Severity;
 use ticktax_model::machine::ProgramTime;
@@ -75,6 +75,22 @@ impl<'a> Processes<'a> {
             }
         }
         standing
+    }
+
+    /// A program that had so much time, for whoever has to make room for others; `watched` is a process of
+    /// those that are to gain by it.
+    fn crowding(
+        &self,
+        (program, pids, time): (&str, Vec<i32>, Nanos),
+        watched: Option<i32>,
+    ) -> CrowdingProgram {
+        CrowdingProgram {
+            program: program.to_owned(),
+            autogroup_pids: self.of_each_group(&pids, watched),
+            standing: self.standing(&pids),
+            pids,
+            time,
+        }
     }
 
     /// The group by session of a process.

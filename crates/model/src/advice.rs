@@ -115,20 +115,9 @@ pub enum Advice {
         cpus: u64,
         /// The CPUs that threads wanted: as many as ran or waited for one, in the mean over the time watched.
         wanted_cores: f64,
-        /// The program that wanted most, all of its processes together.
-        program: String,
-        /// Its processes.
-        pids: Vec<i32>,
-        /// A process of each group by session that these are in ([`CrowdingProgram::autogroup_pids`]), where
-        /// the program that waited most besides is in none of them.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        autogroup_pids: Vec<i32>,
-        /// What is known of the processes.
+        /// The program that wanted most; its time is for how long it ran and waited.
         #[serde(flatten)]
-        standing: Standing,
-        /// How long it ran and waited, all its threads together.
-        #[serde(rename = "time_ns")]
-        time: Nanos,
+        most: CrowdingProgram,
         /// That as a share of what all threads wanted, 0 to 1.
         share: f64,
     },
@@ -136,19 +125,9 @@ pub enum Advice {
     CpusFull {
         /// The share of their time for which they were, 0 to 1.
         busy_share: f64,
-        /// The program that took most, all of its processes together.
-        program: String,
-        /// Its processes.
-        pids: Vec<i32>,
-        /// A process of each group by session that these are in ([`CrowdingProgram::autogroup_pids`]).
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        autogroup_pids: Vec<i32>,
-        /// What is known of the processes.
+        /// The program that took most; its time is for how long it ran.
         #[serde(flatten)]
-        standing: Standing,
-        /// How long it ran.
-        #[serde(rename = "time_ns")]
-        time: Nanos,
+        most: CrowdingProgram,
         /// That as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
@@ -199,22 +178,22 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A program that others wait for.
+/// A program that others wait for, all of its processes together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrowdingProgram {
     /// Its name.
     pub program: String,
     /// Its processes.
     pub pids: Vec<i32>,
-    /// A process of each group by session that these are in, where the watched program is in none of
-    /// them: CPU time is shared between such groups first, so that a process' own nice value does not
+    /// A process of each group by session that these are in, where the watched program, or else the one that
+    /// waited most besides, is in none of them: CPU time is shared between such groups first, so that a process' own nice value does not
     /// matter between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
     /// What is known of the processes.
     #[serde(flatten)]
     pub standing: Standing,
-    /// The time that it had while the watched program waited.
+    /// The time that it had while the watched program waited, or in all.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }

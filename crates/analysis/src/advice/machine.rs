@@ -112,14 +112,11 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
     let wanted = ran.map(|(name, pids, time)| (time + waiting(name), name, pids));
     let (time, program, pids) = wanted.max_by_key(|&(time, name, _)| (time, Reverse(name)))?;
     let wanted = had + waits.map_or(Nanos::ZERO, |waits| waits.time);
+    let waiter = waiter(statement, program, processes);
     let advice = Advice::Overbooked {
         cpus,
         wanted_cores,
-        program: program.to_owned(),
-        autogroup_pids: processes.of_each_group(&pids, waiter(statement, program, processes)),
-        standing: processes.standing(&pids),
-        pids,
-        time,
+        most: processes.crowding((program, pids, time), waiter),
         share: time.share_of(wanted),
     };
     Some((time, advice))
@@ -144,11 +141,7 @@ fn full(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advi
     let (program, pids, time) = programs(&statement.accounts).into_iter().next()?;
     let advice = Advice::CpusFull {
         busy_share: 1.0 - spare,
-        program: program.to_owned(),
-        autogroup_pids: processes.of_each_group(&pids, None),
-        standing: processes.standing(&pids),
-        pids,
-        time,
+        most: processes.crowding((program, pids, time), None),
         share: time.share_of(all),
     };
     Some((time, advice))

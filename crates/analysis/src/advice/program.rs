@@ -145,15 +145,13 @@ fn waiting(
                 }
             }
             (false, [_, ..], _) if much => {
-                crowding.push(CrowdingProgram {
-                    program: name.to_owned(),
-                    autogroup_pids: victim.pid.map_or_else(Vec::new, |watched| {
-                        processes.of_each_group(&crowd.pids, Some(watched))
-                    }),
-                    standing: processes.standing(&crowd.pids),
-                    pids: crowd.pids,
-                    time: crowd.time,
-                });
+                let whole = (name, crowd.pids, crowd.time);
+                let mut program = processes.crowding(whole, victim.pid);
+                if victim.pid.is_none() {
+                    // The groups of several processes are not looked up.
+                    program.autogroup_pids.clear();
+                }
+                crowding.push(program);
                 continue;
             }
             _ => continue,

@@ -451,11 +451,14 @@ fn overbooked(
         Some(Advice::Overbooked {
             cpus: 1,
             wanted_cores,
-            program,
-            time,
-            autogroup_pids,
+            most,
             ..
-        }) => Some((wanted_cores, program, time.0 / 1_000_000, autogroup_pids)),
+        }) => Some((
+            wanted_cores,
+            most.program,
+            most.time.0 / 1_000_000,
+            most.autogroup_pids,
+        )),
         None => None,
         other => panic!("{other:?}"),
     }

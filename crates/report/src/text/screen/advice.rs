@@ -1,6 +1,6 @@
 //! What to do, in words, each with a command that does it or proves it.
 
-use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
+use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
@@ -254,40 +254,32 @@ fn of_machine(advice: &Advice) -> (String, String) {
         Advice::Overbooked {
             cpus,
             wanted_cores,
-            program,
-            pids,
-            autogroup_pids,
-            standing,
+            most,
             share,
-            ..
         } => (
             format!(
                 "Overbooked: threads wanted {} of {}, {} {} of that: run fewer at once, or lower {} \
                  priority.",
                 tied(format!("{wanted_cores:.1} CPUs")),
                 tied(cpus),
-                name(program, pids),
+                name(&most.program, &most.pids),
                 tied(percent(*share)),
-                if pids.len() == 1 { "its" } else { "their" },
+                if most.pids.len() == 1 { "its" } else { "their" },
             ),
-            Lowered::of(pids, autogroup_pids, standing).command(),
+            Lowered::of(most).command(),
         ),
         Advice::CpusFull {
             busy_share,
-            program,
-            pids,
-            autogroup_pids,
-            standing,
+            most,
             share,
-            ..
         } => (
             format!(
                 "The CPUs are full ({}), {} has {}: move it, or lower its priority.",
                 tied(percent(*busy_share)),
-                name(program, pids),
+                name(&most.program, &most.pids),
                 tied(percent(*share)),
             ),
-            Lowered::of(pids, autogroup_pids, standing).command(),
+            Lowered::of(most).command(),
         ),
         _ => (String::new(), String::new()),
     }
@@ -337,7 +329,7 @@ fn listed(names: &[String]) -> String {
 fn lower_all(programs: &[CrowdingProgram]) -> String {
     let mut lowered = Lowered::default();
     for it in programs {
-        lowered.add(Lowered::of(&it.pids, &it.autogroup_pids, &it.standing));
+        lowered.add(Lowered::of(it));
     }
     lowered.command()
 }
@@ -358,10 +350,11 @@ struct Lowered {
 
 impl Lowered {
     /// Those of a program that are there, by sessions where these are known to count.
-    fn of(pids: &[i32], groups: &[i32], standing: &Standing) -> Self {
+    fn of(program: &CrowdingProgram) -> Self {
+        let (groups, standing) = (&*program.autogroup_pids, &program.standing);
         let others = [&standing.ended, &standing.real_time, &standing.lowest];
         let is_ordinary = |pid: &&i32| !others.iter().any(|others| others.contains(pid));
-        let ordinary = pids.iter().filter(is_ordinary);
+        let ordinary = program.pids.iter().filter(is_ordinary);
         Self {
             groups: groups.to_vec(),
             ordinary: match groups {

@@ -200,11 +200,13 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
     statement.advice = vec![Advice::Overbooked {
         cpus: 2,
         wanted_cores: 9.84,
-        program: "rustc".to_owned(),
-        pids: pids.clone(),
-        autogroup_pids: vec![900],
-        standing: Standing::default(),
-        time: Nanos::from_secs(180),
+        most: CrowdingProgram {
+            program: "rustc".to_owned(),
+            pids,
+            autogroup_pids: vec![900],
+            standing: Standing::default(),
+            time: Nanos::from_secs(180),
+        },
         share: 0.93,
     }];
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
@@ -216,10 +218,10 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
         page.contains("$ echo 19 | tee /proc/900/autogroup"),
         "{page}"
     );
-    let Advice::Overbooked { autogroup_pids, .. } = &mut statement.advice[0] else {
+    let Advice::Overbooked { most, .. } = &mut statement.advice[0] else {
         unreachable!("the advice above")
     };
-    autogroup_pids.clear();
+    most.autogroup_pids.clear();
     let page = flat(&statement);
     assert!(
         page.contains("$ renice -n 19 -p 900 901 902 903 # and the others"),
