@@ -5,13 +5,14 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Its modules, but for the one that is run.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 10] = [
     "accounting",
     "beats",
     "books",
     "noise",
     "paced",
     "pages",
+    "realtime",
     "rows",
     "victim",
     "waits",

@@ -22,6 +22,7 @@ import books
 import noise
 import paced
 import pages
+import realtime
 import victim
 import waits
 from rows import Verdicts, load
@@ -39,7 +40,7 @@ def main():
         said = json.load(file)
     verdicts = Verdicts()
     loop = said["document"] == "pace"
-    for section in (paced,) if loop else (books, waits, victim, noise, beats, accounting):
+    for section in (paced,) if loop else (books, waits, victim, realtime, noise, beats, accounting):
         section.check(rows, said, verdicts)
     if arguments.page and not loop:
         with open(arguments.page, encoding="utf-8") as file:

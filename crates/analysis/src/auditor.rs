@@ -16,6 +16,7 @@ use crate::ledger::{Books, Ledger};
 use crate::pace::Watched;
 use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
+use crate::real_time::Limits;
 use crate::statement::{Parts, assemble};
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
@@ -32,6 +33,8 @@ pub struct Auditor {
     ledger: Ledger,
     /// Where no program is asked for.
     waits: Option<crate::waits::Waits>,
+    /// What may keep real-time threads from a CPU.
+    limits: Option<Limits>,
     tick: TickAccumulator,
     accounting: Option<AccountingCheck>,
     beats: Option<Finder>,
@@ -46,7 +49,8 @@ impl Auditor {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
             beats: Some(Finder::new(machine)),
-            waits: Some(crate::waits::Waits::default()),
+            waits: Some(crate::waits::Waits::new(machine)),
+            limits: Limits::of(machine),
             ..Self::books()
         }
     }
@@ -57,6 +61,7 @@ impl Auditor {
             timeline: Timeline::new(Keep::LONG),
             ledger: Ledger::default(),
             waits: None,
+            limits: None,
             tick: TickAccumulator::default(),
             accounting: None,
             beats: None,
@@ -85,7 +90,9 @@ impl Auditor {
     /// that ended at `begin` or before are not looked at for it.
     pub fn victim_since(&mut self, begin: Nanos) {
         self.waits = None;
-        let victim = self.victim.get_or_insert_with(|| Victim::new(begin));
+        let limits = self.limits;
+        let new = || Victim::new(begin).with_limits(limits);
+        let victim = self.victim.get_or_insert_with(new);
         if let Some(process) = &self.frames {
             victim.keep_losses(process.pid());
         }
@@ -184,6 +191,7 @@ impl Auditor {
             mut timeline,
             ledger,
             waits,
+            limits: _,
             mut tick,
             accounting,
             beats,

@@ -45,6 +45,7 @@ use self::worst::{Candidate, Worst};
 use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
 use crate::pace::lateness::Outside;
+use crate::real_time::{Limits, RealTime};
 use crate::timeline::{
     Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
@@ -68,6 +69,8 @@ pub(crate) struct Victim {
     moves: Moves,
     /// Where they are asked for.
     losses: Option<Losses>,
+    /// Where the machine's settings are known.
+    real_time: Option<RealTime>,
 }
 
 impl Victim {
@@ -92,7 +95,15 @@ impl Victim {
             quota: Quota::default(),
             moves: Moves::default(),
             losses: None,
+            real_time: None,
         }
+    }
+
+    /// The same, which also says what of these kept real-time threads from their CPU.
+    #[must_use]
+    pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
+        self.real_time = limits.map(RealTime::new);
+        self
     }
 
     /// What happened to the threads that are known to be the victim's by now.
@@ -172,6 +183,9 @@ impl Victim {
 
     /// Takes an event of a CPU with this past.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
+        if let Some(real_time) = &mut self.real_time {
+            real_time.event(event);
+        }
         match event.kind() {
             EventKind::OnCpu(occupant, _) => self.base(occupant, event),
             EventKind::Interrupt(interrupt) => {
@@ -283,6 +297,11 @@ impl Victim {
             self.latency.add(span.self_time, span.dur);
         }
         let pieces = history.had_cpu_during(span);
+        if let Some(real_time) = self.real_time.as_mut().filter(|_| !off.moved) {
+            let woken = reason == OffCpuReason::Woken;
+            let had = pieces.iter().copied();
+            real_time.waited((event.slot, thread.tid, woken), span, had, event.sources);
+        }
         let idle = pieces.iter().rfind(|piece| {
             let idles = event.sources.get(piece.source).kind == Kind::Idle;
             idles && piece.end - piece.start >= Moved::MIN_IDLE

@@ -28,12 +28,14 @@ mod probe;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ticktax_model::hook::Hook;
+use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::probe::{Had, Sessions};
 use crate::ledger::tally::Tally;
+use crate::real_time::{Limits, RealTime};
 use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
 use crate::victim::named;
 
@@ -65,6 +67,8 @@ pub(crate) struct Waits {
     unreported: VecDeque<(Nanos, Nanos)>,
     /// The end of the last of those that are not kept any more.
     forgotten: Nanos,
+    /// Where the machine's settings are known.
+    real_time: Option<RealTime>,
 }
 
 /// What happened to a thread lately, in order of time.
@@ -82,6 +86,7 @@ struct Run {
     tid: i32,
     source: SourceId,
     begin: Nanos,
+    after_idle: bool,
 }
 
 /// What a thread did before it got a CPU: it waited, where others had that CPU.
@@ -122,8 +127,19 @@ impl Begin {
 }
 
 impl Waits {
+    /// Nothing yet of `machine`.
+    pub(crate) fn new(machine: &Machine) -> Self {
+        Self {
+            real_time: Limits::of(machine).map(RealTime::new),
+            ..Self::default()
+        }
+    }
+
     /// Takes an event of a CPU with this past.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
+        if let Some(real_time) = &mut self.real_time {
+            real_time.event(event);
+        }
         match event.kind() {
             EventKind::OnCpu(Occupant::Thread(on), onset) => {
                 let Some(thread) = on.thread else {
@@ -135,13 +151,18 @@ impl Waits {
                 // Their own waits are left out, and what they may have had is in the CPU's past.
                 if !matches!(on.owner, Owner::Probe | Owner::Tool) {
                     self.threads.entry(thread.tid).or_default().ran(span);
-                    // On a CPU that idled nobody was before it.
-                    if !onset.continues && !onset.after_idle {
+                    let may_be_held = || {
+                        let real_time = self.real_time.as_ref();
+                        real_time.is_some_and(|it| it.left(event.slot, thread.tid, span.start))
+                    };
+                    // On a CPU that idled nobody was before it, but the kernel may have kept it from that.
+                    if !onset.continues && (!onset.after_idle || may_be_held()) {
                         self.runs.push_back(Run {
                             slot: event.slot,
                             tid: thread.tid,
                             source: span.source,
                             begin: span.start,
+                            after_idle: onset.after_idle,
                         });
                     }
                 }
@@ -217,17 +238,26 @@ impl Waits {
             self_time: run.begin - at,
             source: run.source,
         };
+        let woken = matches!(begin, Begin::Woken(_));
+        if let Some(real_time) = self.real_time.as_mut().filter(|it| it.wants(span.dur)) {
+            let pieces = history.on_cpu_within(&span);
+            real_time.waited((slot, run.tid, woken), &span, pieces, sources);
+        }
+        if run.after_idle {
+            return;
+        }
         let had = Had::during(&span, history, sources);
         let (both, probe) = if had.is_wait() {
             (&mut self.found, false)
-        } else if had.is_wait_beside_probe(matches!(begin, Begin::Woken(_))) {
+        } else if had.is_wait_beside_probe(woken) {
             (&mut self.beside_probe, true)
         } else {
             return;
         };
-        let found = match begin {
-            Begin::Woken(_) => &mut both.woken,
-            Begin::Preempted(_) => &mut both.preempted,
+        let found = if woken {
+            &mut both.woken
+        } else {
+            &mut both.preempted
         };
         found.add(&span, history, sources, probe);
     }
@@ -266,7 +296,13 @@ impl Waits {
             found.merge(beside.only(|waiter| sessions.differ(waiter, sources)));
         }
         let begin = header.begin().unwrap_or_default();
-        Some(found.statement(preempted, begin, sources))
+        let mut told = found.statement(preempted, begin, sources);
+        // Who lost its CPU and was not woken may have slept where events were lost, or CPUs not watched.
+        let whole = preempted && header.machine.online.iter().count() <= header.books.len();
+        if let Some(real_time) = self.real_time.filter(|_| whole) {
+            told.real_time = real_time.finish(header).programs(sources, |_| true);
+        }
+        Some(told)
     }
 }
 
@@ -418,6 +454,7 @@ impl Found {
             programs,
             programs_left_out: left_out as u64,
             behind: costliest(costs.into_values(), PROGRAMS),
+            real_time: Vec::new(),
         }
     }
 }

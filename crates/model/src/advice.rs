@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::real_time::RealTimeHeld;
 use crate::{CpuList, Nanos};
 
 /// Something to do, and the measurement that says so. Its `id` is stable. Words and commands are
@@ -74,6 +75,12 @@ pub enum Advice {
         time: Nanos,
         /// How often.
         count: u64,
+    },
+    /// Real-time threads were kept from a CPU on which nobody went before them.
+    RealTimeHeld {
+        /// Which, and by what.
+        #[serde(flatten)]
+        held: RealTimeHeld,
     },
     /// Interrupts and softirqs took much of the time for which a program wanted to run.
     Interrupts {

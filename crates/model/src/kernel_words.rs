@@ -25,6 +25,9 @@ pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 /// gave back.
 pub const QUOTA_FUNCTIONS: [&str; 2] = ["sched_cfs_period_timer", "sched_cfs_slack_timer"];
 
+/// The timer function that has the fair server of a CPU run ordinary threads before real-time ones.
+pub const SERVER_FUNCTION: &str = "dl_task_timer";
+
 /// The begin of the names of the kernel's workers, whose time is that of their work items.
 const WORKER: &str = "kworker";
 

@@ -31,6 +31,7 @@ pub mod machine;
 pub mod pace;
 pub mod policy;
 pub mod prediction;
+pub mod real_time;
 pub mod recording;
 pub mod replay;
 pub mod span;

@@ -15,6 +15,7 @@ pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy}
 
 use crate::machine::Throttling;
 use crate::pace::Figures;
+use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, Kind, Lengths, Nanos};
 
 /// What is appended to a wait's cause when it ended on another CPU than it began on.
@@ -231,6 +232,9 @@ pub struct ThreadTimes {
     pub interrupted_by: Vec<Interferer>,
     /// The longest delays, longest first.
     pub delays: Vec<Delay>,
+    /// Waits for a CPU on which nobody went before its real-time threads, and what kept these from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub real_time: Vec<RealTimeHeld>,
 }
 
 impl ThreadTimes {
@@ -358,6 +362,9 @@ pub struct Delay {
     /// Who had that CPU meanwhile, each program as one, the costliest first.
     #[serde(default)]
     pub lost_to: Vec<LostTo>,
+    /// What kept a real-time thread from that CPU, where nobody who had it goes before such a thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<RealTimeLimit>,
 }
 
 /// What a program, a thread of the kernel or an interrupt had of a delay.

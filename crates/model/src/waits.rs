@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::real_time::RealTimeHeld;
 use crate::{Kind, Nanos};
 
 /// How long threads were able to run and did not, and who had their CPU meanwhile. Times of several
@@ -24,6 +25,10 @@ pub struct WaitStatement {
     /// Whom others waited for, the costliest first: each process, and each thread of the kernel, by
     /// itself.
     pub behind: Vec<WaitedFor>,
+    /// Real-time threads that the kernel kept from a CPU on which nobody went before them. Where the CPU idled
+    /// meanwhile, that is no waiting for a CPU, and in none of the times above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub real_time: Vec<RealTimeHeld>,
 }
 
 /// A program that waited for a CPU.

@@ -28,6 +28,7 @@ const MUCH_THROTTLED: f64 = 0.01;
 pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     found.extend(throttled(statement));
+    found.extend(held(statement));
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
@@ -53,6 +54,15 @@ fn throttled(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
         };
         (held.time, advice)
     })
+}
+
+/// Real-time threads that were kept from their CPUs.
+fn held(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
+    let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
+    let wall = wall.unwrap_or_default();
+    let all = statement.waits.iter().flat_map(|waits| &waits.real_time);
+    let much = all.filter(move |held| held.time.share_of(wall) >= MUCH_THROTTLED);
+    much.map(|held| (held.time, Advice::RealTimeHeld { held: held.clone() }))
 }
 
 /// What the hypervisor took, by its own clock or by the proof that nothing else ran.

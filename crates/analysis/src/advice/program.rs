@@ -23,6 +23,8 @@ const LONG_WAIT: Nanos = Nanos::from_millis(10);
 const MUCH_OF_WAITING: f64 = 0.1;
 /// From this share of the time that it wanted on, being throttled is worth a word.
 const MUCH_THROTTLED: f64 = 0.005;
+/// From this share of all waiting on, real-time threads waited because of what the kernel leaves them.
+const MOSTLY_HELD: f64 = 0.5;
 /// From this share on, interrupts are, and page faults.
 const MUCH_INTERRUPTED: f64 = 0.05;
 
@@ -47,6 +49,7 @@ pub(super) fn advise(
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     let wanted: Nanos = wanted(threads);
     found.extend(waiting(statement, victim, threads, processes));
+    found.extend(held(threads, wanted));
     found.extend(throttled(victim, threads, wanted));
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
@@ -104,6 +107,11 @@ fn waiting(
     processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
     let (in_line, _, longest) = of(threads, ThreadState::Waiting);
+    // Whoever had the CPU while the kernel kept the program from it had it because of that.
+    let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
+    if held.share_of(in_line) > MOSTLY_HELD {
+        return Vec::new();
+    }
     let frames = victim.frames.as_ref();
     let much = if frames.is_some_and(|frames| frames.figures.untimely() == 0) {
         MUCH_IN_TIME
@@ -178,6 +186,13 @@ fn waiting(
         found.push((time, advice));
     }
     found
+}
+
+/// Its real-time threads were kept from a CPU on which nobody went before them.
+fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
+    let all = threads.real_time.iter();
+    let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
+    much.map(|held| (held.time, Advice::RealTimeHeld { held: held.clone() }))
 }
 
 fn crowds(behind: &[Interferer]) -> BTreeMap<&str, Crowd> {

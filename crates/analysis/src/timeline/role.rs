@@ -1,8 +1,8 @@
 //! What a source's rows mean: resolved once for each source, for everybody who reads rows.
 
 use ticktax_model::kernel_words::{
-    LOCAL_TIMER, QUOTA_FUNCTIONS, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail, UNREPORTED,
-    UNTRACED_TIMER,
+    LOCAL_TIMER, QUOTA_FUNCTIONS, SERVER_FUNCTION, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail,
+    UNREPORTED, UNTRACED_TIMER,
 };
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Class;
@@ -82,6 +82,8 @@ pub(crate) struct Interrupt {
     pub(crate) part: Part,
     /// Whether it lets threads run again whose CPU quota was used up.
     pub(crate) refills_quota: bool,
+    /// Whether it has ordinary threads run before real-time ones.
+    pub(crate) starts_server: bool,
 }
 
 /// Which interrupt, as far as anybody asks.
@@ -123,6 +125,7 @@ impl Interrupt {
             line,
             part,
             refills_quota: QUOTA_FUNCTIONS.contains(&&*source.detail),
+            starts_server: &*source.detail == SERVER_FUNCTION,
         }
     }
 

@@ -11,8 +11,9 @@ use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
 
 use super::Victim;
 use super::life::Life;
-use super::worst::{Candidate, Episodes};
+use super::worst::{Candidate, Episodes, Worst};
 use crate::ledger::tally::Tally;
+use crate::real_time::Held;
 
 /// Says what happened to the victim.
 pub(super) fn make(
@@ -116,11 +117,11 @@ fn threads(
     let not_moved = not_moved.map(|(&id, tally)| ((id, false), *tally));
     told.interrupted_by = interferers(&not_moved.collect(), sources);
     let begin = header.begin().unwrap_or(about.begin);
-    let delays = victim.worst.into_longest();
-    told.delays = delays
-        .iter()
-        .map(|delay| delay_of(delay, begin, sources))
-        .collect();
+    let held = victim.real_time.map(|real_time| real_time.finish(header));
+    told.delays = longest(victim.worst, held.as_ref(), begin, sources);
+    if let Some(held) = held {
+        told.real_time = held.programs(sources, |pid| pids.contains(&pid));
+    }
     told
 }
 
@@ -215,6 +216,16 @@ fn interferers(
     interferers
 }
 
+/// The longest delays, each with what kept a real-time thread from its CPU.
+fn longest(worst: Worst, held: Option<&Held>, begin: Nanos, sources: &SourceTable) -> Vec<Delay> {
+    let delays = worst.into_longest();
+    let told = delays.iter().map(|delay| Delay {
+        limit: held.and_then(|held| held.limit_of(delay.tid, delay.span.start)),
+        ..delay_of(delay, begin, sources)
+    });
+    told.collect()
+}
+
 fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
     let source = sources.get(delay.span.source);
     let start = delay.span.start;
@@ -243,6 +254,7 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         more: delay.more,
         woken_by: delay.woken.map(|(_, by)| waker(by, sources)),
         lost_to: lost_to(&delay.sums, sources),
+        limit: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::facts::config_value;
 
 /// Options that say whether a parameter can have an effect.
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "CPU_ISOLATION",
     "HIGH_RES_TIMERS",
     "HZ",
@@ -14,6 +14,7 @@ const OPTIONS: [&str; 8] = [
     "NO_HZ_FULL",
     "NO_HZ_IDLE",
     "RT_GROUP_SCHED",
+    "RT_GROUP_SCHED_DEFAULT_DISABLED",
 ];
 
 pub(super) fn build_options(config: Option<&str>) -> BTreeMap<String, String> {

@@ -1,6 +1,7 @@
 //! What happened to one program: every moment of its threads, and its longest delays.
 
 use ticktax_model::machine::Throttling;
+use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     Delay, DelayKind, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage,
@@ -33,6 +34,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             let by = &threads.interrupted_by;
             interferers(page, "It was interrupted by", by, threads, wall);
             delays(page, threads);
+            real_time(page, &threads.real_time);
             balance(page, threads);
         }
         Some(_) => page.line(Tone::Warning, "None of its threads was seen."),
@@ -237,6 +239,39 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
+/// What keeps real-time threads from a CPU.
+pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
+    match limit {
+        RealTimeLimit::Throttling => "sched_rt_runtime_us",
+        RealTimeLimit::FairServer => "the fair server",
+        RealTimeLimit::Either => "sched_rt_runtime_us or the fair server",
+    }
+}
+
+/// A paragraph for each program whose real-time threads were kept from a CPU.
+pub(super) fn real_time(page: &mut Page, all: &[RealTimeHeld]) {
+    for held in all {
+        let granted = held
+            .runtime
+            .filter(|_| held.limit != RealTimeLimit::FairServer);
+        let granted = granted.map_or_else(String::new, |runtime| {
+            let granted = format!("{runtime} of each {}", held.period);
+            format!(" (real-time threads have {})", tied(granted))
+        });
+        let pids = held.pids.iter().map(ToString::to_string);
+        let text = format!(
+            "{} ({}) was kept from its CPU by {}{granted} for {}, {}, up to {} at once",
+            held.name,
+            pids.collect::<Vec<String>>().join(", "),
+            limit_name(held.limit),
+            tied(held.time),
+            counted(held.count, "time"),
+            tied(held.max),
+        );
+        page.paragraph(Tone::Warning, "Real time: ", &text);
+    }
+}
+
 fn timeline(delay: &Delay) -> String {
     let mut told: Vec<String> = delay
         .timeline
@@ -253,6 +288,9 @@ fn timeline(delay: &Delay) -> String {
         .collect();
     if delay.kind == DelayKind::Throttled {
         return "its CPU quota was used up".to_owned();
+    }
+    if let Some(limit) = delay.limit {
+        told.insert(0, format!("kept from it by {}", limit_name(limit)));
     }
     if delay.more > 0 {
         told.push(format!("{} more", grouped(delay.more)));

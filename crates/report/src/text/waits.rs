@@ -1,7 +1,7 @@
 //! Who waited for a CPU behind whom, of all programs.
 
 use ticktax_model::statement::Statement;
-use ticktax_model::waits::{WaitedFor, WaitingProgram};
+use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 
 use super::cells::Cells;
 use super::numbers::{counted, rate};
@@ -10,7 +10,8 @@ use super::wall;
 
 /// Writes the section, where it is known.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
-    let Some(waits) = statement.waits.as_ref().filter(|it| it.count > 0) else {
+    let told = |waits: &&WaitStatement| waits.count > 0 || !waits.real_time.is_empty();
+    let Some(waits) = statement.waits.as_ref().filter(told) else {
         return;
     };
     page.section("Who waited for a CPU, and behind whom");
@@ -40,6 +41,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let left = format!("and {}", counted(waits.programs_left_out, "other program"));
         page.paragraph(Tone::Faint, "  ", &left);
     }
+    super::victim::real_time(page, &waits.real_time);
     let mut legend =
         "time: from a wake-up, or from losing its CPU, until a thread had a CPU, of all \
         threads added up. behind: who ran meanwhile on that CPU."

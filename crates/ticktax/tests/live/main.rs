@@ -107,6 +107,10 @@ const ROOT: &[(&str, Test)] = &[
         "victim::is_throttled_by_its_quota",
         victims::is_throttled_by_its_quota,
     ),
+    (
+        "victim::a_real_time_loop_is_kept_from_its_cpu",
+        victims::a_real_time_loop_is_kept_from_its_cpu,
+    ),
     ("victim::sleeps", victims::sleeps),
     (
         "victim::reclaims_for_its_limit",

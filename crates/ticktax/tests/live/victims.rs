@@ -12,7 +12,9 @@ use libtest_mimic::Failed;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ticktax_host::Proc;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
+use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
@@ -137,6 +139,49 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let waited = time(&threads, ThreadState::Waiting);
     check(waited >= behind, || format!("{waited} < {behind}"))?;
     check(!threads.delays.is_empty(), || "no delay".to_owned())
+}
+
+/// A real-time loop beside an ordinary one, on one CPU, for more than three of the periods in which the kernel
+/// leaves a part to ordinary threads.
+pub(crate) fn a_real_time_loop_is_kept_from_its_cpu() -> Result<(), Failed> {
+    let machine = Proc::default().machine();
+    let limits = |name: &str| {
+        let file = machine.configured.file(&format!("proc/sys/kernel/{name}"));
+        file.and_then(|text| text.parse::<i64>().ok())
+    };
+    let (runtime, period) = (limits("sched_rt_runtime_us"), limits("sched_rt_period_us"));
+    if (runtime, period) != (Some(950_000), Some(1_000_000)) {
+        return Ok(());
+    }
+    let cpu = ticktax_inject::default_cpu()?;
+    // They end by themselves, whatever becomes of the test.
+    let _ordinary = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
+    let hog = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
+    let changed = Command::new("chrt")
+        .args(["-f", "-p", "10", &hog.pid()?.to_string()])
+        .status()?;
+    check(changed.success(), || format!("chrt: {changed}"))?;
+    let output = ticktax(&[
+        "audit", "--probe", "none", "--format", "json", "--for", "5s",
+    ])
+    .args(["--pid", &hog.pid()?.to_string()])
+    .output()?;
+    drop(hog);
+    let statement = statement(&output)?;
+    let threads = threads(&statement)?;
+    let held = &threads.real_time;
+    check(!held.is_empty(), || format!("{:?}", threads.delays))?;
+    let longest = &threads.delays[0];
+    check(longest.limit.is_some(), || format!("{longest:?}"))?;
+    let time: Nanos = held.iter().map(|held| held.time).sum();
+    let waited = self::time(&threads, ThreadState::Waiting);
+    check(time <= waited && time >= Nanos::from_millis(20), || {
+        format!("{time} of {waited}: {held:?}")
+    })?;
+    let advised = |advice: &Advice| matches!(advice, Advice::RealTimeHeld { .. });
+    check(statement.advice.iter().any(advised), || {
+        format!("{:?}", statement.advice)
+    })
 }
 
 pub(crate) fn is_throttled_by_its_quota() -> Result<(), Failed> {

@@ -2,6 +2,7 @@
 
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
+use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::WaitingProgram;
@@ -281,8 +282,45 @@ fn of_machine(advice: &Advice) -> (String, String) {
             ),
             Lowered::of(most).command(),
         ),
+        Advice::RealTimeHeld { held } => real_time(held),
         _ => (String::new(), String::new()),
     }
+}
+
+/// What kept real-time threads from their CPU, and what lifts it.
+fn real_time(held: &RealTimeHeld) -> (String, String) {
+    let cause = match (held.limit, held.runtime) {
+        (RealTimeLimit::Throttling, Some(_)) => setting(held),
+        (RealTimeLimit::Either, Some(_)) => format!("{} or the fair server", setting(held)),
+        _ => "The kernel's fair server, which lets ordinary threads have a part of each second,"
+            .to_owned(),
+    };
+    let sentence = format!(
+        "{cause} kept {} from its CPU for {}, {}, up to {} at once: have it sleep in time, or lift \
+         the limit.",
+        name(&held.name, &held.pids),
+        tied(held.time),
+        counted(held.count, "time"),
+        tied(held.max),
+    );
+    let throttling = "sysctl kernel.sched_rt_runtime_us=-1";
+    let server = "echo 0 | tee /sys/kernel/debug/sched/fair_server/cpu*/runtime";
+    let command = match held.limit {
+        RealTimeLimit::Throttling => {
+            format!("{throttling}   # a loop that never sleeps stops its CPU")
+        }
+        RealTimeLimit::FairServer => server.to_owned(),
+        RealTimeLimit::Either => format!("{throttling}; {server}"),
+    };
+    (sentence, command)
+}
+
+/// The setting of real-time throttling, by its name and in its own unit.
+fn setting(held: &RealTimeHeld) -> String {
+    let runtime = held.runtime.unwrap_or_default().0 / 1_000;
+    let period = held.period.0 / 1_000;
+    let values = tied(format!("({runtime} of {period} µs)"));
+    format!("sched_rt_runtime_us {values}")
 }
 
 /// What to do about an interrupt: only a device's can be moved to another CPU.

@@ -242,6 +242,9 @@ fn lost_to(delay: &Delay, room: usize) -> String {
     if delay.kind == DelayKind::Throttled {
         return "its CPU quota".to_owned();
     }
+    if let Some(limit) = delay.limit {
+        return elide(crate::text::victim::limit_name(limit), room);
+    }
     let mut text = String::new();
     for lost in &delay.lost_to {
         // What is little is not what it was mainly lost to.

@@ -57,6 +57,10 @@ fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a program to which everything happened"
+)]
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()
@@ -120,6 +124,7 @@ fn threads() -> ThreadTimes {
                     lost_to("backup", Kind::Task, 3_900),
                     lost_to("idle", Kind::Idle, 100),
                 ],
+                limit: None,
             },
             Delay {
                 waited_on: None,
@@ -133,8 +138,10 @@ fn threads() -> ThreadTimes {
                 more: 0,
                 woken_by: None,
                 lost_to: vec![lost_to("NET_RX", Kind::Softirq, 410)],
+                limit: None,
             },
         ],
+        real_time: Vec::new(),
     }
 }
 
