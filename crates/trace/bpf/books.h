@@ -163,6 +163,18 @@ static __always_inline int arrive(struct here *here)
 	return 1;
 }
 
+/* What a global function, which is given no pointers, finds again of `here`. */
+static __always_inline int find_books(struct here *here, __u32 cpu)
+{
+	here->control = bpf_map_lookup_elem(&controls, &cpu);
+	here->state = bpf_map_lookup_elem(&states, &cpu);
+	if (!here->control || !here->state)
+		return 0;
+	here->running = here->control->running;
+	here->cpu = cpu;
+	return 1;
+}
+
 #include "trigger.h"
 #include "ring.h"
 #include "hand_out.h"
@@ -226,21 +238,32 @@ static __always_inline int was_interrupted(const struct here *here)
 }
 
 /*
- * The thread on this CPU is not the one that the last switch named: the kernel left a switch out
+ * The thread on this CPU, the running one, is not the one that the last switch named: the kernel left a switch out
  * (6.18 in a virtual machine does, some times a second). The thread that was known has the time
  * until it was last seen. Whose the time since then was, nobody can say.
  *
- * It is claimed in one step, because a program that this one interrupts may be about to do the same.
+ * It is claimed in one step, because a program that this one interrupts may be about to do the same. Returns
+ * `now`, which may be later then. A global function, which the verifier looks at once and not wherever it is called.
  */
-static __noinline void lost_sight(struct here *here, struct task_struct *task)
+__noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 {
-	struct cpu_state *state = here->state;
-	struct frame *base = &state->stack[0];
-	__u64 start = base->start, seen = state->seen, seen_child = state->seen_child, child;
-	struct frame ended = {};
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 start, seen, seen_child, child;
+	struct here books = {}, *here = &books;
+	struct frame ended = {}, *base;
+	struct cpu_state *state;
 
-	if (here->now < start)
-		return;
+	if (!find_books(here, cpu))
+		return now;
+	here->now = now;
+	here->left = left;
+	state = here->state;
+	base = &state->stack[0];
+	start = base->start;
+	seen = state->seen;
+	seen_child = state->seen_child;
+	if (now < start)
+		return now;
 	if (seen <= start || seen > here->now || !name_known(state)) {
 		seen = start;
 		seen_child = 0;
@@ -250,9 +273,9 @@ static __noinline void lost_sight(struct here *here, struct task_struct *task)
 	child = base->child;
 	/* An interrupt since the clock was read is in that, and after the end: the next look claims it. */
 	if (unlikely(was_interrupted(here)))
-		return;
+		return here->now;
 	if (__sync_val_compare_and_swap(&base->start, start, here->now) != start)
-		return;
+		return here->now;
 	__sync_fetch_and_sub(&base->child, child);
 	ended.start = start;
 	ended.child = seen_child;
@@ -277,6 +300,7 @@ static __noinline void lost_sight(struct here *here, struct task_struct *task)
 	account(here, &ended, here->now, task);
 	if (here->running & RUN_FOLLOW)
 		find_thread(here, task, seen);
+	return here->now;
 }
 
 /* How often is tried again what an interrupt came between. */
@@ -291,7 +315,7 @@ static __always_inline void look(struct here *here, struct task_struct *task)
 	struct cpu_state *state = here->state;
 
 	if (unlikely(state->thread != (__u64)task)) {
-		lost_sight(here, task);
+		here->now = lost_sight(here->cpu, here->now, here->left);
 		return;
 	}
 	for (int i = 0; i < TRIES; i++) {
@@ -356,12 +380,11 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
  * Ends what is on top. An interrupt since the clock was read was within what ends, which then ends after
  * it. One that came too late for that, before `depth` is lowered, is charged to the frame below.
  */
-static __noinline void pop_top(struct here *here)
+static __always_inline void end_top(struct here *here)
 {
 	struct cpu_state *state = here->state;
 	__u64 depth = state->depth;
 	struct frame *frame, *below;
-	struct task_struct *task;
 	struct frame ended;
 	__u64 later = 0;
 
@@ -387,10 +410,38 @@ static __noinline void pop_top(struct here *here)
 		state->last = bpf_ktime_get_ns();
 	}
 	__sync_fetch_and_add(&below->child, here->now - ended.start + later);
-	task = bpf_get_current_task_btf();
-	account(here, &ended, here->now, task);
-	if (depth == 1)
-		look(here, task);
+	account(here, &ended, here->now, bpf_get_current_task_btf());
+}
+
+/*
+ * The same where more than one frame is to be ended, which most programs may have to and hardly ever do. Returns `now`,
+ * which may be later then. A global function, which the verifier looks at once and not for each frame.
+ */
+__noinline __u64 end_another(__u32 cpu, __u64 now)
+{
+	struct here here = {};
+
+	if (!find_books(&here, cpu))
+		return now;
+	here.now = now;
+	end_top(&here);
+	return here.now;
+}
+
+/* Ends what stands above `level`. Who is at the bottom then is for others to look at. */
+__noinline __u64 unwind(__u32 cpu, __u64 now, __u32 level)
+{
+	struct cpu_state *state = bpf_map_lookup_elem(&states, &cpu);
+
+	if (!state)
+		return now;
+#pragma unroll
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		if (state->depth <= level)
+			break;
+		now = end_another(cpu, now);
+	}
+	return now;
 }
 
 /*
@@ -417,13 +468,15 @@ static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
 	state->mismatched++;
 	return;
 found:
-	for (int i = 0; i < MAX_DEPTH; i++) {
-		if (state->depth < level)
-			return;
-		if (state->depth > level)
-			state->mismatched++;
-		pop_top(here);
+	if (unlikely(state->depth > level)) {
+		state->mismatched += state->depth - level;
+		here->now = unwind(here->cpu, here->now, level);
 	}
+	if (unlikely(state->depth != level))
+		return;
+	end_top(here);
+	if (level == 1)
+		look(here, bpf_get_current_task_btf());
 }
 
 /*
@@ -440,7 +493,7 @@ static __noinline void end_stretch(struct here *here, struct task_struct *task, 
 	ended.id = task->pid;
 	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
 	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
-	/* See pop_top() for an NMI just here. */
+	/* See end_top() for an NMI just here. */
 	ended.child = __sync_lock_test_and_set(&base->child, 0);
 	base->start = here->now;
 	base->detail = detail;
@@ -464,7 +517,7 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	struct frame ended;
 
 	if (unlikely(state->thread != (__u64)task)) {
-		lost_sight(here, task);
+		here->now = lost_sight(here->cpu, here->now, here->left);
 		if (state->thread != (__u64)task)
 			return;
 	}
@@ -544,6 +597,7 @@ static __noinline void forget_wait(struct task_struct *task)
 
 static __noinline void end_wait(struct here *here, struct task_struct *task)
 {
+	struct cpu_state *state = here->state;
 	struct frame ended = {};
 	__u32 tid = task->pid;
 	__u64 *since = bpf_map_lookup_elem(&throttled, &tid);
@@ -555,7 +609,10 @@ static __noinline void end_wait(struct here *here, struct task_struct *task)
 	ended.id = tid;
 	ended.kind = KIND_WAIT;
 	forget_wait(task);
-	account(here, &ended, here->now, task);
+	/* At a switch the thread that comes is not the running one yet. */
+	state->seen_tgid = task->tgid;
+	copy_name(state->seen_comm, task);
+	account(here, &ended, here->now, 0);
 }
 
 #endif

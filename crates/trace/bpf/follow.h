@@ -50,6 +50,17 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
 }
 
+/* As account() does, of any thread: sums have no place in time, so where they are kept nobody is followed. */
+static __always_inline void account_followed(struct here *here, const struct frame *frame, __u64 end,
+					     struct task_struct *task)
+{
+	__u64 dur = end - frame->start;
+
+	if (unlikely(here->state->opened == OPENING) || summing)
+		return;
+	hand_out(here, frame, dur, dur, task);
+}
+
 /* Emits what the thread did until `end`, off its CPU. */
 static __noinline void end_absence(struct here *here, struct followed_thread *thread, struct task_struct *task,
 				   __u64 end)
@@ -70,7 +81,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	if ((thread->detail == DETAIL_WOKEN || thread->detail == DETAIL_PREEMPTED) &&
 	    thread->cpu != here->cpu && thread->cpu < MAX_CPUS)
 		ended.flags |= FLAG_MIGRATED;
-	account(here, &ended, end, task);
+	account_followed(here, &ended, end, task);
 }
 
 /* Why a thread leaves its CPU, where it is not throttled. */
@@ -175,7 +186,7 @@ static __noinline void mark_birth(struct here *here, struct task_struct *task)
 	born.detail = DETAIL_REBORN;
 	born.id = task->pid;
 	born.kind = KIND_WAIT;
-	account(here, &born, here->now, task);
+	account_followed(here, &born, here->now, task);
 }
 
 /* A child of a followed thread, a thread like it or a process of its own. */

@@ -50,7 +50,7 @@ static __always_inline void copy_name(char *to, const struct task_struct *task)
 	((__u64 *)to)[1] = *(const __u64 *)&task->comm[8];
 }
 
-/* Whose time it was: `task`'s or, where that is 0, the thread's that lost_sight() names. */
+/* Whose time it was: `task`'s or, where that is 0, the thread's that `seen_tgid` and `seen_comm` name. */
 static __always_inline void name_thread(__u32 *tgid, char *comm, const struct here *here,
 					const struct task_struct *task)
 {
@@ -86,6 +86,11 @@ static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
 /* In a key, where no CPU's number reaches: the flight recorder's second table. */
 #define SECOND_TABLE (1ULL << 31)
 
+/* What sum_up() is told beside a key, likewise: that it was not the running thread's, and `left` of `here`. */
+#define SEEN_BEFORE (1ULL << 30)
+#define LEFT_AT 26
+#define BESIDE_KEY (SEEN_BEFORE | 15ULL << LEFT_AT)
+
 /*
  * The index of the entry for this source on this CPU; NO_SUM when the table has no room left for it. A
  * global function, which the verifier looks at once and not wherever it is called.
@@ -115,16 +120,20 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 	return NO_SUM;
 }
 
-static __always_inline void add_to_sum(struct here *here, const struct frame *frame, __u64 dur,
-				       __s64 self, struct task_struct *task)
+/* Whose time it was, for name_thread(). */
+static __always_inline struct task_struct *whose(__u64 what)
 {
-	__u64 key = sum_key(frame, here->cpu);
+	return what & SEEN_BEFORE ? 0 : bpf_get_current_task_btf();
+}
+
+static __always_inline void add_to_sum(struct here *here, const struct frame *frame, __u64 what,
+				       __u64 dur, __s64 self)
+{
+	__u64 key = what & ~BESIDE_KEY;
 	struct sum_record *sum;
 	__u8 flags = frame->flags;
 	__u32 index;
 
-	if (flight && here->running & RUN_SECOND)
-		key |= SECOND_TABLE;
 	index = sum_index(key, frame->detail);
 	sum = bpf_map_lookup_elem(&sums, &index);
 	if (unlikely(!sum)) {
@@ -146,7 +155,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 		sum->flags = flags;
 		sum->cpu = here->cpu;
 		if (names_thread(frame->kind))
-			name_thread(&sum->tgid, sum->comm, here, task);
+			name_thread(&sum->tgid, sum->comm, here, whose(what));
 	}
 	/* The reader takes entries whose count is not 0: all that names the entry stands before. */
 	barrier();
@@ -216,40 +225,59 @@ static __always_inline int keeps_time(const struct here *here, const struct fram
 }
 
 /*
- * A function of its own, so that both ways end in one state: the verifier follows each of them to the end
- * of the program otherwise, for every frame that a pop may end.
+ * A global function, which the verifier looks at once and not for every frame that a program may end. So it is given
+ * numbers alone: `what` is a key and what stands beside it.
  */
-static __noinline void sum_up(struct here *here, const struct frame *frame, __u64 dur, __s64 self,
-			      struct task_struct *task)
+__noinline int sum_up(__u64 what, __u64 detail, __u64 start, __u64 dur, __s64 self)
 {
+	struct here here = {};
+	struct frame frame = {};
+
+	if (!find_books(&here, what >> 16 & (MAX_CPUS - 1)))
+		return 0;
+	here.now = start + dur;
+	here.left = what >> LEFT_AT & 15;
+	frame.start = start;
+	frame.detail = detail;
+	frame.id = what >> 32;
+	frame.kind = what >> 10 & 7;
+	frame.flags = what >> 1;
 	if (flight) {
-		add_to_sum(here, frame, dur, self, task);
-		hand_out(here, frame, dur, self, task);
-		look_at_stretch(here, frame, dur, task);
-		return;
+		add_to_sum(&here, &frame, what, dur, self);
+		write_entry(&here, &frame, dur, self);
+		look_at_stretch(&here, &frame, dur);
+		return 0;
 	}
-	if (unlikely(keeps_time(here, frame, dur)))
-		hand_out(here, frame, dur, self, task);
+	if (unlikely(keeps_time(&here, &frame, dur)))
+		hand_out(&here, &frame, dur, self, whose(what));
 	else
-		add_to_sum(here, frame, dur, self, task);
+		add_to_sum(&here, &frame, what, dur, self);
+	return 0;
 }
 
 /*
- * `task` is whose time it was, where it was a thread's, and any other thread where it was not; 0 is
- * the thread that lost_sight() names.
+ * `task` is whose time it was, where it was a thread's, and any other thread where it was not; 0 is the thread that
+ * `seen_tgid` and `seen_comm` name. Where sums are kept it is the running one, or 0.
  */
 static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
 				    struct task_struct *task)
 {
 	__u64 dur = end - frame->start;
 	__s64 self = dur - frame->child;
+	__u64 what;
 
 	if (unlikely(here->state->opened == OPENING))
 		return;
-	if (summing)
-		sum_up(here, frame, dur, self, task);
-	else
+	if (!summing) {
 		hand_out(here, frame, dur, self, task);
+		return;
+	}
+	what = sum_key(frame, here->cpu) | (__u64)(here->left & 15) << LEFT_AT;
+	if (flight && here->running & RUN_SECOND)
+		what |= SECOND_TABLE;
+	if (!task)
+		what |= SEEN_BEFORE;
+	sum_up(what, frame->detail, frame->start, dur, self);
 }
 
 #endif

@@ -37,7 +37,8 @@ static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
-static long (*bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)130;
+static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
+static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
 #define BPF_FIELD_BYTE_OFFSET 0

@@ -201,9 +201,9 @@ struct cpu_state {
 	__u64 raised;      /* softirqs that are raised and did not begin, a bit each */
 	__u64 switches;    /* context switches that were reported */
 	__u64 cut;         /* frames above the bottom that were open at a switch */
-	__u32 seen_tgid;   /* process of the thread that was last known here, where it is lost */
+	__u32 seen_tgid;   /* of what is handed out and was not the running thread's: the process of whose it was */
 	__u32 reserved;    /* nothing */
-	char seen_comm[COMM_LEN]; /* its name */
+	char seen_comm[COMM_LEN]; /* its thread's name */
 	__u64 burst_began; /* ns: since when triggers are counted in `burst` */
 	__u64 burst;       /* triggers handed out since then */
 	__u64 suppressed;  /* triggers that were not handed out: too many, or no room */

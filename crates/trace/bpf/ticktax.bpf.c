@@ -183,9 +183,9 @@ int sched_switch(__u64 *ctx)
 	 * No frame is open at a switch, unless an exit was missed, or softirqs run in threads
 	 * that can be preempted (PREEMPT_RT): what is left of those counts as the thread's.
 	 */
-	for (int i = 0; i < MAX_DEPTH && unlikely(state->depth); i++) {
-		pop_top(&here);
-		state->cut++;
+	if (unlikely(state->depth)) {
+		state->cut += state->depth;
+		here.now = unwind(here.cpu, here.now, 0);
 	}
 	state->switches++;
 	here.began = state->stack[0].start;
@@ -196,7 +196,7 @@ int sched_switch(__u64 *ctx)
 	if (likely(state->thread == (__u64)prev)) {
 		end_stretch(&here, prev, work_in_progress(next));
 	} else {
-		lost_sight(&here, prev);
+		here.now = lost_sight(here.cpu, here.now, here.left);
 		state->stack[0].detail = work_in_progress(next);
 	}
 	set_current(&here, next);

@@ -73,12 +73,10 @@ static __always_inline struct trigger_plan *plan_of_triggers(void)
 }
 
 /* Whether this CPU may hand out another: a bad second must not become a bad second of triggers. */
-static __always_inline int may_trigger(struct here *here)
+static __always_inline int may_trigger(struct cpu_state *state, __u64 now)
 {
-	struct cpu_state *state = here->state;
-
-	if (here->now - state->burst_began >= BURST_NS) {
-		state->burst_began = here->now;
+	if (now - state->burst_began >= BURST_NS) {
+		state->burst_began = now;
 		state->burst = 0;
 	}
 	if (state->burst >= BURST) {
@@ -141,47 +139,72 @@ static __always_inline int is_wanted(struct task_struct *task, const struct trig
 
 #define NO_RULE (~0U)
 
-/* The first rule that this is a trigger by. `task` is 0 where it is the kernel's. */
-static __always_inline __u32 rule_of(struct trigger_plan *plan, struct task_struct *task, __u64 lasted,
-				     __u64 why)
+/* The first rule by which a thread's wait is a trigger. */
+static __always_inline __u32 rule_of_wait(const struct trigger_plan *plan, struct task_struct *task,
+					  __u64 lasted, __u64 why)
 {
+#pragma unroll
 	for (__u32 i = 0; i < TRIGGER_RULES; i++) {
 		const struct trigger_rule *rule = &plan->rules[i];
 
-		if (!(rule->triggers >> (why & 7) & 1) || lasted < rule->over)
+		if (!(rule->triggers >> (why & WAITING_WHY) & 1) || lasted < rule->over)
 			continue;
-		if (!task || is_wanted(task, rule))
+		if (is_wanted(task, rule))
 			return i;
 	}
 	return NO_RULE;
 }
 
-static __always_inline void hand_over(struct here *here, struct trigger_record *record)
+/* The same of a stretch of the kernel's. */
+static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __u64 lasted)
 {
-	record->time = here->now;
-	record->cpu = here->cpu;
-	/* Wakes the reader by an interrupt of this CPU's, after the lock of the run queue. */
-	if (bpf_ringbuf_output(&triggers, record, sizeof(*record), 0))
-		here->state->suppressed++;
+#pragma unroll
+	for (__u32 i = 0; i < TRIGGER_RULES; i++) {
+		const struct trigger_rule *rule = &plan->rules[i];
+
+		if (rule->triggers >> TRIGGER_STRETCH & 1 && lasted >= rule->over)
+			return i;
+	}
+	return NO_RULE;
+}
+
+/* A record to be filled in and submitted; 0 where there is no room. It is too large for the stack that old kernels allow. */
+static __always_inline struct trigger_record *begin_trigger(struct cpu_state *state)
+{
+	struct trigger_record *record = bpf_ringbuf_reserve(&triggers, sizeof(*record), 0);
+
+	if (!record)
+		state->suppressed++;
+	return record;
 }
 
 static __noinline void trigger_wait(struct here *here, struct task_struct *task, __u64 lasted, __u64 why)
 {
 	struct trigger_plan *plan = plan_of_triggers();
-	struct trigger_record record = {};
+	struct trigger_record *record;
+	__u32 rule;
 
 	if (!plan || task->tgid == plan->own)
 		return;
-	record.rule = rule_of(plan, task, lasted, why);
-	if (record.rule == NO_RULE || !may_trigger(here))
+	rule = rule_of_wait(plan, task, lasted, why);
+	if (rule == NO_RULE || !may_trigger(here->state, here->now))
 		return;
-	record.lasted = lasted;
-	record.trigger = why;
-	record.tid = task->pid;
-	record.tgid = task->tgid;
-	((__u64 *)record.comm)[0] = *(const __u64 *)&task->comm[0];
-	((__u64 *)record.comm)[1] = *(const __u64 *)&task->comm[8];
-	hand_over(here, &record);
+	record = begin_trigger(here->state);
+	if (!record)
+		return;
+	record->time = here->now;
+	record->lasted = lasted;
+	record->detail = 0;
+	record->tid = task->pid;
+	record->tgid = task->tgid;
+	record->cpu = here->cpu;
+	record->trigger = why;
+	record->kind = 0;
+	record->rule = rule;
+	((__u64 *)record->comm)[0] = *(const __u64 *)&task->comm[0];
+	((__u64 *)record->comm)[1] = *(const __u64 *)&task->comm[8];
+	/* Wakes the reader by an interrupt of this CPU's, after the lock of the run queue. */
+	bpf_ringbuf_submit(record, 0);
 }
 
 static __always_inline int is_too_long(__u64 lasted, __u64 why)
@@ -248,12 +271,52 @@ static __always_inline void look_at_wait(struct here *here, struct task_struct *
 		trigger_wait(here, task, lasted, entry & WAITING_WHY);
 }
 
+/*
+ * What had a CPU in one piece, and was the kernel's, is a trigger where a rule says so. `what` is its kind, and from bit 32
+ * on its number. A global function, which the verifier looks at once and not wherever it is called.
+ */
+__noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail, __u64 what)
+{
+	struct cpu_state *state = bpf_map_lookup_elem(&states, &cpu);
+	struct trigger_plan *plan = plan_of_triggers();
+	struct trigger_record *record;
+	struct task_struct *task;
+	__u32 rule;
+
+	if (!plan || !state)
+		return 0;
+	rule = rule_of_stretch(plan, lasted);
+	if (rule == NO_RULE || !may_trigger(state, now))
+		return 0;
+	record = begin_trigger(state);
+	if (!record)
+		return 0;
+	record->time = now;
+	record->lasted = lasted;
+	record->detail = detail;
+	record->tid = what >> 32;
+	record->tgid = 0;
+	record->cpu = cpu;
+	record->trigger = TRIGGER_STRETCH;
+	record->kind = what;
+	record->rule = rule;
+	((__u64 *)record->comm)[0] = 0;
+	((__u64 *)record->comm)[1] = 0;
+	/* At a switch the thread that leaves is still the running one. */
+	task = bpf_get_current_task_btf();
+	if ((__u8)what == KIND_TASK && task->pid == (__u32)(what >> 32)) {
+		record->tgid = task->tgid;
+		((__u64 *)record->comm)[0] = *(const __u64 *)&task->comm[0];
+		((__u64 *)record->comm)[1] = *(const __u64 *)&task->comm[8];
+	}
+	bpf_ringbuf_submit(record, 0);
+	return 0;
+}
+
 /* What ended had its CPU in one piece: was it the kernel's, and too long? */
-static __always_inline void look_at_stretch(struct here *here, const struct frame *frame, __u64 dur,
-					    struct task_struct *task)
+static __always_inline void look_at_stretch(struct here *here, const struct frame *frame, __u64 dur)
 {
 	struct trigger_plan *plan = plan_of_triggers();
-	struct trigger_record record = {};
 
 	if (likely(!plan || dur < plan->limits[TRIGGER_STRETCH]))
 		return;
@@ -262,20 +325,8 @@ static __always_inline void look_at_stretch(struct here *here, const struct fram
 	if (frame->kind == KIND_TASK ? !(frame->flags & FLAG_KERNEL_THREAD) :
 				       frame->kind < KIND_SOFTIRQ || frame->kind > KIND_NMI)
 		return;
-	record.rule = rule_of(plan, 0, dur, TRIGGER_STRETCH);
-	if (record.rule == NO_RULE || !may_trigger(here))
-		return;
-	record.lasted = dur;
-	record.detail = frame->detail;
-	record.trigger = TRIGGER_STRETCH;
-	record.kind = frame->kind;
-	record.tid = frame->id;
-	if (frame->kind == KIND_TASK && task) {
-		record.tgid = task->tgid;
-		((__u64 *)record.comm)[0] = *(const __u64 *)&task->comm[0];
-		((__u64 *)record.comm)[1] = *(const __u64 *)&task->comm[8];
-	}
-	hand_over(here, &record);
+	trigger_stretch(here->cpu, here->now, dur, frame->detail,
+			(__u64)frame->id << 32 | frame->kind);
 }
 
 #endif

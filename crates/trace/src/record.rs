@@ -208,11 +208,11 @@ pub struct CpuState {
     pub switches: u64,
     /// Frames above the bottom that were open at a switch.
     pub cut: u64,
-    /// Process of the thread that was last known here, where it is lost.
+    /// Of what is handed out and was not the running thread's: the process of whose it was.
     pub seen_tgid: u32,
     /// Nothing.
     pub reserved: u32,
-    /// Its name.
+    /// Its thread's name.
     pub seen_comm: [u8; 16],
     /// ns: since when triggers are counted in `burst`.
     pub burst_began: u64,

@@ -1,7 +1,7 @@
 //! Rings that have become too short for this machine give way to larger ones.
 //!
 //! A ring that is shared with the kernel is allocated whole, so larger ones come with a tracer of their own. It is
-//! loaded on a thread of its own while the one before goes on, because the kernel's verifier takes seconds, and takes its
+//! loaded on a thread of its own while the one before goes on, because the kernel's verifier takes its time, and takes its
 //! place where a window of sums ends. What the rings held is gone then, and a delay that was going on is not noticed; so it
 //! happens twice at most, and not while something triggered.
 
