@@ -5,7 +5,7 @@
 //! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
 //! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
 //! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
-//! it counts what it gets done with unused cycles. The [`pace`]d loop is a program
+//! it counts what it gets done with unused cycles. [`gaps`] has the first two wait for what lasts too long. The [`pace`]d loop is a program
 //! rather than a probe: it works at a set rate, and every frame says when it was due and when done. [`tcp`]
 //! says what a byte over the loopback device costs.
 //!
@@ -16,6 +16,7 @@
 pub mod clock;
 mod cpus;
 mod error;
+pub mod gaps;
 pub mod pace;
 mod pinned;
 mod policy;

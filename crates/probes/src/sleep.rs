@@ -239,7 +239,7 @@ impl Worker for Sleep {
 }
 
 /// Sleeps until `due`, through signals. `false` if the kernel does not know how.
-fn sleep_until(due: Nanos) -> bool {
+pub(crate) fn sleep_until(due: Nanos) -> bool {
     let request = TimeSpec::new(
         due.0.div_euclid(1_000_000_000),
         due.0.rem_euclid(1_000_000_000),

@@ -319,10 +319,7 @@ impl Worker for Spin {
     type Report = Outcome;
 
     fn prepare(&mut self, _: Cpu) {
-        self.calibration = match self.source {
-            CounterSource::Monotonic => calibration::calibrate(&mut Monotonic, self.frequency_hz),
-            _ => calibration::calibrate(&mut FastHardware, self.frequency_hz),
-        };
+        self.calibration = calibrate(self.source, self.frequency_hz);
         let min = self.calibration.threshold;
         self.calibration.threshold = self.wanted.map_or(min, |wanted| wanted.max(min));
         // /proc/stat has a column for the time of nice programs: what is in the others is theirs.
@@ -334,6 +331,53 @@ impl Worker for Spin {
             CounterSource::Monotonic => self.run_on(&mut Monotonic, cpu, stop),
             _ => self.run_on(&mut FastHardware, cpu, stop),
         }
+    }
+}
+
+/// What the loop takes on this CPU.
+fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
+    match source {
+        CounterSource::Monotonic => calibration::calibrate(&mut Monotonic, frequency_hz),
+        _ => calibration::calibrate(&mut FastHardware, frequency_hz),
+    }
+}
+
+/// The loop by itself, for whoever looks at each gap at once.
+#[derive(Debug)]
+pub(crate) struct SpinLoop {
+    source: CounterSource,
+    frequency_hz: u64,
+    /// The shortest gap, in ticks.
+    threshold: u64,
+}
+
+impl SpinLoop {
+    /// Reads the counter of `clock`.
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self {
+            source: clock.source(),
+            frequency_hz: clock.frequency_hz(),
+            threshold: 0,
+        }
+    }
+
+    /// To be called once on the CPU, for 20 ms: takes the shortest gap that stands out from the loop there.
+    pub(crate) fn calibrate(&mut self) {
+        self.threshold = calibrate(self.source, self.frequency_hz).threshold;
+        // As of any probe that spins.
+        sys::be_nice();
+    }
+
+    /// Spins until `stop` is set, or until it is moved to another CPU, and passes each gap to `sink`.
+    pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
+        let limits = Limits::new(self.threshold, self.frequency_hz);
+        let end = AtomicU64::new(u64::MAX);
+        match self.source {
+            CounterSource::Monotonic => {
+                detector::watch(&mut Monotonic, cpu, limits, &end, stop, sink)
+            }
+            _ => detector::watch(&mut FastHardware, cpu, limits, &end, stop, sink),
+        };
     }
 }
 

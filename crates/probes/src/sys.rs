@@ -7,6 +7,27 @@
 use nix::errno::Errno;
 use ticktax_model::Nanos;
 
+/// Gives up all capabilities of the calling thread, and the right to gain others.
+pub(crate) fn give_up_capabilities() -> nix::Result<()> {
+    /// The kernel's `struct __user_cap_header_struct`.
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    /// Version 3: two words of each of three sets.
+    const VERSION: u32 = 0x2008_0522;
+    let header = Header {
+        version: VERSION,
+        pid: 0,
+    };
+    let none = [0_u32; 6];
+    // SAFETY: the kernel reads the header and the six words, which outlive the call; 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    Errno::result(result)?;
+    nix::sys::prctl::set_no_new_privs()
+}
+
 /// The kernel's `struct sched_param`: the priority and nothing else.
 ///
 /// The C libraries disagree about the size of theirs; the kernel reads this much of either.
