@@ -10,7 +10,7 @@ use btf_rs::{Btf, Type};
 use object::{Object, ObjectSection};
 
 /// The structs that both sides use.
-const RECORDS: [&str; 11] = [
+const RECORDS: [&str; 12] = [
     "span_record",
     "ring_entry",
     "thread_name",
@@ -22,6 +22,7 @@ const RECORDS: [&str; 11] = [
     "trigger_record",
     "trigger_rule",
     "trigger_plan",
+    "rule_histogram",
 ];
 
 /// The enumerations whose enumerators become constants of a module: the prefix that they lose, the
@@ -339,13 +340,12 @@ impl Types {
             }
         }
         names.sort();
-        let mut text = format!("\n/// {what}\npub mod {module} {{\n");
+        let mut text = format!(
+            "\n/// {what}\n#[allow(missing_docs, reason = \"each is its name\")]\npub mod {module} {{\n"
+        );
         for name in names {
             let upper = name.to_uppercase();
-            writeln!(
-                text,
-                "    /// `{name}`.\n    pub const {upper}: &str = \"{name}\";"
-            )?;
+            writeln!(text, "    pub const {upper}: &str = \"{name}\";")?;
         }
         text += "}\n";
         Ok(text)

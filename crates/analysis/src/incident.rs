@@ -107,6 +107,7 @@ impl IncidentAnalysis {
         let mut told = Incident {
             cpu: trigger.cpu,
             lasted: trigger.lasted,
+            above: trigger.above,
             triggers: self.triggers,
             events_lost: header.coverage.events_lost(),
             ..Incident::new(trigger.kind, at_unix_ms)
@@ -116,6 +117,7 @@ impl IncidentAnalysis {
             TriggerKind::Blocked => self.blocked(&mut told, sources),
             TriggerKind::Throttled => told.thread = self.thread_of_trigger(sources),
             TriggerKind::Stretch => self.stretched(&mut told, sources),
+            TriggerKind::Gap => self.missed(&mut told, sources),
             TriggerKind::Signal => {}
             TriggerKind::Mark => told.words.clone_from(&trigger.comm),
         }
@@ -167,6 +169,17 @@ impl IncidentAnalysis {
         let pieces = self.own_times(cpu, begin, end);
         told.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
         told.thread = self.kept_waiting(cpu, (begin, end), sources);
+        self.rank(told, &pieces, sources);
+    }
+
+    /// A probe wanted its CPU and did not have it. Of its own rows then nothing is known: it did not run.
+    fn missed(&self, told: &mut Incident, sources: &SourceTable) {
+        let Some(cpu) = self.trigger.cpu else {
+            return;
+        };
+        let mut pieces = self.own_times(cpu, self.trigger.begin(), self.trigger.time);
+        pieces.retain(|piece| sources.get(piece.source).owner != Owner::Probe);
+        told.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
         self.rank(told, &pieces, sources);
     }
 

@@ -27,7 +27,7 @@ impl fmt::Display for Cpu {
 }
 
 /// A set of CPUs in ascending order, read and written in the kernel's list format (`0-3,8`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct CpuList(Vec<Cpu>);

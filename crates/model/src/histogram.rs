@@ -80,6 +80,17 @@ impl Histogram {
         }
     }
 
+    /// What was counted since it was `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let counts = self.counts.iter().zip(&before.counts);
+        Self {
+            counts: counts
+                .map(|(now, before)| now.saturating_sub(*before))
+                .collect(),
+        }
+    }
+
     /// How many times were counted.
     pub fn total(&self) -> u64 {
         self.counts
@@ -151,6 +162,17 @@ mod tests {
         assert_eq!(Histogram::bucket(Nanos::MAX), Histogram::BUCKETS - 1);
         assert_eq!(Histogram::bucket(Nanos(-5)), 0);
         assert!(Histogram::lower(Histogram::BUCKETS - 1) > Nanos::from_secs(50));
+    }
+
+    #[test]
+    fn what_is_new_is_what_was_counted_since() {
+        let mut before = Histogram::default();
+        before.record(Nanos(5));
+        let mut now = before.clone();
+        now.record(Nanos(70));
+        let new = now.since(&before);
+        assert_eq!((new.total(), new.quantile(0.5)), (1, Some(Nanos(71))));
+        assert_eq!(before.since(&now).total(), 0);
     }
 
     #[test]

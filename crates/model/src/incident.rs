@@ -8,10 +8,14 @@ use crate::beats::Periodicity;
 use crate::{Cpu, Kind, Nanos};
 
 mod index;
+mod percentile;
 mod trigger;
 
 pub use index::{IncidentEntry, IncidentIndex, IndexLine, LossCause};
-pub use trigger::{Trigger, TriggerKind, TriggerSpec, TriggerSpecError, TriggerTarget};
+pub use percentile::{AbovePercentile, Percentile, PercentileError};
+pub use trigger::{
+    Trigger, TriggerKind, TriggerLimit, TriggerSpec, TriggerSpecError, TriggerTarget,
+};
 
 /// What the rows around a trigger tell of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +33,9 @@ pub struct Incident {
     /// How long it lasted; 0 of a signal and of a mark.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
+    /// The percentile of its own last hour that it was above, where that was what it was asked to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<AbovePercentile>,
     /// What the CPU did meanwhile, the most own time first. Empty of a thread that was not able to run.
     pub ran: Vec<RanInstead>,
     /// Own time of what else it did.
@@ -104,6 +111,7 @@ impl Incident {
             cpu: None,
             waited_on: None,
             lasted: Nanos::ZERO,
+            above: None,
             ran: Vec::new(),
             others: Nanos::ZERO,
             unseen: Nanos::ZERO,

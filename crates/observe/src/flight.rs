@@ -1,7 +1,7 @@
 //! The flight recorder: sums all the time, and everything around what lasted too long.
 //!
 //! [`Recorder::start`] begins, and [`Recorder::next_event`] is then called again and again: it sleeps
-//! until a window of sums is due or the kernel notices a trigger. The ring of every span and edge is not
+//! until a window of sums is due, or the kernel or a probe notices a trigger. The ring of every span and edge is not
 //! read before; then the seconds around the trigger become a [`FrozenWindow`], and recording goes on
 //! meanwhile and afterwards.
 
@@ -13,12 +13,11 @@ use std::time::Duration;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::incident::{Trigger, TriggerKind, TriggerSpec};
-use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Books, Header, Row};
+use ticktax_model::recording::Books;
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
-use ticktax_trace::{Capture, Counted, FrozenRows, Tracer, Triggers};
+use ticktax_probes::gaps::GapWatch;
+use ticktax_trace::{Capture, Counted, Tracer, Triggers};
 
 use crate::collector::Collector;
 use crate::error::ObserveError;
@@ -26,11 +25,19 @@ use crate::plan::{Plan, Settings};
 
 mod grow;
 mod header;
+mod learner;
 mod rules;
 mod sizes;
+mod told;
 mod window;
 
+pub use told::{
+    FrozenWindow, PercentileStatus, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus,
+    SumsWindow,
+};
+
 use grow::{Loading, Past};
+use rules::{Fired, Rules};
 use window::{Margins, Window};
 
 /// After a moment, all programs that were at work then have ended: as long as this, unless the hypervisor
@@ -45,128 +52,6 @@ const SHORTEST: Nanos = Nanos::from_millis(10);
 
 /// Windows of sums from one time that names of programs are forgotten to the next.
 const FORGET: u64 = 6;
-
-/// What to record.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecorderPlan {
-    /// Which CPUs; `None`: all that are online, and those that are plugged in later.
-    pub cpus: Option<CpuList>,
-    /// What freezes the ring. [`TriggerKind::Signal`] among them changes nothing: see
-    /// [`Recorder::trigger`].
-    pub triggers: Vec<TriggerSpec>,
-    /// What is kept before the beginning of what triggered.
-    pub before: Nanos,
-    /// And after the last trigger.
-    pub after: Nanos,
-    /// The longest window: what triggers after it freezes the next one.
-    pub longest: Nanos,
-    /// How often sums are handed out.
-    pub window: Nanos,
-    /// Most memory for the rings of all CPUs together, in bytes.
-    pub ring_bytes: u64,
-    /// What they take at the start; `None`: a quarter of that, or as much more as the rate of events asks for then.
-    pub ring_first: Option<u64>,
-    /// Whether rings that reach back for less than [`RecorderPlan::before`] give way to larger ones. That takes the
-    /// rights that starting took, and for a moment the memory of both.
-    pub ring_grows: bool,
-    /// Most memory for a window while it is kept, in bytes; it holds some ten bytes of each record. A window
-    /// that needs more ends early.
-    pub window_bytes: usize,
-}
-
-impl Default for RecorderPlan {
-    /// Two seconds around a trigger, windows of ten seconds, at most 64 MiB of rings, which stay as they are; no
-    /// trigger.
-    fn default() -> Self {
-        Self {
-            cpus: None,
-            triggers: Vec::new(),
-            before: Nanos::from_secs(2),
-            after: Nanos::from_secs(2),
-            longest: Nanos::from_secs(10),
-            window: Nanos::from_secs(10),
-            ring_bytes: 64 << 20,
-            ring_first: None,
-            ring_grows: false,
-            window_bytes: 28 << 20,
-        }
-    }
-}
-
-/// What is known before the first event.
-#[derive(Clone, Debug)]
-pub struct RecorderStarted {
-    /// The machine.
-    pub machine: Machine,
-    /// The CPUs that are watched from the beginning.
-    pub cpus: CpuList,
-    /// What cannot be seen on this kernel.
-    pub limitations: Vec<Limitation>,
-    /// Records that each CPU's ring holds at the start.
-    pub ring_records: usize,
-    /// Memory of the rings and tables, in bytes.
-    pub buffer_bytes: u64,
-    /// When the books were opened, on `CLOCK_MONOTONIC`.
-    pub begin: Nanos,
-}
-
-/// How a recorder stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecorderStatus {
-    /// Tracepoint hits so far.
-    pub events: u64,
-    /// Triggers so far that the kernel did not hand out: more than 16 on a CPU within a second.
-    pub suppressed: u64,
-    /// Records that each CPU's ring holds by now.
-    pub ring_records: usize,
-    /// For how long the ring that comes round soonest reaches back; `None` where none has come round.
-    pub reach: Option<Nanos>,
-    /// CPU time of the thread that drives it, since it was started.
-    pub cpu: Nanos,
-    /// Most memory that the process held, with the rings and tables, in bytes.
-    pub memory_bytes: u64,
-}
-
-/// The sums of one window of time.
-#[derive(Clone, Debug)]
-pub struct SumsWindow {
-    /// On `CLOCK_MONOTONIC`.
-    pub begin: Nanos,
-    /// Likewise.
-    pub end: Nanos,
-    /// The sources that the rows name.
-    pub sources: SourceTable,
-    /// [`Row::Sum`]s; of the last window also a span for each thing that a CPU was in the middle of.
-    pub rows: Vec<Row>,
-}
-
-/// Everything that was recorded around some triggers.
-#[derive(Clone, Debug)]
-pub struct FrozenWindow {
-    /// As of any recording; [`Header::triggers`] are in it.
-    pub header: Header,
-    /// The sources that the rows name.
-    pub sources: SourceTable,
-    /// Made when they are asked for, as often as that is.
-    pub rows: FrozenRows,
-    /// Triggers within it that are not in the header: there were too many.
-    pub left_out: u64,
-}
-
-/// One step of a recorder.
-#[derive(Debug)]
-pub enum RecorderEvent<'a> {
-    /// Comes first, and once.
-    Started(&'a RecorderStarted),
-    /// A window of sums is over.
-    Sums(Box<SumsWindow>),
-    /// Something triggered, and what is to be kept after it has passed.
-    Frozen(Box<FrozenWindow>),
-    /// Nothing, for as long as asked, or until [`Waker::wake`].
-    Idle,
-    /// Comes last, again and again.
-    Ended(RecorderStatus),
-}
 
 /// Ends the waiting of [`Recorder::next_event`], from any thread.
 #[derive(Clone, Debug)]
@@ -198,8 +83,12 @@ pub struct Recorder {
     tracer: Option<Tracer>,
     triggers: Triggers,
     wake: Waker,
-    /// Those of the plan that the kernel decides, in the order of its rules.
-    rules: Vec<TriggerKind>,
+    rules: Rules,
+    /// Where a trigger is about gaps.
+    gaps: Option<GapWatch>,
+    /// Gaps that probes before these did not hand over.
+    gaps_suppressed: u64,
+    next_minute: Nanos,
     /// What is being kept.
     open: Option<(Window, Capture)>,
     next_reading: Nanos,
@@ -234,7 +123,8 @@ impl Recorder {
             },
             &proc,
         )?;
-        let rules = rules::rules(&plan.triggers, &proc)?;
+        let cpus = (&settings.watched, &settings.online);
+        let mut rules = Rules::of(&plan.triggers, cpus, &proc)?;
         let cpu_before = own_thread_cpu_time();
         let room = proc.room_for_cpus();
         let per_cpu = sizes::records_per_cpu(&proc, settings.online.len(), room, &plan);
@@ -245,10 +135,11 @@ impl Recorder {
         let (mut tracer, triggers) = grow::load(per_cpu, room).map_err(refused)?;
         let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|_| ObserveError::NoDescriptor)?;
+        let wake = Waker(Arc::new(wake));
+        let gaps = rules.probe(plan.probe, ring(&wake))?;
         tracer.start_flight(&settings.watched, &settings.online);
         let begin = now();
-        tracer.set_rules(&rules).map_err(refused)?;
-        let measured = plan.triggers.iter().map(|spec| spec.kind);
+        rules.begin(&mut tracer).map_err(refused)?;
         Ok(Self {
             started: RecorderStarted {
                 machine: proc.machine(),
@@ -256,18 +147,24 @@ impl Recorder {
                 limitations: tracer.limitations().to_vec(),
                 ring_records: tracer.ring_len(),
                 buffer_bytes: tracer.buffer_bytes(),
+                probe: plan.probe,
+                probed: rules.probed(),
+                probe_refused: gaps.as_ref().and_then(GapWatch::refused).cloned(),
                 begin,
             },
-            rules: measured.filter(|kind| kind.is_measured()).collect(),
-            proc,
             watched: settings.watched,
+            rules,
+            gaps,
+            gaps_suppressed: 0,
+            next_minute: begin + plan.minute,
+            proc,
             room,
             past: Past::default(),
             larger: None,
             told: false,
             tracer: Some(tracer),
             triggers,
-            wake: Waker(Arc::new(wake)),
+            wake,
             open: None,
             next_reading: begin,
             collector: None,
@@ -309,7 +206,7 @@ impl Recorder {
         };
         RecorderStatus {
             events: self.past.counted.events + tracer.events(),
-            suppressed: self.past.suppressed + tracer.suppressed(),
+            suppressed: self.past.suppressed + tracer.suppressed() + self.gaps_suppressed(),
             ring_records: tracer.ring_len(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
@@ -343,6 +240,7 @@ impl Recorder {
             pid: 0,
             comm: words.to_owned(),
             lasted: Nanos::ZERO,
+            above: None,
         });
     }
 
@@ -351,18 +249,41 @@ impl Recorder {
     /// # Errors
     /// When a trigger names what is not there, or they are too many; those before stay then.
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
-        let rules = rules::rules(triggers, &self.proc)?;
+        let cpus = (&self.watched, &self.started.cpus);
+        let mut rules = Rules::of(triggers, cpus, &self.proc)?;
+        let gaps = rules.probe(self.plan.probe, ring(&self.wake))?;
         if let Some(tracer) = &mut self.tracer {
-            let set = tracer.set_rules(&rules);
-            set.map_err(|why| ObserveError::NoTracer {
+            let begun = rules.begin(tracer);
+            begun.map_err(|why| ObserveError::NoTracer {
                 program: "this machine".to_owned(),
                 why,
             })?;
         }
-        let kinds = triggers.iter().map(|spec| spec.kind);
-        self.rules = kinds.filter(|kind| kind.is_measured()).collect();
+        self.stop_probes();
+        self.gaps = gaps;
+        if let Some(gaps) = &mut self.gaps {
+            gaps.begin();
+        }
+        self.rules = rules;
         self.plan.triggers = triggers.to_vec();
         Ok(())
+    }
+
+    /// How the triggers stand whose thresholds are percentiles.
+    pub fn percentiles(&self) -> Vec<PercentileStatus> {
+        self.rules.percentiles().collect()
+    }
+
+    fn gaps_suppressed(&self) -> u64 {
+        let now = self.gaps.as_ref().map_or(0, GapWatch::suppressed);
+        self.gaps_suppressed + now
+    }
+
+    fn stop_probes(&mut self) {
+        if let Some(gaps) = self.gaps.take() {
+            self.gaps_suppressed += gaps.suppressed();
+            gaps.stop();
+        }
     }
 
     /// Ends it: what is open is handed out as it is, then the last sums.
@@ -374,6 +295,10 @@ impl Recorder {
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
         if !self.told {
             self.told = true;
+            // Not before: whoever drives it may become another user first, which all threads do together.
+            if let Some(gaps) = &mut self.gaps {
+                gaps.begin();
+            }
             return RecorderEvent::Started(&self.started);
         }
         if self.open.is_none() {
@@ -384,6 +309,7 @@ impl Recorder {
         loop {
             self.take_triggers();
             let time = now();
+            self.turn_minute(time);
             if let Some(frozen) = self.turn_window(time) {
                 return RecorderEvent::Frozen(Box::new(frozen));
             }
@@ -419,7 +345,10 @@ impl Recorder {
 
     /// When there is something to do, unless something triggers before.
     fn next_step(&self) -> Nanos {
-        let sums = self.switched.map_or(self.next_sums, |time| time + SETTLE);
+        let mut sums = self.switched.map_or(self.next_sums, |time| time + SETTLE);
+        if self.rules.learns() {
+            sums = sums.min(self.next_minute);
+        }
         match &self.open {
             Some((window, _)) => sums.min(self.next_reading).min(window.end() + SETTLE),
             None => sums,
@@ -432,8 +361,7 @@ impl Recorder {
             return;
         };
         while let Some(noticed) = tracer.next_trigger(&mut self.triggers) {
-            // The rules may have been replaced since.
-            if let Some(&kind) = self.rules.get(noticed.rule) {
+            if let Some(Fired { kind, above }) = self.rules.fired(&noticed) {
                 self.waiting.push_back(Trigger {
                     kind,
                     time: noticed.time,
@@ -442,11 +370,38 @@ impl Recorder {
                     pid: noticed.pid,
                     comm: noticed.name,
                     lasted: noticed.lasted,
+                    above,
+                });
+            }
+        }
+        while let Some(gap) = self.gaps.as_ref().and_then(GapWatch::next_gap) {
+            if let Some(Fired { kind, above }) = self.rules.gap_fired(&gap) {
+                self.waiting.push_back(Trigger {
+                    kind,
+                    time: gap.end,
+                    cpu: Some(gap.cpu),
+                    tid: 0,
+                    pid: 0,
+                    comm: String::new(),
+                    lasted: gap.end - gap.begin,
+                    above,
                 });
             }
         }
         if let Some((window, _)) = &mut self.open {
             self.waiting.retain(|trigger| !window.add(trigger));
+        }
+    }
+
+    /// Sets thresholds that are percentiles, once in a minute.
+    fn turn_minute(&mut self, time: Nanos) {
+        if time < self.next_minute {
+            return;
+        }
+        self.next_minute = time + self.plan.minute;
+        if let Some(tracer) = &mut self.tracer {
+            // Where the kernel cannot be told, what it was told before holds, and the next minute tries again.
+            let _ = self.rules.turn(tracer, self.gaps.as_ref());
         }
     }
 
@@ -554,11 +509,18 @@ impl Recorder {
 
     /// Takes the tracer out of the kernel, and says what it came to.
     fn end(&mut self) -> RecorderStatus {
+        self.stop_probes();
         self.last = self.status();
         self.last_counted = self.counted();
         self.tracer = None;
         self.last
     }
+}
+
+/// What a probe's thread calls.
+fn ring(wake: &Waker) -> impl Fn() + Clone + Send + 'static {
+    let wake = wake.clone();
+    move || wake.wake()
 }
 
 /// From one reading of the rings to the next, while they are read.

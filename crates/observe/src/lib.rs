@@ -35,11 +35,12 @@ mod witness;
 pub use error::ObserveError;
 pub use event::{Event, Observation, Progress, Started};
 pub use flight::{
-    FrozenWindow, Recorder, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus,
-    SumsWindow, Waker,
+    FrozenWindow, PercentileStatus, Recorder, RecorderEvent, RecorderPlan, RecorderStarted,
+    RecorderStatus, SumsWindow, Waker,
 };
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;
+pub use ticktax_probes::gaps::GapProbe;
 pub use ticktax_trace::{Counted, FrozenRows};
 pub use turns::{PacedTurns, TurnsPlan};

@@ -9,14 +9,14 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use ticktax_inject::{Disturbance, Schedule};
+use ticktax_inject::{Disturbance, Event as Stalled, Schedule};
 use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Books, Row};
 use ticktax_model::{Cpu, Kind, Nanos};
 use ticktax_observe::{
-    Event, FrozenWindow, Plan, ProbeChoice, Program, Recorder, RecorderEvent, RecorderPlan,
-    Session, SumsWindow,
+    Event, FrozenWindow, GapProbe, Plan, ProbeChoice, Program, Recorder, RecorderEvent,
+    RecorderPlan, Session, SumsWindow,
 };
 
 type Test = fn() -> Result<(), Failed>;
@@ -34,6 +34,14 @@ const TESTS: &[(&str, Test)] = &[
     (
         "rings_that_are_too_short_give_way_to_larger_ones",
         rings_that_are_too_short_give_way_to_larger_ones,
+    ),
+    (
+        "a_gap_is_noticed_by_its_probe",
+        a_gap_is_noticed_by_its_probe,
+    ),
+    (
+        "a_percentile_is_learnt_and_then_fires",
+        a_percentile_is_learnt_and_then_fires,
     ),
     (
         "a_session_is_as_long_as_asked_however_busy_the_machine_is",
@@ -185,6 +193,105 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Takes `cpu` from everybody once, for so long; when that was.
+fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
+    let injected = ticktax_inject::run(
+        &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+            .schedule(Schedule::every(Nanos::from_secs(1), length))
+            .duration(Nanos::from_millis(900)),
+    )?;
+    Ok(*injected.log.first().ok_or("nothing was injected")?)
+}
+
+/// Whether what triggered went on during that.
+fn is_during(trigger: &Trigger, event: &Stalled) -> bool {
+    trigger.begin() < event.start + event.length && trigger.time > event.start
+}
+
+fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
+    const STALL: Nanos = Nanos::from_millis(40);
+    let cpu = ticktax_inject::default_cpu()?;
+    for probe in GapProbe::ALL {
+        let mut recorder = Recorder::start(RecorderPlan {
+            triggers: vec![format!("gap:cpu={cpu}>30ms").parse()?],
+            probe,
+            before: Nanos::from_millis(500),
+            after: Nanos::from_millis(500),
+            ..RecorderPlan::default()
+        })?;
+        let started = recorder.started().clone();
+        if started.probed.iter().ne([cpu]) || started.probe_refused.is_some() {
+            return Err(format!("{:?}", started.probed).into());
+        }
+        drive(&mut recorder, 1, |event| {
+            matches!(event, RecorderEvent::Started(_)).then_some(())
+        })?;
+        let event = stall(cpu, STALL)?;
+        let found = drive(&mut recorder, 60, |step| {
+            let frozen = frozen(step)?;
+            let during = |it: &&Trigger| is_during(it, &event);
+            let gap = frozen.header.triggers.iter().find(during).cloned();
+            Some((frozen, gap?))
+        });
+        let (frozen, gap) = found?;
+        balances(&frozen)?;
+        let is_it = gap.kind == TriggerKind::Gap
+            && gap.cpu == Some(cpu)
+            && gap.lasted >= Nanos(STALL.0 * 3 / 4)
+            && gap.above.is_none();
+        if !is_it {
+            return Err(format!("{gap:?} of {event:?}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A minute of the recorder's is a second here.
+fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
+    const STALL: Nanos = Nanos::from_millis(40);
+    let cpu = ticktax_inject::default_cpu()?;
+    let paced = Paced::start(cpu)?;
+    let trigger = format!("wait:pid={}>p99.9", paced.pid());
+    let mut recorder = Recorder::start(RecorderPlan {
+        triggers: vec![trigger.parse()?],
+        minute: Nanos::from_secs(1),
+        before: Nanos::from_millis(200),
+        after: Nanos::from_millis(200),
+        ..RecorderPlan::default()
+    })?;
+    let mut too_early = false;
+    // Ten thousand waits, of a thread that wakes a thousand times a second where it may.
+    for _ in 0..1_200 {
+        if recorder.percentiles().iter().all(|it| it.limit.is_some()) {
+            break;
+        }
+        too_early |= frozen(recorder.next_event(Duration::from_millis(100))).is_some();
+    }
+    let status = recorder.percentiles();
+    let learnt = status
+        .first()
+        .filter(|it| it.limit.is_some() && it.seen >= it.enough);
+    if learnt.is_none() || too_early {
+        return Err(format!("{status:?}, too early: {too_early}").into());
+    }
+    let event = stall(cpu, STALL)?;
+    let caught = drive(&mut recorder, 60, |step| {
+        let frozen = frozen(step)?;
+        let during = |it: &&Trigger| is_during(it, &event);
+        frozen.header.triggers.iter().find(during).cloned()
+    })?;
+    let above = caught.above.ok_or("by no percentile")?;
+    let is_it = caught.kind == TriggerKind::Wait
+        && caught.pid == paced.pid()
+        && above.percentile.to_string() == "p99.9"
+        && above.limit <= caught.lasted
+        && above.limit < STALL;
+    if !is_it {
+        return Err(format!("{caught:?} of {event:?}").into());
+    }
+    Ok(())
+}
+
 fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
     let mut recorder = Recorder::start(RecorderPlan {
         window: Nanos::from_secs(1),
@@ -195,7 +302,7 @@ fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
     std::thread::sleep(Duration::from_millis(700));
     recorder.trigger(TriggerKind::Mark, "here");
     let (mut windows, mut kept) = (Vec::new(), None);
-    drive(&mut recorder, 20, |event| {
+    drive(&mut recorder, 60, |event| {
         match event {
             RecorderEvent::Sums(sums) => windows.push(sums),
             RecorderEvent::Frozen(frozen) => kept = Some(frozen),
@@ -307,7 +414,7 @@ fn rings_that_are_too_short_give_way_to_larger_ones() -> Result<(), Failed> {
             .schedule(Schedule::every(Nanos::from_secs(1), STALL))
             .duration(Nanos::from_millis(900)),
     )?;
-    let frozen = drive(&mut recorder, 20, frozen)?;
+    let frozen = drive(&mut recorder, 60, frozen)?;
     balances(&frozen)?;
     if frozen
         .header

@@ -10,7 +10,8 @@ use std::time::Duration;
 use ticktax_model::Nanos;
 use ticktax_model::incident::IncidentEntry;
 use ticktax_observe::{
-    Recorder, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow,
+    GapProbe, PercentileStatus, Recorder, RecorderEvent, RecorderPlan, RecorderStarted,
+    RecorderStatus, SumsWindow,
 };
 use ticktax_probes::clock;
 use ticktax_report::not_kept_line;
@@ -34,6 +35,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
     let plan = typed.ring.applied_to(RecorderPlan {
         cpus: typed.cpus.clone(),
         triggers: typed.triggers.clone(),
+        probe: typed.probe,
         ring_grows: true,
         ..RecorderPlan::default()
     });
@@ -91,6 +93,7 @@ pub(crate) fn drive(
     let begin = clock::now();
     // Loading took some, too.
     let used_before = recorder.status().cpu;
+    let mut learnt = Learnt::new(recorder.percentiles());
     loop {
         let left = ends
             .until
@@ -103,6 +106,10 @@ pub(crate) fn drive(
             RecorderEvent::Started(started) => {
                 keeper.began(started.begin, terminal);
                 terminal.remark(&begun(started, keeper));
+                for line in probed(started) {
+                    terminal.remark(&line);
+                }
+                learnt.tell(&[], terminal);
             }
             RecorderEvent::Idle => {}
             RecorderEvent::Sums(window) => sums = Some(window),
@@ -117,6 +124,7 @@ pub(crate) fn drive(
             }
         }
         if let Some(sums) = sums {
+            learnt.tell(&recorder.percentiles(), terminal);
             // So what was suppressed is in the index soon, and not at the end alone.
             keeper.suppressed(recorder.status().suppressed, terminal);
             on_step(Step::Sums(&sums), recorder, keeper);
@@ -145,6 +153,67 @@ fn begun(started: &RecorderStarted, keeper: &Keeper) -> String {
         started.cpus,
         keeper.folder().display()
     )
+}
+
+/// What looks for gaps, and what that costs.
+fn probed(started: &RecorderStarted) -> Vec<String> {
+    if started.probed.is_empty() {
+        return Vec::new();
+    }
+    let what = match started.probe {
+        GapProbe::Sleep => "wakes 1000 times a second",
+        GapProbe::Spin => "spins whenever nobody else runs, so that no CPU idles",
+    };
+    let mut lines = vec![format!(
+        "A probe on each of CPUs {} looks for gaps: it {what}.",
+        started.probed
+    )];
+    lines.extend(started.probe_refused.as_ref().map(|grant| {
+        format!("The probe runs as {grant}: its gaps hold the time of other programs, too.")
+    }));
+    lines
+}
+
+/// Thresholds that are percentiles, as they were last told of.
+struct Learnt {
+    /// Those that are not known yet.
+    unknown: Vec<PercentileStatus>,
+    told: bool,
+}
+
+impl Learnt {
+    fn new(unknown: Vec<PercentileStatus>) -> Self {
+        Self {
+            unknown,
+            told: false,
+        }
+    }
+
+    /// Says at the begin which are not known, and later which have become known.
+    fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
+        if !self.told {
+            self.told = true;
+            for it in &self.unknown {
+                terminal.remark(&format!(
+                    "{} does not trigger yet: it takes {} of them to know its percentile.",
+                    it.trigger, it.enough
+                ));
+            }
+        }
+        for it in now {
+            let place = self
+                .unknown
+                .iter()
+                .position(|old| old.trigger == it.trigger);
+            if let (Some(place), Some(limit)) = (place, it.limit) {
+                self.unknown.remove(place);
+                terminal.remark(&format!(
+                    "{} triggers from {limit} on now, by {} of the last hour.",
+                    it.trigger, it.seen
+                ));
+            }
+        }
+    }
 }
 
 /// How it went.

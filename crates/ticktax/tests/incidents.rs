@@ -45,6 +45,7 @@ fn put(folder: &Path, at_unix_ms: i64, by: &str) {
         pid: 10,
         comm: "game".to_owned(),
         lasted: Nanos(20 * MS),
+        above: None,
     });
     let name = format!("incident-{}.parquet", Utc::from_unix_ms(at_unix_ms).basic());
     let mut writer = RecordingWriter::create_private(folder.join(name)).unwrap();

@@ -8,6 +8,7 @@
 
 #include "kernel.h"
 #include "record.h"
+#include "histogram.h"
 
 /* Set by the loader. */
 volatile const __u32 ring_mask = 0;	/* records a CPU - 1; a power of two - 1 */

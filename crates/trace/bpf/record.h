@@ -212,7 +212,9 @@ struct cpu_state {
 	__u32 end_tid;     /* its number */
 	__u32 end_tgid;    /* its process */
 	char end_comm[COMM_LEN]; /* its name */
-	__u64 unused[3];   /* nothing: to whole cache lines */
+	__u32 fitting;     /* while a wait is looked at: a bit for each rule that it fits */
+	__u32 firing;      /* likewise, by which it is a trigger */
+	__u64 unused[2];   /* nothing: to whole cache lines */
 };
 
 enum run {
@@ -225,6 +227,7 @@ enum run {
 struct trigger_record {
 	__u64 time;   /* ns, `CLOCK_MONOTONIC`: when it was noticed, at its end */
 	__u64 lasted; /* ns */
+	__u64 over;   /* ns: from how long on the rule fired then */
 	__u64 detail; /* of a stretch, as in [`SpanRecord`] */
 	__u32 tid;    /* as in [`SpanRecord`] */
 	__u32 tgid;   /* process; 0 where it is none */
@@ -248,10 +251,15 @@ struct trigger_rule {
 
 /* All of them; written by the reader. */
 struct trigger_plan {
-	__u64 limits[TRIGGERS]; /* ns, by [`trigger`]: the least of all rules; all bits set for never */
+	__u64 limits[TRIGGERS]; /* ns, by [`trigger`]: the least of all rules, 0 where one counts; all bits set for never */
+	__u32 counted[TRIGGERS]; /* by [`trigger`]: a bit for each rule that counts what it is about */
 	__u32 own;              /* the recorder's process */
-	__u32 reserved;         /* nothing */
 	struct trigger_rule rules[TRIGGER_RULES]; /* the first that fits counts */
+};
+
+/* What a rule is about, on one CPU. */
+struct rule_histogram {
+	__u64 counts[HISTOGRAM_BUCKETS]; /* by length */
 };
 
 /* Written by the reader, one a CPU, a cache line each. */

@@ -25,6 +25,15 @@ struct {
 	__type(value, struct trigger_plan);
 } trigger_plans SEC(".maps");
 
+/* What each rule is about that counts it: one on each CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader: CPUs * TRIGGER_RULES for the flight recorder */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct rule_histogram);
+} rule_lengths SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536); /* the loader: a page where nothing triggers */
@@ -137,25 +146,67 @@ static __always_inline int is_wanted(struct task_struct *task, const struct trig
 	return is_in_cgroup(task, rule->cgroup);
 }
 
+/*
+ * Counts a length for these rules, a bit each. Rules whose threshold is a percentile do, and the reader sets the
+ * threshold by it.
+ */
+static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
+{
+	__u32 at = bucket(length);
+
+#pragma unroll
+	for (__u32 i = 0; i < TRIGGER_RULES; i++) {
+		__u32 place = cpu * TRIGGER_RULES + i, index = at;
+		struct rule_histogram *histogram;
+
+		if (!(rules >> i & 1))
+			continue;
+		histogram = bpf_map_lookup_elem(&rule_lengths, &place);
+		/* So that what is compared is what is added to. */
+		barrier_var(index);
+		if (histogram && index < HISTOGRAM_BUCKETS)
+			__sync_fetch_and_add(&histogram->counts[index], 1);
+	}
+}
+
+/* The same, which the verifier looks at once and not wherever it is called: a global function. */
+__noinline int count_wait(__u32 cpu, __u32 rules, __u64 length)
+{
+	count_length(cpu, rules, length);
+	return 0;
+}
+
 #define NO_RULE (~0U)
 
-/* The first rule by which a thread's wait is a trigger. */
-static __always_inline __u32 rule_of_wait(const struct trigger_plan *plan, struct task_struct *task,
-					  __u64 lasted, __u64 why)
+/*
+ * The rules that a thread's wait fits, and those by which it is a trigger: a bit each, in the CPU's state. There the verifier
+ * does not know them; elsewhere it would follow each of their values from one rule to the next.
+ */
+static __always_inline void rules_of_wait(struct cpu_state *state, const struct trigger_plan *plan,
+					  struct task_struct *task, __u64 lasted, __u64 why)
 {
+	volatile __u32 *fitting = &state->fitting, *firing = &state->firing;
+	__u32 counted = plan->counted[why & WAITING_WHY];
+
+	*fitting = 0;
+	*firing = 0;
 #pragma unroll
 	for (__u32 i = 0; i < TRIGGER_RULES; i++) {
 		const struct trigger_rule *rule = &plan->rules[i];
 
-		if (!(rule->triggers >> (why & WAITING_WHY) & 1) || lasted < rule->over)
+		if (!(rule->triggers >> (why & WAITING_WHY) & 1))
 			continue;
-		if (is_wanted(task, rule))
-			return i;
+		if (lasted < rule->over && !(counted >> i & 1))
+			continue;
+		if (!is_wanted(task, rule))
+			continue;
+		*fitting |= 1U << i;
+		if (lasted >= rule->over)
+			*firing |= 1U << i;
 	}
-	return NO_RULE;
 }
 
-/* The same of a stretch of the kernel's. */
+/* The first rule by which a stretch of the kernel's is a trigger. */
 static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __u64 lasted)
 {
 #pragma unroll
@@ -181,19 +232,27 @@ static __always_inline struct trigger_record *begin_trigger(struct cpu_state *st
 static __noinline void trigger_wait(struct here *here, struct task_struct *task, __u64 lasted, __u64 why)
 {
 	struct trigger_plan *plan = plan_of_triggers();
+	struct cpu_state *state = here->state;
 	struct trigger_record *record;
-	__u32 rule;
+	__u32 counted, firing, rule;
 
 	if (!plan || task->tgid == plan->own)
 		return;
-	rule = rule_of_wait(plan, task, lasted, why);
-	if (rule == NO_RULE || !may_trigger(here->state, here->now))
+	rules_of_wait(state, plan, task, lasted, why);
+	counted = plan->counted[why & WAITING_WHY];
+	if (counted)
+		count_wait(here->cpu, state->fitting & counted, lasted);
+	firing = state->firing;
+	if (!firing || !may_trigger(state, here->now))
 		return;
-	record = begin_trigger(here->state);
+	record = begin_trigger(state);
 	if (!record)
 		return;
+	/* The first of them, without a branch. */
+	rule = bits_set((firing & -firing) - 1) & (TRIGGER_RULES - 1);
 	record->time = here->now;
 	record->lasted = lasted;
+	record->over = plan->rules[rule].over;
 	record->detail = 0;
 	record->tid = task->pid;
 	record->tgid = task->tgid;
@@ -207,6 +266,7 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 	bpf_ringbuf_submit(record, 0);
 }
 
+/* Or is to be counted. */
 static __always_inline int is_too_long(__u64 lasted, __u64 why)
 {
 	struct trigger_plan *plan = plan_of_triggers();
@@ -272,8 +332,8 @@ static __always_inline void look_at_wait(struct here *here, struct task_struct *
 }
 
 /*
- * What had a CPU in one piece, and was the kernel's, is a trigger where a rule says so. `what` is its kind, and from bit 32
- * on its number. A global function, which the verifier looks at once and not wherever it is called.
+ * What had a CPU in one piece, and was the kernel's, is a trigger or is counted. `what` is its kind, and from bit 32 on its
+ * number. A global function, which the verifier looks at once and not in each program that ends something.
  */
 __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail, __u64 what)
 {
@@ -285,6 +345,8 @@ __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail,
 
 	if (!plan || !state)
 		return 0;
+	if (plan->counted[TRIGGER_STRETCH])
+		count_length(cpu, plan->counted[TRIGGER_STRETCH], lasted);
 	rule = rule_of_stretch(plan, lasted);
 	if (rule == NO_RULE || !may_trigger(state, now))
 		return 0;
@@ -293,6 +355,7 @@ __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail,
 		return 0;
 	record->time = now;
 	record->lasted = lasted;
+	record->over = plan->rules[rule & (TRIGGER_RULES - 1)].over;
 	record->detail = detail;
 	record->tid = what >> 32;
 	record->tgid = 0;

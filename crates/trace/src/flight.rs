@@ -8,7 +8,7 @@ use std::time::Duration;
 use aya::maps::{MapData, RingBuf};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ticktax_model::recording::Row;
-use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
+use ticktax_model::{Cpu, CpuList, Histogram, Nanos, SourceTable};
 
 use crate::decode::Identity;
 use crate::error::TraceError;
@@ -80,8 +80,10 @@ pub struct Rule {
     pub delay: Delay,
     /// Whose. Of a stretch it is not looked at.
     pub whose: Whose,
-    /// From how long on.
+    /// From how long on; [`Nanos::MAX`] where it is not to fire yet.
     pub over: Nanos,
+    /// Whether all that it is about is counted by length: see [`Tracer::lengths`].
+    pub counted: bool,
 }
 
 impl Rule {
@@ -115,11 +117,14 @@ fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
         own,
         ..TriggerPlan::default()
     };
-    for (place, rule) in plan.rules.iter_mut().zip(rules) {
+    for (number, (place, rule)) in plan.rules.iter_mut().zip(rules).enumerate() {
         *place = rule.record();
+        let bit = u32::from(rule.counted) << number;
         for (number, limit) in plan.limits.iter_mut().enumerate() {
             if place.triggers >> number & 1 == 1 {
-                *limit = (*limit).min(place.over);
+                let over = if rule.counted { 0 } else { place.over };
+                *limit = (*limit).min(over);
+                plan.counted[number] |= bit;
             }
         }
     }
@@ -135,6 +140,8 @@ pub struct Noticed {
     pub time: Nanos,
     /// For how long it had lasted.
     pub lasted: Nanos,
+    /// From how long on its rule fired then.
+    pub over: Nanos,
     /// Where it was noticed: of a wait the CPU that the thread came to, of a block the one that woke it.
     pub cpu: Cpu,
     /// The thread; 0 of an interrupt or softirq.
@@ -203,17 +210,6 @@ impl Tracer {
         Ok(())
     }
 
-    /// Has what is a trigger for `other` be one for this tracer too.
-    ///
-    /// # Errors
-    /// When the plans cannot be shared with the kernel.
-    pub fn set_rules_of(&mut self, other: &mut Self) -> Result<(), TraceError> {
-        let plans = shared::<TriggerPlan>(&mut other.programs, map::TRIGGER_PLANS, 1)?;
-        let plan = plans.read(0);
-        shared::<TriggerPlan>(&mut self.programs, map::TRIGGER_PLANS, 1)?.write(&plan);
-        Ok(())
-    }
-
     /// Where triggers come from. It can be taken once.
     ///
     /// # Errors
@@ -236,6 +232,7 @@ impl Tracer {
             rule: record.rule as usize,
             time: Nanos(record.time.cast_signed()),
             lasted: Nanos(record.lasted.cast_signed()),
+            over: Nanos(record.over.cast_signed()),
             cpu: Cpu(record.cpu.into()),
             tid: if is_thread { number(record.tid) } else { 0 },
             pid: if is_thread { number(record.tgid) } else { 0 },
@@ -263,6 +260,19 @@ impl Tracer {
     /// Forgets the names of programs: processes' numbers are used again. To be called now and then.
     pub fn forget_programs(&mut self) {
         self.decoder.forget_programs();
+    }
+
+    /// All that a rule was about so far, by length, where it counts; the number is that of [`Tracer::set_rules`]. It goes
+    /// on where another rule takes its place.
+    pub fn lengths(&self, rule: usize) -> Histogram {
+        let mut counts = [0_u64; Histogram::BUCKETS];
+        for cpu in 0..self.sizes.cpus {
+            let of_cpu = self.rule_lengths.read(cpu * TRIGGER_RULES + rule);
+            for (sum, count) in counts.iter_mut().zip(of_cpu.counts) {
+                *sum = sum.saturating_add(count);
+            }
+        }
+        Histogram::from_counts(&counts).unwrap_or_default()
     }
 
     /// Triggers that the kernel did not hand out so far: more than 16 on one CPU within a second.
@@ -359,6 +369,7 @@ mod tests {
             delay,
             whose: Whose::Any,
             over: Nanos::from_millis(millis),
+            counted: false,
         };
         let plan = plan_of(&[rule(Delay::Waiting, 5), rule(Delay::Woken, 2)], 7);
         let limit = |trigger: u8| plan.limits[usize::from(trigger)];
@@ -367,6 +378,24 @@ mod tests {
         assert_eq!(limit(trigger::STRETCH), u64::MAX);
         assert_eq!(plan.rules[2].triggers, 0);
         assert_eq!(plan.own, 7);
+        assert_eq!(plan.counted, [0; crate::record::TRIGGERS]);
+    }
+
+    #[test]
+    fn where_a_rule_counts_everything_is_looked_at() {
+        let rule = |delay, counted| Rule {
+            delay,
+            whose: Whose::Any,
+            over: Nanos::MAX,
+            counted,
+        };
+        let plan = plan_of(&[rule(Delay::Waiting, false), rule(Delay::Woken, true)], 7);
+        let of = |trigger: u8| {
+            let trigger = usize::from(trigger);
+            (plan.limits[trigger], plan.counted[trigger])
+        };
+        assert_eq!(of(trigger::WOKEN), (0, 0b10));
+        assert_eq!(of(trigger::PREEMPTED), (i64::MAX.cast_unsigned(), 0));
     }
 
     #[test]
@@ -375,6 +404,7 @@ mod tests {
             delay: Delay::Blocked,
             whose: Whose::Named("a-name-of-more-than-15".to_owned()),
             over: Nanos(1),
+            counted: false,
         };
         assert_eq!(&rule.record().comm, b"a-name-of-more-\0");
     }

@@ -14,8 +14,8 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
 use crate::record::{
-    MAX_CPUS, NAME_SLOTS, RESTS_PER_CPU, RingEntry, SpanRecord, SumRecord, ThreadName,
-    WAITING_SLOTS, global, map,
+    MAX_CPUS, NAME_SLOTS, RESTS_PER_CPU, RingEntry, RuleHistogram, SpanRecord, SumRecord,
+    TRIGGER_RULES, ThreadName, WAITING_SLOTS, global, map,
 };
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
@@ -188,11 +188,22 @@ impl Sizes {
         if self.flight { NAME_SLOTS } else { 1 }
     }
 
+    /// Histograms of what its rules are about.
+    pub(crate) fn rule_entries(self) -> usize {
+        if self.flight {
+            self.cpus * TRIGGER_RULES
+        } else {
+            1
+        }
+    }
+
     /// The memory that all of it takes, in bytes.
     pub(crate) fn bytes(self) -> u64 {
         let rings = self.span_entries() * SPAN + self.ring_entries() * ENTRY;
         let sums = self.all_sum_entries() as usize * size_of::<SumRecord>();
-        (rings + sums + self.name_entries() * size_of::<ThreadName>()) as u64
+        let names = self.name_entries() * size_of::<ThreadName>();
+        let lengths = self.rule_entries() * size_of::<RuleHistogram>();
+        (rings + sums + names + lengths) as u64
     }
 }
 
@@ -235,6 +246,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .map_max_entries(map::SPANS, count(sizes.span_entries()))
         .map_max_entries(map::RING_ENTRIES, count(sizes.ring_entries()))
         .map_max_entries(map::THREAD_NAMES, count(sizes.name_entries()))
+        .map_max_entries(map::RULE_LENGTHS, count(sizes.rule_entries()))
         .map_max_entries(map::SUMS, sizes.all_sum_entries())
         .map_max_entries(map::RESTS, sizes.rest_entries())
         .load(OBJECT)

@@ -230,8 +230,12 @@ pub struct CpuState {
     pub end_tgid: u32,
     /// Its name.
     pub end_comm: [u8; 16],
+    /// While a wait is looked at: a bit for each rule that it fits.
+    pub fitting: u32,
+    /// Likewise, by which it is a trigger.
+    pub firing: u32,
     /// Nothing: to whole cache lines.
-    pub unused: [u64; 3],
+    pub unused: [u64; 2],
 }
 
 layout! {
@@ -242,7 +246,7 @@ layout! {
     ticks_stopped 368, raised 376, switches 384, cut 392, seen_tgid 400,
     reserved 404, seen_comm 408, burst_began 424, burst 432, suppressed 440,
     ended 448, end_thread 456, end_tid 464, end_tgid 468, end_comm 472,
-    unused 488,
+    fitting 488, firing 492, unused 496,
 }
 
 /// `struct cpu_control`.
@@ -298,6 +302,8 @@ pub struct TriggerRecord {
     pub time: u64,
     /// ns.
     pub lasted: u64,
+    /// ns: from how long on the rule fired then.
+    pub over: u64,
     /// Of a stretch, as in [`SpanRecord`].
     pub detail: u64,
     /// As in [`SpanRecord`].
@@ -317,9 +323,10 @@ pub struct TriggerRecord {
 }
 
 layout! {
-    TriggerRecord 56:
-    time 0, lasted 8, detail 16, tid 24, tgid 28,
-    cpu 32, trigger 34, kind 35, rule 36, comm 40,
+    TriggerRecord 64:
+    time 0, lasted 8, over 16, detail 24, tid 32,
+    tgid 36, cpu 40, trigger 42, kind 43, rule 44,
+    comm 48,
 }
 
 /// `struct trigger_rule`.
@@ -352,19 +359,32 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerPlan {
-    /// ns, by [`trigger`]: the least of all rules; all bits set for never.
+    /// ns, by [`trigger`]: the least of all rules, 0 where one counts; all bits set for never.
     pub limits: [u64; 5],
+    /// By [`trigger`]: a bit for each rule that counts what it is about.
+    pub counted: [u32; 5],
     /// The recorder's process.
     pub own: u32,
-    /// Nothing.
-    pub reserved: u32,
     /// The first that fits counts.
     pub rules: [TriggerRule; 8],
 }
 
 layout! {
-    TriggerPlan 432:
-    limits 0, own 40, reserved 44, rules 48,
+    TriggerPlan 448:
+    limits 0, counted 40, own 60, rules 64,
+}
+
+/// `struct rule_histogram`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleHistogram {
+    /// By length.
+    pub counts: [u64; 140],
+}
+
+layout! {
+    RuleHistogram 1120:
+    counts 0,
 }
 
 /// Bytes of a thread's name, with a 0 at the end.
@@ -544,43 +564,29 @@ pub mod vector {
 }
 
 /// The object's maps, by name.
+#[allow(missing_docs, reason = "each is its name")]
 pub mod map {
-    /// `controls`.
     pub const CONTROLS: &str = "controls";
-    /// `rests`.
     pub const RESTS: &str = "rests";
-    /// `ring_entries`.
     pub const RING_ENTRIES: &str = "ring_entries";
-    /// `spans`.
+    pub const RULE_LENGTHS: &str = "rule_lengths";
     pub const SPANS: &str = "spans";
-    /// `states`.
     pub const STATES: &str = "states";
-    /// `sums`.
     pub const SUMS: &str = "sums";
-    /// `thread_names`.
     pub const THREAD_NAMES: &str = "thread_names";
-    /// `threads`.
     pub const THREADS: &str = "threads";
-    /// `throttled`.
     pub const THROTTLED: &str = "throttled";
-    /// `trigger_plans`.
     pub const TRIGGER_PLANS: &str = "trigger_plans";
-    /// `triggers`.
     pub const TRIGGERS: &str = "triggers";
-    /// `waiting`.
     pub const WAITING: &str = "waiting";
 }
 
 /// The object's constants that the loader sets, by name.
+#[allow(missing_docs, reason = "each is its name")]
 pub mod global {
-    /// `flight`.
     pub const FLIGHT: &str = "flight";
-    /// `ring_mask`.
     pub const RING_MASK: &str = "ring_mask";
-    /// `ring_order`.
     pub const RING_ORDER: &str = "ring_order";
-    /// `sum_mask`.
     pub const SUM_MASK: &str = "sum_mask";
-    /// `summing`.
     pub const SUMMING: &str = "summing";
 }

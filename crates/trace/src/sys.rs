@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::record::{
-    CpuControl, CpuState, FollowedThread, RingEntry, SpanRecord, SumRecord, ThreadName,
-    TriggerPlan, TriggerRecord, run,
+    CpuControl, CpuState, FollowedThread, RingEntry, RuleHistogram, SpanRecord, SumRecord,
+    ThreadName, TriggerPlan, TriggerRecord, run,
 };
 
 /// The nice value of the calling thread.
@@ -61,6 +61,8 @@ unsafe impl Shared for CpuState {}
 unsafe impl Shared for CpuControl {}
 // SAFETY: as above.
 unsafe impl Shared for TriggerPlan {}
+// SAFETY: as above.
+unsafe impl Shared for RuleHistogram {}
 // SAFETY: as above.
 unsafe impl Shared for RingEntry {}
 // SAFETY: as above.

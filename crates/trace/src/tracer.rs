@@ -20,7 +20,8 @@ use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
 use crate::nudge::nudge;
 use crate::record::{
-    CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, SpanRecord, SumRecord, ThreadName, map, run,
+    CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, RuleHistogram, SpanRecord, SumRecord,
+    ThreadName, map, run,
 };
 use crate::sys::{self, Shared, SharedArray};
 
@@ -44,6 +45,8 @@ pub struct Tracer {
     pub(crate) thread_names: SharedArray<ThreadName>,
     pub(crate) sums: SharedArray<SumRecord>,
     pub(crate) rests: SharedArray<SumRecord>,
+    /// What the flight recorder's rules are about, where they count it.
+    pub(crate) rule_lengths: SharedArray<RuleHistogram>,
     pub(crate) states: SharedArray<CpuState>,
     pub(crate) controls: SharedArray<CpuControl>,
     pub(crate) sizes: Sizes,
@@ -108,6 +111,7 @@ impl Tracer {
             thread_names: shared(&mut programs, map::THREAD_NAMES, sizes.name_entries())?,
             sums: shared(&mut programs, map::SUMS, sums)?,
             rests: shared(&mut programs, map::RESTS, rests)?,
+            rule_lengths: shared(&mut programs, map::RULE_LENGTHS, sizes.rule_entries())?,
             states: shared(&mut programs, map::STATES, MAX_CPUS)?,
             controls: shared(&mut programs, map::CONTROLS, MAX_CPUS)?,
             programs,

@@ -60,6 +60,7 @@ fn trigger(kind: TriggerKind, end_ms: i64, lasted_ms: i64, tid: i32, comm: &str)
         pid: tid,
         comm: comm.to_owned(),
         lasted: Nanos(lasted_ms * MS),
+        above: None,
     }
 }
 
@@ -174,6 +175,27 @@ fn what_no_row_covers_is_unseen() {
         (told.unseen, told.ran),
         (Nanos::from_millis(20), Vec::new())
     );
+}
+
+#[test]
+fn a_gap_is_told_by_what_ran_and_never_by_the_probe() {
+    let mut cast = Cast::new();
+    let probe = process(Owner::Probe, "ttx-spin/0", 40);
+    let probe = cast.sources.intern(probe);
+    // The loop is not seen to leave while the hypervisor has its CPU.
+    let rows = [
+        ran(0, 50, 106, probe),
+        ran(0, 106, 118, cast.backup),
+        ran(0, 118, 130, probe),
+    ];
+    let told = cast.told(&[trigger(TriggerKind::Gap, 120, 20, 0, "")], &rows);
+    assert_eq!(instead(&told), [("backup", 12)]);
+    assert_eq!((told.thread, told.unseen), (None, Nanos::from_millis(8)));
+    // A sleeping one leaves its CPU idle until a timer comes late.
+    let rows = [ran(0, 50, 119, cast.idle), ran(0, 119, 130, probe)];
+    let told = cast.told(&[trigger(TriggerKind::Gap, 119, 19, 0, "")], &rows);
+    assert_eq!(instead(&told), [("idle", 19)]);
+    assert_eq!(told.unseen, Nanos::ZERO);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cpu, Nanos};
+use super::percentile::{AbovePercentile, Percentile};
+use crate::{Cpu, CpuList, Nanos};
 
 /// What a trigger is about.
 #[derive(
@@ -25,6 +26,8 @@ pub enum TriggerKind {
     Throttled,
     /// A thread of the kernel, an interrupt or a softirq had a CPU without a break.
     Stretch,
+    /// A probe that wanted its CPU did not have it.
+    Gap,
     /// The recorder was sent a signal.
     Signal,
     /// A program or a person asked for it.
@@ -33,12 +36,13 @@ pub enum TriggerKind {
 
 impl TriggerKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Wait,
         Self::Late,
         Self::Blocked,
         Self::Throttled,
         Self::Stretch,
+        Self::Gap,
         Self::Signal,
         Self::Mark,
     ];
@@ -51,6 +55,7 @@ impl TriggerKind {
             Self::Blocked => "blocked",
             Self::Throttled => "throttled",
             Self::Stretch => "stretch",
+            Self::Gap => "gap",
             Self::Signal => "signal",
             Self::Mark => "mark",
         }
@@ -104,6 +109,9 @@ pub struct Trigger {
     /// For how long it had lasted when it fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
+    /// The percentile that it was above, where that was what it was asked to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<AbovePercentile>,
 }
 
 impl Trigger {
@@ -126,20 +134,34 @@ pub enum TriggerTarget {
     Named(String),
     /// Threads of this cgroup: its folder, absolute or below `/sys/fs/cgroup`.
     Cgroup(PathBuf),
+    /// The probes of these CPUs.
+    Cpus(CpuList),
 }
 
-/// A trigger as it is asked for: `KIND[:WHOSE]>TIME`, or `signal`.
+/// From how long on a trigger fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TriggerLimit {
+    /// It has no length: whenever somebody asks.
+    None,
+    /// From this time on.
+    Time(Nanos),
+    /// From this percentile of what it was about in its own last hour.
+    Percentile(Percentile),
+}
+
+/// A trigger as it is asked for: `KIND[:WHOSE]>LIMIT`, or `signal`.
 ///
-/// KIND is `wait`, `late`, `blocked`, `throttled` or `stretch`; WHOSE is `pid=N`, `comm=NAME` or `cgroup=FOLDER`
-/// and not for stretches, which are the kernel's; TIME is from 10 µs to 1 min, such as `5ms`.
+/// KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`; WHOSE is `pid=N`, `comm=NAME` or
+/// `cgroup=FOLDER`, of gaps `cpu=LIST`, and not for stretches, which are the kernel's; LIMIT is a time from 10 µs to
+/// 1 min, such as `5ms`, or a percentile of its own last hour, such as `p99.9`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerSpec {
     /// What it is about.
     pub kind: TriggerKind,
     /// Whose delay fires it.
     pub target: TriggerTarget,
-    /// It fires for what lasts longer; 0 of a signal.
-    pub over: Nanos,
+    /// It fires for what lasts longer.
+    pub over: TriggerLimit,
 }
 
 impl TriggerSpec {
@@ -178,11 +200,13 @@ impl fmt::Display for TriggerSpec {
             TriggerTarget::Process(pid) => write!(f, ":pid={pid}")?,
             TriggerTarget::Named(name) => write!(f, ":comm={name}")?,
             TriggerTarget::Cgroup(folder) => write!(f, ":cgroup={}", folder.display())?,
+            TriggerTarget::Cpus(cpus) => write!(f, ":cpu={cpus}")?,
         }
-        if self.kind.is_measured() {
-            write!(f, ">{}", self.over.exact())?;
+        match self.over {
+            TriggerLimit::None => Ok(()),
+            TriggerLimit::Time(over) => write!(f, ">{}", over.exact()),
+            TriggerLimit::Percentile(over) => write!(f, ">{over}"),
         }
-        Ok(())
     }
 }
 
@@ -200,7 +224,7 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
     let kind = TriggerKind::from_name(word).filter(|&kind| kind != TriggerKind::Mark);
     let Some(kind) = kind else {
         return Err(
-            "write wait, late, blocked, throttled or stretch and for how long, such as wait>5ms; or signal"
+            "write wait, late, blocked, throttled, stretch or gap and for how long, such as wait>5ms; or signal"
                 .to_owned(),
         );
     };
@@ -209,7 +233,7 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
             (None, None) => Ok(TriggerSpec {
                 kind,
                 target: TriggerTarget::Any,
-                over: Nanos::ZERO,
+                over: TriggerLimit::None,
             }),
             _ => Err(format!("write {kind} alone")),
         };
@@ -217,21 +241,50 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
     let Some(over) = over else {
         return Err(format!("a threshold is missing: write {what}>5ms"));
     };
-    let over: Nanos = over.parse().map_err(|error| format!("{error}"))?;
+    let limit = parse_limit(over.trim())?;
+    let target = match target {
+        None => TriggerTarget::Any,
+        Some(_) if kind == TriggerKind::Stretch => {
+            return Err(format!(
+                "a {kind} is the kernel's own, so it has no target: write {kind}>{}",
+                over.trim()
+            ));
+        }
+        Some(target) if kind == TriggerKind::Gap => parse_cpus(target)?,
+        Some(target) => parse_target(target)?,
+    };
+    Ok(TriggerSpec {
+        kind,
+        target,
+        over: limit,
+    })
+}
+
+/// The threshold that a text names, or what is wrong with it.
+fn parse_limit(text: &str) -> Result<TriggerLimit, String> {
+    if text.starts_with('p') {
+        let percentile = text.parse::<Percentile>();
+        return percentile
+            .map(TriggerLimit::Percentile)
+            .map_err(|error| format!("{error}, such as p99.9"));
+    }
+    let over: Nanos = text.parse().map_err(|error| format!("{error}"))?;
     if !(TriggerSpec::MIN..=TriggerSpec::MAX).contains(&over) {
         return Err("a threshold is from 10us to 1m".to_owned());
     }
-    let target = match target {
-        None => TriggerTarget::Any,
-        Some(_) if !kind.is_of_thread() => {
-            return Err(format!(
-                "a {kind} is the kernel's own, so it has no target: write {kind}>{}",
-                over.exact()
-            ));
-        }
-        Some(target) => parse_target(target)?,
-    };
-    Ok(TriggerSpec { kind, target, over })
+    Ok(TriggerLimit::Time(over))
+}
+
+/// The CPUs whose probes these are, or what is wrong with that.
+fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
+    let cpus = text.strip_prefix("cpu=").map(str::parse::<CpuList>);
+    match cpus {
+        Some(Ok(cpus)) if !cpus.is_empty() => Ok(TriggerTarget::Cpus(cpus)),
+        Some(Err(error)) => Err(error.to_string()),
+        _ => Err(
+            "gaps are a CPU's: write gap:cpu=LIST, such as gap:cpu=2,3>5ms, or gap>5ms".to_owned(),
+        ),
+    }
 }
 
 /// Whose delays these are, or what is wrong with that.
@@ -261,7 +314,7 @@ fn parse_target(text: &str) -> Result<TriggerTarget, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{TriggerKind, TriggerSpec, TriggerTarget};
+    use super::{TriggerKind, TriggerLimit, TriggerSpec, TriggerTarget};
     use crate::Nanos;
 
     fn read(text: &str) -> Result<TriggerSpec, String> {
@@ -271,7 +324,8 @@ mod tests {
 
     #[test]
     fn triggers_are_read_as_they_are_written_and_print_the_same() {
-        let ms = Nanos::from_millis;
+        let ms = |ms| TriggerLimit::Time(Nanos::from_millis(ms));
+        let above = |text: &str| TriggerLimit::Percentile(text.parse().unwrap());
         let named = |name: &str| TriggerTarget::Named(name.to_owned());
         for (text, kind, target, over) in [
             ("wait>5ms", TriggerKind::Wait, TriggerTarget::Any, ms(5)),
@@ -309,13 +363,37 @@ mod tests {
                 "stretch>10us",
                 TriggerKind::Stretch,
                 TriggerTarget::Any,
-                Nanos(10_000),
+                TriggerLimit::Time(Nanos(10_000)),
+            ),
+            (
+                "gap:cpu=0,2-3>5ms",
+                TriggerKind::Gap,
+                TriggerTarget::Cpus("0,2-3".parse().unwrap()),
+                ms(5),
+            ),
+            (
+                "gap>p99.99",
+                TriggerKind::Gap,
+                TriggerTarget::Any,
+                above("p99.99"),
+            ),
+            (
+                "late:comm=a>p99>p99.9",
+                TriggerKind::Late,
+                named("a>p99"),
+                above("p99.9"),
+            ),
+            (
+                "stretch>p50",
+                TriggerKind::Stretch,
+                TriggerTarget::Any,
+                above("p50"),
             ),
             (
                 "signal",
                 TriggerKind::Signal,
                 TriggerTarget::Any,
-                Nanos::ZERO,
+                TriggerLimit::None,
             ),
         ] {
             let spec = TriggerSpec { kind, target, over };
@@ -349,6 +427,13 @@ mod tests {
             ("wait:uid=3>5ms", "no target `uid`"),
             ("wait:comm=a-name-of-sixteen>5ms", "the first 15"),
             ("stretch:comm=kswapd0>5ms", "write stretch>5ms"),
+            ("stretch:comm=kswapd0>p99", "write stretch>p99"),
+            ("wait>p", "p50 to p99.9999"),
+            ("wait>p100", "p50 to p99.9999"),
+            ("gap:pid=3>5ms", "write gap:cpu=LIST"),
+            ("gap:cpu=>5ms", "write gap:cpu=LIST"),
+            ("gap:cpu=x>5ms", "is not a CPU list"),
+            ("wait:cpu=3>5ms", "no target `cpu`"),
             ("signal>5ms", "write signal alone"),
             ("signal:pid=3", "write signal alone"),
         ] {

@@ -23,6 +23,9 @@ pub struct IncidentTotals {
     pub last_unix_ms: Option<i64>,
     /// For how long the ring of every event reaches back. It is a time that may fall.
     pub reach: Nanos,
+    /// From how long on triggers fire whose thresholds are percentiles, by how they were typed; those that are not
+    /// known yet are not there.
+    pub limits: BTreeMap<String, Nanos>,
 }
 
 impl IncidentTotals {

@@ -89,10 +89,9 @@ impl Recorder {
     }
 
     fn take_over(&mut self, loading: Loading) -> Option<SumsWindow> {
-        let tracer = self.tracer.as_mut()?;
         let loaded = loading.join().ok().and_then(Result::ok);
         let ready = loaded.and_then(|(mut larger, triggers)| {
-            larger.set_rules_of(tracer).ok()?;
+            self.rules.go_on(&mut larger).ok()?;
             Some((larger, triggers))
         });
         let Some((mut larger, triggers)) = ready else {

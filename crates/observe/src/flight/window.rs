@@ -90,6 +90,7 @@ mod tests {
             pid: 1,
             comm: String::new(),
             lasted: Nanos::from_millis(lasted),
+            above: None,
         }
     }
 

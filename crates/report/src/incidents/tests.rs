@@ -49,6 +49,7 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
         pid: 10,
         comm: "game".to_owned(),
         lasted: Nanos(500_000),
+        above: None,
     });
     (header, sources, vec![whole(0, 0, 1_000_000, game)])
 }

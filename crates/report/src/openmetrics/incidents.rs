@@ -49,6 +49,15 @@ pub(super) fn incidents(all: &mut Families, it: &IncidentTotals) {
         "For how long the ring of every event reaches back, on the CPU where that is shortest.",
     );
     family.time(&[], it.reach);
+    if !it.limits.is_empty() {
+        let family = all.gauge(
+            "trigger_limit_seconds",
+            "From how long on a trigger fires whose threshold is a percentile of its last hour; there once it is known.",
+        );
+        for (trigger, limit) in &it.limits {
+            family.time(&[("trigger", trigger)], *limit);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +85,7 @@ mod tests {
                 not_kept: [(LossCause::Suppressed, 3)].into(),
                 last_unix_ms: Some(1_500),
                 reach: Nanos::from_millis(4_500),
+                limits: [("wait>p99.9".to_owned(), Nanos::from_millis(3))].into(),
             }),
             ..Totals::default()
         });
@@ -88,6 +98,7 @@ mod tests {
             "ticktax_incidents_not_kept_total{cause=\"disk_full\"} 0",
             "ticktax_last_incident_timestamp_seconds 1.5",
             "ticktax_ring_reach_seconds 4.5",
+            "ticktax_trigger_limit_seconds{trigger=\"wait>p99.9\"} 0.003",
         ] {
             assert!(text.lines().any(|it| it == line), "no {line} in\n{text}");
         }

@@ -1,12 +1,12 @@
 //! Incidents: those of a folder by what they have in common, and one of them.
 
-use ticktax_model::Nanos;
 use ticktax_model::beats::Periodicity;
 use ticktax_model::incident::{
     Incident, IncidentGroup, IncidentList, IncidentSheet, LossCause, NotKept, RanInstead,
     Signature, TriggerKind,
 };
 use ticktax_model::utc::Utc;
+use ticktax_model::{Kind, Nanos};
 
 use super::beats::with_interval;
 use super::numbers::{bytes, counted, grouped};
@@ -184,6 +184,8 @@ fn signature(it: &Signature) -> String {
         (TriggerKind::Stretch, "", "") => "stretch of the kernel".to_owned(),
         (TriggerKind::Stretch, "", by) => format!("{by} ran on"),
         (TriggerKind::Stretch, who, by) => format!("{who} kept waiting by {by}"),
+        (TriggerKind::Gap, _, "") => "gap of a probe".to_owned(),
+        (TriggerKind::Gap, _, by) => format!("gap of a probe, {by} ran"),
         (kind, who, "") => format!("{who} {}", verb(kind)),
         (TriggerKind::Blocked, who, by) => format!("{who} blocked, woken by {by}"),
         (kind, who, by) => format!("{who} {} behind {by}", verb(kind)),
@@ -198,6 +200,7 @@ fn verb(kind: TriggerKind) -> &'static str {
         TriggerKind::Blocked => "was blocked",
         TriggerKind::Throttled => "was throttled",
         TriggerKind::Stretch => "ran on",
+        TriggerKind::Gap => "was not there",
         TriggerKind::Signal => "asked for by a signal",
         TriggerKind::Mark => "marked",
     }
@@ -205,6 +208,20 @@ fn verb(kind: TriggerKind) -> &'static str {
 
 /// What happened, in a sentence without its end.
 fn said(incident: &Incident) -> String {
+    let said = what_happened(incident);
+    match incident.above {
+        None => said,
+        Some(above) => {
+            let limit = tied(above.limit);
+            format!(
+                "{said}; above the {} of the last hour, {limit}",
+                above.percentile
+            )
+        }
+    }
+}
+
+fn what_happened(incident: &Incident) -> String {
     let thread = incident.thread.as_ref();
     let who = thread.map(|it| match (it.name == it.program, it.tid) {
         (true, 0) => it.name.clone(),
@@ -244,6 +261,16 @@ fn said(incident: &Incident) -> String {
             let what = first.map_or_else(|| "the kernel".to_owned(), named);
             let kept = thread.map_or_else(String::new, |_| format!(", and kept {who} waiting"));
             format!("{what} had {whose} for {lasted} without a break{kept}")
+        }
+        TriggerKind::Gap => {
+            let what = match first {
+                Some(ran) if ran.kind == Kind::Idle => {
+                    format!("nothing ran there for {}", tied(ran.time))
+                }
+                Some(ran) => tied(format!("{} had it for {}", named(ran), ran.time)),
+                None => "what ran there was not seen".to_owned(),
+            };
+            format!("a probe did not have {whose} for {lasted}; {what}")
         }
         TriggerKind::Signal => "asked for by a signal".to_owned(),
         TriggerKind::Mark if incident.words.is_empty() => "marked".to_owned(),

@@ -75,6 +75,7 @@ impl Watcher {
         let recorder = Recorder::start(typed.ring.applied_to(RecorderPlan {
             triggers: typed.triggers.clone(),
             window: typed.every.0,
+            probe: typed.probe,
             ..RecorderPlan::default()
         }))?;
         Ok(Self::Flight(Box::new(recorder), keeping))
@@ -263,6 +264,11 @@ fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
     let since_begin = now() - recorder.started().begin;
     IncidentTotals {
         reach: recorder.status().reach.unwrap_or(since_begin),
+        limits: recorder
+            .percentiles()
+            .into_iter()
+            .filter_map(|it| Some((it.trigger.to_string(), it.limit?)))
+            .collect(),
         ..keeper.totals()
     }
 }

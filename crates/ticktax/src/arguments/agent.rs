@@ -8,9 +8,10 @@ use std::str::FromStr;
 use clap::Args;
 use ticktax_model::Nanos;
 use ticktax_model::incident::TriggerSpec;
+use ticktax_observe::GapProbe;
 
-use super::Length;
 use super::incidents::{BudgetArguments, RingArguments};
+use super::{Length, one_of};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -72,6 +73,10 @@ pub(crate) struct AgentArguments {
     /// The folder of the incidents [default: as of `ticktax record`]
     #[arg(long, value_name = "FOLDER", requires = "triggers")]
     pub(crate) incidents: Option<PathBuf>,
+
+    /// What looks for gaps, where a trigger is about them
+    #[arg(long, default_value = "sleep", requires = "triggers", value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
+    pub(crate) probe: GapProbe,
 
     /// Also write each incident to the journal with fields of its own, or to syslog where there is no journal
     #[arg(long, requires = "triggers")]

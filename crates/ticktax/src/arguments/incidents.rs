@@ -8,10 +8,10 @@ use ticktax_model::document::DocumentKind;
 use ticktax_model::incident::TriggerSpec;
 use ticktax_model::utc::Utc;
 use ticktax_model::{CpuList, Nanos};
-use ticktax_observe::RecorderPlan;
+use ticktax_observe::{GapProbe, RecorderPlan};
 use ticktax_report::{Budget, Format};
 
-use super::{Length, formats, seconds_or_units};
+use super::{Length, formats, one_of, seconds_or_units};
 
 pub(super) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -21,6 +21,8 @@ Examples:
                                           a program's waits, the kernel's long stretches; also logged
   sudo ticktax record --trigger 'late:pid=4121>1ms' --for 8h --max-bytes 500M
                                           a process' late wake-ups, for a working day
+  sudo ticktax record --trigger 'gap>2ms' --trigger 'late:comm=gamesrv>p99.99'
+                                          what no program did; the longest one in 10,000 of its late wake-ups
 
 A trigger is KIND[:WHOSE]>TIME:
   wait>5ms       a thread was able to run and waited for a CPU
@@ -28,8 +30,12 @@ A trigger is KIND[:WHOSE]>TIME:
   blocked>50ms   a thread was off its CPU in the kernel, for a disk or a lock
   throttled>50ms the CPU quota of its cgroup was used up
   stretch>5ms    a thread of the kernel, an interrupt or a softirq had a CPU without a break
+  gap>5ms        a probe did not have its CPU: the kernel, the hypervisor or the firmware had it
   signal         nothing else: SIGUSR1 and `ticktax mark` always keep the moment
-WHOSE is pid=N, comm=NAME or cgroup=FOLDER.";
+WHOSE is pid=N, comm=NAME or cgroup=FOLDER, of a gap cpu=LIST.
+TIME may be a percentile, such as wait:comm=gamesrv>p99.99: that of all these waits within the last hour. It is set
+each minute, and nothing triggers before it is known: p99.99 takes 100,000 of them.
+A gap takes a probe, which has its cost: see --probe.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -88,6 +94,10 @@ pub(crate) struct RecordArguments {
     /// Which CPUs, such as 0-3,8 [default: all]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
+
+    /// What looks for gaps, where a trigger is about them
+    #[arg(long, default_value = "sleep", value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
+    pub(crate) probe: GapProbe,
 
     /// Also write each incident to the journal with fields of its own, or to syslog where there is no journal
     #[arg(long)]

@@ -19,7 +19,7 @@ pub(crate) use contrib::{
     has_prometheus, has_systemd_analyze, the_dashboard_and_the_rules_name_what_is_served,
     the_unit_has_room_for_a_recorder, the_unit_is_sound,
 };
-pub(crate) use recorder::a_recorder_runs_beside_its_sums;
+pub(crate) use recorder::{a_recorder_runs_beside_its_sums, its_probes_run_without_rights};
 use running::{AS_NOBODY, Agent, SERVING, recorded_in_classes, sum_of};
 
 use super::fixture::check;

@@ -24,8 +24,8 @@ pub(crate) use faults::{
     a_killed_recorder_leaves_a_folder_that_goes_on, triggers_without_end_are_counted,
 };
 pub(crate) use kinds::{
-    a_block_is_caught_with_what_woke_it, a_quota_that_is_used_up_is_caught,
-    a_softirq_that_goes_on_is_caught_with_whom_it_interrupted,
+    a_block_is_caught_with_what_woke_it, a_gap_is_caught_with_what_ran_in_it,
+    a_quota_that_is_used_up_is_caught, a_softirq_that_goes_on_is_caught_with_whom_it_interrupted,
 };
 
 /// How long a stall lasts.

@@ -218,6 +218,14 @@ const ROOT: &[(&str, Test)] = &[
         incidents::triggers_without_end_are_counted,
     ),
     (
+        "incidents::a_gap_is_caught_with_what_ran_in_it",
+        incidents::a_gap_is_caught_with_what_ran_in_it,
+    ),
+    (
+        "agent::its_probes_run_without_rights",
+        agent::its_probes_run_without_rights,
+    ),
+    (
         "incidents::a_block_is_caught_with_what_woke_it",
         incidents::a_block_is_caught_with_what_woke_it,
     ),

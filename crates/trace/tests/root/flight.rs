@@ -243,6 +243,7 @@ pub(super) fn a_wait_that_is_too_long_is_noticed() -> Result<(), Failed> {
         delay,
         whose: Whose::Process(pid),
         over,
+        counted: false,
     };
     // It has no quota. The recorder's own process is left out whatever the rule.
     let (pid, own) = (held.0.id(), std::process::id());

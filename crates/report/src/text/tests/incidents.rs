@@ -3,8 +3,8 @@
 use ticktax_model::beats::Periodicity;
 use ticktax_model::document::Document;
 use ticktax_model::incident::{
-    Incident, IncidentEntry, IncidentGroup, IncidentList, IncidentSheet, IncidentThread, LossCause,
-    NotKept, RanInstead, Signature, TriggerKind,
+    AbovePercentile, Incident, IncidentEntry, IncidentGroup, IncidentList, IncidentSheet,
+    IncidentThread, LossCause, NotKept, RanInstead, Signature, TriggerKind,
 };
 use ticktax_model::{Cpu, Kind, Nanos};
 
@@ -36,6 +36,7 @@ fn waited() -> Incident {
         cpu: Some(Cpu(1)),
         waited_on: None,
         lasted: Nanos(20_400_000),
+        above: None,
         ran: vec![
             ran("backup", Kind::Task, &[977], 20_100_000),
             ran("local_timer", Kind::Irq, &[], 200_000),
@@ -205,7 +206,21 @@ fn each_kind_in_a_line() {
             ..known.clone()
         };
         lines.extend([incident_line(&known), incident_line(&unknown)]);
+        if kind.is_measured() {
+            let above = "p99.9".parse().map(|percentile| AbovePercentile {
+                percentile,
+                limit: Nanos(3_100_000),
+            });
+            lines.push(incident_line(&Incident {
+                above: above.ok(),
+                ..known
+            }));
+        }
     }
+    let mut idle = waited();
+    idle.kind = TriggerKind::Gap;
+    idle.ran = vec![ran("idle", Kind::Idle, &[], 20_100_000)];
+    lines.push(incident_line(&idle));
     let mut odd = waited();
     odd.ran[0].name = "a\nb\u{1b}[31m".to_owned();
     lines.push(incident_line(&odd));

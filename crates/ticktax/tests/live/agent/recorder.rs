@@ -93,3 +93,31 @@ pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
     let marked = told.iter().any(|row| row.contains("a word"));
     check(told.len() == 2 && marked, || told.join("\n"))
 }
+
+/// Capabilities are each thread's own, and the probes' threads are there before the agent gives up its.
+pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
+    let (place, _) = place_of_nobody()?;
+    let folder = place.path().join("incidents").display().to_string();
+    let triggers = ["--trigger", "gap>1m", "--trigger", "gap>p99.99"];
+    let arguments = [&AS_NOBODY[..], &triggers, &["--incidents", &folder]].concat();
+    let mut agent = Agent::start(&arguments)?;
+    agent.page_when("ticktax_recorded_seconds_total")?;
+    let mut probes = 0;
+    for task in fs::read_dir(format!("/proc/{}/task", agent.pid()))? {
+        let name = task?.file_name();
+        let tid: u32 = name.to_str().ok_or("no number")?.parse()?;
+        has_no_rights(tid)?;
+        let comm = fs::read_to_string(format!("/proc/{tid}/comm"))?;
+        if comm.starts_with("ttx-sleep/") {
+            let stat = fs::read_to_string(format!("/proc/{tid}/stat"))?;
+            // Fields 40 and 41, counted from 1; the name, which is the second, holds no blank.
+            let fields: Vec<&str> = stat.split(' ').collect();
+            let policy = fields.get(39..41).ok_or("no policy")?;
+            check(policy == ["1", "1"], || format!("{comm}: {policy:?}"))?;
+            probes += 1;
+        }
+    }
+    let cpus = ticktax_inject::allowed_cpus();
+    check(probes > 0, || format!("no probe on any of {cpus:?}"))?;
+    agent.stops_with_balanced_books()
+}

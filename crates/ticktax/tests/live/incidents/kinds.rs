@@ -169,3 +169,33 @@ pub(crate) fn a_softirq_that_goes_on_is_caught_with_whom_it_interrupted() -> Res
     }
     Ok(())
 }
+
+pub(crate) fn a_gap_is_caught_with_what_ran_in_it() -> Result<(), Failed> {
+    const STALL: Nanos = Nanos::from_millis(20);
+    let cpu = ticktax_inject::default_cpu()?;
+    let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+        .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
+        .duration(Nanos::from_secs(6));
+    let caught = Caught::of(&plan, &format!("gap:cpu={cpu}>14ms"))?;
+    // The probe was due at some time within a millisecond.
+    let during = |trigger: &Trigger| {
+        let mut log = caught.truth.log.iter();
+        log.any(|event| trigger.begin() < event.start + event.length && trigger.time > event.start)
+    };
+    let is_told = |(incident, triggers): &(Value, Vec<Trigger>)| {
+        let is_it = triggers.iter().any(|it| {
+            it.kind == TriggerKind::Gap && it.cpu == Some(cpu) && it.tid == 0 && during(it)
+        });
+        let first = &incident["ran"][0];
+        let time = first["time_ns"].as_i64().unwrap_or(0);
+        is_it
+            && incident["kind"] == "gap"
+            && incident["thread"].is_null()
+            && first["pids"][0] == caught.truth.pid
+            && time >= STALL.0 * 7 / 10
+    };
+    if !caught.incidents.iter().any(is_told) {
+        return Err(caught.wrong("no gap"));
+    }
+    Ok(())
+}
