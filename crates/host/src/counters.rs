@@ -74,8 +74,9 @@ fn read(clock: ClockId) -> Option<Nanos> {
     Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Where the other clocks stand, by the tightest of a few readings: one may be interrupted.
-fn clock_offsets() -> Option<ClockOffsets> {
+/// Where the other clocks stand now, by the tightest of a few readings: one may be interrupted. `None` where they
+/// cannot be read.
+pub fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;
     let ahead = |clock| {
         let reading = || {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
+use ticktax_host::{Proc, clock_offsets, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::incident::{Trigger, TriggerKind, TriggerSpec};
 use ticktax_model::recording::Books;
 use ticktax_model::{CpuList, Nanos, SourceTable};
@@ -422,6 +422,7 @@ impl Recorder {
             collector.keep_off(first.cpu.as_slice());
             self.collector = Some(collector);
             let mut window = Window::new(first, margins, self.not_before);
+            window.clocks = clock_offsets();
             self.waiting.retain(|trigger| !window.add(trigger));
             let capture = tracer.capture(window.begin(), self.plan.window_bytes);
             self.next_reading = time + reading_interval(tracer);

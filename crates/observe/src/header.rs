@@ -209,7 +209,7 @@ impl End<'_> {
 }
 
 /// Clocks that did not run on, which times and periods depend on.
-fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
+pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
     let Some(changes) = after.clocks_since(before) else {
         return Vec::new();
     };

@@ -1,19 +1,18 @@
 //! From a window of the ring to a recording.
 
-use ticktax_host::own_thread_cpu_time;
+use ticktax_host::{clock_offsets, own_thread_cpu_time};
 use ticktax_model::incident::Trigger;
 use ticktax_model::limitation::{Limitation, NoGaps};
 use ticktax_model::machine::Counters;
 use ticktax_model::recording::{Coverage, Header, Level, ToolCost};
 use ticktax_model::victim::{Target, VictimHeader};
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_probes::clock::now;
 use ticktax_trace::Capture;
 
 use super::window::Window;
 use super::{FrozenWindow, Recorder};
 use crate::collector::Collector;
-use crate::session::unix_time;
+use crate::header::clock_limitations;
 
 /// By how much less than asked a ring may reach back before it is said.
 const TOLERANCE: Nanos = Nanos::from_millis(100);
@@ -52,13 +51,18 @@ impl Recorder {
                 threads: frozen.threads_left_out,
             });
         }
-        let at = |at: Nanos| Counters {
+        // Those of the wall clock as it stood at the trigger, however it was set since then.
+        let at = |at: Nanos, clocks| Counters {
             at,
+            clocks,
             ..Counters::default()
         };
+        let (before, after) = (at(begin, window.clocks), at(end, clock_offsets()));
+        limitations.extend(clock_limitations(&before, &after));
+        let ahead = window.clocks.or(after.clocks).unwrap_or_default().wall;
         let mut header = Header {
             machine,
-            began_unix: unix_time() - (now() - begin).0 / 1_000_000_000,
+            began_unix: (begin + ahead).0 / 1_000_000_000,
             books: frozen.books,
             coverage: Coverage {
                 attached: tracer.attached().to_vec(),
@@ -66,8 +70,8 @@ impl Recorder {
                 lost: frozen.lost,
                 every_entry_watched: tracer.every_entry_watched(),
             },
-            before: at(begin),
-            after: at(end),
+            before,
+            after,
             cost: ToolCost {
                 cpu: own_thread_cpu_time() - cpu_before,
                 memory_bytes: ticktax_host::own_peak_memory(),

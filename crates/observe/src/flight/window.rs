@@ -2,6 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::incident::Trigger;
+use ticktax_model::machine::ClockOffsets;
 
 /// Triggers that one window names.
 const TRIGGERS: usize = 256;
@@ -23,6 +24,8 @@ pub(super) struct Window {
     pub(super) triggers: Vec<Trigger>,
     /// Triggers that it does not name.
     pub(super) left_out: u64,
+    /// Where the other clocks stood when it was opened: they may be set, or the machine suspended, before it ends.
+    pub(super) clocks: Option<ClockOffsets>,
 }
 
 impl Window {
@@ -40,6 +43,7 @@ impl Window {
             margins,
             triggers: vec![first],
             left_out: 0,
+            clocks: None,
         }
     }
 

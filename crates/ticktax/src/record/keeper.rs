@@ -103,7 +103,10 @@ impl Keeper {
         for row in rows {
             analysis.row(sources, &row);
         }
-        let at = wall_time(analysis.trigger().time);
+        // By the wall clock as it stood then: it may have been set since, or the machine suspended.
+        let clocks = header.before.clocks;
+        let time = analysis.trigger().time;
+        let at = clocks.map_or_else(|| wall_time(time), |it| (time + it.wall).0 / 1_000_000);
         let incident = analysis.finish(header, sources, at);
         let stored = self.store.keep(incident, header, (sources, rows));
         self.count += 1;
