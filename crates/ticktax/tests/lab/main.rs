@@ -20,6 +20,8 @@ mod recorder;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
+use ticktax_host::Proc;
+use ticktax_model::recording::World;
 
 use fixture::{CLOUD, why_not};
 
@@ -86,6 +88,10 @@ const ON_CLOUD: &[(&str, Test)] = &[
         "an_idle_guests_instructions_are_counted",
         guests::an_idle_guests_instructions_are_counted,
     ),
+    (
+        "a_recorder_outlives_what_happens_to_its_machine",
+        recorder::a_recorder_outlives_what_happens_to_its_machine,
+    ),
     ("a_panic_is_one_line", faults::a_panic_is_one_line),
     (
         "a_guest_that_hangs_is_ended",
@@ -138,7 +144,33 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
+/// What this program does in a guest that it is PID 1 of; `None` where it is in none.
+fn in_a_guest() -> Option<ExitCode> {
+    if ticktax_lab::guest::is_init() {
+        eprintln!("{}", ticktax_lab::guest::run());
+        return Some(ExitCode::FAILURE);
+    }
+    if std::env::args().nth(1).as_deref() != Some(recorder::guest::VERB) {
+        return None;
+    }
+    // It changes the clock, the CPUs and the power of its machine.
+    if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
+        eprintln!("{} is for a lab's guest alone", recorder::guest::VERB);
+        return Some(ExitCode::FAILURE);
+    }
+    Some(match recorder::guest::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
 fn main() -> ExitCode {
+    if let Some(code) = in_a_guest() {
+        return code;
+    }
     let mut arguments = Arguments::from_args();
     // Each takes a CPU, and some look at who is left running.
     arguments.test_threads = Some(1);

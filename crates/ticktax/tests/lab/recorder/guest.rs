@@ -1,0 +1,269 @@
+//! What runs in the guest: an agent with a recorder, and what happens to its machine meanwhile.
+//!
+//! Nothing here judges: it notes what was done and when ([`TOLD`]), and hands it over with all that the agent wrote.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime, clock_settime};
+use nix::unistd::{Pid, gettid};
+use serde_json::{Value, json};
+use ticktax_inject::{Disturbance, Plan, Schedule};
+use ticktax_lab::guest::TOOLS;
+use ticktax_model::machine::ClockOffsets;
+use ticktax_model::{Cpu, Nanos};
+
+/// The word by which the tests' program knows that it is to do this.
+pub(crate) const VERB: &str = "recorder-guest";
+/// The command's name among the guest's tools.
+pub(super) const COMMAND: &str = "ticktax";
+/// What was done: a line of JSON for each stall.
+pub(super) const TOLD: &str = "told.jsonl";
+/// And how it all went, in JSON.
+pub(super) const ENDED: &str = "ended.json";
+/// The agent's metrics at its end.
+pub(super) const PAGE: &str = "page.txt";
+/// What the agent said.
+pub(super) const SAID: &str = "agent.txt";
+/// The thread that is held up.
+pub(super) const VICTIM: &str = "held-up";
+/// For how long each time: three times what triggers.
+pub(super) const STALL: Nanos = Nanos::from_millis(300);
+/// How far the wall clock is set.
+pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
+
+/// Where the agent keeps incidents, and serves metrics.
+const INCIDENTS: &str = "/tmp/incidents";
+const SOCKET: &str = "/tmp/metrics.sock";
+/// For how long the machine is to be suspended, in whole seconds of its battery's clock.
+const ASLEEP: &str = "+6";
+/// How often something is looked for, and from one look to the next. Nothing depends on how soon it comes.
+const LOOKS: u32 = 900;
+const PAUSE: Duration = Duration::from_millis(200);
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Does all of it; leaves what there is in the current folder.
+pub(crate) fn run() -> Outcome {
+    let clocks = clocks()?;
+    let mut agent = Agent::start()?;
+    let mut told = File::create(TOLD)?;
+    let mut stalls = 0;
+    let mut tell = |what: &str, cpu: u32, meanwhile: &mut dyn FnMut() -> Outcome| {
+        let line = stall(what, Cpu(cpu))?;
+        writeln!(told, "{line}")?;
+        // The recorder has noticed it by then, and its window is open for 2 s.
+        thread::sleep(Duration::from_millis(500));
+        meanwhile()?;
+        stalls += 1;
+        agent.has_indexed(stalls)
+    };
+    // CPU 1 leaves while a window is open, is not there, and is back.
+    tell("before a CPU leaves", 1, &mut || set_online(false))?;
+    tell("while a CPU is away", 0, &mut || Ok(()))?;
+    set_online(true)?;
+    tell("on the CPU that is back", 1, &mut || Ok(()))?;
+    // The wall clock is set while a window is open, forth and back.
+    tell("before the clock is set", 1, &mut || step(STEP))?;
+    tell("an hour later by the clock", 1, &mut || step(-STEP))?;
+    tell("with the clock set back", 1, &mut || Ok(()))?;
+    let awake = self::clocks()?.boot;
+    tell("before the machine sleeps", 1, &mut || suspend())?;
+    let asleep = self::clocks()?.boot - awake;
+    tell("when it is awake again", 1, &mut || Ok(()))?;
+    fs::write(PAGE, page()?)?;
+    let counted = ticktax_probes::clock::now();
+    let code = agent.end()?;
+    let of_all = json!({
+        "wall_ahead_ns": clocks.wall.0,
+        "asleep_ns": asleep.0,
+        "counted_ns": counted.0,
+        "code": code,
+    });
+    fs::write(ENDED, of_all.to_string())?;
+    for entry in fs::read_dir(INCIDENTS)? {
+        let from = entry?.path();
+        let is_kept = from
+            .extension()
+            .is_some_and(|it| it == "parquet" || it == "jsonl");
+        if let Some(name) = from.file_name().filter(|_| is_kept) {
+            fs::copy(&from, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The agent at work. Its machine ends with this program.
+struct Agent(Child);
+
+impl Agent {
+    /// Starts it, and waits until it watches. A guest has no users, so it stays root, without rights.
+    fn start() -> Outcome<Self> {
+        let mut command = Command::new(Path::new(TOOLS).join(COMMAND));
+        command.args(["agent", "--every", "1s", "--trigger"]);
+        command.arg(format!("wait:comm={VICTIM}>{}ms", STALL.0 / 3_000_000));
+        command.args(["--listen", &format!("unix:{SOCKET}")]);
+        command.args(["--incidents", INCIDENTS, "--ring-mib", "16"]);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(File::create("agent.lines")?)
+            .stderr(File::create(SAID)?)
+            .spawn()?;
+        let mut agent = Self(child);
+        agent.until("it does not watch", || {
+            Ok(fs::read_to_string(SAID)?.contains("Recording CPUs "))
+        })?;
+        Ok(agent)
+    }
+
+    /// Waits until so many incidents are in the index.
+    fn has_indexed(&mut self, count: usize) -> Outcome {
+        let index = Path::new(INCIDENTS).join("index.jsonl");
+        self.until(&format!("there is no incident {count}"), || {
+            let text = fs::read_to_string(&index)?;
+            Ok(text.matches("\"line\":\"incident\"").count() >= count)
+        })
+    }
+
+    fn until(&mut self, why_not: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome {
+        for _ in 0..LOOKS {
+            if is_so()? {
+                return Ok(());
+            }
+            if let Some(status) = self.0.try_wait()? {
+                let said = fs::read_to_string(SAID)?;
+                return Err(format!("the agent ended with {status}: {said}").into());
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(why_not.into())
+    }
+
+    /// Ends it as a service is ended: its exit code.
+    fn end(mut self) -> Outcome<Option<i32>> {
+        kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGTERM)?;
+        Ok(self.0.wait()?.code())
+    }
+}
+
+/// A thread that wants its CPU all the time: it waits from the stall's beginning on, whenever the host lets the guest's
+/// CPU run. A timer that is to wake it might come as late as the stall's end.
+struct Victim {
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Victim {
+    fn start(cpu: Cpu) -> Outcome<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&ended);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = thread::Builder::new()
+            .name(VICTIM.to_owned())
+            .spawn(move || {
+                // Whoever waits for it gives up where it does not come.
+                let _ = sender.send(gettid());
+                while !until.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })?;
+        let mut only = CpuSet::new();
+        only.set(cpu.index())?;
+        sched_setaffinity(receiver.recv()?, &only)?;
+        Ok(Self { ended, thread })
+    }
+
+    /// Waits for its end: it has had its CPU again then.
+    fn end(self) -> Outcome {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| "the victim panicked".into())
+    }
+}
+
+/// Takes the CPU from the victim once; what was done, and between which times of the wall clock.
+fn stall(what: &str, cpu: Cpu) -> Outcome<Value> {
+    let victim = Victim::start(cpu)?;
+    let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+        .schedule(Schedule::every(Nanos(STALL.0 * 4), STALL))
+        .duration(STALL);
+    let after = unix_ms()?;
+    let truth = ticktax_inject::run(&plan)?;
+    victim.end()?;
+    let event = truth.log.first().ok_or("nothing was injected")?;
+    Ok(json!({
+        "what": what,
+        "cpu": cpu.0,
+        "pid": truth.pid,
+        "start_ns": event.start.0,
+        "length_ns": event.length.0,
+        "after_unix_ms": after,
+        "before_unix_ms": unix_ms()?,
+    }))
+}
+
+fn set_online(online: bool) -> Outcome {
+    let file = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(file, if online { "1" } else { "0" })
+        .map_err(|error| format!("cannot write {file}: {error}").into())
+}
+
+fn step(by: Nanos) -> Outcome {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME)?;
+    let seconds = now.tv_sec() + by.0 / 1_000_000_000;
+    Ok(clock_settime(
+        ClockId::CLOCK_REALTIME,
+        TimeSpec::new(seconds, now.tv_nsec()),
+    )?)
+}
+
+/// Suspends the machine until the clock of its battery wakes it.
+fn suspend() -> Outcome {
+    let offered = fs::read_to_string("/sys/power/state")?;
+    let state = if offered.contains("mem") {
+        "mem"
+    } else {
+        "freeze"
+    };
+    for (file, words) in [
+        ("/sys/class/rtc/rtc0/wakealarm", ASLEEP),
+        ("/sys/power/state", state),
+    ] {
+        fs::write(file, words).map_err(|error| {
+            format!(
+                "cannot write {words} to {file} of {}: {error}",
+                offered.trim()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn clocks() -> Outcome<ClockOffsets> {
+    ticktax_host::clock_offsets().ok_or_else(|| "no clock can be read".into())
+}
+
+fn unix_ms() -> Outcome<i64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(i64::try_from(since.as_millis())?)
+}
+
+/// The page that a scraper gets.
+fn page() -> Outcome<String> {
+    let mut stream = UnixStream::connect(SOCKET)?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: guest\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (_, page) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
+    Ok(page.to_owned())
+}
