@@ -1,13 +1,13 @@
 //! How many bytes a row of accounts takes in facts files, by how many windows stand in one, and which column takes them.
 //!
-//! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS]]`, as root. Sums of this machine as it
-//! is, in windows of so many seconds (6) that stand for minutes, so many of them (60).
+//! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [FOLDER]]]`, as root. Sums of this machine
+//! as it is, in windows of so many seconds (6) that stand for minutes, so many of them (60). The files stay in FOLDER.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -27,11 +27,18 @@ const ACCOUNTS: Table = Table::Accounts(WindowLength::Minute);
 const MINUTE: i64 = 60;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut typed = std::env::args().skip(1).map(|word| word.parse::<i64>());
-    let seconds = typed.next().transpose()?.unwrap_or(6).max(1);
-    let count = typed.next().transpose()?.unwrap_or(60).max(1);
+    let mut typed = std::env::args().skip(1);
+    let mut number = |unless: i64| -> Result<i64, Box<dyn Error>> {
+        let word = typed.next();
+        Ok(word.map_or(Ok(unless), |word| word.parse())?.max(1))
+    };
+    let (seconds, count) = (number(6)?, number(60)?);
+    let temporary = tempfile::tempdir()?;
+    let folder = typed
+        .next()
+        .map_or_else(|| temporary.path().to_owned(), PathBuf::from);
+    fs::create_dir_all(&folder)?;
     let windows = watch(seconds, usize::try_from(count)?)?;
-    let folder = tempfile::tempdir()?;
     println!("windows a file | rows a file | bytes a row | of it beside the columns");
     let mut sizes = vec![1, 10, windows.len()];
     sizes.retain(|size| *size <= windows.len());
@@ -41,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (mut rows, mut bytes, mut files) = (0, 0, 0);
         let mut columns = BTreeMap::new();
         for (number, part) in windows.chunks_exact(size).enumerate() {
-            let path = folder.path().join(format!("{size}-{number}.parquet"));
+            let path = folder.join(format!("{size}-{number}.parquet"));
             let mut part: Vec<Row> = part.iter().flat_map(accounts).collect();
             PartWriter::new("a-host-of-somebody").write(&path, ACCOUNTS, &mut part)?;
             files += 1;
