@@ -1,4 +1,5 @@
-//! Files: one that appears under its name complete or not at all, and what errors mean.
+//! Files: one that appears under its name complete or not at all, lines that know whether they are whole, and
+//! what errors mean.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// A file under a temporary name, in the folder where it is to appear. Dropping it removes it; a
 /// killed process leaves it as `.NAME.PID-N.part`.
@@ -113,6 +116,24 @@ impl Drop for Temporary {
             let _ = fs::remove_file(&self.here);
         }
     }
+}
+
+/// A line of a journal: the CRC-32 of its JSON in eight hexadecimal digits, a space, the JSON.
+///
+/// # Errors
+/// The content has no JSON: a path in it is no UTF-8.
+pub fn checked_line(content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let json = serde_json::to_string(content)?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
+}
+
+/// What a [`checked_line`] with its line end holds; `None` where it is cut short or damaged, or is of something
+/// else.
+pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (sum, json) = text.split_once(' ')?;
+    let right = u32::from_str_radix(sum, 16).ok()? == crc32fast::hash(json.as_bytes());
+    right.then(|| serde_json::from_str(json).ok()).flatten()
 }
 
 /// Why [`Temporary::beside`] cannot begin a file, and what to do about it.

@@ -1,9 +1,8 @@
 //! The journal: what is finished, a line each, until the results are complete.
 //!
-//! The first line says which sweep it is of, each line after it holds a point. A line is the CRC-32
-//! of its JSON in eight hexadecimal digits, a space, the JSON. The process may be killed in the
-//! middle of a line: a line that is cut short, or does not match its checksum, is left out, and its
-//! point run again. Lines are flushed to the disk about once a second, so that a power failure
+//! The first line says which sweep it is of, each line after it holds a point. The process may be killed
+//! in the middle of a line: a line that is cut short, or does not match its checksum, is left out, and
+//! its point run again. Lines are flushed to the disk about once a second, so that a power failure
 //! costs no more than that.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -103,12 +102,14 @@ impl Journal {
         self.file
             .read_exact_at(&mut bytes, begin)
             .map_err(|error| self.error("read", &error))?;
-        parse(&bytes).map(Some).ok_or_else(|| SweepError::Journal {
-            verb: "read",
-            path: self.path.clone(),
-            why: "another program has written to it".to_owned(),
-            kept: self.done,
-        })
+        disk::read_checked_line(&bytes)
+            .map(Some)
+            .ok_or_else(|| SweepError::Journal {
+                verb: "read",
+                path: self.path.clone(),
+                why: "another program has written to it".to_owned(),
+                kept: self.done,
+            })
     }
 
     /// Takes it away: the results are complete, or there was nothing to do.
@@ -152,7 +153,7 @@ impl Journal {
                 what,
             })
         };
-        let Some(theirs) = parse::<Identity>(&first) else {
+        let Some(theirs) = disk::read_checked_line::<Identity>(&first) else {
             return other("is not a journal of a sweep, or its first line is damaged".to_owned());
         };
         if let Some(what) = difference(&theirs, ours) {
@@ -192,7 +193,7 @@ impl Journal {
             if !bytes.ends_with(b"\n") {
                 break;
             }
-            match parse::<Record>(&bytes).filter(&fits) {
+            match disk::read_checked_line::<Record>(&bytes).filter(&fits) {
                 Some(record) => self.note(record.point, end, length),
                 None => self.damaged += 1,
             }
@@ -262,13 +263,5 @@ pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
 }
 
 fn line(content: &impl Serialize) -> Vec<u8> {
-    let json = serde_json::to_string(content).expect("a record has only string keys");
-    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
-}
-
-fn parse<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Option<T> {
-    let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
-    let (sum, json) = text.split_once(' ')?;
-    let right = u32::from_str_radix(sum, 16).ok()? == crc32fast::hash(json.as_bytes());
-    right.then(|| serde_json::from_str(json).ok()).flatten()
+    disk::checked_line(content).expect("a record has only string keys")
 }
