@@ -25,6 +25,7 @@ pub mod hook;
 pub mod incident;
 pub mod kernel_words;
 pub mod kernels;
+pub mod knob;
 pub mod lengths;
 pub mod limitation;
 pub mod machine;

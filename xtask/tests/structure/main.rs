@@ -29,6 +29,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-probes", Arrows::Only(&["ticktax-model"])),
     ("ticktax-host", Arrows::Only(&["ticktax-model"])),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-knobs", Arrows::Only(&["ticktax-model"])),
     ("ticktax-fixture", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-inject",

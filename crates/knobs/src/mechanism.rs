@@ -1,0 +1,185 @@
+//! How settings are read and written: a file a mechanism.
+
+mod boot;
+mod choice;
+mod dirty_limit;
+mod dma_latency;
+mod file;
+mod idle_states;
+mod mask;
+mod namespace;
+mod quota;
+mod scheduling;
+mod task_affinity;
+
+use std::fs::File;
+
+use crate::error::Trouble;
+use crate::system::System;
+use crate::target::Target;
+
+pub(crate) use dirty_limit::FORM as DIRTY_LIMIT;
+pub(crate) use idle_states::FORM as IDLE_STATES;
+pub(crate) use quota::FORM as QUOTA;
+pub(crate) use scheduling::{POLICY, SLICE};
+
+/// How a setting is read and written. `{}` in a path stands for what the setting is of: a CPU's number, a
+/// disk's name, a cgroup's folder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mechanism {
+    /// A file that holds the value and takes it.
+    File(&'static str),
+    /// A file that lists words, the one in force in brackets.
+    Choice(&'static str),
+    /// A file that holds CPUs as a bit mask.
+    Mask(&'static str),
+    /// A file that is another one in each network namespace.
+    Namespaced(&'static str),
+    /// The idle states of a CPU that are switched off.
+    IdleStates,
+    /// A limit of dirty memory, which is a share in one file or bytes in another: writing either sets the
+    /// other to 0.
+    DirtyLimit {
+        ratio: &'static str,
+        bytes: &'static str,
+    },
+    /// A device that limits latency for as long as it is held open.
+    DmaLatency,
+    /// A cgroup's quota, of either version.
+    Quota,
+    /// A task's nice value.
+    Nice,
+    /// A task's scheduling policy.
+    Policy,
+    /// A task's slice.
+    Slice,
+    /// The CPUs that a task may run on.
+    TaskAffinity,
+    /// A parameter that the kernel was started with.
+    Boot(&'static str),
+}
+
+/// What keeps a value in force for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Open for its effect.
+    _file: File,
+}
+
+impl Mechanism {
+    /// Where the kernel has it, for people.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::File(path) | Self::Choice(path) | Self::Mask(path) | Self::Namespaced(path) => {
+                match path.strip_prefix("{}/") {
+                    Some(file) => format!("{file} in the cgroup's folder"),
+                    None => format!("/{}", path.replace("{}", "N")),
+                }
+            }
+            Self::IdleStates => format!("/{}/stateM/disable", idle_states::FOLDER.replace("{}", "N")),
+            Self::DirtyLimit { ratio, bytes } => format!("/{ratio}, /{bytes}"),
+            Self::DmaLatency => format!("/{}", dma_latency::DEVICE),
+            Self::Quota => {
+                "cpu.max in the cgroup's folder; cpu.cfs_quota_us and cpu.cfs_period_us in version 1".to_owned()
+            }
+            Self::Nice => "setpriority(2)".to_owned(),
+            Self::Policy | Self::Slice => "sched_setattr(2)".to_owned(),
+            Self::TaskAffinity => "sched_setaffinity(2)".to_owned(),
+            Self::Boot(name) => format!("{name}= in /proc/cmdline"),
+        }
+    }
+
+    /// Whether it cannot be written while the machine runs.
+    pub(crate) const fn is_read_only(&self) -> bool {
+        matches!(self, Self::Boot(_))
+    }
+
+    /// Whether a value is in force only while the process that wrote it holds it.
+    pub(crate) const fn is_held(&self) -> bool {
+        matches!(self, Self::DmaLatency)
+    }
+
+    pub(crate) fn read(&self, system: &System, target: &Target) -> Result<String, Trouble> {
+        match self {
+            Self::File(path) => file::read(system, &expanded(path, target)),
+            Self::Choice(path) => choice::read(system, &expanded(path, target)),
+            Self::Mask(path) => mask::read(system, &expanded(path, target)),
+            Self::Namespaced(path) => namespace::read(system, target, path),
+            Self::IdleStates => idle_states::read(system, target),
+            Self::DirtyLimit { ratio, bytes } => dirty_limit::read(system, ratio, bytes),
+            Self::DmaLatency => dma_latency::read(system),
+            Self::Quota => quota::read(system, target),
+            Self::Nice => scheduling::nice(system, task(target)?),
+            Self::Policy => scheduling::policy(task(target)?),
+            Self::Slice => scheduling::slice(task(target)?),
+            Self::TaskAffinity => task_affinity::read(system, task(target)?),
+            Self::Boot(name) => boot::read(system, name),
+        }
+    }
+
+    /// Writes a value in the words that reading gives.
+    pub(crate) fn write(
+        &self,
+        system: &System,
+        target: &Target,
+        value: &str,
+    ) -> Result<Option<Held>, Trouble> {
+        match self {
+            Self::File(path) | Self::Choice(path) => {
+                file::write(system, &expanded(path, target), value)?;
+            }
+            Self::Mask(path) => mask::write(system, &expanded(path, target), value)?,
+            Self::Namespaced(path) => namespace::write(system, target, path, value)?,
+            Self::IdleStates => idle_states::write(system, target, value)?,
+            Self::DirtyLimit { ratio, bytes } => dirty_limit::write(system, ratio, bytes, value)?,
+            Self::DmaLatency => return dma_latency::hold(system, value).map(Some),
+            Self::Quota => quota::write(system, target, value)?,
+            Self::Nice => scheduling::set_nice(task(target)?, value)?,
+            Self::Policy => scheduling::set_policy(system, task(target)?, value)?,
+            Self::Slice => scheduling::set_slice(task(target)?, value)?,
+            Self::TaskAffinity => task_affinity::write(task(target)?, value)?,
+            Self::Boot(_) => return Err(Trouble::new("it takes effect as the kernel starts")),
+        }
+        Ok(None)
+    }
+
+    /// The words that its own file lists.
+    pub(crate) fn offered(&self, system: &System, target: &Target) -> Vec<String> {
+        match self {
+            Self::Choice(path) => choice::offered(system, &expanded(path, target)),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The words that another file lists.
+    pub(crate) fn offered_in(&self, system: &System, target: &Target, path: &str) -> Vec<String> {
+        match self {
+            Self::Namespaced(_) => {
+                let list = namespace::read(system, target, path).unwrap_or_default();
+                list.split_ascii_whitespace().map(str::to_owned).collect()
+            }
+            _ => choice::offered(system, &expanded(path, target)),
+        }
+    }
+}
+
+/// The path of what a setting is of.
+fn expanded(path: &str, target: &Target) -> String {
+    let name = match target {
+        Target::Machine => return path.to_owned(),
+        Target::Cpu(number) | Target::Irq(number) => number.to_string(),
+        Target::Task(tid) => tid.to_string(),
+        Target::Disk(name) => name.clone(),
+        Target::Cgroup(path) | Target::Net(path) => {
+            path.to_string_lossy().trim_matches('/').to_owned()
+        }
+    };
+    path.replace("{}", &name)
+}
+
+fn task(target: &Target) -> Result<i32, Trouble> {
+    match target {
+        Target::Task(tid) => Ok(*tid),
+        other => Err(Trouble::new(format!("{other} is no task"))),
+    }
+}

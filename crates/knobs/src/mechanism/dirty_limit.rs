@@ -1,0 +1,64 @@
+//! A limit of dirty memory: a share of it in one file, or bytes in another. Writing either sets the other
+//! to 0, and 0 bytes cannot be written, so neither file can be put back by itself.
+
+use crate::error::Trouble;
+use crate::system::System;
+use crate::values::Form;
+
+/// What the kernel takes for two pages at least.
+const MIN_BYTES: u64 = 8_192;
+const MAX_BYTES: u64 = 1 << 50;
+
+pub(crate) const FORM: Form = Form {
+    about: "0% to 100% of the memory that can be dirty, or bytes from 8192 on",
+    parse,
+};
+
+fn parse(text: &str) -> Result<String, String> {
+    let wrong = || FORM.about.to_owned();
+    let (digits, range, unit) = match text.strip_suffix('%') {
+        Some(share) => (share, 0..=100, "%"),
+        None => (text, MIN_BYTES..=MAX_BYTES, ""),
+    };
+    let value: u64 = digits.parse().map_err(|_| wrong())?;
+    range
+        .contains(&value)
+        .then(|| format!("{value}{unit}"))
+        .ok_or_else(wrong)
+}
+
+pub(super) fn read(system: &System, ratio: &str, bytes: &str) -> Result<String, Trouble> {
+    let limit = super::file::read(system, bytes)?;
+    if limit != "0" {
+        return Ok(limit);
+    }
+    Ok(format!("{}%", super::file::read(system, ratio)?))
+}
+
+pub(super) fn write(system: &System, ratio: &str, bytes: &str, value: &str) -> Result<(), Trouble> {
+    match value.strip_suffix('%') {
+        Some(share) => super::file::write(system, ratio, share),
+        None => super::file::write(system, bytes, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn a_limit_is_a_share_or_bytes() {
+        for (text, read) in [
+            ("20%", Some("20%")),
+            ("020%", Some("20%")),
+            ("101%", None),
+            ("8192", Some("8192")),
+            ("8191", None),
+            ("0", None),
+            ("%", None),
+            ("1 %", None),
+        ] {
+            assert_eq!(parse(text).ok().as_deref(), read, "{text}");
+        }
+    }
+}

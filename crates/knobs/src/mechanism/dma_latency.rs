@@ -1,0 +1,32 @@
+//! `/dev/cpu_dma_latency`: a limit on how long a CPU may take to wake up, in force for as long as the
+//! process that wrote it holds the device open. The kernel takes it back by itself, however that process ends.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+
+use super::Held;
+use crate::error::Trouble;
+use crate::system::System;
+
+pub(super) const DEVICE: &str = "dev/cpu_dma_latency";
+
+/// The limit that all who hold the device came to, in µs.
+pub(super) fn read(system: &System) -> Result<String, Trouble> {
+    let mut bytes = [0; 4];
+    let opened = OpenOptions::new().read(true).open(system.path(DEVICE));
+    let read = opened.and_then(|mut device| device.read_exact(&mut bytes));
+    read.map_err(|error| Trouble::of_file(DEVICE, &error))?;
+    Ok(i32::from_ne_bytes(bytes).to_string())
+}
+
+pub(super) fn hold(system: &System, value: &str) -> Result<Held, Trouble> {
+    let limit: i32 = value
+        .parse()
+        .map_err(|_| Trouble::new(format!("`{value}` is no time in µs")))?;
+    let opened = OpenOptions::new().write(true).open(system.path(DEVICE));
+    let held = opened.and_then(|mut device| {
+        device.write_all(&limit.to_ne_bytes())?;
+        Ok(Held { _file: device })
+    });
+    held.map_err(|error| Trouble::of_file(DEVICE, &error))
+}

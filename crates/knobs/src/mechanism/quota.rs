@@ -1,0 +1,114 @@
+//! The CPU time that a cgroup may use in each period: one file in version 2, two in version 1.
+
+use crate::error::Trouble;
+use crate::system::System;
+use crate::target::Target;
+use crate::values::Form;
+
+const V2: &str = "{}/cpu.max";
+const V1_QUOTA: &str = "{}/cpu.cfs_quota_us";
+const V1_PERIOD: &str = "{}/cpu.cfs_period_us";
+/// What the kernel has where nobody sets another, in µs.
+const DEFAULT_PERIOD: u64 = 100_000;
+/// What the kernel allows, in µs.
+const PERIODS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
+const MIN_QUOTA: u64 = 1_000;
+/// The largest that the kernel takes is longer, and depends on its version.
+const MAX_QUOTA: u64 = 1 << 40;
+const NONE: &str = "max";
+
+pub(crate) const FORM: Form = Form {
+    about: "QUOTA/PERIOD in µs, such as 50000/100000; max/PERIOD has no limit; periods are 1000 to 1000000",
+    parse,
+};
+
+fn parse(text: &str) -> Result<String, String> {
+    let wrong = || FORM.about.to_owned();
+    let (quota, period) = match text.split_once('/') {
+        Some((quota, period)) => (quota, period.parse().map_err(|_| wrong())?),
+        None => (text, DEFAULT_PERIOD),
+    };
+    let is_quota = quota == NONE
+        || quota
+            .parse()
+            .is_ok_and(|it: u64| (MIN_QUOTA..=MAX_QUOTA).contains(&it));
+    if !is_quota || !PERIODS.contains(&period) {
+        return Err(wrong());
+    }
+    Ok(format!("{quota}/{period}"))
+}
+
+fn is_v2(system: &System, target: &Target) -> bool {
+    system.path(super::expanded(V2, target)).is_file()
+}
+
+pub(super) fn read(system: &System, target: &Target) -> Result<String, Trouble> {
+    if is_v2(system, target) {
+        let text = super::file::read(system, &super::expanded(V2, target))?;
+        return Ok(text.replacen(' ', "/", 1));
+    }
+    let quota = super::file::read(system, &super::expanded(V1_QUOTA, target))?;
+    let period = super::file::read(system, &super::expanded(V1_PERIOD, target))?;
+    let quota = if quota == "-1" { NONE } else { &quota };
+    Ok(format!("{quota}/{period}"))
+}
+
+pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(), Trouble> {
+    let (quota, period) = value
+        .split_once('/')
+        .ok_or_else(|| Trouble::new(FORM.about))?;
+    if is_v2(system, target) {
+        let path = super::expanded(V2, target);
+        return super::file::write(system, &path, &format!("{quota} {period}"));
+    }
+    let path = super::expanded(V1_QUOTA, target);
+    // Without a limit meanwhile: the old quota in the new period may be more than the parent allows.
+    super::file::write(system, &path, "-1")?;
+    super::file::write(system, &super::expanded(V1_PERIOD, target), period)?;
+    if quota == NONE {
+        return Ok(());
+    }
+    super::file::write(system, &path, quota)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse, read, write};
+    use crate::fixture::Machine;
+    use crate::target::Target;
+
+    #[test]
+    fn a_quota_has_a_period() {
+        for (text, value) in [
+            ("50000/100000", Some("50000/100000")),
+            ("50000", Some("50000/100000")),
+            ("max", Some("max/100000")),
+            ("max/20000", Some("max/20000")),
+            ("999/100000", None),
+            ("50000/999", None),
+            ("-1", None),
+            ("/", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text).ok().as_deref(), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn both_versions_read_what_was_written() {
+        let machine = Machine::new();
+        machine.put("cg/v2/cpu.max", "max 100000\n");
+        machine.put("cg/v1/cpu.cfs_quota_us", "-1\n");
+        machine.put("cg/v1/cpu.cfs_period_us", "100000\n");
+        for group in ["/cg/v1", "/cg/v2"] {
+            let target = Target::Cgroup(group.into());
+            let system = machine.system();
+            assert_eq!(read(&system, &target).unwrap(), "max/100000", "{group}");
+            for value in ["50000/20000", "max/50000"] {
+                write(&system, &target, value).unwrap();
+                assert_eq!(read(&system, &target).unwrap(), value, "{group}");
+            }
+        }
+        assert_eq!(machine.text("cg/v2/cpu.max"), "max 50000\n");
+    }
+}

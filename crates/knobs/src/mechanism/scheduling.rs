@@ -1,0 +1,220 @@
+//! How a task is scheduled: its policy with its priority, its nice value, and its slice.
+
+use nix::errno::Errno;
+
+use crate::error::Trouble;
+use crate::sys::{SchedAttr, sched_getattr, sched_setattr, set_nice as call_set_nice};
+use crate::system::System;
+use crate::target::stat;
+use crate::values::Form;
+
+const SCHED_FIFO: u32 = 1;
+const SCHED_RR: u32 = 2;
+const SCHED_DEADLINE: u32 = 6;
+/// Policies that share CPU time by weight, with the kernel's numbers.
+const FAIR: [(u32, &str); 4] = [(0, "other"), (3, "batch"), (5, "idle"), (7, "ext")];
+/// Children start as ordinary tasks again.
+const RESET_ON_FORK: u64 = 1;
+const RESET_WORD: &str = "reset-on-fork";
+const SLICE_WORD: &str = "slice=";
+const DEFAULT: &str = "default";
+/// What the kernel holds slices to, in ns.
+const SLICES: std::ops::RangeInclusive<u64> = 100_000..=100_000_000;
+
+pub(crate) const POLICY: Form = Form {
+    about: "other, batch, idle, fifo:1 to fifo:99, rr:1 to rr:99, or deadline:RUNTIME/DEADLINE/PERIOD in ns; `,reset-on-fork` may follow",
+    parse: parse_policy,
+};
+
+pub(crate) const SLICE: Form = Form {
+    about: "default, or 100000 to 100000000",
+    parse: parse_slice,
+};
+
+fn parse_policy(text: &str) -> Result<String, String> {
+    let attr = read_policy(text).ok_or_else(|| POLICY.about.to_owned())?;
+    Ok(words(attr, 0))
+}
+
+fn parse_slice(text: &str) -> Result<String, String> {
+    let wrong = || SLICE.about.to_owned();
+    if text == DEFAULT {
+        return Ok(text.to_owned());
+    }
+    let slice: u64 = text.parse().map_err(|_| wrong())?;
+    let allowed = SLICES.contains(&slice).then(|| slice.to_string());
+    allowed.ok_or_else(wrong)
+}
+
+/// What a policy in words asks for.
+fn read_policy(text: &str) -> Option<SchedAttr> {
+    let mut parts = text.split(',');
+    let policy = parts.next()?;
+    let (name, priority) = match policy.split_once(':') {
+        Some((name, priority)) => (name, Some(priority)),
+        None => (policy, None),
+    };
+    let mut attr = SchedAttr::default();
+    match (name, priority) {
+        ("fifo" | "rr", Some(priority)) => {
+            attr.policy = if name == "rr" { SCHED_RR } else { SCHED_FIFO };
+            attr.priority = priority.parse().ok().filter(|it| (1..=99).contains(it))?;
+        }
+        ("deadline", Some(times)) => {
+            let times: Result<Vec<u64>, _> = times.split('/').map(str::parse).collect();
+            let [runtime, deadline, period] = times.ok()?.try_into().ok()?;
+            attr.policy = SCHED_DEADLINE;
+            (attr.runtime, attr.deadline, attr.period) = (runtime, deadline, period);
+        }
+        (name, None) => attr.policy = FAIR.iter().find(|(_, word)| *word == name)?.0,
+        _ => return None,
+    }
+    for part in parts {
+        if part == RESET_WORD {
+            attr.flags |= RESET_ON_FORK;
+        } else {
+            let slice = part.strip_prefix(SLICE_WORD)?.parse().ok()?;
+            attr.runtime = Some(slice).filter(|_| is_fair(attr.policy))?;
+        }
+    }
+    Some(attr)
+}
+
+/// A policy in words; a slice is told where it is not the kernel's own.
+fn words(attr: SchedAttr, own_slice: u64) -> String {
+    let fair = FAIR.iter().find(|(number, _)| *number == attr.policy);
+    let mut words = match (attr.policy, fair) {
+        (_, Some((_, name))) => (*name).to_owned(),
+        (SCHED_FIFO, _) => format!("fifo:{}", attr.priority),
+        (SCHED_RR, _) => format!("rr:{}", attr.priority),
+        (SCHED_DEADLINE, _) => {
+            let (runtime, deadline, period) = (attr.runtime, attr.deadline, attr.period);
+            format!("deadline:{runtime}/{deadline}/{period}")
+        }
+        (other, None) => format!("policy-{other}"),
+    };
+    if attr.flags & RESET_ON_FORK != 0 {
+        words = format!("{words},{RESET_WORD}");
+    }
+    if fair.is_some() && attr.runtime != 0 && attr.runtime != own_slice {
+        words = format!("{words},{SLICE_WORD}{}", attr.runtime);
+    }
+    words
+}
+
+fn is_fair(policy: u32) -> bool {
+    FAIR.iter().any(|(number, _)| *number == policy)
+}
+
+/// The slice of a task that asked for none, as far as this thread's tells; 0 where the kernel has none.
+fn own_slice() -> u64 {
+    let attr = sched_getattr(0).ok();
+    let fair = attr.filter(|attr| is_fair(attr.policy));
+    fair.map_or(0, |attr| attr.runtime)
+}
+
+fn asked(tid: i32) -> Result<SchedAttr, Trouble> {
+    sched_getattr(tid).map_err(Trouble::of_call)
+}
+
+pub(super) fn policy(tid: i32) -> Result<String, Trouble> {
+    Ok(words(asked(tid)?, own_slice()))
+}
+
+/// Sets the policy. The nice value stays: the call would set it to what it is given.
+pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), Trouble> {
+    let attr = read_policy(value).ok_or_else(|| Trouble::new(POLICY.about))?;
+    let nice: i32 = nice(system, tid)?.parse().unwrap_or_default();
+    sched_setattr(tid, SchedAttr { nice, ..attr }).map_err(Trouble::of_call)
+}
+
+pub(super) fn nice(system: &System, tid: i32) -> Result<String, Trouble> {
+    let fields = stat(system, tid).ok_or_else(|| Trouble::of_call(Errno::ESRCH))?;
+    // The 19th of all.
+    let nice = fields.split_ascii_whitespace().nth(16);
+    nice.map(str::to_owned)
+        .ok_or_else(|| Trouble::new(format!("/proc/{tid}/stat is too short")))
+}
+
+/// Sets the nice value by a call that leaves the slice alone.
+pub(super) fn set_nice(tid: i32, value: &str) -> Result<(), Trouble> {
+    let nice = value
+        .parse()
+        .map_err(|_| Trouble::new(format!("`{value}` is no nice value")))?;
+    call_set_nice(tid, nice).map_err(Trouble::of_call)
+}
+
+pub(super) fn slice(tid: i32) -> Result<String, Trouble> {
+    let attr = asked(tid)?;
+    if !is_fair(attr.policy) {
+        let policy = words(attr, 0);
+        return Err(Trouble::new(format!(
+            "a task of policy {policy} has no slice"
+        )));
+    }
+    match attr.runtime {
+        0 => Err(Trouble::new(
+            "this kernel has no slices of tasks: Linux 6.12 has",
+        )),
+        slice if slice == own_slice() => Ok(DEFAULT.to_owned()),
+        slice => Ok(slice.to_string()),
+    }
+}
+
+pub(super) fn set_slice(tid: i32, value: &str) -> Result<(), Trouble> {
+    let attr = asked(tid)?;
+    let runtime = match value {
+        DEFAULT => 0,
+        slice => slice.parse().map_err(|_| Trouble::new(SLICE.about))?,
+    };
+    sched_setattr(tid, SchedAttr { runtime, ..attr }).map_err(Trouble::of_call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_policy, parse_slice, read_policy, words};
+
+    #[test]
+    fn policies_are_read_as_they_are_told() {
+        for text in [
+            "other",
+            "idle,reset-on-fork",
+            "fifo:50",
+            "rr:1,reset-on-fork",
+            "batch,slice=3000000",
+            "deadline:1000/2000/3000",
+        ] {
+            assert_eq!(parse_policy(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "fifo",
+            "fifo:0",
+            "fifo:100",
+            "other:1",
+            "fifo:5,slice=3",
+            "OTHER",
+            "other,x",
+            "deadline:1/2",
+            "deadline:1/2/3/4",
+        ] {
+            assert!(parse_policy(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_slice_of_the_kernels_own_is_not_told() {
+        let attr = read_policy("other,slice=3000000").unwrap();
+        assert_eq!(words(attr, 3_000_000), "other");
+        assert_eq!(words(attr, 2_800_000), "other,slice=3000000");
+    }
+
+    #[test]
+    fn slices_keep_to_the_kernels_range() {
+        assert_eq!(parse_slice("default").as_deref(), Ok("default"));
+        assert_eq!(parse_slice("100000").as_deref(), Ok("100000"));
+        for text in ["0", "99999", "100000001", "3ms", ""] {
+            assert!(parse_slice(text).is_err(), "{text}");
+        }
+    }
+}

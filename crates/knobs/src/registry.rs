@@ -1,0 +1,227 @@
+//! All settings: a row each.
+//!
+//! The list in docs/knobs.md, `ticktax knob` and the journal are made from [`all`]. A new setting is a row.
+
+mod boot;
+mod cpu;
+mod io;
+mod memory;
+mod net;
+mod program;
+mod scheduler;
+
+use crate::error::KnobError;
+use crate::knob::Knob;
+
+static ALL: [&[Knob]; 7] = [
+    &scheduler::KNOBS,
+    &cpu::KNOBS,
+    &memory::KNOBS,
+    &io::KNOBS,
+    &net::KNOBS,
+    &program::KNOBS,
+    &boot::KNOBS,
+];
+
+/// How like two names are, 0 to 1, for one to be offered where the other was typed.
+const ALIKE: f64 = 0.75;
+/// How many names are offered.
+const OFFERED: usize = 3;
+
+/// All settings, in the order of the documentation.
+pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
+    ALL.iter().copied().flatten()
+}
+
+/// The setting of this name.
+///
+/// # Errors
+/// [`KnobError::Unknown`], with names like it.
+pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
+    known(id).ok_or_else(|| KnobError::Unknown {
+        id: id.to_owned(),
+        hint: hint(id),
+    })
+}
+
+/// The same, without words.
+pub(crate) fn known(id: &str) -> Option<&'static Knob> {
+    all().find(|knob| knob.id == id)
+}
+
+/// Settings of which a word is in the name, in what they are of, or in what is said of them.
+pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
+    let word = word.to_lowercase();
+    all().filter(move |knob| {
+        let texts = [knob.id, knob.scope.name(), knob.about, knob.trades];
+        texts.iter().any(|text| text.to_lowercase().contains(&word))
+    })
+}
+
+/// Names like one that is not there; where to find all, if none is.
+fn hint(id: &str) -> String {
+    let typed = id.trim().to_lowercase().replace('/', ".");
+    let likeness = |knob: &Knob| {
+        let name = knob.id;
+        let last = name.rsplit('.').next().unwrap_or(name);
+        // Whoever leaves out what stands before the dot means any.
+        let parts = [name, last].map(|it| strsim::jaro_winkler(&typed, it));
+        let is_part = typed.len() > 2 && (name.contains(&typed) || typed.contains(last));
+        parts[0].max(parts[1]).max(if is_part { 0.9 } else { 0.0 })
+    };
+    let alike = all().map(|knob| (likeness(knob), knob.id));
+    let mut alike: Vec<(f64, &str)> = alike.filter(|(likeness, _)| *likeness > ALIKE).collect();
+    alike.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let names: Vec<&str> = alike.into_iter().map(|(_, id)| id).take(OFFERED).collect();
+    match &*names {
+        [] => "`ticktax knob list` lists all".to_owned(),
+        names => format!("did you mean {}?", names.join(", ")),
+    }
+}
+
+/// The list of all settings, as docs/knobs.md has it: a table in Markdown.
+pub fn markdown() -> String {
+    let row = |knob: &Knob| {
+        let sheet = knob.sheet();
+        let unit = sheet
+            .unit
+            .map_or_else(String::new, |unit| format!(", {unit}"));
+        let reason = sheet
+            .risk_reason
+            .map_or_else(String::new, |it| format!(": {it}"));
+        format!(
+            "| `{}` | {} | {}{unit} | {} | {}{reason} | {} |\n",
+            sheet.id,
+            sheet.scope.name(),
+            sheet.values.replace('|', "\\|"),
+            sheet.about,
+            sheet.risk.name(),
+            sheet.kernels,
+        )
+    };
+    let rows: String = all().map(row).collect();
+    format!(
+        "| knob | of | values | what it sets | risk | kernels |\n|---|---|---|---|---|---|\n{rows}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use ticktax_model::knob::{KnobRisk, KnobScope};
+
+    use super::{all, find, known, markdown, matching};
+    use crate::mechanism::Mechanism;
+
+    #[test]
+    fn names_are_distinct_and_begin_with_what_they_are_of() {
+        let ids: BTreeSet<&str> = all().map(|knob| knob.id).collect();
+        assert_eq!(ids.len(), all().count());
+        for knob in all() {
+            let prefix = knob.id.split('.').next().unwrap();
+            let expected: &[&str] = match knob.scope {
+                KnobScope::Cpu => &["cpu"],
+                KnobScope::Irq => &["irq"],
+                KnobScope::Disk => &["disk"],
+                KnobScope::Task => &["proc"],
+                KnobScope::Cgroup => &["cgroup"],
+                KnobScope::Net => &["net"],
+                KnobScope::Machine => continue,
+            };
+            assert!(expected.contains(&prefix), "{knob:?}");
+        }
+    }
+
+    #[test]
+    fn every_knob_has_all_its_words() {
+        for knob in all() {
+            for (what, words) in [
+                ("what it sets", knob.about),
+                ("what it trades", knob.trades),
+                ("its kernels", knob.kernels),
+                ("its source", knob.source),
+            ] {
+                assert!(words.len() > 2, "{knob:?} lacks {what}");
+                assert!(!words.contains(['|', '\n']), "{knob:?}: {words}");
+            }
+            let says_why = matches!(knob.risk, KnobRisk::Careful | KnobRisk::Dangerous);
+            assert_eq!(says_why, !knob.risk_reason.is_empty(), "{knob:?}");
+            let sentences = [knob.trades, knob.risk_reason];
+            for text in sentences.iter().filter(|it| !it.is_empty()) {
+                assert!(text.ends_with('.'), "{knob:?}: {text}");
+            }
+            assert!(!knob.about.ends_with('.'), "{knob:?}: a line, no sentence");
+        }
+    }
+
+    #[test]
+    fn what_changes_along_is_a_knob_of_the_same_thing() {
+        for knob in all() {
+            for id in knob.also {
+                let other = known(id).unwrap_or_else(|| panic!("{knob:?}: {id}"));
+                assert_eq!(other.scope, knob.scope, "{knob:?}: {id}");
+                assert!(!other.is_held(), "{knob:?}: {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_knobs_are_in_one_place() {
+        let mut places: BTreeMap<String, &str> = BTreeMap::new();
+        for knob in all() {
+            let shared = matches!(knob.mechanism, Mechanism::Slice | Mechanism::Policy);
+            let before = places.insert(knob.mechanism.place(), knob.id);
+            assert!(shared || before.is_none(), "{knob:?} and {before:?}");
+        }
+    }
+
+    #[test]
+    fn paths_name_what_a_knob_is_of() {
+        for knob in all() {
+            let place = format!("{:?}", knob.mechanism);
+            let is_path = place.contains("File") || place.contains("Choice");
+            let named = place.contains("{}");
+            let needs = is_path && knob.scope != KnobScope::Machine;
+            assert_eq!(named, needs, "{knob:?}: {place}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_near_are_offered() {
+        for (typed, offered) in [
+            ("vm.swapiness", "vm.swappiness"),
+            ("swappiness", "vm.swappiness"),
+            ("vm/swappiness", "vm.swappiness"),
+            ("cpu.govenor", "cpu.governor"),
+            ("nice", "proc.nice"),
+            ("THP.enabled", "thp.enabled"),
+        ] {
+            let hint = find(typed).unwrap_err().to_string();
+            assert!(hint.contains(offered), "{hint}");
+        }
+        let hint = find("zzz").unwrap_err().to_string();
+        assert!(hint.contains("knob list"), "{hint}");
+        assert!(find("vm.swappiness").is_ok());
+    }
+
+    #[test]
+    fn a_word_finds_what_it_is_about() {
+        assert!(matching("HUGE").any(|knob| knob.id == "thp.enabled"));
+        assert_eq!(matching("proc.affinity").count(), 1);
+        assert_eq!(matching("no such word").count(), 0);
+    }
+
+    #[test]
+    fn the_documentation_lists_the_knobs_as_they_are() {
+        const MARK: &str = "<!-- knobs -->\n";
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/knobs.md");
+        let text = std::fs::read_to_string(file).unwrap();
+        let (head, list) = text.split_once(MARK).unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(file, format!("{head}{MARK}{}", markdown())).unwrap();
+        } else {
+            assert_eq!(list, markdown(), "run this test with UPDATE_DOCS=1");
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Changing settings, and putting them back.
+//!
+//! A [`Session`] writes to its journal what it is about to change, changes it, reads it back, and puts
+//! everything back when it ends. What a killed one left is put back by the next, or by [`undo`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ticktax_model::knob::{KnobRisk, UndoOutcome, UndoStatement, UndoneSetting};
+
+use crate::error::KnobError;
+use crate::journal::{Contents, Journal, OnStep, Record, Step};
+use crate::knob::Knob;
+use crate::mechanism::Held;
+use crate::registry;
+use crate::system::System;
+use crate::target::{Presence, Target};
+
+/// Whether somebody agreed to change settings that are dangerous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// They did.
+    Given,
+    /// They did not, and dangerous settings stay as they are.
+    Withheld,
+}
+
+/// What became of a value that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What the setting was.
+    pub old: String,
+    /// What it was to be, in the words that reading it gives.
+    pub asked: String,
+    /// What it is: something else than was asked for where the kernel holds values to its own limits.
+    pub got: String,
+}
+
+/// A setting that is still to be put back.
+#[derive(Clone, Debug)]
+struct Pending {
+    knob: String,
+    target: Target,
+    identity: String,
+    /// What it was before anybody of ours changed it.
+    original: String,
+    /// What it was when it was last read back.
+    last: String,
+    /// What was about to be written, and was not read back.
+    unread: Option<String>,
+    /// The kernel changes it along with another, so that any value found is of our making.
+    along: bool,
+    boot: String,
+}
+
+/// A run that changes settings. It has the journal, and is the only one.
+pub struct Session {
+    system: System,
+    journal: Journal,
+    boot: String,
+    pending: Vec<Pending>,
+    held: BTreeMap<(String, Target), Held>,
+    ended: bool,
+}
+
+impl Session {
+    /// Locks the journal, and puts back what a killed run left. `by` says who this is, a command with its PID.
+    ///
+    /// # Errors
+    /// Another run changes settings, or the journal cannot be used.
+    pub fn begin(
+        system: &System,
+        journal: &Path,
+        by: &str,
+    ) -> Result<(Self, UndoStatement), KnobError> {
+        Self::begin_observed(system, journal, by, Box::new(|_| {}))
+    }
+
+    /// The same, with somebody who hears of each step.
+    ///
+    /// # Errors
+    /// Another run changes settings, or the journal cannot be used.
+    pub fn begin_observed(
+        system: &System,
+        journal: &Path,
+        by: &str,
+        on_step: OnStep,
+    ) -> Result<(Self, UndoStatement), KnobError> {
+        let (journal, contents) = Journal::open(journal, on_step)?;
+        let mut session = Self::new(system, journal, &contents)?;
+        let undone = session.undo_all(&contents);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let began = Record::Began {
+            boot: session.boot.clone(),
+            by: by.to_owned(),
+            at_unix_ms: since.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX)),
+        };
+        session.journal.append(&began)?;
+        Ok((session, undone))
+    }
+
+    fn new(system: &System, journal: Journal, contents: &Contents) -> Result<Self, KnobError> {
+        let boot = system.boot_id().map_err(|error| KnobError::Journal {
+            verb: "keep",
+            path: journal.path().to_owned(),
+            why: format!("/proc does not tell which boot this is: {}", error.kind()),
+        })?;
+        Ok(Self {
+            system: system.clone(),
+            journal,
+            boot,
+            pending: pending(&contents.records),
+            held: BTreeMap::new(),
+            ended: false,
+        })
+    }
+
+    /// Changes a setting, after what it was is on the disk; reads it back.
+    ///
+    /// # Errors
+    /// The value or the target is none of its, the kernel refuses, or another program changed it since this run
+    /// did: then it is left alone from here on. It may have changed all the same; the end of the session
+    /// puts it back.
+    pub fn set(
+        &mut self,
+        knob: &'static Knob,
+        target: &Target,
+        value: &str,
+        consent: Consent,
+    ) -> Result<Change, KnobError> {
+        if knob.risk == KnobRisk::ReadOnly {
+            return Err(KnobError::ReadOnly {
+                id: knob.id.to_owned(),
+                why:
+                    "it takes effect as the kernel starts; try it with `ticktax lab run --cmdline`"
+                        .to_owned(),
+            });
+        }
+        let identity = knob.require(&self.system, target)?;
+        let asked = knob.parse(&self.system, target, value)?;
+        if knob.risk == KnobRisk::Dangerous && consent == Consent::Withheld {
+            return Err(KnobError::Dangerous {
+                id: knob.id.to_owned(),
+                reason: knob.risk_reason.to_owned(),
+            });
+        }
+        let old = knob.read(&self.system, target)?;
+        self.require_ours(knob, target, &old)?;
+        self.note_companions(knob, target, &identity)?;
+        self.note(Record::Intended {
+            knob: knob.id.to_owned(),
+            target: target.clone(),
+            identity,
+            old: old.clone(),
+            new: asked.clone(),
+            along: false,
+        })?;
+        let refused = match knob.write(&self.system, target, &asked) {
+            Ok(held) => {
+                let key = (knob.id.to_owned(), target.clone());
+                self.held.extend(held.map(|held| (key, held)));
+                None
+            }
+            Err(trouble) => Some(trouble),
+        };
+        self.journal.step(Step::Set);
+        // Read back also where it was refused: a part of it may have been taken.
+        let got = knob.read(&self.system, target)?;
+        self.note(Record::Written {
+            knob: knob.id.to_owned(),
+            target: target.clone(),
+            value: got.clone(),
+        })?;
+        match refused {
+            None => Ok(Change { old, asked, got }),
+            Some(trouble) => Err(KnobError::Write {
+                id: knob.id.to_owned(),
+                target: target.to_string(),
+                value: asked,
+                trouble,
+            }),
+        }
+    }
+
+    /// That nobody else has changed it since this session did.
+    fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
+        let ours = self.place(knob.id, target).map(|at| &self.pending[at]);
+        let changed = ours.filter(|it| !it.along && !knob.is_held() && it.last != found);
+        let Some(left) = changed.map(|it| it.last.clone()) else {
+            return Ok(());
+        };
+        self.note(Record::Undone {
+            knob: knob.id.to_owned(),
+            target: target.clone(),
+            outcome: UndoOutcome::Foreign,
+        })?;
+        Err(KnobError::Foreign {
+            id: knob.id.to_owned(),
+            target: target.to_string(),
+            found: found.to_owned(),
+            left,
+        })
+    }
+
+    /// Notes what the kernel changes along with it, as far as that is there.
+    fn note_companions(
+        &mut self,
+        knob: &Knob,
+        target: &Target,
+        identity: &str,
+    ) -> Result<(), KnobError> {
+        for other in knob.also.iter().filter_map(|id| registry::known(id)) {
+            if self.place(other.id, target).is_some() {
+                continue;
+            }
+            if let Ok(value) = other.look(&self.system, target) {
+                self.note(Record::Intended {
+                    knob: other.id.to_owned(),
+                    target: target.clone(),
+                    identity: identity.to_owned(),
+                    old: value.clone(),
+                    new: value,
+                    along: true,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts everything back, last things first, and says what became of each.
+    pub fn undo(mut self) -> UndoStatement {
+        self.ended = true;
+        self.undo_all(&Contents::default())
+    }
+
+    /// Writes to the journal, then takes it for so. What was read back counts also where the disk is full.
+    fn note(&mut self, record: Record) -> Result<(), KnobError> {
+        let noted = self.journal.append(&record);
+        if noted.is_ok() || !matches!(record, Record::Intended { .. }) {
+            apply(&mut self.pending, &self.boot, record);
+        }
+        noted
+    }
+
+    fn place(&self, knob: &str, target: &Target) -> Option<usize> {
+        position(&self.pending, knob, target)
+    }
+
+    fn undo_all(&mut self, contents: &Contents) -> UndoStatement {
+        let mut statement = UndoStatement {
+            journal: self.journal.path().display().to_string(),
+            changed_by: contents.by().map(str::to_owned),
+            damaged_lines: contents.damaged,
+            ..UndoStatement::default()
+        };
+        for pending in self.pending.clone().into_iter().rev() {
+            let undone = self.undo_one(&pending);
+            // What the kernel might have changed, and did not, is no news.
+            let is_news = !pending.along || undone.outcome != UndoOutcome::Already;
+            if !undone.outcome.is_pending() {
+                let noted = self.note(Record::Undone {
+                    knob: pending.knob,
+                    target: pending.target,
+                    outcome: undone.outcome,
+                });
+                // Whatever the disk says, everything is put back first.
+                statement.keep_problem(noted);
+            }
+            statement.settings.extend(is_news.then_some(undone));
+        }
+        if self.pending.is_empty() {
+            let cleared = self.journal.clear();
+            statement.keep_problem(cleared);
+        }
+        statement
+    }
+
+    fn undo_one(&mut self, pending: &Pending) -> UndoneSetting {
+        let mut found = None;
+        let (outcome, problem) = match self.put_back(pending, &mut found) {
+            Ok(outcome) => (outcome, None),
+            Err(why) => (UndoOutcome::Failed, Some(why)),
+        };
+        UndoneSetting {
+            id: pending.knob.clone(),
+            target: pending.target.to_string(),
+            original: pending.original.clone(),
+            found,
+            outcome,
+            problem,
+        }
+    }
+
+    fn put_back(
+        &mut self,
+        pending: &Pending,
+        found: &mut Option<String>,
+    ) -> Result<UndoOutcome, String> {
+        if pending.boot != self.boot {
+            return Ok(UndoOutcome::Rebooted);
+        }
+        let Some(knob) = registry::known(&pending.knob) else {
+            return Err(
+                "this ticktax does not know it: undo with the one that changed it".to_owned(),
+            );
+        };
+        if knob.is_held() {
+            // Of a killed process, the kernel closed it: the journal's lock says that it is gone.
+            self.held
+                .remove(&(pending.knob.clone(), pending.target.clone()));
+            return Ok(UndoOutcome::Released);
+        }
+        let target = pending.target.found_again(&pending.identity, &self.system);
+        match target.presence(&self.system) {
+            Presence::There(identity) if identity == pending.identity => {}
+            Presence::Offline => return Ok(UndoOutcome::Offline),
+            Presence::There(_) | Presence::Gone => return Ok(UndoOutcome::Gone),
+        }
+        let is_gone = || target.presence(&self.system) == Presence::Gone;
+        let value = match knob.look(&self.system, &target) {
+            Ok(value) => found.insert(value).clone(),
+            Err(_) if is_gone() => return Ok(UndoOutcome::Gone),
+            Err(trouble) => return Err(trouble.to_string()),
+        };
+        if value == pending.original {
+            return Ok(UndoOutcome::Already);
+        }
+        let is_ours = pending.along || value == pending.last || pending.unread.is_some();
+        if !is_ours {
+            return Ok(UndoOutcome::Foreign);
+        }
+        let written = knob.write(&self.system, &target, &pending.original);
+        self.journal.step(Step::PutBack);
+        match written.and_then(|_| knob.look(&self.system, &target)) {
+            Ok(now) if now == pending.original => {}
+            Ok(now) => return Err(format!("the kernel made {now} of it")),
+            Err(_) if target.presence(&self.system) == Presence::Gone => {
+                return Ok(UndoOutcome::Gone);
+            }
+            Err(trouble) => return Err(trouble.to_string()),
+        }
+        let expected = value == pending.last || pending.unread.as_ref() == Some(&value);
+        Ok(if expected || pending.along {
+            UndoOutcome::Restored
+        } else {
+            UndoOutcome::RestoredUnread
+        })
+    }
+}
+
+impl Drop for Session {
+    /// Puts everything back also where an error or a panic ends the session.
+    fn drop(&mut self) {
+        if !self.ended {
+            // There is nobody left to tell.
+            let _ = self.undo_all(&Contents::default());
+        }
+    }
+}
+
+/// Puts back what killed runs left, and says what became of each setting. Nothing to undo is no error.
+///
+/// # Errors
+/// A run changes settings just now, or the journal cannot be used.
+pub fn undo(system: &System, journal: &Path) -> Result<UndoStatement, KnobError> {
+    undo_observed(system, journal, Box::new(|_| {}))
+}
+
+/// The same, with somebody who hears of each step.
+///
+/// # Errors
+/// A run changes settings just now, or the journal cannot be used.
+pub fn undo_observed(
+    system: &System,
+    journal: &Path,
+    on_step: OnStep,
+) -> Result<UndoStatement, KnobError> {
+    let Some((opened, contents)) = Journal::open_existing(journal, on_step)? else {
+        return Ok(UndoStatement {
+            journal: journal.display().to_string(),
+            ..UndoStatement::default()
+        });
+    };
+    let mut session = Session::new(system, opened, &contents)?;
+    session.ended = true;
+    Ok(session.undo_all(&contents))
+}
+
+/// The settings that a journal leaves to be put back, in the order in which they were first changed.
+fn pending(records: &[Record]) -> Vec<Pending> {
+    let mut pending = Vec::new();
+    let mut latest = "";
+    for record in records {
+        if let Record::Began { boot, .. } = record {
+            latest = boot;
+        }
+        apply(&mut pending, latest, record.clone());
+    }
+    pending
+}
+
+fn position(pending: &[Pending], knob: &str, target: &Target) -> Option<usize> {
+    let mut places = pending.iter();
+    places.position(|it| it.knob == knob && it.target == *target)
+}
+
+fn apply(pending: &mut Vec<Pending>, boot: &str, record: Record) {
+    match record {
+        Record::Began { .. } => {}
+        Record::Intended {
+            knob,
+            target,
+            identity,
+            old,
+            new,
+            along,
+        } => {
+            // What goes along with another is not written by itself.
+            let unread = Some(new).filter(|_| !along);
+            if let Some(at) = position(pending, &knob, &target) {
+                pending[at].unread = unread;
+                pending[at].along |= along;
+                return;
+            }
+            pending.push(Pending {
+                knob,
+                target,
+                identity,
+                last: old.clone(),
+                original: old,
+                unread,
+                along,
+                boot: boot.to_owned(),
+            });
+        }
+        Record::Written {
+            knob,
+            target,
+            value,
+        } => {
+            if let Some(at) = position(pending, &knob, &target) {
+                pending[at].last = value;
+                pending[at].unread = None;
+            }
+        }
+        Record::Undone { knob, target, .. } => {
+            if let Some(at) = position(pending, &knob, &target) {
+                pending.remove(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+//! Changing and putting back on machines that are folders: what a killed run leaves, whatever it was doing, and
+//! what happened to the setting meanwhile.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ticktax_model::disk::checked_line;
+use ticktax_model::knob::{UndoOutcome, UndoStatement};
+
+use super::{Consent, Record, Session, undo};
+use crate::error::KnobError;
+use crate::fixture::Machine;
+use crate::registry::find;
+use crate::target::Target;
+
+const SWAPPINESS: &str = "proc/sys/vm/swappiness";
+
+fn machine() -> Machine {
+    let machine = Machine::new();
+    machine.put(SWAPPINESS, "60\n");
+    machine.put("proc/sys/vm/stat_interval", "1\n");
+    machine
+}
+
+fn journal(machine: &Machine) -> PathBuf {
+    machine.path("journal/knobs.journal")
+}
+
+fn begin(machine: &Machine) -> Session {
+    let begun = Session::begin(&machine.system(), &journal(machine), "a test");
+    begun.unwrap().0
+}
+
+fn set(session: &mut Session, id: &str, target: &Target, value: &str) -> Result<String, KnobError> {
+    let change = session.set(find(id).unwrap(), target, value, Consent::Withheld)?;
+    Ok(change.got)
+}
+
+/// A journal as a killed run leaves it.
+fn left_behind(machine: &Machine, records: &[Record]) {
+    let began = Record::Began {
+        boot: "boot-1".to_owned(),
+        by: "ticktax (PID 7)".to_owned(),
+        at_unix_ms: 0,
+    };
+    let lines = std::iter::once(&began).chain(records);
+    let bytes: Vec<u8> = lines.flat_map(|it| checked_line(it).unwrap()).collect();
+    machine.folder("journal");
+    fs::write(journal(machine), bytes).unwrap();
+}
+
+fn intended(id: &str, target: &Target, identity: &str, values: [&str; 2]) -> Record {
+    Record::Intended {
+        knob: id.to_owned(),
+        target: target.clone(),
+        identity: identity.to_owned(),
+        old: values[0].to_owned(),
+        new: values[1].to_owned(),
+        along: false,
+    }
+}
+
+fn written(id: &str, target: &Target, value: &str) -> Record {
+    Record::Written {
+        knob: id.to_owned(),
+        target: target.clone(),
+        value: value.to_owned(),
+    }
+}
+
+fn undone(machine: &Machine) -> UndoStatement {
+    undo(&machine.system(), &journal(machine)).unwrap()
+}
+
+fn outcomes(statement: &UndoStatement) -> Vec<UndoOutcome> {
+    statement.settings.iter().map(|it| it.outcome).collect()
+}
+
+fn length(machine: &Machine) -> u64 {
+    fs::metadata(journal(machine)).unwrap().len()
+}
+
+#[test]
+fn what_was_set_is_put_back_last_things_first() {
+    let machine = machine();
+    let mut session = begin(&machine);
+    set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
+    set(&mut session, "vm.stat_interval", &Target::Machine, "120").unwrap();
+    set(&mut session, "vm.swappiness", &Target::Machine, "0").unwrap();
+    assert_eq!(machine.text(SWAPPINESS), "0\n");
+    let statement = session.undo();
+    let ids: Vec<&str> = statement.settings.iter().map(|it| &*it.id).collect();
+    assert_eq!(ids, ["vm.stat_interval", "vm.swappiness"]);
+    assert_eq!(outcomes(&statement), [UndoOutcome::Restored; 2]);
+    assert_eq!(machine.text(SWAPPINESS), "60\n");
+    assert_eq!(length(&machine), 0);
+    assert_eq!(undone(&machine).settings, []);
+}
+
+#[test]
+fn a_session_that_is_dropped_puts_back_what_it_set() {
+    let machine = machine();
+    let mut session = begin(&machine);
+    set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
+    drop(session);
+    assert_eq!(machine.text(SWAPPINESS), "60\n");
+    assert_eq!(length(&machine), 0);
+}
+
+#[test]
+fn without_a_journal_there_is_nothing_to_undo() {
+    let machine = machine();
+    let statement = undone(&machine);
+    assert!(statement.settings.is_empty() && statement.is_complete());
+    assert!(!journal(&machine).exists());
+}
+
+#[test]
+fn a_second_run_is_told_who_has_the_journal() {
+    let machine = machine();
+    let session = begin(&machine);
+    for error in [
+        Session::begin(&machine.system(), &journal(&machine), "b").err(),
+        undo(&machine.system(), &journal(&machine)).err(),
+    ] {
+        let error = error.unwrap();
+        assert!(matches!(error, KnobError::Busy { .. }), "{error}");
+        assert!(error.to_string().contains("a test"), "{error}");
+    }
+    drop(session);
+    assert!(undone(&machine).is_complete());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_written() {
+    let machine = machine();
+    machine.put("proc/sys/vm/min_free_kbytes", "65536\n");
+    machine.put("proc/cmdline", "quiet\n");
+    machine.put(
+        "sys/kernel/mm/transparent_hugepage/enabled",
+        "always [madvise] never\n",
+    );
+    let mut session = begin(&machine);
+    let before = length(&machine);
+    for (id, target, value, hint) in [
+        ("vm.swappiness", Target::Machine, "300", "0 to 200"),
+        ("vm.swappiness", Target::Machine, "much", "0 to 200"),
+        ("vm.swappiness", Target::Cpu(0), "10", "the machine"),
+        (
+            "thp.enabled",
+            Target::Machine,
+            "sometimes",
+            "always, madvise, never",
+        ),
+        ("vm.min_free_kbytes", Target::Machine, "70000", "--yes"),
+        ("boot.isolcpus", Target::Machine, "1", "lab run"),
+        ("cpu.governor", Target::Cpu(64), "performance", "CPU 64"),
+        ("vm.zone_reclaim_mode", Target::Machine, "1", "no such file"),
+    ] {
+        let error = set(&mut session, id, &target, value)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(hint), "{id}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    assert_eq!(length(&machine), before);
+    let knob = find("vm.min_free_kbytes").unwrap();
+    let agreed = session.set(knob, &Target::Machine, "70000", Consent::Given);
+    assert_eq!(agreed.unwrap().old, "65536");
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_alone() {
+    let machine = machine();
+    let mut session = begin(&machine);
+    set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
+    set(&mut session, "vm.stat_interval", &Target::Machine, "9").unwrap();
+    machine.put(SWAPPINESS, "33\n");
+    // Before the next change as well as at the end.
+    let error = set(&mut session, "vm.swappiness", &Target::Machine, "20").unwrap_err();
+    assert!(
+        error.to_string().contains("is 33, and was left at 10"),
+        "{error}"
+    );
+    machine.put("proc/sys/vm/stat_interval", "7\n");
+    let statement = session.undo();
+    assert_eq!(outcomes(&statement), [UndoOutcome::Foreign]);
+    assert_eq!(statement.settings[0].found.as_deref(), Some("7"));
+    assert_eq!(machine.text(SWAPPINESS), "33\n");
+    assert_eq!(length(&machine), 0);
+}
+
+#[test]
+fn a_value_that_was_never_read_back_is_put_back_too() {
+    for (found, outcome) in [
+        ("60\n", UndoOutcome::Already),
+        ("10\n", UndoOutcome::Restored),
+        // What the kernel made of it, as it holds some values to its own limits.
+        ("12\n", UndoOutcome::RestoredUnread),
+    ] {
+        let machine = machine();
+        machine.put(SWAPPINESS, found);
+        let values = ["60", "10"];
+        let line = intended("vm.swappiness", &Target::Machine, "", values);
+        left_behind(&machine, &[line]);
+        let statement = undone(&machine);
+        assert_eq!(outcomes(&statement), [outcome]);
+        assert_eq!(statement.changed_by.as_deref(), Some("ticktax (PID 7)"));
+        assert_eq!(machine.text(SWAPPINESS).trim(), "60");
+    }
+}
+
+#[test]
+fn a_value_that_the_kernel_held_to_its_limits_is_known() {
+    let machine = machine();
+    let values = ["60", "200"];
+    left_behind(
+        &machine,
+        &[
+            intended("vm.swappiness", &Target::Machine, "", values),
+            written("vm.swappiness", &Target::Machine, "100"),
+        ],
+    );
+    machine.put(SWAPPINESS, "100\n");
+    assert_eq!(outcomes(&undone(&machine)), [UndoOutcome::Restored]);
+    assert_eq!(machine.text(SWAPPINESS), "60\n");
+}
+
+#[test]
+fn after_another_boot_values_are_void() {
+    let machine = machine();
+    let values = ["60", "10"];
+    let line = intended("vm.swappiness", &Target::Machine, "", values);
+    left_behind(&machine, &[line]);
+    machine.put("proc/sys/kernel/random/boot_id", "boot-2\n");
+    machine.put(SWAPPINESS, "10\n");
+    let statement = undone(&machine);
+    assert_eq!(outcomes(&statement), [UndoOutcome::Rebooted]);
+    assert!(statement.is_complete());
+    assert_eq!(machine.text(SWAPPINESS), "10\n");
+    assert_eq!(length(&machine), 0);
+}
+
+#[test]
+fn a_cpu_that_is_offline_is_waited_for() {
+    let machine = machine();
+    let governor = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor";
+    machine.put("sys/devices/system/cpu/online", "0-1\n");
+    machine.put(governor, "schedutil\n");
+    let offered = "sys/devices/system/cpu/cpu1/cpufreq/scaling_available_governors";
+    machine.put(offered, "performance schedutil\n");
+    let mut session = begin(&machine);
+    let cpu = Target::Cpu(1);
+    set(&mut session, "cpu.governor", &cpu, "performance").unwrap();
+    machine.put("sys/devices/system/cpu/online", "0\n");
+    let statement = session.undo();
+    assert_eq!(outcomes(&statement), [UndoOutcome::Offline]);
+    assert!(!statement.is_complete());
+    // A later run does not lose it either.
+    let mut later = begin(&machine);
+    set(&mut later, "vm.swappiness", &Target::Machine, "1").unwrap();
+    drop(later);
+    machine.put("sys/devices/system/cpu/online", "0-1\n");
+    assert_eq!(outcomes(&undone(&machine)), [UndoOutcome::Restored]);
+    assert_eq!(machine.text(governor), "schedutil\n");
+    assert_eq!(length(&machine), 0);
+}
+
+#[test]
+fn a_task_that_ended_takes_its_settings_along_and_the_next_of_its_number_keeps_its_own() {
+    let machine = machine();
+    let stat = |start: u32| {
+        let zeros = "0 ".repeat(18);
+        machine.put("proc/7/stat", &format!("7 (x) S {zeros}{start} 1 2\n"));
+    };
+    machine.put("proc/7/timerslack_ns", "1000\n");
+    let task = Target::Task(7);
+    let line = || intended("proc.timer_slack", &task, "4711", ["50000", "1000"]);
+    stat(4712);
+    left_behind(&machine, &[line()]);
+    assert_eq!(outcomes(&undone(&machine)), [UndoOutcome::Gone]);
+    assert_eq!(machine.text("proc/7/timerslack_ns"), "1000\n");
+    stat(4711);
+    left_behind(&machine, &[line()]);
+    assert_eq!(outcomes(&undone(&machine)), [UndoOutcome::Restored]);
+    fs::remove_dir_all(machine.path("proc/7")).unwrap();
+    left_behind(&machine, &[line()]);
+    assert_eq!(outcomes(&undone(&machine)), [UndoOutcome::Gone]);
+}
+
+#[test]
+fn what_the_kernel_changes_along_is_put_back_after_it() {
+    let machine = machine();
+    let queue = |file: &str| format!("sys/block/vda/queue/{file}");
+    machine.put(&queue("scheduler"), "none\n");
+    machine.put(&queue("nr_requests"), "100\n");
+    let disk = Target::Disk("vda".to_owned());
+    let mut session = begin(&machine);
+    machine.put(&queue("scheduler"), "[none] bfq\n");
+    set(&mut session, "disk.scheduler", &disk, "bfq").unwrap();
+    // As the kernel does.
+    machine.put(&queue("scheduler"), "none [bfq]\n");
+    machine.put(&queue("nr_requests"), "256\n");
+    let statement = session.undo();
+    let restored: Vec<(&str, UndoOutcome)> = statement
+        .settings
+        .iter()
+        .map(|it| (&*it.id, it.outcome))
+        .collect();
+    assert_eq!(
+        restored,
+        [
+            ("disk.scheduler", UndoOutcome::Restored),
+            ("disk.requests", UndoOutcome::Restored)
+        ]
+    );
+    assert_eq!(machine.text(&queue("nr_requests")), "100\n");
+}
+
+#[test]
+fn a_device_that_is_held_open_is_let_go() {
+    let machine = machine();
+    machine.put("dev/cpu_dma_latency", "\0\u{64}\0\0");
+    let mut session = begin(&machine);
+    let got = set(&mut session, "cpu.dma_latency", &Target::Machine, "20");
+    // A file remembers; the device forgets.
+    assert!(got.is_ok(), "{got:?}");
+    assert_eq!(outcomes(&session.undo()), [UndoOutcome::Released]);
+}
+
+#[test]
+fn a_knob_of_another_version_is_kept_in_the_journal() {
+    let machine = machine();
+    let line = intended("vm.no_such", &Target::Machine, "", ["1", "2"]);
+    left_behind(&machine, &[line]);
+    for _ in 0..2 {
+        let statement = undone(&machine);
+        assert_eq!(outcomes(&statement), [UndoOutcome::Failed]);
+        assert!(!statement.is_complete());
+    }
+}
+
+#[test]
+fn a_journal_that_is_cut_anywhere_or_damaged_is_read_as_far_as_it_goes() {
+    let whole = {
+        let machine = machine();
+        let lines = [
+            intended("vm.swappiness", &Target::Machine, "", ["60", "10"]),
+            written("vm.swappiness", &Target::Machine, "10"),
+        ];
+        left_behind(&machine, &lines);
+        fs::read(journal(&machine)).unwrap()
+    };
+    let announced: usize = {
+        let lines = whole.split_inclusive(|&it| it == b'\n');
+        lines.take(2).map(<[u8]>::len).sum()
+    };
+    for length in 0..=whole.len() {
+        let machine = machine();
+        machine.folder("journal");
+        fs::write(journal(&machine), &whole[..length]).unwrap();
+        // Nothing changes before the whole line is on the disk.
+        let begun = length >= announced;
+        machine.put(SWAPPINESS, if begun { "10\n" } else { "60\n" });
+        let statement = undone(&machine);
+        assert_eq!(outcomes(&statement).len(), usize::from(begun), "{length}");
+        assert_eq!(machine.text(SWAPPINESS), "60\n", "{length}");
+        assert_eq!(statement.damaged_lines, 0, "{length}");
+    }
+    let machine = machine();
+    machine.folder("journal");
+    let mut damaged = whole.clone();
+    damaged[12] ^= 1;
+    fs::write(journal(&machine), damaged).unwrap();
+    machine.put(SWAPPINESS, "10\n");
+    let statement = undone(&machine);
+    assert_eq!(statement.damaged_lines, 1);
+}
+
+#[test]
+fn a_journal_that_is_no_file_is_refused() {
+    let machine = machine();
+    let folder = machine.path("journal");
+    machine.folder("journal");
+    let file = machine.path(SWAPPINESS);
+    for path in [folder, file.join("x"), PathBuf::from("/dev/full")] {
+        let error = Session::begin(&machine.system(), &path, "a test").err();
+        let error = error.unwrap().to_string();
+        assert!(error.contains(&path.display().to_string()), "{error}");
+        assert!(!error.contains("os error"), "{error}");
+    }
+}

@@ -1,0 +1,227 @@
+//! What a setting is of: the machine, a CPU, an interrupt, a disk, a task, a cgroup, a network namespace.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use ticktax_model::knob::KnobScope;
+use ticktax_model::{Cpu, CpuList};
+
+use crate::system::System;
+
+/// One thing that a setting is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// The whole machine.
+    Machine,
+    /// A CPU, by its number.
+    Cpu(u32),
+    /// An interrupt line, by its number.
+    Irq(u32),
+    /// A block device, by its name in `/sys/block`.
+    Disk(String),
+    /// A thread, by its number; a process' number is that of its first thread.
+    Task(i32),
+    /// A cgroup, by its folder.
+    Cgroup(PathBuf),
+    /// A network namespace, by a file of it such as `/run/netns/NAME` or `/proc/PID/ns/net`.
+    Net(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine => f.write_str("the machine"),
+            Self::Cpu(cpu) => write!(f, "CPU {cpu}"),
+            Self::Irq(irq) => write!(f, "IRQ {irq}"),
+            Self::Disk(name) => write!(f, "disk {name}"),
+            Self::Task(tid) => write!(f, "task {tid}"),
+            Self::Cgroup(path) => write!(f, "cgroup {}", path.display()),
+            Self::Net(path) => write!(f, "network namespace {}", path.display()),
+        }
+    }
+}
+
+/// Whether a target is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It is, and this tells it from a later one of the same name; empty where nothing does.
+    There(String),
+    /// It is a CPU that is offline: its settings come back with it.
+    Offline,
+    /// It is not.
+    Gone,
+}
+
+impl Target {
+    /// What kind of thing it is.
+    pub const fn scope(&self) -> KnobScope {
+        match self {
+            Self::Machine => KnobScope::Machine,
+            Self::Cpu(_) => KnobScope::Cpu,
+            Self::Irq(_) => KnobScope::Irq,
+            Self::Disk(_) => KnobScope::Disk,
+            Self::Task(_) => KnobScope::Task,
+            Self::Cgroup(_) => KnobScope::Cgroup,
+            Self::Net(_) => KnobScope::Net,
+        }
+    }
+
+    /// Everything of this kind that the machine has; `None` where one has to be named.
+    pub fn all(scope: KnobScope, system: &System) -> Option<Vec<Self>> {
+        match scope {
+            KnobScope::Machine => Some(vec![Self::Machine]),
+            KnobScope::Cpu => {
+                let online = online(system).unwrap_or_default();
+                Some(online.iter().map(|cpu| Self::Cpu(cpu.0)).collect())
+            }
+            KnobScope::Irq => {
+                let names = system.names("proc/irq").into_iter();
+                let mut numbers: Vec<u32> = names.filter_map(|it| it.parse().ok()).collect();
+                numbers.sort_unstable();
+                Some(numbers.into_iter().map(Self::Irq).collect())
+            }
+            KnobScope::Disk => {
+                let names = system.names("sys/block").into_iter();
+                Some(names.map(Self::Disk).collect())
+            }
+            KnobScope::Net => Some(vec![Self::Net("/proc/self/ns/net".into())]),
+            KnobScope::Task | KnobScope::Cgroup => None,
+        }
+    }
+
+    /// Whether it is there, and what tells it from others of its name.
+    pub(crate) fn presence(&self, system: &System) -> Presence {
+        let known = |identity: Option<String>| identity.map_or(Presence::Gone, Presence::There);
+        match self {
+            Self::Machine => Presence::There(String::new()),
+            Self::Cpu(cpu) => {
+                if !system
+                    .path(format!("sys/devices/system/cpu/cpu{cpu}"))
+                    .is_dir()
+                {
+                    return Presence::Gone;
+                }
+                match online(system) {
+                    Some(online) if !online.contains(Cpu(*cpu)) => Presence::Offline,
+                    _ => Presence::There(String::new()),
+                }
+            }
+            Self::Irq(irq) => known(system.path(format!("proc/irq/{irq}")).is_dir().then(|| {
+                // Another device may have the number after a driver was loaded anew.
+                let actions = system.text(format!("sys/kernel/irq/{irq}/actions"));
+                actions.unwrap_or_default()
+            })),
+            Self::Disk(name) => {
+                let folder = format!("sys/block/{name}");
+                let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+                let is_there = is_name && system.path(&folder).is_dir();
+                // Another disk may have the name after one was taken out.
+                let number = || system.text(format!("{folder}/diskseq")).unwrap_or_default();
+                known(is_there.then(number))
+            }
+            Self::Task(tid) => known(start_time(system, *tid)),
+            Self::Cgroup(path) | Self::Net(path) => known(inode(&system.path(path))),
+        }
+    }
+
+    /// The same thing under a name that leads to it still: a network namespace may have been known by the
+    /// process that is gone.
+    pub(crate) fn found_again(&self, identity: &str, system: &System) -> Self {
+        let Self::Net(path) = self else {
+            return self.clone();
+        };
+        let is_it = |path: &Path| inode(&system.path(path)).as_deref() == Some(identity);
+        if is_it(path) {
+            return self.clone();
+        }
+        let named = system.names("run/netns").into_iter();
+        let named = named.map(|name| format!("/run/netns/{name}"));
+        let pids = system.names("proc").into_iter();
+        let pids = pids.filter(|name| name.bytes().all(|it| it.is_ascii_digit()));
+        let of_pids = pids.map(|pid| format!("/proc/{pid}/ns/net"));
+        let mut paths = named.chain(of_pids).map(PathBuf::from);
+        paths
+            .find(|path| is_it(path))
+            .map_or_else(|| self.clone(), Self::Net)
+    }
+}
+
+fn online(system: &System) -> Option<CpuList> {
+    let text = system.text("sys/devices/system/cpu/online").ok()?;
+    text.parse().ok()
+}
+
+/// When a task began, in the kernel's clock ticks since the boot; `None` where it has ended.
+fn start_time(system: &System, tid: i32) -> Option<String> {
+    let fields = stat(system, tid)?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?;
+    (!matches!(state, "Z" | "X")).then_some(())?;
+    fields.nth(18).map(str::to_owned)
+}
+
+/// `/proc/TID/stat` from its third field on. The name before may hold anything, also `)` and spaces.
+pub(crate) fn stat(system: &System, tid: i32) -> Option<String> {
+    let text = system.text(format!("proc/{tid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.trim_start().to_owned())
+}
+
+fn inode(path: &Path) -> Option<String> {
+    let facts = fs::metadata(path).ok()?;
+    Some(format!("{}:{}", facts.dev(), facts.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Presence, Target};
+    use crate::fixture::Machine;
+
+    #[test]
+    fn a_cpu_is_there_offline_or_gone() {
+        let machine = Machine::new();
+        machine.put("sys/devices/system/cpu/online", "0-1\n");
+        for cpu in [0, 1, 2] {
+            machine.folder(&format!("sys/devices/system/cpu/cpu{cpu}"));
+        }
+        let presence = |cpu| Target::Cpu(cpu).presence(&machine.system());
+        assert_eq!(presence(1), Presence::There(String::new()));
+        assert_eq!(presence(2), Presence::Offline);
+        assert_eq!(presence(3), Presence::Gone);
+    }
+
+    #[test]
+    fn a_task_is_told_from_the_next_of_its_number_by_its_start() {
+        let machine = Machine::new();
+        let stat = |state: &str, start: &str| {
+            let zeros = "0 ".repeat(18);
+            machine.put(
+                "proc/7/stat",
+                &format!("7 (a) b) {state} {zeros}{start} 1 2\n"),
+            );
+            Target::Task(7).presence(&machine.system())
+        };
+        assert_eq!(stat("S", "4711"), Presence::There("4711".to_owned()));
+        assert_eq!(stat("Z", "4711"), Presence::Gone);
+        assert_eq!(Target::Task(8).presence(&machine.system()), Presence::Gone);
+        let own = Target::Task(std::process::id().try_into().unwrap());
+        assert!(
+            matches!(own.presence(&crate::System::default()), Presence::There(it) if it.len() > 1)
+        );
+    }
+
+    #[test]
+    fn a_disk_is_a_name_and_no_path() {
+        let machine = Machine::new();
+        machine.put("sys/block/vda/diskseq", "3\n");
+        let presence = |name: &str| Target::Disk(name.to_owned()).presence(&machine.system());
+        assert_eq!(presence("vda"), Presence::There("3".to_owned()));
+        for name in ["", "..", "../block/vda", "sda"] {
+            assert_eq!(presence(name), Presence::Gone, "{name}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the values of a setting may be.
+
+use std::fmt;
+
+use ticktax_model::CpuList;
+
+/// What the values of a setting may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Values {
+    /// A whole number from the first to the second.
+    Integer(i64, i64),
+    /// The same, or a word.
+    IntegerOr(i64, i64, &'static str),
+    /// One of the words that the setting's own file lists.
+    Offered,
+    /// One of the words that another file lists.
+    OfferedIn(&'static str),
+    /// A list of CPUs, not empty.
+    Cpus,
+    /// What only its mechanism reads: what it looks like, and its reader.
+    Form(Form),
+}
+
+/// Values of a form of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    /// What they look like.
+    pub(crate) about: &'static str,
+    /// The value in the words that reading the setting gives.
+    pub(crate) parse: fn(&str) -> Result<String, String>,
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.about)
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(0, 1) => f.write_str("0 or 1"),
+            Self::Integer(min, max) => write!(f, "{min} to {max}"),
+            Self::IntegerOr(min, max, word) => write!(f, "{min} to {max}, or {word}"),
+            Self::Offered | Self::OfferedIn(_) => {
+                f.write_str("one of the words that the kernel offers")
+            }
+            Self::Cpus => f.write_str("a list of CPUs, such as 0-3,8"),
+            Self::Form(form) => f.write_str(form.about),
+        }
+    }
+}
+
+impl Values {
+    /// A value in the words that reading the setting gives; `offered` are the words to choose from.
+    ///
+    /// # Errors
+    /// What it can be.
+    pub(crate) fn parse(&self, text: &str, offered: &[String]) -> Result<String, String> {
+        let text = text.trim();
+        match self {
+            Self::Integer(min, max) => integer(text, *min, *max).ok_or_else(|| format!("{self}")),
+            Self::IntegerOr(min, max, word) => integer(text, *min, *max)
+                .or_else(|| (text == *word).then(|| text.to_owned()))
+                .ok_or_else(|| format!("{self}")),
+            Self::Offered | Self::OfferedIn(_) => {
+                let found = offered.iter().find(|it| *it == text).cloned();
+                found.ok_or_else(|| match offered {
+                    [] => "this kernel offers nothing to choose from".to_owned(),
+                    offered => format!("choose from {}", offered.join(", ")),
+                })
+            }
+            Self::Cpus => match text.parse::<CpuList>() {
+                Ok(cpus) if !cpus.is_empty() => Ok(cpus.to_string()),
+                _ => Err(format!("{self}")),
+            },
+            Self::Form(form) => (form.parse)(text),
+        }
+    }
+
+    /// A value that the kernel gave, in the same words whatever white space and zeros it is written with.
+    pub(crate) fn read(&self, text: &str) -> String {
+        let words = match self {
+            Self::Integer(..) | Self::IntegerOr(..) => integer(text, i64::MIN, i64::MAX),
+            Self::Cpus => text.parse().ok().map(|cpus: CpuList| cpus.to_string()),
+            _ => None,
+        };
+        words.unwrap_or_else(|| text.to_owned())
+    }
+}
+
+fn integer(text: &str, min: i64, max: i64) -> Option<String> {
+    let value: i64 = text.parse().ok()?;
+    (min..=max).contains(&value).then(|| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Values;
+
+    #[test]
+    fn values_are_read_into_the_kernels_words_or_refused() {
+        let offered = ["none".to_owned(), "bfq".to_owned()];
+        for (values, text, read) in [
+            (Values::Integer(0, 200), " 060 ", Some("60")),
+            (Values::Integer(0, 200), "201", None),
+            (Values::Integer(-1, 5), "-1", Some("-1")),
+            (Values::Integer(0, 5), "99999999999999999999", None),
+            (Values::Integer(0, 5), "0x1", None),
+            (Values::Integer(0, 5), "", None),
+            (Values::IntegerOr(0, 5, "n/a"), "n/a", Some("n/a")),
+            (Values::IntegerOr(0, 5, "n/a"), "na", None),
+            (Values::Offered, "bfq", Some("bfq")),
+            (Values::Offered, "cfq", None),
+            (Values::Cpus, "1,0,8", Some("0-1,8")),
+            (Values::Cpus, "", None),
+            (Values::Cpus, "1-", None),
+        ] {
+            let parsed = values.parse(text, &offered);
+            assert_eq!(parsed.ok().as_deref(), read, "{values} {text}");
+        }
+        let why = Values::Integer(0, 200).parse("300", &[]).unwrap_err();
+        assert_eq!(why, "0 to 200");
+    }
+}

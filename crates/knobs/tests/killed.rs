@@ -1,0 +1,283 @@
+//! A run that changes settings, killed by SIGKILL at every step of its journal; and one whose disk is full at
+//! every byte of it. Whatever is left, an undo puts back.
+//!
+//! This program is both the test and, started again with [`AS_VICTIM`], the run that is killed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::rc::Rc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use nix::sys::signal::{Signal, raise};
+use tempfile::TempDir;
+use ticktax_knobs::{
+    Consent, KnobError, OnStep, Session, Step, System, Target, registry, undo, undo_observed,
+};
+use ticktax_model::knob::{UndoOutcome, UndoStatement};
+
+/// How this program is told to change settings: the machine's folder, the step to die at, what to do, and how
+/// long its name is to be.
+const AS_VICTIM: &str = "--as-victim";
+/// The lengths of names that are tried: more than a line has bytes.
+const NAMES: usize = 200;
+/// No run has as many steps.
+const NEVER: usize = usize::MAX;
+
+/// What the machine's files hold before anything is changed.
+const FILES: [(&str, &str); 8] = [
+    ("proc/sys/kernel/random/boot_id", "boot-1\n"),
+    ("proc/sys/vm/swappiness", "60\n"),
+    ("proc/sys/vm/dirty_ratio", "20\n"),
+    ("proc/sys/vm/dirty_bytes", "0\n"),
+    ("sys/devices/system/cpu/online", "0-1\n"),
+    ("sys/devices/system/cpu/cpu1/cpuidle/state0/disable", "0\n"),
+    ("sys/devices/system/cpu/cpu1/cpuidle/state1/disable", "0\n"),
+    ("cg/cpu.max", "max 100000\n"),
+];
+
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        for (path, text) in FILES {
+            let path = machine.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        machine
+    }
+
+    fn system(&self) -> System {
+        System::at(self.0.path())
+    }
+
+    fn journal(&self) -> PathBuf {
+        journal(self.0.path())
+    }
+
+    /// Runs this program as the one that changes settings.
+    fn victim(&self, die_at: usize, deed: &str) -> ExitStatus {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.arg(AS_VICTIM).arg(self.0.path());
+        command.args([&die_at.to_string(), deed, "0"]);
+        command.status().unwrap()
+    }
+
+    /// What differs from what was there before.
+    fn changed(&self) -> Vec<String> {
+        let differs = |(path, text): &(&str, &str)| {
+            let now = fs::read_to_string(self.0.path().join(path)).unwrap();
+            (now.trim() != text.trim()).then(|| format!("{path} is {now}"))
+        };
+        FILES.iter().filter_map(differs).collect()
+    }
+
+    /// That an undo leaves everything as it was, says so, and has nothing left for a second.
+    fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
+        let statement = undo(&self.system(), &self.journal())?;
+        let changed = self.changed();
+        if !changed.is_empty() {
+            return Err(format!("{when}: {changed:?}, {statement:?}").into());
+        }
+        let all_back = |outcome| matches!(outcome, UndoOutcome::Restored | UndoOutcome::Already);
+        let mut settings = statement.settings.iter();
+        if !settings.all(|it| all_back(it.outcome)) || !statement.is_complete() {
+            return Err(format!("{when}: {statement:?}").into());
+        }
+        let again = undo(&self.system(), &self.journal())?;
+        let length = fs::metadata(self.journal()).map_or(0, |facts| facts.len());
+        if !again.settings.is_empty() || length > 0 {
+            return Err(format!("{when}: {length} bytes are left, {again:?}").into());
+        }
+        Ok(statement)
+    }
+}
+
+fn journal(machine: &Path) -> PathBuf {
+    machine.join("var/lib/ticktax/knobs.journal")
+}
+
+/// What a run changes: a sysctl twice, one of two files, several files of a CPU, a cgroup.
+fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobError> {
+    // The folders' kernel: a limit of 0 bytes goes along with a share.
+    let zero = |path: &str| fs::write(machine.join(path), "0\n").unwrap();
+    let mut set = |id: &str, target: Target, value: &str| {
+        let knob = registry::find(id)?;
+        session.set(knob, &target, value, Consent::Withheld)
+    };
+    set("vm.swappiness", Target::Machine, "10")?;
+    set("vm.dirty_limit", Target::Machine, "10%")?;
+    zero("proc/sys/vm/dirty_bytes");
+    set("cpu.idle_states_off", Target::Cpu(1), "0-1")?;
+    set(
+        "cgroup.cpu_quota",
+        Target::Cgroup("/cg".into()),
+        "5000/20000",
+    )?;
+    set("vm.swappiness", Target::Machine, "0")?;
+    Ok(())
+}
+
+/// Ends this process at the given step, as nothing can prepare for.
+fn deadly(die_at: usize, seen: Rc<RefCell<Vec<Step>>>) -> OnStep {
+    Box::new(move |step| {
+        let mut seen = seen.borrow_mut();
+        if seen.len() == die_at {
+            raise(Signal::SIGKILL).unwrap();
+        }
+        seen.push(step);
+    })
+}
+
+/// Changes settings if that is what this process is for.
+fn as_victim() -> Option<ExitCode> {
+    let arguments: Vec<String> = env::args().collect();
+    let [_, flag, machine, die_at, deed, name] = &arguments[..] else {
+        return None;
+    };
+    if flag != AS_VICTIM {
+        return None;
+    }
+    let machine = Path::new(machine);
+    let (system, journal) = (System::at(machine), journal(machine));
+    let on_step = deadly(die_at.parse().unwrap(), Rc::default());
+    let done = if deed == "undo" {
+        undo_observed(&system, &journal, on_step).map(drop)
+    } else {
+        let by = "x".repeat(name.parse().unwrap());
+        let begun = Session::begin_observed(&system, &journal, &by, on_step);
+        begun.and_then(|(mut session, _)| {
+            change_everything(&mut session, machine)?;
+            if deed == "leave" {
+                raise(Signal::SIGKILL).unwrap();
+            }
+            drop(session.undo());
+            Ok(())
+        })
+    };
+    Some(if done.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The steps of a run that nobody kills.
+fn all_steps() -> Result<Vec<Step>, Failed> {
+    let machine = Machine::new();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let on_step = deadly(NEVER, Rc::clone(&seen));
+    let (mut session, _) =
+        Session::begin_observed(&machine.system(), &machine.journal(), "a test", on_step)?;
+    change_everything(&mut session, machine.0.path())?;
+    drop(session.undo());
+    Ok(seen.take())
+}
+
+fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
+    let steps = all_steps()?;
+    let kinds: BTreeSet<Step> = steps.iter().copied().collect();
+    if kinds.len() != Step::ALL.len() {
+        return Err(format!("a run has only {kinds:?}").into());
+    }
+    let mut restored = 0;
+    for (at, step) in steps.iter().enumerate() {
+        let machine = Machine::new();
+        let status = machine.victim(at, "run");
+        if status.signal() != Some(Signal::SIGKILL as i32) {
+            return Err(format!("step {at}, {step:?}: ended with {status}").into());
+        }
+        let statement = machine.require_undone(&format!("killed at step {at}, {step:?}"))?;
+        let settings = statement.settings.iter();
+        restored += settings
+            .filter(|it| it.outcome == UndoOutcome::Restored)
+            .count();
+    }
+    // Most of the steps leave something changed.
+    if restored < steps.len() {
+        return Err(format!("{restored} settings in {} steps", steps.len()).into());
+    }
+    let machine = Machine::new();
+    let status = machine.victim(steps.len(), "run");
+    if !status.success() || !machine.changed().is_empty() {
+        return Err(format!("a run has more than {} steps: {status}", steps.len()).into());
+    }
+    Ok(())
+}
+
+fn killed_at_every_step_of_an_undo() -> Result<(), Failed> {
+    for at in 0.. {
+        let machine = Machine::new();
+        machine.victim(NEVER, "leave");
+        if machine.changed().len() < 5 {
+            return Err(format!("only {:?} was changed", machine.changed()).into());
+        }
+        let status = machine.victim(at, "undo");
+        if status.success() {
+            return if at > 15 {
+                Ok(())
+            } else {
+                Err(format!("an undo had only {at} steps").into())
+            };
+        }
+        machine.require_undone(&format!("its undo killed at step {at}"))?;
+    }
+    Ok(())
+}
+
+/// The journal may have 512 bytes; of the name of who writes it hangs which byte of which line is the last.
+fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
+    let exe = env::current_exe()?;
+    let mut failed = 0;
+    for name in 0..NAMES {
+        let machine = Machine::new();
+        let script = "trap '' XFSZ; ulimit -f 1; exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(&exe).arg(AS_VICTIM);
+        command
+            .arg(machine.0.path())
+            .args([&NEVER.to_string(), "run", &name.to_string()]);
+        let status = command.status()?;
+        failed += usize::from(!status.success());
+        // The run itself puts everything back, although it cannot write that down.
+        let changed = machine.changed();
+        if !changed.is_empty() || status.code().is_none() {
+            return Err(format!("a name of {name} bytes: {status}, {changed:?}").into());
+        }
+        machine.require_undone(&format!("a name of {name} bytes"))?;
+    }
+    if failed < NAMES {
+        return Err(format!("only {failed} of {NAMES} runs had a full disk").into());
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    if let Some(exit) = as_victim() {
+        return exit;
+    }
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        Trial::test(
+            "killed_at_every_step_of_a_run",
+            killed_at_every_step_of_a_run,
+        ),
+        Trial::test(
+            "killed_at_every_step_of_an_undo",
+            killed_at_every_step_of_an_undo,
+        ),
+        Trial::test(
+            "a_disk_that_is_full_at_every_byte",
+            a_disk_that_is_full_at_every_byte,
+        ),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,411 @@
+//! Settings of the running kernel, changed and put back: of children of the test's own, of a network namespace
+//! and a cgroup of its own. Nothing of the machine's is changed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{geteuid, gettid};
+use tempfile::TempDir;
+use ticktax_knobs::{Change, Consent, KnobError, Session, System, Target, registry, undo};
+use ticktax_model::knob::{KnobScope, UndoOutcome};
+
+/// A child that sleeps, and ends with the test.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Self {
+        Self(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    fn target(&self) -> Target {
+        Target::Task(self.0.id().try_into().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder of a cgroup of the test's own.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Self {
+        let root = Self::root().unwrap();
+        let folder = root.join(format!("ticktax-knobs-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    /// A group whose children share CPU time, of either version.
+    fn root() -> Option<&'static Path> {
+        let roots = [
+            "/sys/fs/cgroup/cpu",
+            "/sys/fs/cgroup/cpu,cpuacct",
+            "/sys/fs/cgroup",
+        ];
+        let mut roots = roots.into_iter().map(Path::new);
+        roots.find(|root| {
+            let given = fs::read_to_string(root.join("cgroup.subtree_control"));
+            let is_given = given.is_ok_and(|list| list.split_whitespace().any(|it| it == "cpu"));
+            root.join("cpu.shares").is_file() || is_given
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// A thread in a network namespace of its own.
+struct Namespace {
+    thread: Option<JoinHandle<()>>,
+    end: Option<Sender<()>>,
+    place: PathBuf,
+}
+
+impl Namespace {
+    fn new() -> Self {
+        let (told, tell) = channel();
+        let (end, ended) = channel();
+        let thread = std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            told.send(gettid()).unwrap();
+            let _ = ended.recv();
+        });
+        let tid = tell.recv().unwrap();
+        let place = format!("/proc/{}/task/{tid}/ns/net", std::process::id()).into();
+        Self {
+            thread: Some(thread),
+            end: Some(end),
+            place,
+        }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+struct Run {
+    folder: TempDir,
+    session: Session,
+}
+
+impl Run {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal");
+        let begun = Session::begin(&System::default(), &journal, "a test");
+        Self {
+            session: begun.unwrap().0,
+            folder,
+        }
+    }
+
+    fn set(&mut self, id: &str, target: &Target, value: &str) -> Result<Change, KnobError> {
+        let knob = registry::find(id).unwrap();
+        self.session.set(knob, target, value, Consent::Withheld)
+    }
+}
+
+fn read(id: &str, target: &Target) -> Result<String, KnobError> {
+    registry::find(id).unwrap().read(&System::default(), target)
+}
+
+/// Sets it, and asks for the value by itself; then that it is what it was.
+fn there_and_back(id: &str, target: &Target, value: &str) -> Result<(), Failed> {
+    let before = read(id, target)?;
+    let mut run = Run::new();
+    let change = run.set(id, target, value)?;
+    let now = read(id, target)?;
+    if before == value || change.got != value || now != value || change.old != before {
+        return Err(format!("{id}: {before}, {change:?}, {now}").into());
+    }
+    let statement = run.session.undo();
+    let after = read(id, target)?;
+    let mut settings = statement.settings.iter();
+    if after != before || !settings.any(|it| it.outcome == UndoOutcome::Restored) {
+        return Err(format!("{id}: {before}, then {after}: {statement:?}").into());
+    }
+    Ok(())
+}
+
+fn a_task() -> Result<(), Failed> {
+    let sleeper = Sleeper::new();
+    let task = sleeper.target();
+    there_and_back("proc.nice", &task, "7")?;
+    there_and_back("proc.timer_slack", &task, "1000000")?;
+    there_and_back("proc.policy", &task, "fifo:1")?;
+    there_and_back("proc.policy", &task, "batch,reset-on-fork")?;
+    let cpus = read("proc.affinity", &task)?;
+    let one = cpus.split(['-', ',']).next().unwrap();
+    if one != cpus {
+        there_and_back("proc.affinity", &task, one)?;
+    }
+    Ok(())
+}
+
+/// A real-time task has no timer slack: the kernel takes it away with the policy.
+fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
+    let sleeper = Sleeper::new();
+    let task = sleeper.target();
+    fs::write(format!("/proc/{}/timerslack_ns", sleeper.0.id()), "123456")?;
+    there_and_back("proc.policy", &task, "rr:2")?;
+    let slack = read("proc.timer_slack", &task)?;
+    if slack == "123456" {
+        Ok(())
+    } else {
+        Err(format!("{slack} ns").into())
+    }
+}
+
+fn a_slice() -> Result<(), Failed> {
+    let sleeper = Sleeper::new();
+    let task = sleeper.target();
+    if let Err(error) = read("proc.slice", &task) {
+        // Before Linux 6.12.
+        let why = error.to_string();
+        return if why.contains("6.12") {
+            Ok(())
+        } else {
+            Err(why.into())
+        };
+    }
+    there_and_back("proc.slice", &task, "5000000")?;
+    let mut run = Run::new();
+    run.set("proc.slice", &task, "5000000")?;
+    // A nice value does not lose it, and a policy has it in its words.
+    run.set("proc.nice", &task, "3")?;
+    let policy = read("proc.policy", &task)?;
+    if policy != "other,slice=5000000" {
+        return Err(policy.into());
+    }
+    run.set("proc.policy", &task, "fifo:1")?;
+    drop(run);
+    let (slice, nice) = (read("proc.slice", &task)?, read("proc.nice", &task)?);
+    if (&*slice, &*nice) == ("default", "0") {
+        Ok(())
+    } else {
+        Err(format!("slice {slice}, nice {nice}").into())
+    }
+}
+
+/// 0 stands for the default: the kernel makes another number of it, and that is read back.
+fn a_value_of_which_the_kernel_makes_another() -> Result<(), Failed> {
+    let sleeper = Sleeper::new();
+    let task = sleeper.target();
+    fs::write(format!("/proc/{}/timerslack_ns", sleeper.0.id()), "123456")?;
+    let mut run = Run::new();
+    let change = run.set("proc.timer_slack", &task, "0")?;
+    if change.got == "0" || change.got == change.old {
+        return Err(format!("{change:?}").into());
+    }
+    drop(run);
+    let slack = read("proc.timer_slack", &task)?;
+    if slack == "123456" {
+        Ok(())
+    } else {
+        Err(format!("{slack} ns").into())
+    }
+}
+
+fn what_the_kernel_refuses_is_said_and_undone() -> Result<(), Failed> {
+    let sleeper = Sleeper::new();
+    let task = sleeper.target();
+    let before = read("proc.affinity", &task)?;
+    let mut run = Run::new();
+    // No machine of today has this CPU.
+    let error = run.set("proc.affinity", &task, "1023");
+    let Err(error) = error else {
+        return Err("CPU 1023 was allowed".into());
+    };
+    let error = error.to_string();
+    if !error.contains("refuses the value") || error.contains('\n') {
+        return Err(error.into());
+    }
+    let statement = run.session.undo();
+    if read("proc.affinity", &task)? == before && statement.is_complete() {
+        Ok(())
+    } else {
+        Err(format!("{statement:?}").into())
+    }
+}
+
+fn a_task_that_ends_meanwhile() -> Result<(), Failed> {
+    let sleeper = Sleeper::new();
+    let task = sleeper.target();
+    let mut run = Run::new();
+    run.set("proc.nice", &task, "5")?;
+    drop(sleeper);
+    let error = run.set("proc.nice", &task, "6");
+    if !matches!(error, Err(KnobError::Gone { .. })) {
+        return Err(format!("{error:?}").into());
+    }
+    let statement = run.session.undo();
+    let outcomes: Vec<UndoOutcome> = statement.settings.iter().map(|it| it.outcome).collect();
+    if outcomes == [UndoOutcome::Gone] {
+        Ok(())
+    } else {
+        Err(format!("{statement:?}").into())
+    }
+}
+
+fn a_sysctl_of_a_network_namespace() -> Result<(), Failed> {
+    let namespace = Namespace::new();
+    let there = Target::Net(namespace.place.clone());
+    let here = Target::Net("/proc/self/ns/net".into());
+    let id = "net.ipv4.tcp_autocorking";
+    let ours = read(id, &here)?;
+    let other = if read(id, &there)? == "1" { "0" } else { "1" };
+    there_and_back(id, &there, other)?;
+    let mut run = Run::new();
+    run.set(id, &there, other)?;
+    if read(id, &here)? != ours {
+        return Err("the namespace of the test was changed".into());
+    }
+    Ok(())
+}
+
+fn a_quota_and_a_weight() -> Result<(), Failed> {
+    let group = Group::new();
+    let target = Target::Cgroup(group.0.clone());
+    there_and_back("cgroup.cpu_quota", &target, "5000/20000")?;
+    let is_first = group.0.join("cpu.shares").is_file();
+    let weight = if is_first {
+        "cgroup.cpu_shares"
+    } else {
+        "cgroup.cpu_weight"
+    };
+    there_and_back(weight, &target, "512")?;
+    let mut run = Run::new();
+    run.set("cgroup.cpu_quota", &target, "max/50000")?;
+    drop(group);
+    let statement = run.session.undo();
+    let outcomes: Vec<UndoOutcome> = statement.settings.iter().map(|it| it.outcome).collect();
+    if outcomes == [UndoOutcome::Gone] {
+        Ok(())
+    } else {
+        Err(format!("{statement:?}").into())
+    }
+}
+
+/// The kernel lets nobody write a sysctl through a mount that is read-only, not even root.
+fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
+    // Read-only for this thread alone.
+    let tried = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let run = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap();
+        let private = run(&["--make-rprivate", "/"]).success();
+        let bound = run(&["--bind", "/proc/sys", "/proc/sys"]).success();
+        let read_only = run(&["-o", "remount,ro,bind", "/proc/sys"]).success();
+        (private && bound && read_only).then(|| {
+            let mut run = Run::new();
+            let before = read("vm.stat_interval", &Target::Machine).unwrap();
+            let other = if before == "1" { "2" } else { "1" };
+            let error = run.set("vm.stat_interval", &Target::Machine, other);
+            let statement = run.session.undo();
+            let journal = run.folder.path().join("journal");
+            let again = undo(&System::default(), &journal).unwrap();
+            (error, statement, again)
+        })
+    });
+    let Some((error, statement, again)) = tried.join().unwrap() else {
+        // A container that may not mount.
+        return Ok(());
+    };
+    let error = error.err().ok_or("it could be written")?.to_string();
+    let complete = statement.is_complete() && again.settings.is_empty();
+    if error.contains("read-only") && complete {
+        Ok(())
+    } else {
+        Err(format!("{error}; {statement:?}").into())
+    }
+}
+
+/// Every setting that can be read here without naming something is read.
+fn every_setting_is_read_or_says_why_not() -> Result<(), Failed> {
+    let system = System::default();
+    let mut values = 0;
+    for knob in registry::all() {
+        for target in Target::all(knob.scope(), &system).unwrap_or_default() {
+            match knob.read(&system, &target) {
+                Ok(value) if value.contains('\n') => {
+                    return Err(format!("{knob:?}: {value}").into());
+                }
+                Ok(_) => values += 1,
+                Err(error) => {
+                    let error = error.to_string();
+                    if error.contains('\n') || error.contains("os error") {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+    }
+    // Each kernel has these.
+    let sysctls = registry::all()
+        .filter(|it| it.scope() == KnobScope::Machine)
+        .count();
+    if values * 2 > sysctls {
+        Ok(())
+    } else {
+        Err(format!("only {values} values").into())
+    }
+}
+
+type Test = fn() -> Result<(), Failed>;
+
+const ROOT: &[(&str, Test)] = &[
+    ("a_task", a_task),
+    (
+        "timer_slack_outlives_a_change_of_policy",
+        timer_slack_outlives_a_change_of_policy,
+    ),
+    ("a_slice", a_slice),
+    (
+        "a_value_of_which_the_kernel_makes_another",
+        a_value_of_which_the_kernel_makes_another,
+    ),
+    (
+        "what_the_kernel_refuses_is_said_and_undone",
+        what_the_kernel_refuses_is_said_and_undone,
+    ),
+    ("a_task_that_ends_meanwhile", a_task_that_ends_meanwhile),
+    (
+        "a_sysctl_of_a_network_namespace",
+        a_sysctl_of_a_network_namespace,
+    ),
+    ("a_sysctl_that_is_read_only", a_sysctl_that_is_read_only),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let allowed = geteuid().is_root();
+    let root = ROOT.iter().map(|&(name, test)| {
+        Trial::test(format!("root::{name}"), test).with_ignored_flag(!allowed)
+    });
+    let anybody = Trial::test(
+        "every_setting_is_read_or_says_why_not",
+        every_setting_is_read_or_says_why_not,
+    );
+    let cgroup = Trial::test("root::a_quota_and_a_weight", a_quota_and_a_weight)
+        .with_ignored_flag(!allowed || Group::root().is_none());
+    let all = root.chain([cgroup, anybody]).collect();
+    libtest_mimic::run(&arguments, all).exit_code()
+}
