@@ -90,6 +90,12 @@ macro_rules! each_document {
                 Kernels "kernels" "`lab list`" KernelList;
                 KernelBuild "kernel-build" "`lab build`" KernelBuild;
             }
+            knob {
+                Knobs "knobs" "`knob list`" KnobList;
+                Knob "knob" "`knob show`" KnobSheet;
+                KnobReadings "knob-readings" "`knob get`" KnobReadings;
+                Undo "undo" "`undo`" UndoStatement;
+            }
         }
     };
 }

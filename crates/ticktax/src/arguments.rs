@@ -7,6 +7,7 @@ mod document;
 mod files;
 mod guest;
 mod incidents;
+mod knob;
 mod lab;
 mod pace;
 mod part;
@@ -37,6 +38,7 @@ pub(crate) use guest::GuestVerb;
 pub(crate) use incidents::{
     FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments, RecordArguments,
 };
+pub(crate) use knob::{KnobQuestion, TargetArguments, UndoArguments};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
@@ -141,6 +143,14 @@ pub(crate) enum Verb {
     /// Run the model at every point of a grid over a scenario, on all cores, into a Parquet file
     #[command(after_help = sweep::examples())]
     Sweep(SweepArguments),
+    /// Settings of this machine: which there are, what each trades, and what it is now
+    #[command(after_help = knob::EXAMPLES)]
+    Knob {
+        #[command(subcommand)]
+        question: KnobQuestion,
+    },
+    /// Put back the settings that a killed run left changed
+    Undo(UndoArguments),
     /// Real kernels in QEMU that differ in their tick: list, build and run them, and compare
     #[command(after_help = lab::EXAMPLES)]
     Lab {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use ticktax_experiment::changes::CompareError;
 use ticktax_experiment::sweep::SweepError;
+use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
 use ticktax_observe::ObserveError;
@@ -80,6 +81,9 @@ pub(crate) enum Failure {
     /// A folder of incidents cannot be used.
     #[error(transparent)]
     IncidentStore(#[from] IncidentStoreError),
+    /// A setting cannot be read or put back.
+    #[error(transparent)]
+    Knob(#[from] KnobError),
     /// The lab cannot do it.
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -95,6 +99,9 @@ impl Failure {
                 _ => MAY_NOT_RUN,
             }),
             Self::Arguments(_)
+            | Self::Knob(
+                KnobError::Unknown { .. } | KnobError::Value { .. } | KnobError::Scope { .. },
+            )
             | Self::Lab(LabError::Senseless(_))
             | Self::Observe(
                 ObserveError::NoCpu { .. }

@@ -1,6 +1,5 @@
 //! `ticktax incidents` and `ticktax mark`: what flight recorders caught, and asking one to keep this moment.
 
-use std::fs;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::report::{self, Showing};
+use crate::state;
 use crate::terminal::Terminal;
 
 /// The socket in a folder of incidents that its recorder listens to.
@@ -135,28 +135,10 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
 
 /// The folder that is meant.
 pub(crate) fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
-    if let Some(dir) = &typed.dir {
-        return Ok(dir.clone());
+    match &typed.dir {
+        Some(dir) => Ok(dir.clone()),
+        None => state::place("incidents", "--dir"),
     }
-    if is_root() {
-        return Ok(PathBuf::from("/var/lib/ticktax/incidents"));
-    }
-    let set = |name: &str| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        value.filter(|path| path.is_absolute())
-    };
-    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    let state = state.ok_or_else(|| {
-        Failure::Arguments("HOME is not set: name the folder with --dir".to_owned())
-    })?;
-    Ok(state.join("ticktax/incidents"))
-}
-
-/// Whether this process may do everything.
-fn is_root() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
 }
 
 /// ms since 1970 by the wall clock.

@@ -13,6 +13,7 @@ mod changes;
 mod failure;
 mod incidents;
 mod interrupt;
+mod knob;
 mod lab;
 mod manual;
 mod output;
@@ -22,6 +23,7 @@ mod progress;
 mod record;
 mod report;
 mod sim;
+mod state;
 mod sweep;
 mod terminal;
 mod watch;
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Sweep(typed) => sweep::run(&typed, &terminal),
         Verb::Sim(typed) => sim::run(&typed, &terminal),
+        Verb::Knob { question } => knob::run(&question, &terminal),
+        Verb::Undo(typed) => knob::undo(&typed, &terminal),
         Verb::Lab { task } => lab::run(&task, &terminal),
         Verb::LabGuest => lab::guest(),
         Verb::LabReplay(typed) => lab::replay(&typed),

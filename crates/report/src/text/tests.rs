@@ -7,6 +7,7 @@ mod golden;
 mod grids;
 mod incidents;
 mod kernels;
+mod knobs;
 mod pace;
 mod properties;
 pub(crate) mod samples;

@@ -19,6 +19,17 @@ pub(super) fn cases() -> ArgValueCandidates {
     })
 }
 
+/// The names of the settings.
+pub(super) fn knobs() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let knobs = ticktax_knobs::registry::all();
+        let word = |knob: &ticktax_knobs::Knob| {
+            CompletionCandidate::new(knob.id()).help(Some(knob.line().about.into()))
+        };
+        knobs.map(word).collect()
+    })
+}
+
 /// Recordings.
 pub(super) fn recordings() -> ArgValueCompleter {
     files(&["parquet"])

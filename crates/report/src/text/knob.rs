@@ -1,0 +1,203 @@
+//! The pages about settings: which there are, what one is, what it is set to, and what was put back.
+
+use ticktax_model::knob::{
+    KnobList, KnobReadings, KnobRisk, KnobScope, KnobSheet, UndoOutcome, UndoStatement,
+    UndoneSetting,
+};
+
+use super::numbers::counted;
+use super::page::{Page, Tone, clean, columns, tied};
+use super::{Paged, TextStyle};
+
+impl Paged for KnobList {
+    fn page(&self, style: &TextStyle) -> String {
+        list(self, style)
+    }
+}
+
+impl Paged for KnobSheet {
+    fn page(&self, style: &TextStyle) -> String {
+        sheet(self, style)
+    }
+}
+
+impl Paged for KnobReadings {
+    fn page(&self, style: &TextStyle) -> String {
+        readings(self, style)
+    }
+}
+
+impl Paged for UndoStatement {
+    fn page(&self, style: &TextStyle) -> String {
+        undo(self, style)
+    }
+}
+
+/// The settings, a name and a line each.
+fn list(list: &KnobList, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    if let (Some(of), []) = (&list.of, &*list.knobs) {
+        let known = counted(list.known, "knob");
+        let text = format!("No knob is about `{}`, of {known}.", clean(of));
+        page.paragraph(Tone::Plain, "", &text);
+        return page.finish();
+    }
+    let widest = list.knobs.iter().map(|it| columns(&it.id)).max();
+    let widest = widest.unwrap_or_default();
+    for knob in &list.knobs {
+        let mut remarks: Vec<&str> = of_what(knob.scope).into_iter().collect();
+        remarks.extend((knob.risk != KnobRisk::Safe).then(|| knob.risk.name()));
+        let remarks = match &*remarks {
+            [] => String::new(),
+            remarks => format!(" ({})", tied(remarks.join(", "))),
+        };
+        let label = format!("{:widest$}  ", knob.id);
+        page.paragraph(tone(knob.risk), &label, &format!("{}{remarks}", knob.about));
+    }
+    page.finish()
+}
+
+fn tone(risk: KnobRisk) -> Tone {
+    match risk {
+        KnobRisk::ReadOnly => Tone::Faint,
+        KnobRisk::Safe | KnobRisk::Careful => Tone::Plain,
+        KnobRisk::Dangerous => Tone::Warning,
+    }
+}
+
+/// What has to be named for a setting to be read, where something has to.
+fn of_what(scope: KnobScope) -> Option<&'static str> {
+    match scope {
+        KnobScope::Machine => None,
+        KnobScope::Cpu => Some("of a CPU"),
+        KnobScope::Irq => Some("of an interrupt"),
+        KnobScope::Disk => Some("of a disk"),
+        KnobScope::Task => Some("of a thread"),
+        KnobScope::Cgroup => Some("of a cgroup"),
+        KnobScope::Net => Some("of a network namespace"),
+    }
+}
+
+/// All about one setting.
+fn sheet(sheet: &KnobSheet, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    page.line(Tone::Strong, &format!("{}: {}", sheet.id, sheet.about));
+    page.paragraph(Tone::Plain, "  Trades   ", &sheet.trades);
+    let unit = sheet.unit.as_ref().map(|unit| format!(", in {unit}"));
+    let values = format!("{}{}", sheet.values, unit.unwrap_or_default());
+    page.paragraph(Tone::Plain, "  Values   ", &values);
+    let reason = sheet.risk_reason.as_ref().map(|why| format!(": {why}"));
+    let risk = format!("{}{}", sheet.risk.name(), reason.unwrap_or_default());
+    page.paragraph(tone(sheet.risk), "  Risk     ", &risk);
+    let of = of_what(sheet.scope).unwrap_or("of the machine");
+    page.paragraph(
+        Tone::Plain,
+        "  Where    ",
+        &format!("{}, {of}", sheet.place),
+    );
+    page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
+    if !sheet.also_changes.is_empty() {
+        let along = format!(
+            "the kernel may change {} with it; undo puts them back too",
+            sheet.also_changes.join(", ")
+        );
+        page.paragraph(Tone::Plain, "  Along    ", &along);
+    }
+    page.paragraph(Tone::Faint, "  Source   ", &sheet.source);
+    page.finish()
+}
+
+/// What a setting is, a line for each thing that has it.
+fn readings(it: &KnobReadings, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    for reading in &it.readings {
+        let label = format!("{} of {}: ", it.id, clean(&reading.target));
+        match (&reading.value, &reading.problem) {
+            (Some(value), _) => {
+                let value = if value.is_empty() { "nothing" } else { value };
+                let is_number = value.bytes().all(|it| it.is_ascii_digit() || it == b'-');
+                let unit = it.unit.as_ref().filter(|_| is_number);
+                let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
+                let text = format!("{label}{}{unit}", clean(value));
+                page.line(Tone::Plain, &text);
+            }
+            (None, problem) => {
+                let why = problem.as_deref().unwrap_or("it could not be read");
+                page.paragraph(Tone::Warning, "", &clean(why));
+            }
+        }
+    }
+    if it.readings.is_empty() {
+        page.line(Tone::Plain, &format!("Nothing here has {}.", it.id));
+    }
+    page.finish()
+}
+
+/// What was put back.
+fn undo(statement: &UndoStatement, style: &TextStyle) -> String {
+    let mut page = Page::new(*style);
+    if statement.settings.is_empty() && statement.is_complete() {
+        let text = format!("Nothing to undo in {}.", clean(&statement.journal));
+        page.paragraph(Tone::Good, "", &text);
+    }
+    if let (Some(by), false) = (&statement.changed_by, statement.settings.is_empty()) {
+        page.line(Tone::Plain, &format!("Changed by {}:", clean(by)));
+    }
+    for setting in &statement.settings {
+        let label = format!("  {} of {}: ", setting.id, clean(&setting.target));
+        let (tone, words) = words(setting);
+        page.paragraph(tone, &label, &words);
+    }
+    if statement.damaged_lines > 0 {
+        let lines = counted(statement.damaged_lines, "line");
+        let text = format!(
+            "{lines} of {} could not be read: what stood there is not put back.",
+            clean(&statement.journal)
+        );
+        page.paragraph(Tone::Alarm, "", &text);
+    }
+    if let Some(problem) = &statement.journal_problem {
+        page.paragraph(Tone::Alarm, "", &clean(problem));
+    }
+    if !statement.is_complete() {
+        page.paragraph(
+            Tone::Alarm,
+            "",
+            "Not all is put back: run `ticktax undo` again.",
+        );
+    }
+    page.finish()
+}
+
+/// What became of a setting, and how that is told.
+fn words(it: &UndoneSetting) -> (Tone, String) {
+    let original = clean(&it.original);
+    let found = clean(it.found.as_deref().unwrap_or("unknown"));
+    let why = clean(it.problem.as_deref().unwrap_or("no reason is known"));
+    match it.outcome {
+        UndoOutcome::Restored => (Tone::Good, format!("{original} again, was {found}")),
+        UndoOutcome::RestoredUnread => (
+            Tone::Good,
+            format!("{original} again, was {found}, which nobody had read back"),
+        ),
+        UndoOutcome::Already => (Tone::Plain, format!("{original}, as it was before")),
+        UndoOutcome::Released => (
+            Tone::Plain,
+            "it ended with the process that held it".to_owned(),
+        ),
+        UndoOutcome::Foreign => (
+            Tone::Warning,
+            format!("{found}, which is another program's: left alone; it was {original} before"),
+        ),
+        UndoOutcome::Gone => (Tone::Plain, "gone, and the setting with it".to_owned()),
+        UndoOutcome::Rebooted => (
+            Tone::Plain,
+            "the machine was started anew since, which reset it".to_owned(),
+        ),
+        UndoOutcome::Offline => (
+            Tone::Alarm,
+            format!("NOT PUT BACK: the CPU is offline; bring it online for {original}"),
+        ),
+        UndoOutcome::Failed => (Tone::Alarm, format!("NOT PUT BACK to {original}: {why}")),
+    }
+}

@@ -1,0 +1,114 @@
+//! Pages about settings.
+
+use ticktax_model::knob::{
+    KnobLine, KnobList, KnobReading, KnobReadings, KnobRisk, KnobScope, KnobSheet, UndoOutcome,
+    UndoStatement, UndoneSetting,
+};
+
+use crate::TextStyle;
+use crate::text::Paged;
+
+fn line(id: &str, scope: KnobScope, risk: KnobRisk, about: &str) -> KnobLine {
+    KnobLine {
+        id: id.to_owned(),
+        scope,
+        risk,
+        about: about.to_owned(),
+    }
+}
+
+#[test]
+fn a_list_of_settings() {
+    let list = KnobList {
+        of: None,
+        known: 3,
+        knobs: vec![
+            line(
+                "vm.swappiness",
+                KnobScope::Machine,
+                KnobRisk::Safe,
+                "how readily memory of programs is swapped out, rather than that of files dropped",
+            ),
+            line(
+                "cgroup.cpu_quota",
+                KnobScope::Cgroup,
+                KnobRisk::Careful,
+                "how much CPU time a cgroup may use in each period",
+            ),
+            line(
+                "boot.isolcpus",
+                KnobScope::Machine,
+                KnobRisk::ReadOnly,
+                "CPUs that the scheduler does not place tasks on",
+            ),
+        ],
+    };
+    insta::assert_snapshot!(list.page(&TextStyle::default()));
+}
+
+#[test]
+fn a_setting_and_all_about_it() {
+    let sheet = KnobSheet {
+        id: "disk.scheduler".to_owned(),
+        scope: KnobScope::Disk,
+        place: "/sys/block/N/queue/scheduler".to_owned(),
+        unit: None,
+        values: "one of the words that the kernel offers".to_owned(),
+        risk: KnobRisk::Careful,
+        risk_reason: Some("Requests may wait longer.".to_owned()),
+        about: "in which order a disk is asked".to_owned(),
+        trades: "none costs least CPU time; mq-deadline and kyber bound waits, bfq is fair to \
+                 programs."
+            .to_owned(),
+        kernels: "2.6.10 and later".to_owned(),
+        source: "block/switching-sched.rst".to_owned(),
+        also_changes: vec!["disk.requests".to_owned()],
+    };
+    insta::assert_snapshot!(sheet.page(&TextStyle::default()));
+}
+
+#[test]
+fn values_with_their_units_and_what_could_not_be_read() {
+    let reading = |target: &str, value: Option<&str>, problem: Option<&str>| KnobReading {
+        target: target.to_owned(),
+        value: value.map(str::to_owned),
+        problem: problem.map(str::to_owned),
+    };
+    let readings = KnobReadings {
+        id: "cpu.resume_latency".to_owned(),
+        unit: Some("µs".to_owned()),
+        readings: vec![
+            reading("CPU 0", Some("20"), None),
+            reading("CPU 1", Some("n/a"), None),
+            reading("CPU 2", None, Some("cannot find CPU 2: it is offline")),
+            reading("CPU 3", Some(""), None),
+        ],
+    };
+    insta::assert_snapshot!(readings.page(&TextStyle::default()));
+}
+
+#[test]
+fn what_became_of_each_setting() {
+    let setting = |outcome| UndoneSetting {
+        id: "vm.swappiness".to_owned(),
+        target: "the machine".to_owned(),
+        original: "60".to_owned(),
+        found: Some("10".to_owned()),
+        outcome,
+        problem: (outcome == UndoOutcome::Failed).then(|| "permission denied".to_owned()),
+    };
+    let statement = UndoStatement {
+        journal: "/var/lib/ticktax/knobs.journal".to_owned(),
+        changed_by: Some("ticktax (PID 7)".to_owned()),
+        damaged_lines: 2,
+        settings: UndoOutcome::ALL.into_iter().map(setting).collect(),
+        journal_problem: Some("cannot write the journal: the disk is full".to_owned()),
+    };
+    insta::assert_snapshot!(statement.page(&TextStyle::default()));
+    let nothing = UndoStatement {
+        journal: "/x/knobs.journal".to_owned(),
+        ..UndoStatement::default()
+    };
+    let page = nothing.page(&TextStyle::default());
+    assert_eq!(page, "Nothing to undo in /x/knobs.journal.\n");
+}

@@ -1,0 +1,74 @@
+//! `ticktax knob` and `ticktax undo`: settings of this machine, and what a killed run left changed.
+
+use std::process::ExitCode;
+
+use ticktax_knobs::{Knob, KnobError, System, Target, registry};
+use ticktax_model::document::Document;
+use ticktax_model::knob::{KnobLine, KnobList, KnobReadings};
+
+use crate::arguments::{KnobQuestion, TargetArguments, UndoArguments};
+use crate::failure::Failure;
+use crate::state;
+use crate::terminal::Terminal;
+
+/// The journal's name among what ticktax keeps.
+const JOURNAL: &str = "knobs.journal";
+
+pub(crate) fn run(question: &KnobQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let document: Document = match question {
+        KnobQuestion::List { of, .. } => list(of.as_deref()).into(),
+        KnobQuestion::Show { id, .. } => registry::find(id)?.sheet().into(),
+        KnobQuestion::Get { id, target, .. } => get(id, target)?.into(),
+    };
+    terminal.put(&document, question.format(), None)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(of: Option<&str>) -> KnobList {
+    let knobs: Vec<KnobLine> = match of {
+        Some(word) => registry::matching(word).map(Knob::line).collect(),
+        None => registry::all().map(Knob::line).collect(),
+    };
+    KnobList {
+        of: of.map(str::to_owned),
+        known: registry::all().count() as u64,
+        knobs,
+    }
+}
+
+/// What it is set to: of what was named, or of everything that there is. An error where nothing could be read.
+fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
+    let knob = registry::find(id)?;
+    let system = System::default();
+    let targets = match typed.target() {
+        Some(target) => vec![target],
+        None => Target::all(knob.scope(), &system).ok_or_else(|| KnobError::Scope {
+            id: id.to_owned(),
+            of: format!("a {}", knob.scope().name()),
+            hint: format!("name one with {}", TargetArguments::option(knob.scope())),
+        })?,
+    };
+    let readings = knob.readings(&system, &targets);
+    if readings.readings.iter().all(|it| it.value.is_none())
+        && let Some(first) = targets.first()
+    {
+        knob.read(&system, first)?;
+    }
+    Ok(readings)
+}
+
+/// Puts back what killed runs left. Nothing to undo is a success; what is still to be put back is none.
+pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let journal = match &typed.journal {
+        Some(journal) => journal.clone(),
+        None => state::place(JOURNAL, "--journal")?,
+    };
+    let statement = ticktax_knobs::undo(&System::default(), &journal)?;
+    let code = if statement.is_complete() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    };
+    terminal.put(&statement.into(), typed.format, None)?;
+    Ok(code)
+}
