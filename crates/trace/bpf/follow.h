@@ -13,7 +13,7 @@
 #ifndef TICKTAX_FOLLOW_H
 #define TICKTAX_FOLLOW_H
 
-#include "books.h"
+#include "throttle.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
