@@ -89,6 +89,11 @@ fn what_is_listed_can_be_shown_and_read() {
     assert!(some.iter().any(|it| it["id"] == "vm.swappiness"));
     assert!(some.len() < knobs.len());
     let page = text(&ticktax(&["knob", "show", "vm.swappiness"]).stdout);
+    // What it is, which takes more than a line, is told whole.
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let about = knobs.iter().find(|it| it["id"] == "vm.swappiness");
+    let about = about.unwrap()["about"].as_str().unwrap();
+    assert!(words.join(" ").contains(about), "{page}");
     for word in ["0 to 200", "/proc/sys/vm/swappiness", "Trades", "safe"] {
         assert!(page.contains(word), "{page}");
     }

@@ -81,7 +81,7 @@ fn of_what(scope: KnobScope) -> Option<&'static str> {
 /// All about one setting.
 fn sheet(sheet: &KnobSheet, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
-    page.line(Tone::Strong, &format!("{}: {}", sheet.id, sheet.about));
+    page.paragraph(Tone::Strong, &format!("{}: ", sheet.id), &sheet.about);
     page.paragraph(Tone::Plain, "  Trades   ", &sheet.trades);
     let unit = sheet.unit.as_ref().map(|unit| format!(", in {unit}"));
     let values = format!("{}{}", sheet.values, unit.unwrap_or_default());
