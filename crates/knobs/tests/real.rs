@@ -162,17 +162,22 @@ fn a_task() -> Result<(), Failed> {
 }
 
 /// A real-time task has no timer slack: the kernel takes it away with the policy.
+/// Whether a task's timer slack is this, in ns.
+fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
+    let found = read("proc.timer_slack", task)?;
+    if found == slack {
+        Ok(())
+    } else {
+        Err(format!("{found} ns").into())
+    }
+}
+
 fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
     let sleeper = Sleeper::new();
     let task = sleeper.target();
     fs::write(format!("/proc/{}/timerslack_ns", sleeper.0.id()), "123456")?;
     there_and_back("proc.policy", &task, "rr:2")?;
-    let slack = read("proc.timer_slack", &task)?;
-    if slack == "123456" {
-        Ok(())
-    } else {
-        Err(format!("{slack} ns").into())
-    }
+    has_slack(&task, "123456")
 }
 
 fn a_slice() -> Result<(), Failed> {
@@ -217,12 +222,7 @@ fn a_value_of_which_the_kernel_makes_another() -> Result<(), Failed> {
         return Err(format!("{change:?}").into());
     }
     drop(run);
-    let slack = read("proc.timer_slack", &task)?;
-    if slack == "123456" {
-        Ok(())
-    } else {
-        Err(format!("{slack} ns").into())
-    }
+    has_slack(&task, "123456")
 }
 
 fn what_the_kernel_refuses_is_said_and_undone() -> Result<(), Failed> {
