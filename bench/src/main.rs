@@ -12,6 +12,7 @@
 mod accounting;
 mod agent;
 mod attach;
+mod collectors;
 mod coverage;
 mod event_cost;
 mod ledger;
@@ -131,6 +132,8 @@ enum Name {
     Load,
     /// The agent's CPU time and memory, by the rate of events
     Agent,
+    /// What watches a machine all the time, beside other collectors and perf as a flight recorder
+    Collectors,
     /// What an audit costs the program that it is asked about
     Observer,
     /// What the flight recorder catches of stalls at random times
@@ -244,7 +247,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
     };
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 12] = [
+    let all: [(Name, Benchmark); 13] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -253,6 +256,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
         (Name::Coverage, coverage::run),
         (Name::Load, load::run),
         (Name::Agent, agent::run),
+        (Name::Collectors, collectors::run),
         (Name::Observer, observer::run),
         (Name::Recorder, recorder::run),
         (Name::Attach, attach::run),

@@ -24,10 +24,7 @@ pub(crate) struct Tool {
 impl Tool {
     /// Where it is; `None` after saying that it is missing, and what would help.
     pub(crate) fn find(self) -> Option<PathBuf> {
-        let path = env::var_os("PATH").unwrap_or_default();
-        let found = env::split_paths(&path)
-            .map(|folder| folder.join(self.program))
-            .find(|file| file.is_file());
+        let found = in_path(self.program);
         if found.is_none() {
             println!(
                 "\n{} is not installed, its row is left out; `apt install {}` brings it.",
@@ -36,6 +33,14 @@ impl Tool {
         }
         found
     }
+}
+
+/// Where a program of this name is that may be called by it.
+pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
 }
 
 /// A command that needs tracefs where it is usually mounted. Where it is not, the command gets a
@@ -76,6 +81,24 @@ impl Running {
             name,
             readers: out.into_iter().chain(err).collect(),
         })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// An error with what it said once it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        if let Ok(None) = self.child.try_wait() {
+            return Ok(());
+        }
+        let said = self.finish(Duration::from_secs(1))?;
+        let last = said.lines().rfind(|line| !line.trim().is_empty());
+        Err(format!(
+            "{} ended: {}",
+            self.name,
+            last.unwrap_or("it said nothing")
+        ))
     }
 
     /// Asks it to end as Ctrl-C does; returns all that it said.

@@ -1,0 +1,225 @@
+//! What runs on a machine all the time, beside each other: ticktax's agent, with and without its recorder, other
+//! collectors of metrics, and perf as a flight recorder. What each uses itself, and what it costs two threads that
+//! switch.
+
+mod collector;
+
+use std::error::Error;
+use std::thread;
+use std::time::Duration;
+
+use ticktax_model::{Cpu, Nanos};
+
+use crate::ping_pong::{self, Taken};
+use crate::table::{Series, Table};
+use crate::tool::Tool;
+use crate::{Bench, Outcome, machine};
+use collector::{At, Collector};
+
+/// Events a second on all CPUs together that the load makes, and the time from one batch of them to the next.
+const RATES: [(u64, Nanos); 2] = [
+    (10_000, Nanos::from_millis(10)),
+    (500_000, Nanos::from_millis(1)),
+];
+
+/// From one scrape of whoever is scraped to the next: the agent's sums are as old at most.
+const SCRAPES: Duration = Duration::from_secs(10);
+
+/// What one of them came to at one rate.
+struct Row {
+    collector: usize,
+    rate: u64,
+    /// CPU time of its own, in percent of one CPU.
+    cpu: Series,
+    /// Most memory that it held, in MiB.
+    memory: Series,
+    /// By how much longer a switch takes, in ns of CPU time.
+    switch: Series,
+    /// The same of a switch that nobody watches, in percent.
+    share: Series,
+}
+
+/// One collector's turn.
+struct Turn {
+    cpu: f64,
+    memory: f64,
+    switch: f64,
+}
+
+pub(crate) fn run(bench: &Bench) -> Outcome {
+    println!("\n## collectors");
+    let tool = Tool::find()?;
+    let collectors = Collector::all();
+    let mut base = RATES.map(|_| Series::new());
+    let mut rows: Vec<Row> = RATES
+        .iter()
+        .flat_map(|&(rate, _)| (0..collectors.len()).map(move |it| Row::new(it, rate)))
+        .collect();
+    for _ in 0..bench.choose(5, 1) {
+        for (&(rate, pace), base) in RATES.iter().zip(&mut base) {
+            let mut before = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
+            for row in rows.iter_mut().filter(|row| row.rate == rate) {
+                let collector = &collectors[row.collector];
+                let turn = turn(bench, &tool, collector, (rate, pace));
+                bench.go_on()?;
+                // Between one turn without and the next, so that a drift of the machine cancels.
+                let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
+                base.push(after);
+                match turn {
+                    Ok(turn) => row.push(&turn, f64::midpoint(before, after)),
+                    Err(why) => println!("\n{}: {why}; this turn is left out.", collector.name()),
+                }
+                before = after;
+            }
+        }
+    }
+    print(&collectors, &rows, &base);
+    Ok(())
+}
+
+impl Row {
+    fn new(collector: usize, rate: u64) -> Self {
+        Self {
+            collector,
+            rate,
+            cpu: Series::new(),
+            memory: Series::new(),
+            switch: Series::new(),
+            share: Series::new(),
+        }
+    }
+
+    fn push(&mut self, turn: &Turn, nobody: f64) {
+        self.cpu.push(turn.cpu);
+        self.memory.push(turn.memory);
+        self.switch.push(turn.switch - nobody);
+        self.share.push(100.0 * (turn.switch - nobody) / nobody);
+    }
+}
+
+/// Has one of them watch while the load runs, and be scraped.
+fn turn(
+    bench: &Bench,
+    tool: &Tool,
+    collector: &Collector,
+    rate: (u64, Nanos),
+) -> Result<Turn, Box<dyn Error>> {
+    let folder = collector::folder()?;
+    let running = collector.start(bench, tool, folder.path())?;
+    // What it does as it starts is not part of watching.
+    let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
+    let taken = load(bench, rate, &mut |over| {
+        if over {
+            end = Some(running.at()?);
+            return Ok(());
+        }
+        if begin.is_none() {
+            begin = Some(running.at()?);
+        }
+        running.scrape()
+    })?;
+    let memory = running.peak_memory()?;
+    running.end()?;
+    let (begin, end) = begin.zip(end).ok_or("nothing was measured")?;
+    Ok(Turn {
+        cpu: 100.0 * (end.cpu - begin.cpu).as_secs_f64() / (end.time - begin.time).as_secs_f64(),
+        memory,
+        switch: taken.per_switch(),
+    })
+}
+
+/// Pairs of threads on every CPU that switch in batches; `meanwhile` is called at once, then every [`SCRAPES`], and
+/// with `true` at the end.
+fn load(
+    bench: &Bench,
+    (rate, pace): (u64, Nanos),
+    meanwhile: &mut dyn FnMut(bool) -> Outcome,
+) -> Result<Taken, Box<dyn Error>> {
+    let cpus: Vec<Cpu> = ticktax_probes::online_cpus()?.iter().collect();
+    machine::pin_to_all(&cpus)?;
+    let scrapes = bench.choose(2, 1);
+    let length = Nanos::from_secs(10 * i64::from(scrapes) + 1);
+    let batch = rate * pace.0.unsigned_abs() / 1_000_000_000;
+    let trips = (batch / 2 / cpus.len() as u64).max(1);
+    thread::scope(|scope| {
+        let makers: Vec<_> = cpus
+            .iter()
+            .map(|cpu| scope.spawn(move || ping_pong::run_paced(*cpu, trips, pace, length)))
+            .collect();
+        let watched = (|| {
+            for _ in 0..scrapes {
+                meanwhile(false)?;
+                bench.pause(SCRAPES)?;
+            }
+            meanwhile(true)
+        })();
+        let mut sum = Taken::default();
+        for maker in makers {
+            let taken = maker.join().map_err(|_| "the generator panicked")??;
+            sum.cpu_time += taken.cpu_time;
+            sum.switches += taken.switches;
+        }
+        watched.map(|()| sum)
+    })
+}
+
+fn print(collectors: &[Collector], rows: &[Row], base: &[Series]) {
+    for ((rate, _), base) in RATES.iter().zip(base) {
+        println!(
+            "\nAt {} k/s a switch that nobody watches takes {:.0} ns (n {}, quartiles {}).",
+            rate / 1_000,
+            base.median(),
+            base.n(),
+            base.quartiles(0)
+        );
+    }
+    let mut table = Table::new([
+        "collector",
+        "events asked for",
+        "n",
+        "CPU, % of one",
+        "least to most",
+        "times ticktax's",
+        "peak memory",
+        "a switch longer by, ns",
+        "quartiles",
+        "of a switch, %",
+        "times ticktax's",
+    ]);
+    for row in rows {
+        let collector = &collectors[row.collector];
+        if row.cpu.n() == 0 {
+            continue;
+        }
+        let beside = rows
+            .iter()
+            .find(|it| it.rate == row.rate && collectors[it.collector].is_beside(collector));
+        let times = |of: fn(&Row) -> &Series, digits: usize| {
+            let ratio = beside.map(|beside| of(row).median() / of(beside).median());
+            match ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0) {
+                Some(ratio) => format!("{ratio:.digits$}"),
+                None => "-".to_owned(),
+            }
+        };
+        table.row([
+            collector.name().to_owned(),
+            format!("{} k/s", row.rate / 1_000),
+            row.cpu.n().to_string(),
+            format!("{:.3}", row.cpu.median()),
+            row.cpu.range(3),
+            times(|row| &row.cpu, 1),
+            format!("{:.0} MiB", row.memory.median()),
+            format!("{:.0}", row.switch.median()),
+            row.switch.quartiles(0),
+            format!("{:.1}", row.share.median()),
+            times(|row| &row.switch, 2),
+        ]);
+    }
+    table.print();
+    println!(
+        "\nCPU: its own threads, while it watches, scraped every {} s where it is scraped. A switch: CPU time of the two \
+         threads, between turns without a collector; what interrupts took of them in between is in it. times ticktax's: \
+         the agent's, and of perf the agent's with a recorder.",
+        SCRAPES.as_secs()
+    );
+}

@@ -1,0 +1,227 @@
+//! The collectors: how each is started, asked and ended.
+
+use std::error::Error;
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+use crate::peer::{Running, Tool as Peer, in_path, with_tracefs};
+use crate::tool::Tool;
+use crate::{Bench, Outcome};
+
+const NODE_EXPORTER: Peer = Peer {
+    program: "prometheus-node-exporter",
+    package: "prometheus-node-exporter",
+};
+/// In no package of Debian.
+const REZOLUS: &str = "rezolus";
+const PERF: Peer = Peer {
+    program: "perf",
+    package: "linux-perf",
+};
+
+/// What the agent's recorder sees, as far as perf can be asked for it.
+const EVENTS: &str =
+    "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:*,workqueue:workqueue_queue_work";
+/// The ring of each CPU in perf, as large as the agent's at its largest on two CPUs.
+const RING: &str = "32M";
+
+/// How often whoever starts is looked for, and from one look to the next: the kernel's verifier may take a minute.
+const LOOKS: u32 = 1_800;
+const PAUSE: Duration = Duration::from_millis(50);
+/// perf says nothing once it watches.
+const SETTLE: Duration = Duration::from_secs(2);
+/// What has started is given as long to become quiet.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// What may watch a machine all the time.
+#[derive(Clone, Debug)]
+pub(super) enum Collector {
+    /// The agent, with this trigger where it has a recorder.
+    Agent(Option<&'static str>),
+    NodeExporter(PathBuf),
+    Rezolus(PathBuf),
+    /// `perf record` into rings that are overwritten, until a signal.
+    Perf(PathBuf),
+}
+
+/// A reading of a collector's CPU time, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub(super) time: Nanos,
+    pub(super) cpu: Nanos,
+}
+
+/// A collector at work.
+pub(super) struct Watching {
+    running: Running,
+    /// Where it is scraped: address and path.
+    page: Option<(String, &'static str)>,
+}
+
+impl Collector {
+    /// Those that are here.
+    pub(super) fn all() -> Vec<Self> {
+        // Nothing waits for so long: what is kept while nothing triggers.
+        let mut all = vec![Self::Agent(None), Self::Agent(Some("wait>10s"))];
+        all.extend(NODE_EXPORTER.find().map(Self::NodeExporter));
+        let rezolus = in_path(REZOLUS);
+        if rezolus.is_none() {
+            println!(
+                "\n{REZOLUS} is not in PATH, its row is left out; no package of Debian has it."
+            );
+        }
+        all.extend(rezolus.map(Self::Rezolus));
+        all.extend(PERF.find().map(Self::Perf));
+        all
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Agent(None) => "ticktax agent",
+            Self::Agent(Some(_)) => "ticktax agent --trigger",
+            Self::NodeExporter(_) => "node_exporter",
+            Self::Rezolus(_) => "Rezolus",
+            Self::Perf(_) => "perf record --overwrite",
+        }
+    }
+
+    /// Whether it is the one that `other` is compared with.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        match other {
+            Self::Perf(_) | Self::Agent(Some(_)) => matches!(self, Self::Agent(Some(_))),
+            _ => matches!(self, Self::Agent(None)),
+        }
+    }
+
+    /// Starts it, and waits until it watches. It may write into `folder`, and is served on the loopback alone.
+    pub(super) fn start(
+        &self,
+        bench: &Bench,
+        tool: &Tool,
+        folder: &Path,
+    ) -> Result<Watching, Box<dyn Error>> {
+        // A port that was free a moment ago.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let (running, path) = match self {
+            Self::Agent(trigger) => {
+                let incidents = folder.join("incidents").display().to_string();
+                let mut arguments = vec!["--listen", &address];
+                if let Some(trigger) = trigger {
+                    arguments.extend(["--trigger", trigger, "--incidents", &incidents]);
+                }
+                (tool.agent(&arguments)?, Some("/metrics"))
+            }
+            Self::NodeExporter(program) => {
+                let mut command = Command::new(program);
+                command.arg(format!("--web.listen-address={address}"));
+                (Running::start(&mut command)?, Some("/metrics"))
+            }
+            Self::Rezolus(program) => {
+                let settings = folder.join("rezolus.toml");
+                let words = format!(
+                    "[general]\nlisten = \"{address}\"\n[log]\nlevel = \"error\"\n[defaults]\nenabled = true\n"
+                );
+                fs::write(&settings, words)?;
+                let mut command = Command::new(program);
+                (
+                    Running::start(command.arg(&settings))?,
+                    Some("/metrics/binary"),
+                )
+            }
+            Self::Perf(program) => {
+                let mut command = with_tracefs(program);
+                command.args([
+                    "record",
+                    "-q",
+                    "-a",
+                    "--overwrite",
+                    "--switch-output=signal",
+                ]);
+                command.args(["-m", RING, "-e", EVENTS, "-o"]);
+                command.arg(folder.join("perf.data"));
+                (Running::start(&mut command)?, None)
+            }
+        };
+        let mut watching = Watching {
+            running,
+            page: path.map(|path| (address, path)),
+        };
+        if watching.page.is_none() {
+            bench.pause(SETTLE)?;
+        }
+        for _ in 0..LOOKS {
+            watching.running.check()?;
+            if watching.scrape().is_ok() {
+                bench.pause(QUIET)?;
+                return Ok(watching);
+            }
+            bench.pause(PAUSE)?;
+        }
+        Err("it serves nothing".into())
+    }
+}
+
+impl Watching {
+    /// Asks it for its page, where it has one.
+    pub(super) fn scrape(&self) -> Outcome {
+        let Some((address, path)) = &self.page else {
+            return Ok(());
+        };
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut page = Vec::new();
+        stream.read_to_end(&mut page)?;
+        if page.starts_with(b"HTTP/1.1 200") {
+            return Ok(());
+        }
+        let first = page.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        Err(format!("it answers {}", String::from_utf8_lossy(first)).into())
+    }
+
+    fn pid(&self) -> Result<i32, Box<dyn Error>> {
+        Ok(i32::try_from(self.running.pid())?)
+    }
+
+    /// The CPU time of all its threads so far.
+    pub(super) fn at(&self) -> Result<At, Box<dyn Error>> {
+        let clock = clock_getcpuclockid(Pid::from_raw(self.pid()?))?;
+        let time = clock_gettime(clock)?;
+        Ok(At {
+            time: now(),
+            cpu: Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()),
+        })
+    }
+
+    /// Most memory that it held, in MiB.
+    pub(super) fn peak_memory(&self) -> Result<f64, Box<dyn Error>> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        Ok(kib.ok_or("its memory is not told")? / 1_024.0)
+    }
+
+    pub(super) fn end(self) -> Outcome {
+        Ok(self.running.interrupt().map(drop)?)
+    }
+}
+
+/// A folder that the user can reach whom the agent becomes.
+pub(super) fn folder() -> Result<tempfile::TempDir, std::io::Error> {
+    tempfile::Builder::new()
+        .prefix("ticktax-bench")
+        .permissions(Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")
+}
