@@ -15,6 +15,7 @@ use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::finding::Severity;
 use ticktax_model::machine::ProgramTime;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::recording::{Header, Level};
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::victim::ThreadPolicy;
@@ -49,17 +50,13 @@ impl<'a> Processes<'a> {
     }
 
     fn is_real_time(&self, pid: i32) -> bool {
-        let real_time = |policy: &str| {
-            let class = ["FIFO", "RR", "DEADLINE"];
-            class.into_iter().any(|class| policy.starts_with(class))
-        };
         let mut threads = self.policies.iter().filter(|thread| thread.pid == pid);
-        threads.any(|thread| real_time(&thread.policy))
+        threads.any(|thread| thread.policy.goes_first())
     }
 
     fn is_lowest(&self, pid: i32) -> bool {
         let mut threads = self.policies.iter();
-        threads.any(|thread| thread.tid == pid && thread.policy == "nice 19")
+        threads.any(|thread| thread.tid == pid && thread.policy == SpecialPolicy::LOWEST)
     }
 
     /// Which of these a nice value does not help against.

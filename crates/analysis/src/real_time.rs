@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ticktax_model::machine::Machine;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::Header;
 use ticktax_model::{Kind, Nanos, SourceId, SourceTable, Span};
@@ -297,17 +298,20 @@ impl RealTime {
 
     /// Which of the waits it was, by what the recording's end says of threads.
     pub(crate) fn finish(self, header: &Header) -> Held {
-        let is_real_time = |policy: &str| policy.starts_with("FIFO") || policy.starts_with("RR");
-        let threads = header.policies.iter();
-        let threads = threads.filter(|thread| is_real_time(&thread.policy));
-        let real_time: BTreeSet<i32> = threads.map(|thread| thread.tid).collect();
+        let numbers = |is_meant: fn(SpecialPolicy) -> bool| -> BTreeSet<i32> {
+            let threads = header.policies.iter();
+            let threads = threads.filter(|thread| is_meant(thread.policy));
+            threads.map(|thread| thread.tid).collect()
+        };
+        let real_time = numbers(SpecialPolicy::is_throttled);
+        let go_first = numbers(SpecialPolicy::goes_first);
         let Self {
             limits, mut found, ..
         } = self;
         found.retain(|wait| {
             let ran = wait.ran.iter().filter(|(tid, _)| real_time.contains(tid));
             real_time.contains(&wait.tid)
-                && wait.meanwhile.is_disjoint(&real_time)
+                && wait.meanwhile.is_disjoint(&go_first)
                 && limits.used_up(ran.map(|(_, time)| time))
         });
         Held { limits, found }

@@ -151,7 +151,7 @@ impl WorkRows {
         let policies = header.policies.iter();
         for thread in policies {
             if let Some(rows) = self.threads.get_mut(&thread.tid) {
-                rows.policy = Some(thread.policy.clone());
+                rows.policy = Some(thread.policy);
             }
         }
         // Of ticktax's own threads there are wake-ups alone.

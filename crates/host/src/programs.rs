@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::machine::ProgramTime;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::victim::{FollowedThread, RunState, ThreadPolicy, Usage};
 use ticktax_model::{Cpu, Nanos};
 
@@ -307,15 +308,16 @@ fn state(stat: &str) -> Option<char> {
 
 /// How a thread is scheduled, where that is not by the ordinary rules: from the 19th, the 40th and the
 /// 41st word of the whole line.
-fn policy(stat: &str) -> Option<String> {
+fn policy(stat: &str) -> Option<SpecialPolicy> {
     let words: Vec<&str> = words(stat)?.collect();
-    let (nice, priority) = (words.get(16)?, words.get(37)?);
+    let priority = || words.get(37)?.parse().ok();
+    let nice: i8 = words.get(16)?.parse().ok()?;
     match *words.get(38)? {
-        "1" => Some(format!("FIFO {priority}")),
-        "2" => Some(format!("RR {priority}")),
-        "5" => Some("nice 19".to_owned()),
-        "6" => Some("DEADLINE".to_owned()),
-        _ => (*nice != "0").then(|| format!("nice {nice}")),
+        "1" => priority().map(SpecialPolicy::Fifo),
+        "2" => priority().map(SpecialPolicy::RoundRobin),
+        "5" => Some(SpecialPolicy::LOWEST),
+        "6" => Some(SpecialPolicy::Deadline),
+        _ => (nice != 0).then_some(SpecialPolicy::Nice(nice)),
     }
 }
 
@@ -364,6 +366,7 @@ mod tests {
     use std::fs;
 
     use ticktax_model::Nanos;
+    use ticktax_model::policy::SpecialPolicy;
 
     use super::{
         Autogroup, Proc, ProcessAutogroup, children_time, cpu_time, is_kernel_thread, name, nice,
@@ -406,10 +409,12 @@ mod tests {
             )
         };
         assert_eq!(policy(&stat(0, 0, 0)), None);
-        assert_eq!(policy(&stat(10, 0, 0)).as_deref(), Some("nice 10"));
-        assert_eq!(policy(&stat(0, 10, 1)).as_deref(), Some("FIFO 10"));
-        assert_eq!(policy(&stat(0, 1, 2)).as_deref(), Some("RR 1"));
-        assert_eq!(policy(&stat(-5, 0, 0)).as_deref(), Some("nice -5"));
+        assert_eq!(policy(&stat(10, 0, 0)), Some(SpecialPolicy::Nice(10)));
+        assert_eq!(policy(&stat(0, 10, 1)), Some(SpecialPolicy::Fifo(10)));
+        assert_eq!(policy(&stat(0, 1, 2)), Some(SpecialPolicy::RoundRobin(1)));
+        assert_eq!(policy(&stat(-5, 0, 0)), Some(SpecialPolicy::Nice(-5)));
+        assert_eq!(policy(&stat(0, 0, 5)), Some(SpecialPolicy::LOWEST));
+        assert_eq!(policy(&stat(0, 0, 6)), Some(SpecialPolicy::Deadline));
         assert_eq!(policy("7 (x) S 1"), None);
     }
 

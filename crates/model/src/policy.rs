@@ -1,4 +1,5 @@
-//! How a thread of the tool is scheduled: what was asked for, and what the kernel granted.
+//! How threads are scheduled: of the tool's own, what was asked for and what the kernel granted; of programs,
+//! what is not ordinary.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,6 +47,84 @@ impl fmt::Display for SchedulingPolicy {
             Self::Fifo(priority) => write!(f, "SCHED_FIFO:{priority}"),
             Self::RoundRobin(priority) => write!(f, "SCHED_RR:{priority}"),
         }
+    }
+}
+
+/// How a thread of any program is scheduled, where that is not by the ordinary rules. In recordings and JSON it is
+/// written as people say it: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum SpecialPolicy {
+    /// `SCHED_FIFO` with a priority of 1 to 99.
+    Fifo(u8),
+    /// `SCHED_RR` with a priority of 1 to 99.
+    RoundRobin(u8),
+    /// `SCHED_DEADLINE`, which goes before both.
+    Deadline,
+    /// `SCHED_OTHER` or `SCHED_BATCH` with a nice value of -20 to 19 that is not 0; `SCHED_IDLE` counts as 19.
+    Nice(i8),
+}
+
+impl SpecialPolicy {
+    /// The lowest of ordinary threads.
+    pub const LOWEST: Self = Self::Nice(19);
+
+    /// Whether it runs before every ordinary thread, whatever nice values say.
+    pub const fn goes_first(self) -> bool {
+        !matches!(self, Self::Nice(_))
+    }
+
+    /// Whether the kernel throttles it, or serves ordinary threads beside it: `SCHED_FIFO` and `SCHED_RR`, and not
+    /// `SCHED_DEADLINE`, which has a budget of its own (`kernel/sched/rt.c`, `kernel/sched/deadline.c`).
+    pub const fn is_throttled(self) -> bool {
+        matches!(self, Self::Fifo(_) | Self::RoundRobin(_))
+    }
+}
+
+impl fmt::Display for SpecialPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo(priority) => write!(f, "FIFO {priority}"),
+            Self::RoundRobin(priority) => write!(f, "RR {priority}"),
+            Self::Deadline => f.write_str("DEADLINE"),
+            Self::Nice(nice) => write!(f, "nice {nice}"),
+        }
+    }
+}
+
+/// A text that is not as [`SpecialPolicy`] is written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not FIFO N, RR N, DEADLINE or nice N")]
+pub struct SpecialPolicyError(String);
+
+impl FromStr for SpecialPolicy {
+    type Err = SpecialPolicyError;
+
+    fn from_str(text: &str) -> Result<Self, SpecialPolicyError> {
+        let (name, number) = text.split_once(' ').unwrap_or((text, ""));
+        let policy = match name {
+            "FIFO" => number.parse().ok().map(Self::Fifo),
+            "RR" => number.parse().ok().map(Self::RoundRobin),
+            "nice" => number.parse().ok().map(Self::Nice),
+            "DEADLINE" => Some(Self::Deadline),
+            _ => None,
+        };
+        policy.ok_or_else(|| SpecialPolicyError(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for SpecialPolicy {
+    type Error = SpecialPolicyError;
+
+    fn try_from(text: String) -> Result<Self, SpecialPolicyError> {
+        text.parse()
+    }
+}
+
+impl From<SpecialPolicy> for String {
+    fn from(policy: SpecialPolicy) -> Self {
+        policy.to_string()
     }
 }
 
@@ -133,7 +212,24 @@ impl fmt::Display for PolicyGrant {
 
 #[cfg(test)]
 mod tests {
-    use super::{PolicyGrant, SchedulingPolicy};
+    use super::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
+
+    #[test]
+    fn a_special_policy_is_written_as_people_say_it_and_read_back() {
+        use SpecialPolicy::{Deadline, Fifo, Nice, RoundRobin};
+        for (policy, name) in [
+            (Fifo(10), "FIFO 10"),
+            (RoundRobin(1), "RR 1"),
+            (Deadline, "DEADLINE"),
+            (Nice(-20), "nice -20"),
+        ] {
+            assert_eq!(policy.to_string(), name);
+            assert_eq!(name.parse(), Ok(policy));
+        }
+        for bad in ["", "FIFO", "FIFO x", "nice 1000", "SCHED_FIFO:1"] {
+            assert!(bad.parse::<SpecialPolicy>().is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_policy_is_written_as_the_kernel_names_it_and_read_back() {

@@ -3,6 +3,7 @@
 
 use crate::autogroup::Autogroup;
 use crate::pace::PaceRule;
+use crate::policy::SpecialPolicy;
 use crate::{Cpu, Nanos};
 
 /// What a machine had to do.
@@ -49,7 +50,7 @@ pub struct PacedLoad {
     /// The CPU that it ran on, if it was a single one.
     pub cpu: Option<Cpu>,
     /// How it was scheduled, where that was not by the ordinary rules.
-    pub policy: Option<String>,
+    pub policy: Option<SpecialPolicy>,
     /// The kernel's group by session that it was in.
     pub autogroup: Option<Autogroup>,
     /// From one frame to the next.
@@ -79,9 +80,8 @@ pub struct ThreadLoad {
     pub kernel: bool,
     /// The CPU that it ran on, if it was a single one.
     pub cpu: Option<Cpu>,
-    /// How it was scheduled, as [`ThreadPolicy`](crate::victim::ThreadPolicy) writes it, where that was
-    /// not by the ordinary rules.
-    pub policy: Option<String>,
+    /// How it was scheduled, where that was not by the ordinary rules.
+    pub policy: Option<SpecialPolicy>,
     /// The kernel's group by session that it was in.
     pub autogroup: Option<Autogroup>,
     /// What it did, in order.

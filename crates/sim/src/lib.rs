@@ -51,6 +51,6 @@ pub use report::{CpuReport, LinkReport, Mode, Report};
 pub use scheduler::{Policy, base_slice};
 pub use setup::{Costs, Group, Link, Machine, Setup, SetupError, Source, Then};
 pub use speed::Speed;
-pub use task::{Attributes, Autogroup, Class, Footprint, Step, TaskId, TaskReport, TaskSpec};
+pub use task::{Attributes, Class, Footprint, Step, TaskId, TaskReport, TaskSpec};
 pub use ticktax_model::machine::TickMode;
 pub use timer::{Call, Due, Grids, TimerRule};

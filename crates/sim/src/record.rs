@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ticktax_model::autogroup::{self, ProcessAutogroup};
+use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::kernel_words::{LOCAL_TIMER, SLEEP_FUNCTION, TICK_FUNCTIONS};
 use ticktax_model::machine::{
     Counters, CpuTimes, InterruptRow, Machine as Facts, ProgramTime, TickMode,
@@ -20,7 +20,7 @@ use crate::engine::Work;
 use crate::report::{CpuReport, Mode, Report};
 use crate::settings;
 use crate::setup::Setup;
-use crate::task::{Autogroup, TaskId, TaskReport, TaskSpec};
+use crate::task::{TaskId, TaskReport, TaskSpec};
 use crate::timer::TimerRule;
 
 /// Turns what happens into rows, and hands them on.
@@ -266,8 +266,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
 /// The groups by session that tasks are in.
 fn autogroups(setup: &Setup) -> Vec<ProcessAutogroup> {
     let of = |(pid, task): (i32, &TaskSpec)| {
-        let Autogroup { number, nice } = task.attributes.autogroup?;
-        let group = autogroup::Autogroup { number, nice };
+        let group = task.attributes.autogroup?;
         Some(ProcessAutogroup { pid, group })
     };
     (1..).zip(&setup.tasks).filter_map(of).collect()

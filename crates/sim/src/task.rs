@@ -1,6 +1,7 @@
 //! Tasks: programs of steps, and what happened to them.
 
 use ticktax_model::Nanos;
+use ticktax_model::autogroup::Autogroup;
 use ticktax_model::pace::PaceRule;
 
 use crate::random::Law;
@@ -44,16 +45,6 @@ pub struct Attributes {
     pub slice: Option<Nanos>,
     /// The autogroup that it is in, of a scheduler that shares between groups first.
     pub autogroup: Option<Autogroup>,
-}
-
-/// The processes of a session, among which the kernel shares what it gives to all of them
-/// (`CONFIG_SCHED_AUTOGROUP`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Autogroup {
-    /// Which.
-    pub number: u32,
-    /// Its nice value, from -20 to 19.
-    pub nice: i8,
 }
 
 /// One step of a program.

@@ -261,7 +261,7 @@ fn who_cannot_be_made_nicer_is_told_apart() {
     let policy = |pid, tid, policy: &str| ThreadPolicy {
         pid,
         tid,
-        policy: policy.to_owned(),
+        policy: policy.parse().unwrap(),
     };
     let policies = [
         policy(102, 999, "RR 1"),

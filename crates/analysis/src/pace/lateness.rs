@@ -313,13 +313,14 @@ pub(crate) fn link(late: &mut LateFrames, beats: &[&BeatLine], policies: &[Threa
             cause.timer = before.cloned();
         }
         let policy = policies.iter().find(|thread| thread.pid == *pid);
-        cause.policy = policy.map(|thread| thread.policy.clone());
+        cause.policy = policy.map(|thread| thread.policy);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use ticktax_model::pace::Frame;
+    use ticktax_model::policy::SpecialPolicy;
     use ticktax_model::victim::{HoldUp, LateFrames, ThreadPolicy};
     use ticktax_model::{Kind, Nanos, SourceId};
 
@@ -436,10 +437,10 @@ mod tests {
         let policies = [ThreadPolicy {
             pid: 0,
             tid: 0,
-            policy: "FIFO 10".to_owned(),
+            policy: SpecialPolicy::Fifo(10),
         }];
         link(&mut told, &[], &policies);
-        assert_eq!(told.causes[0].policy.as_deref(), Some("FIFO 10"));
+        assert_eq!(told.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
         assert_eq!(told.causes[0].period, None);
     }
 }

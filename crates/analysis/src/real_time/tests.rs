@@ -104,7 +104,7 @@ fn statement(world: World, of_hog: bool) -> Statement {
     let policy = |pid, policy: &str| ThreadPolicy {
         pid,
         tid: pid,
-        policy: policy.to_owned(),
+        policy: policy.parse().unwrap(),
     };
     let mut header = Header {
         machine: machine(world),

@@ -163,7 +163,7 @@ impl Rhythmic {
                 thread: rows.name.clone(),
                 pid: rows.pid,
                 cpu: rows.cpu(),
-                policy: rows.policy.clone(),
+                policy: rows.policy,
                 autogroup: rows.autogroup,
                 period: match rule {
                     PaceRule::Deadline => asked.period.unwrap_or(period),

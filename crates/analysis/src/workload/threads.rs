@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::autogroup::Autogroup;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::workload::{Burst, ThreadLoad};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source};
 
@@ -33,7 +34,7 @@ pub(super) struct ThreadRows {
     /// When it was woken, in any order.
     pub(super) woken: Vec<Nanos>,
     /// How it was scheduled, where that was not by the ordinary rules.
-    pub(super) policy: Option<String>,
+    pub(super) policy: Option<SpecialPolicy>,
     /// The kernel's group by session that it was in.
     pub(super) autogroup: Option<Autogroup>,
 }
@@ -146,7 +147,7 @@ pub(super) fn loads(
             name: rows.name.clone(),
             kernel: rows.kernel,
             cpu: rows.cpu(),
-            policy: rows.policy.clone(),
+            policy: rows.policy,
             autogroup: rows.autogroup,
             bursts: bursts(&runs, begin, timers),
         });
@@ -231,7 +232,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
                 },
                 kernel: false,
                 cpu: cpu.filter(|_| lane.members.iter().all(|one| one.cpu() == cpu)),
-                policy: policy.clone().filter(|_| lane.members.iter().all(alike)),
+                policy: policy.filter(|_| lane.members.iter().all(alike)),
                 autogroup: group.filter(|_| together),
                 bursts: lane.bursts,
             }

@@ -6,6 +6,7 @@
 
 use ticktax_model::autogroup::Autogroup;
 use ticktax_model::pace::SleepMethod;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::workload::{Burst, InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId, TaskSpec, Then};
@@ -40,14 +41,14 @@ pub fn replicate(
     if let Some(paced) = work.paced.as_ref().filter(|paced| !paced.frames.is_empty()) {
         let mut spec = self::paced(paced, pacing, length, &mut stream());
         spec.attributes.cpu = place(paced.cpu);
-        schedule(&mut spec, paced.policy.as_deref(), paced.autogroup);
+        schedule(&mut spec, paced.policy, paced.autogroup);
         setup.tasks.push(spec);
         task = Some(TaskId(0));
     }
     for thread in work.threads.iter().filter(|it| !it.bursts.is_empty()) {
         let mut spec = self::thread(thread, length, &mut stream());
         spec.attributes.cpu = place(thread.cpu);
-        schedule(&mut spec, thread.policy.as_deref(), thread.autogroup);
+        schedule(&mut spec, thread.policy, thread.autogroup);
         setup.tasks.push(spec);
     }
     setup.sources = sources(work);
@@ -55,23 +56,16 @@ pub fn replicate(
 }
 
 /// Schedules a task as the recorded thread was.
-fn schedule(spec: &mut TaskSpec, policy: Option<&str>, group: Option<Autogroup>) {
-    spec.attributes.autogroup = group.map(|group| ticktax_sim::Autogroup {
-        number: group.number,
-        nice: group.nice,
-    });
-    let (name, number) = policy.and_then(|it| it.split_once(' ')).unwrap_or_default();
-    match name {
-        "FIFO" => {
-            spec.attributes.class = number.parse().map_or(spec.attributes.class, Class::Fifo);
+fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Autogroup>) {
+    spec.attributes.autogroup = group;
+    match policy {
+        Some(SpecialPolicy::Fifo(priority)) => spec.attributes.class = Class::Fifo(priority),
+        Some(SpecialPolicy::RoundRobin(priority)) => {
+            spec.attributes.class = Class::RoundRobin(priority);
         }
-        "RR" => {
-            spec.attributes.class = number
-                .parse()
-                .map_or(spec.attributes.class, Class::RoundRobin);
-        }
-        "nice" => spec.attributes.nice = number.parse().unwrap_or(0),
-        _ => {}
+        Some(SpecialPolicy::Nice(nice)) => spec.attributes.nice = nice,
+        // The model has no deadlines.
+        Some(SpecialPolicy::Deadline) | None => {}
     }
 }
 

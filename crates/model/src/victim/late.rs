@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LostTo;
 use crate::Nanos;
+use crate::policy::SpecialPolicy;
 
 /// What held up a program's frames: those that began late.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -107,8 +108,8 @@ pub struct LateCause {
     pub period: Option<f64>,
     /// What makes it run, where it has a period and the kernel reported it: a timer's function.
     pub timer: Option<String>,
-    /// How it is scheduled, as the kernel names it, where that is not by the ordinary rules.
-    pub policy: Option<String>,
+    /// How it is scheduled, where that is not by the ordinary rules.
+    pub policy: Option<SpecialPolicy>,
 }
 
 /// A late frame.
@@ -135,6 +136,6 @@ pub struct ThreadPolicy {
     pub pid: i32,
     /// Its number.
     pub tid: i32,
-    /// How it is scheduled: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
-    pub policy: String,
+    /// How it is scheduled.
+    pub policy: SpecialPolicy,
 }

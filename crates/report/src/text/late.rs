@@ -77,7 +77,7 @@ fn cause(cause: &LateCause) -> String {
             .period
             .map(|ns| tied(format!("every {}", short_period(ns)))),
     );
-    about.extend(cause.policy.as_deref().map(tied));
+    about.extend(cause.policy.map(tied));
     about.extend(
         cause
             .timer

@@ -7,11 +7,12 @@
 //! be dequeued in this way does not slow others' virtual time here. [`super::grouped`] has the groups.
 
 use ticktax_model::Nanos;
+use ticktax_model::autogroup::Autogroup;
 
 use super::weights::{NICE_0, weight};
 use super::{Arrival, RunQueue};
 use crate::fixed::{narrow, scale};
-use crate::task::{Attributes, Autogroup, TaskId};
+use crate::task::{Attributes, TaskId};
 
 /// The slice of the newest kernels on one CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);

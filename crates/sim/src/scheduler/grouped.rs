@@ -6,11 +6,12 @@
 //! (`calc_group_shares`); the kernel takes averages over some 32 ms there, this the moment.
 
 use ticktax_model::Nanos;
+use ticktax_model::autogroup::Autogroup;
 
 use super::eevdf::{Eevdf, Request};
 use super::weights::weight;
 use super::{Arrival, RunQueue};
-use crate::task::{Attributes, Autogroup, TaskId};
+use crate::task::{Attributes, TaskId};
 
 /// The least that a group weighs on a CPU (`MIN_SHARES`).
 const MIN: i64 = 2;

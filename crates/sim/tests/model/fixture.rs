@@ -1,11 +1,12 @@
 //! Machines at random, and what is asked of them all.
 
 use proptest::prelude::*;
+use ticktax_model::autogroup::Autogroup;
 use ticktax_model::pace::PaceRule;
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{
-    Attributes, Autogroup, Call, Class, Costs, Device, Footprint, Group, Law, Link, Machine,
+    Attributes, Call, Class, Costs, Device, Footprint, Group, Law, Link, Machine,
     Policy, Setup, Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
 };
 

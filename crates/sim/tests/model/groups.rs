@@ -1,8 +1,9 @@
 //! Groups by session, and how a waking task comes onto its CPU.
 
 use ticktax_model::Nanos;
+use ticktax_model::autogroup::Autogroup;
 use ticktax_sim::{
-    Autogroup, Call, Law, Machine, Mode, Policy, Report, Setup, Step, TaskSpec, TimerRule, run,
+    Call, Law, Machine, Mode, Policy, Report, Setup, Step, TaskSpec, TimerRule, run,
 };
 
 const LENGTH: Nanos = Nanos::from_secs(20);

@@ -8,6 +8,7 @@ use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::Nanos;
 use ticktax_model::pace::{PaceEnd, PaceStatement, Subject};
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::victim::LateCause;
 
 use super::attached;
@@ -114,7 +115,7 @@ pub(crate) fn names_who_made_frames_late() -> Result<(), Failed> {
     let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
     // It comes 20 times, and ten in eleven of its runs last into a slot for longer than a tick.
     check(cause.frames >= 12, || format!("{late:#?}"))?;
-    check(cause.policy.as_deref() == Some("FIFO 50"), || {
+    check(cause.policy == Some(SpecialPolicy::Fifo(50)), || {
         format!("{cause:#?}")
     })?;
     let found = cause
