@@ -84,7 +84,7 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
 fn whose(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
         Subject::Loop(report) => own_loop(page, report),
-        Subject::Process(report) => process(page, report),
+        Subject::Process(report) => process(page, report, statement.figures.as_ref()),
     }
     if let Some(why) = &statement.ended_early {
         page.paragraph(Tone::Warning, "Ended     ", &ended(why));
@@ -185,7 +185,7 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
     }
 }
 
-fn process(page: &mut Page, report: &ProcessReport) {
+fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
     if let Some(thread) = report.chosen.and_then(|chosen| report.threads.get(chosen)) {
         let text = format!(
             "{} ({}), the clearest rhythm of {}",
@@ -195,7 +195,7 @@ fn process(page: &mut Page, report: &ProcessReport) {
         );
         page.paragraph(Tone::Plain, "Thread    ", &text);
         if let Some(rhythm) = thread.rhythms.first() {
-            page.paragraph(Tone::Plain, "Rhythm    ", &rhythm_in_words(rhythm));
+            page.paragraph(Tone::Plain, "Rhythm    ", &rhythm_in_words(rhythm, figures));
         }
         let busier = |other: &&ThreadReport| other.rhythms.is_empty() && other.cpu > thread.cpu;
         for other in report.threads.iter().filter(busier).take(THREADS) {
@@ -217,16 +217,20 @@ fn without_rhythm(thread: &ThreadReport) -> String {
     )
 }
 
-fn rhythm_in_words(rhythm: &RhythmReport) -> String {
+fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     use ticktax_model::pace::FrameMark::{LongRuns, Wakeups};
     let of = match rhythm.mark {
         Wakeups => "of its wakeups",
         LongRuns => "of the wakeups after which it works, among naps",
     };
     let drift_model = if rhythm.rhythm.rearmed {
-        "each starts from the last, so that delays add up"
+        let shortest = figures.map_or_else(String::new, |figures| {
+            let period = tied(figures.period);
+            format!("; frames are counted by its shortest intervals, {period}")
+        });
+        format!("each starts from the last, so that delays add up{shortest}")
     } else {
-        "on a grid: a late one does not delay the next"
+        "on a grid: a late one does not delay the next".to_owned()
     };
     let period = with_interval(rhythm.rhythm.period, rhythm.rhythm.low, rhythm.rhythm.high);
     format!(

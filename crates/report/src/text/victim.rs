@@ -331,6 +331,8 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
     page.paragraph(Tone::Alarm, "", &text);
 }
 
+/// What `/proc` says. It is read before the books are opened and after they are closed, so that it spans
+/// a little more than they do.
 fn counters(page: &mut Page, usage: &Usage) {
     let mut parts = vec![
         format!("{} user", tied(usage.user)),
@@ -344,7 +346,8 @@ fn counters(page: &mut Page, usage: &Usage) {
     if let Some(waited) = usage.waited {
         parts.push(format!("waited {} for a CPU", tied(waited)));
     }
-    page.paragraph(Tone::Plain, "By /proc: ", &parts.join(", "));
+    let text = format!("{} (read before and after)", parts.join(", "));
+    page.paragraph(Tone::Plain, "By /proc: ", &text);
 }
 
 fn throttling(page: &mut Page, quota: &Throttling) {

@@ -1,7 +1,9 @@
 //! The first screen about a paced loop: whether it keeps its rate, what was lost and why.
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{CpuClock, CpuStatement, Figures, PaceRule, PaceStatement, Subject};
+use ticktax_model::pace::{
+    CpuClock, CpuStatement, Figures, PaceRule, PaceStatement, RhythmReport, Subject,
+};
 
 use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
 use crate::text::TextStyle;
@@ -151,9 +153,10 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             let Some(thread) = chosen else {
                 return;
             };
+            let figures = statement.figures.as_ref();
             let rhythm = thread.rhythms.first().map_or_else(String::new, |rhythm| {
-                let hz = tied(format!("{:.3} Hz", 1e9 / rhythm.rhythm.period));
-                format!(", {hz}, jitter {}", tied(rhythm.rhythm.jitter))
+                let jitter = tied(rhythm.rhythm.jitter);
+                format!(", {}, jitter {jitter}", rate_in_words(rhythm, figures))
             });
             let text = format!("Loop in thread {} ({}){rhythm}", thread.name, thread.tid);
             page.paragraph(Tone::Plain, "", &text);
@@ -165,6 +168,24 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             }
         }
     }
+}
+
+/// The rate that a loop keeps where nothing delays it, by which its frames are counted; and its average, where
+/// delays add up to more than a hundredth.
+fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
+    let average = found.rhythm.period;
+    let counted = figures
+        .filter(|_| found.rhythm.rearmed)
+        .map_or(average, |figures| figures.period.0 as f64);
+    let hz = |period: f64| tied(format!("{:.3} Hz", 1e9 / period));
+    if average < counted * 1.01 {
+        return hz(counted);
+    }
+    format!(
+        "{} where nothing delays it, {} on average",
+        hz(counted),
+        hz(average)
+    )
 }
 
 /// The frames' times as a table, or where that is too wide the longest of each.

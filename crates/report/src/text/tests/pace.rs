@@ -9,7 +9,7 @@ use ticktax_model::pace::{
     PaceStatement, PaceVariant, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject,
     ThreadReport, TickAlias, Wakeups,
 };
-use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
+use ticktax_model::policy::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
 use ticktax_model::recording::World;
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo};
 use ticktax_model::{Cpu, Kind, Nanos};
@@ -221,6 +221,33 @@ fn a_busier_thread_without_a_rhythm_is_named() {
     );
 }
 
+/// A loop that arms its timer anew: each delay moves all later frames, so that the average is longer than what frames
+/// are counted by.
+#[test]
+fn the_rate_that_frames_are_counted_by_is_told_beside_the_average() {
+    let counted = figures().period.0 as f64;
+    let first = |average: f64| {
+        let statement = with_rhythm();
+        let Subject::Process(report) = &statement.subject else {
+            panic!("{statement:?}")
+        };
+        let mut rhythm = report.threads[0].rhythms[0];
+        rhythm.rhythm.rearmed = true;
+        rhythm.rhythm.period = average;
+        let first = TextStyle {
+            view: View::First,
+            ..TextStyle::default()
+        };
+        let page = page(&a_process(vec![rhythm]), &first);
+        page.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let late = first(30_000_000.0);
+    let told = "35.000 Hz where nothing delays it, 33.333 Hz on average, jitter";
+    assert!(late.contains(told), "{late}");
+    let in_time = first(counted * 1.001);
+    assert!(in_time.contains("35.000 Hz, jitter"), "{in_time}");
+}
+
 #[test]
 fn frames_that_slipped_are_explained_by_their_rule() {
     let mut statement = a_loop();
@@ -381,7 +408,7 @@ fn late() -> LateFrames {
     let by_program = LateCause {
         period: Some(3.03e9),
         timer: Some("local_timer hrtimer_wakeup".to_owned()),
-        policy: Some("FIFO 10".to_owned()),
+        policy: Some(SpecialPolicy::Fifo(10)),
         ..cause(HoldUp::Waiting, 5, Some(backup))
     };
     let causes = vec![
