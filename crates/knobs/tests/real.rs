@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -13,27 +13,15 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{geteuid, gettid};
 use tempfile::TempDir;
+use ticktax_fixture::Sleeper;
 use ticktax_knobs::{Change, Consent, KnobError, Session, System, Target, registry, undo};
 use ticktax_model::knob::{KnobScope, UndoOutcome};
 
-/// A child that sleeps, and ends with the test.
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn new() -> Self {
-        Self(Command::new("sleep").arg("600").spawn().unwrap())
-    }
-
-    fn target(&self) -> Target {
-        Target::Task(self.0.id().try_into().unwrap())
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A child that sleeps, and its first thread.
+fn sleeper() -> (Sleeper, Target) {
+    let sleeper = Sleeper::start().unwrap();
+    let task = Target::Task(sleeper.pid());
+    (sleeper, task)
 }
 
 /// A folder of a cgroup of the test's own.
@@ -147,8 +135,7 @@ fn there_and_back(id: &str, target: &Target, value: &str) -> Result<(), Failed> 
 }
 
 fn a_task() -> Result<(), Failed> {
-    let sleeper = Sleeper::new();
-    let task = sleeper.target();
+    let (_sleeper, task) = sleeper();
     there_and_back("proc.nice", &task, "7")?;
     there_and_back("proc.timer_slack", &task, "1000000")?;
     there_and_back("proc.policy", &task, "fifo:1")?;
@@ -161,7 +148,6 @@ fn a_task() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A real-time task has no timer slack: the kernel takes it away with the policy.
 /// Whether a task's timer slack is this, in ns.
 fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     let found = read("proc.timer_slack", task)?;
@@ -172,17 +158,16 @@ fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     }
 }
 
+/// A real-time task has no timer slack: the kernel takes it away with the policy.
 fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
-    let sleeper = Sleeper::new();
-    let task = sleeper.target();
-    fs::write(format!("/proc/{}/timerslack_ns", sleeper.0.id()), "123456")?;
+    let (sleeper, task) = sleeper();
+    fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
     there_and_back("proc.policy", &task, "rr:2")?;
     has_slack(&task, "123456")
 }
 
 fn a_slice() -> Result<(), Failed> {
-    let sleeper = Sleeper::new();
-    let task = sleeper.target();
+    let (_sleeper, task) = sleeper();
     if let Err(error) = read("proc.slice", &task) {
         // Before Linux 6.12.
         let why = error.to_string();
@@ -213,9 +198,8 @@ fn a_slice() -> Result<(), Failed> {
 
 /// 0 stands for the default: the kernel makes another number of it, and that is read back.
 fn a_value_of_which_the_kernel_makes_another() -> Result<(), Failed> {
-    let sleeper = Sleeper::new();
-    let task = sleeper.target();
-    fs::write(format!("/proc/{}/timerslack_ns", sleeper.0.id()), "123456")?;
+    let (sleeper, task) = sleeper();
+    fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
     let mut run = Run::new();
     let change = run.set("proc.timer_slack", &task, "0")?;
     if change.got == "0" || change.got == change.old {
@@ -226,8 +210,7 @@ fn a_value_of_which_the_kernel_makes_another() -> Result<(), Failed> {
 }
 
 fn what_the_kernel_refuses_is_said_and_undone() -> Result<(), Failed> {
-    let sleeper = Sleeper::new();
-    let task = sleeper.target();
+    let (_sleeper, task) = sleeper();
     let before = read("proc.affinity", &task)?;
     let mut run = Run::new();
     // No machine of today has this CPU.
@@ -248,8 +231,7 @@ fn what_the_kernel_refuses_is_said_and_undone() -> Result<(), Failed> {
 }
 
 fn a_task_that_ends_meanwhile() -> Result<(), Failed> {
-    let sleeper = Sleeper::new();
-    let task = sleeper.target();
+    let (sleeper, task) = sleeper();
     let mut run = Run::new();
     run.set("proc.nice", &task, "5")?;
     drop(sleeper);

@@ -6,43 +6,42 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::Output;
 
 use common::{complaint, text, ticktax};
 use serde_json::Value;
 use tempfile::TempDir;
+use ticktax_fixture::Sleeper;
 use ticktax_knobs::{Consent, Session, Step, System, Target, registry};
 
 const POLICY: &str = "proc.policy";
 
-/// A child that sleeps, and ends with the test.
-struct Sleeper(Child);
+/// A child that sleeps, and whose policy is changed.
+struct Subject(Sleeper);
 
-impl Sleeper {
-    fn new() -> Self {
-        Self(Command::new("sleep").arg("600").spawn().unwrap())
-    }
-
-    fn target(&self) -> Target {
-        Target::Task(self.0.id().try_into().unwrap())
+impl Subject {
+    fn start() -> Self {
+        Self(Sleeper::start().unwrap())
     }
 
     fn policy(&self) -> String {
         let knob = registry::find(POLICY).unwrap();
-        knob.read(&System::default(), &self.target()).unwrap()
+        let target = Target::Task(self.0.pid());
+        knob.read(&System::default(), &target).unwrap()
     }
-}
 
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    /// Has a session make it a batch job: it is one until that ends.
+    fn becomes_batch(&self, session: &mut Session) {
+        let knob = registry::find(POLICY).unwrap();
+        let target = Target::Task(self.0.pid());
+        let set = session.set(knob, &target, "batch", Consent::Withheld);
+        set.unwrap();
     }
 }
 
 /// The journal of a session that makes a child a batch job, as it was while that was so. Nobody but root
 /// is needed for that, nor for the way back.
-fn journal_of(sleeper: &Sleeper, folder: &Path) -> PathBuf {
+fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     let (whole, copy) = (folder.join("whole"), folder.join("copy"));
     let (from, to) = (whole.clone(), copy.clone());
     let keep = move |step| {
@@ -52,13 +51,9 @@ fn journal_of(sleeper: &Sleeper, folder: &Path) -> PathBuf {
     };
     let begun = Session::begin_observed(&System::default(), &whole, "a test", Box::new(keep));
     let mut session = begun.unwrap().0;
-    let knob = registry::find(POLICY).unwrap();
-    let target = sleeper.target();
-    session
-        .set(knob, &target, "batch", Consent::Withheld)
-        .unwrap();
+    subject.becomes_batch(&mut session);
     drop(session);
-    assert_eq!(sleeper.policy(), "other");
+    assert_eq!(subject.policy(), "other");
     copy
 }
 
@@ -113,8 +108,8 @@ fn a_list_about_nothing_says_so() {
 
 #[test]
 fn the_policy_of_a_process_is_read() {
-    let sleeper = Sleeper::new();
-    let pid = sleeper.0.id().to_string();
+    let sleeper = Sleeper::start().unwrap();
+    let pid = sleeper.pid().to_string();
     let get = ["knob", "get", POLICY, "--pid", &pid, "--format", "json"];
     let reading = &json(&ticktax(&get))["readings"][0];
     assert_eq!(reading["value"], "other");
@@ -171,23 +166,19 @@ fn what_makes_no_sense_is_said_in_a_line() {
 
 #[test]
 fn what_a_killed_run_left_is_put_back_once() {
-    let (sleeper, folder) = (Sleeper::new(), TempDir::new().unwrap());
-    let journal = journal_of(&sleeper, folder.path());
+    let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
+    let journal = journal_of(&subject, folder.path());
     // As the killed run did.
     let begun = Session::begin(&System::default(), &folder.path().join("other"), "another");
     let mut session = begun.unwrap().0;
-    let knob = registry::find(POLICY).unwrap();
-    let target = sleeper.target();
-    session
-        .set(knob, &target, "batch", Consent::Withheld)
-        .unwrap();
-    assert_eq!(sleeper.policy(), "batch");
+    subject.becomes_batch(&mut session);
+    assert_eq!(subject.policy(), "batch");
     let output = undo(&journal, "text");
     let page = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{page}");
     assert!(page.starts_with("Changed by a test:"), "{page}");
     assert!(page.contains("other again, was batch"), "{page}");
-    assert_eq!(sleeper.policy(), "other");
+    assert_eq!(subject.policy(), "other");
     let again = undo(&journal, "text");
     assert_eq!(again.status.code(), Some(0));
     assert!(text(&again.stdout).starts_with("Nothing to undo in "));
@@ -196,7 +187,7 @@ fn what_a_killed_run_left_is_put_back_once() {
 #[test]
 fn what_has_ended_since_is_told_and_no_failure() {
     let folder = TempDir::new().unwrap();
-    let journal = journal_of(&Sleeper::new(), folder.path());
+    let journal = journal_of(&Subject::start(), folder.path());
     let output = undo(&journal, "json");
     assert_eq!(output.status.code(), Some(0));
     let statement = json(&output);
