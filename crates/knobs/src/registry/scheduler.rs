@@ -117,7 +117,7 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .careful("A CPU that hangs is not reported.")
     .also(&["kernel.watchdog"])
-    .from("4.2 and later", "admin-guide/lockup-watchdogs.rst"),
+    .from("4.1 and later", "admin-guide/lockup-watchdogs.rst"),
     knob(
         "kernel.watchdog_thresh",
         Machine,
