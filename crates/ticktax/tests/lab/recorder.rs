@@ -1,7 +1,10 @@
 //! The flight recorder in a guest.
 
+mod facts;
 pub(crate) mod guest;
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +18,7 @@ use ticktax_model::recording::Header;
 use ticktax_model::statement::Statement;
 
 use crate::fixture::{CLOUD, complaint, ticktax};
+use facts::Accounts;
 
 /// What the guest is to do. Where nothing else runs, something still takes the kernel longer than 10 µs.
 const RECORD: [&str; 9] = [
@@ -235,7 +239,8 @@ pub(crate) fn a_recorder_outlives_what_happens_to_its_machine() {
     let index = lines(&outcome, "index.jsonl");
     let began = Caught::number(&index[0], "at_unix_ms") * 1_000_000;
     let began = began - Caught::number(&ended, "wall_ahead_ns");
-    let watched = Nanos(Caught::number(&ended, "counted_ns") - began).as_secs_f64();
+    let until = |what: &str| Nanos(Caught::number(&ended, what) - began).as_secs_f64();
+    let watched = until("counted_ns");
     for cpu in ["0", "1"] {
         let of = |family: &str| sum_of(&page, &format!("{family}{{cpu=\"{cpu}\""));
         let recorded = of("ticktax_recorded_seconds_total");
@@ -243,6 +248,31 @@ pub(crate) fn a_recorder_outlives_what_happens_to_its_machine() {
         assert!((recorded - classes).abs() < 1e-6, "{recorded} {classes}");
         let fits = recorded > watched / 2.0 && recorded < watched + 0.01;
         assert!(fits, "{recorded} s of {watched}: {page}");
+    }
+    let recorded = sum_of(&page, "ticktax_recorded_seconds_total{cpu=\"0\"");
+    // Facts begin a moment later than the sums.
+    facts_span_what_was_watched(&outcome, recorded * 0.9..until("over_ns"));
+}
+
+/// Windows follow each other without a gap however the wall clock is set, and hold no time in which the machine slept.
+fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
+    let minutes = Accounts::read(outcome, "accounts");
+    for table in ["accounts_10m", "accounts_1h"] {
+        let longer = Accounts::read(outcome, table);
+        assert_eq!(longer.time, minutes.time, "{table}");
+        assert_eq!(longer.length(), minutes.length(), "{table}");
+    }
+    // About what its page had at least, until it had ended at most.
+    let length = minutes.length().as_secs_f64();
+    assert!(
+        seconds.contains(&length),
+        "{length} s of {seconds:?}: {minutes:?}"
+    );
+    let lengths: BTreeMap<i64, Nanos> = minutes.windows.iter().copied().collect();
+    for ((begin, cpu), time) in &minutes.of_window {
+        // Sums come within a moment of the window's ends.
+        let most = lengths[begin] + Nanos::from_secs(2);
+        assert!(*time <= most, "CPU {cpu} at {begin}: {time} of {most}");
     }
 }
 

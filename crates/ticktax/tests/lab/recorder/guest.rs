@@ -34,6 +34,8 @@ pub(super) const TOLD: &str = "told.jsonl";
 pub(super) const ENDED: &str = "ended.json";
 /// The agent's metrics at its end.
 pub(super) const PAGE: &str = "page.txt";
+/// What the names of the facts files begin with, which go on with their tables.
+pub(super) const FACTS_FILE: &str = "facts.";
 /// What the agent said.
 pub(super) const SAID: &str = "agent.txt";
 /// The thread that is held up.
@@ -46,6 +48,8 @@ pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 /// Where the agent keeps incidents, and serves metrics.
 const INCIDENTS: &str = "/tmp/incidents";
 const SOCKET: &str = "/tmp/metrics.sock";
+/// Where it writes facts.
+const FACTS: &str = "/tmp/facts";
 /// For how long the machine is to be suspended, in whole seconds of its battery's clock.
 const ASLEEP: &str = "+6";
 /// How often something is looked for, and from one look to the next. Nothing depends on how soon it comes.
@@ -85,10 +89,12 @@ pub(crate) fn run() -> Outcome {
     fs::write(PAGE, page()?)?;
     let counted = ticktax_probes::clock::now();
     let code = agent.end()?;
+    let over = ticktax_probes::clock::now();
     let of_all = json!({
         "wall_ahead_ns": clocks.wall.0,
         "asleep_ns": asleep.0,
         "counted_ns": counted.0,
+        "over_ns": over.0,
         "code": code,
     });
     fs::write(ENDED, of_all.to_string())?;
@@ -99,6 +105,27 @@ pub(crate) fn run() -> Outcome {
             .is_some_and(|it| it == "parquet" || it == "jsonl");
         if let Some(name) = from.file_name().filter(|_| is_kept) {
             fs::copy(&from, name)?;
+        }
+    }
+    take_facts()
+}
+
+/// Puts the facts files into the current folder, which has no folders in it.
+fn take_facts() -> Outcome {
+    for table in fs::read_dir(FACTS)? {
+        let table = table?;
+        // There is a lock beside the tables.
+        if !table.file_type()?.is_dir() {
+            continue;
+        }
+        for day in fs::read_dir(table.path())? {
+            let day = day?;
+            for part in fs::read_dir(day.path())? {
+                let part = part?;
+                let name = [table.file_name(), day.file_name(), part.file_name()];
+                let name = name.map(|it| it.to_string_lossy().into_owned()).join(".");
+                fs::copy(part.path(), format!("{FACTS_FILE}{name}"))?;
+            }
         }
     }
     Ok(())
@@ -115,6 +142,7 @@ impl Agent {
         command.arg(format!("wait:comm={VICTIM}>{}ms", STALL.0 / 3_000_000));
         command.args(["--listen", &format!("unix:{SOCKET}")]);
         command.args(["--incidents", INCIDENTS, "--ring-mib", "16"]);
+        command.args(["--facts", FACTS]);
         let child = command
             .stdin(Stdio::null())
             .stdout(File::create("agent.lines")?)
