@@ -1,6 +1,6 @@
 //! Whether this is a guest of the lab.
 
-use ticktax_model::Nanos;
+use ticktax_model::kernels::GuestClock;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::World;
@@ -10,20 +10,19 @@ pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
     let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);
     };
-    let limitation = match word.strip_prefix("icount:") {
-        Some(shift) => Limitation::InstructionTime {
-            instruction: Nanos(shift.parse().map_or(0, |shift: u32| 1 << shift.min(10))),
-        },
-        None => Limitation::HostTime,
+    let limitation = match GuestClock::of_word(word) {
+        GuestClock::Instructions { each } => Limitation::InstructionTime { instruction: each },
+        GuestClock::Host => Limitation::HostTime,
     };
     (World::Lab, Some(limitation))
 }
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::Nanos;
     use ticktax_model::machine::Machine;
 
-    use super::{Limitation, Nanos, World, world};
+    use super::{Limitation, World, world};
 
     #[test]
     fn a_guest_is_told_by_its_command_line() {

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use ticktax_model::Nanos;
 use ticktax_model::kernels::GuestClock;
 use ticktax_model::machine::LAB_PARAMETER;
 
@@ -31,7 +30,7 @@ impl Clock {
     /// As the guest is told, and its readers.
     pub fn word(self) -> String {
         match self {
-            Self::Icount { shift } => format!("icount:{shift}"),
+            Self::Icount { shift } => GuestClock::counted_word(shift),
             Self::Tcg => "tcg".to_owned(),
             Self::Kvm => "kvm".to_owned(),
         }
@@ -40,9 +39,7 @@ impl Clock {
     /// What it is made of, for readers of what came of it.
     pub fn facts(self) -> GuestClock {
         match self {
-            Self::Icount { shift } => GuestClock::Instructions {
-                each: Nanos(1 << shift.min(10)),
-            },
+            Self::Icount { shift } => GuestClock::counted(shift),
             Self::Tcg | Self::Kvm => GuestClock::Host,
         }
     }

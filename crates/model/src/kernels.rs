@@ -29,6 +29,32 @@ pub enum GuestClock {
     Host,
 }
 
+impl GuestClock {
+    /// What the word for a clock that counts instructions begins with; its shift follows.
+    const COUNTED: &str = "icount:";
+
+    /// A clock that advances by 2 to the power of `shift` ns an instruction: 0 to 10, as QEMU has it.
+    pub const fn counted(shift: u8) -> Self {
+        let shift = if shift > 10 { 10 } else { shift };
+        Self::Instructions {
+            each: Nanos(1 << shift),
+        }
+    }
+
+    /// How a guest is told of such a clock, in [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER).
+    pub fn counted_word(shift: u8) -> String {
+        format!("{}{shift}", Self::COUNTED)
+    }
+
+    /// The clock that a guest was told of; all other words than those of [`counted_word`](Self::counted_word) are for
+    /// the host's.
+    pub fn of_word(word: &str) -> Self {
+        let shift = word.strip_prefix(Self::COUNTED);
+        let shift = shift.and_then(|shift| shift.parse().ok());
+        shift.map_or(Self::Host, Self::counted)
+    }
+}
+
 /// One quantity under several tick rates and one set of boot parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTable {
