@@ -238,7 +238,7 @@ impl fmt::Debug for Knob {
 }
 
 /// What settings of this kind are of, in a sentence.
-pub(crate) const fn of_what(scope: KnobScope) -> &'static str {
+pub const fn of_what(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "the machine",
         KnobScope::Cpu => "a CPU",

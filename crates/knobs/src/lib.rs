@@ -20,7 +20,7 @@ mod values;
 
 pub use error::{KnobError, Trouble};
 pub use journal::{OnStep, Step};
-pub use knob::Knob;
+pub use knob::{Knob, of_what};
 pub use session::{Change, Consent, Session, undo, undo_observed};
 pub use system::System;
 pub use target::Target;

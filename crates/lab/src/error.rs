@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ticktax_model::disk;
 use ticktax_model::recording::RecordingError;
 
 use crate::image::TooLarge;
@@ -114,7 +115,7 @@ impl LabError {
             },
             _ => Self::Tool {
                 program: program.to_owned(),
-                why: in_words(error),
+                why: error.kind().to_string(),
             },
         }
     }
@@ -128,8 +129,6 @@ pub(crate) const NO_SPACE: &str =
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),
-        io::ErrorKind::NotFound => "no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "it is not allowed".to_owned(),
-        kind => kind.to_string(),
+        kind => disk::words(kind),
     }
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ticktax_analysis::incident::{IncidentAnalysis, incident_list, incident_sheet};
 use ticktax_model::disk;
@@ -20,6 +19,7 @@ use crate::failure::Failure;
 use crate::report::{self, Showing};
 use crate::state;
 use crate::terminal::Terminal;
+use crate::wall_clock;
 
 /// The socket in a folder of incidents that its recorder listens to.
 pub(crate) const SOCKET: &str = "mark.sock";
@@ -29,7 +29,9 @@ pub(crate) const WORDS_MAX: usize = 256;
 pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let folder = folder(&typed.folder)?;
     let index = read(&folder, terminal)?;
-    let since = typed.since.map(|since| since.unix_ms(now()));
+    let since = typed
+        .since
+        .map(|since| since.unix_ms(wall_clock::unix_ms()));
     let (document, wanted): (Document, Option<PathBuf>) = match typed.question {
         None | Some(IncidentQuestion::List) => {
             let name = folder.display().to_string();
@@ -139,12 +141,4 @@ pub(crate) fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
         Some(dir) => Ok(dir.clone()),
         None => state::place("incidents", "--dir"),
     }
-}
-
-/// ms since 1970 by the wall clock.
-pub(crate) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| {
-        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-    })
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ticktax_knobs::{Knob, KnobError, System, Target, registry};
+use ticktax_knobs::{Knob, KnobError, System, Target, of_what, registry};
 use ticktax_model::document::Document;
 use ticktax_model::knob::{KnobLine, KnobList, KnobReadings};
 
@@ -44,7 +44,7 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
         Some(target) => vec![target],
         None => Target::all(knob.scope(), &system).ok_or_else(|| KnobError::Scope {
             id: id.to_owned(),
-            of: format!("a {}", knob.scope().name()),
+            of: of_what(knob.scope()).to_owned(),
             hint: format!("name one with {}", TargetArguments::option(knob.scope())),
         })?,
     };

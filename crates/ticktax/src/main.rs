@@ -26,6 +26,7 @@ mod sim;
 mod state;
 mod sweep;
 mod terminal;
+mod wall_clock;
 mod watch;
 
 use std::process::ExitCode;

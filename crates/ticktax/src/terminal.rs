@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ticktax_model::disk::{creation_words, words};
 use ticktax_model::document::{Document, DocumentKind};
 use ticktax_report::{Format, Section, TextStyle, View, render};
 
@@ -123,7 +124,7 @@ impl Terminal {
             .and_then(|()| out.flush());
         match written {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Output(
-                format!("to standard output: {}", in_words(&error)),
+                format!("to standard output: {}", words(error.kind())),
             )),
             _ => Ok(()),
         }
@@ -194,14 +195,9 @@ pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
 
 /// The failure to write `file`.
 pub(crate) fn cannot_write(file: &Path, error: &io::Error) -> Failure {
-    Failure::Output(format!("to {}: {}", file.display(), in_words(error)))
-}
-
-/// Why something could not be written.
-fn in_words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::StorageFull => "no space is left where it goes".to_owned(),
-        io::ErrorKind::NotFound => "its folder does not exist".to_owned(),
-        kind => kind.to_string(),
-    }
+    Failure::Output(format!(
+        "to {}: {}",
+        file.display(),
+        creation_words(error.kind())
+    ))
 }

@@ -6,8 +6,8 @@ use ticktax_model::pace::PaceRule;
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{
-    Attributes, Call, Class, Costs, Device, Footprint, Group, Law, Link, Machine,
-    Policy, Setup, Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
+    Attributes, Call, Class, Costs, Device, Footprint, Group, Law, Link, Machine, Policy, Setup,
+    Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
 };
 
 /// Keeps all rows.

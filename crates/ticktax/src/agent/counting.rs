@@ -17,8 +17,8 @@ use ticktax_probes::clock::now;
 use ticktax_report::FactsFolder;
 
 use crate::failure::{Failure, UNBALANCED};
-use crate::incidents::now as wall_clock;
 use crate::terminal::Terminal;
+use crate::wall_clock;
 
 /// What scrapers are shown: whole, and replaced whole.
 pub(super) type Shown = Arc<Mutex<Arc<Totals>>>;
@@ -48,7 +48,7 @@ impl Agent {
         let mut agent = Self {
             machine: machine.clone(),
             limitations,
-            began_unix_ms: wall_clock(),
+            began_unix_ms: wall_clock::unix_ms(),
             accumulator: Accumulator::default(),
             facts: None,
             host: None,
@@ -99,7 +99,7 @@ impl Agent {
         };
         let proc = Proc::default();
         let now = HostFact {
-            time_unix_ms: wall_clock(),
+            time_unix_ms: wall_clock::unix_ms(),
             machine: proc.refreshed(&host.machine),
             mitigations: proc.mitigations(),
             ..host.clone()
@@ -198,7 +198,7 @@ impl Agent {
             arch: self.machine.arch.clone(),
             hz_configured: self.machine.hz_configured,
             began_unix_ms: self.began_unix_ms,
-            updated_unix_ms: wall_clock(),
+            updated_unix_ms: wall_clock::unix_ms(),
             steal: steal.collect(),
             pressure: pressure.collect(),
             lost: self.counted.lost.clone(),
@@ -262,6 +262,6 @@ pub(super) fn has(windows: &[Window], length: WindowLength) -> bool {
 fn moment(at: Nanos) -> Moment {
     Moment {
         at,
-        unix_ms: wall_clock() - (now() - at).0 / 1_000_000,
+        unix_ms: wall_clock::unix_ms_at(at),
     }
 }

@@ -16,10 +16,11 @@ use ticktax_report::{Budget, not_kept_line, read_incidents};
 use super::counting::{Agent, has};
 use crate::arguments::{AgentArguments, FolderArguments};
 use crate::failure::Failure;
-use crate::incidents::{folder, now as wall_clock};
+use crate::incidents::folder;
 use crate::interrupt::Interrupt;
 use crate::record::{Asks, Ends, Keeper, Step, drive};
 use crate::terminal::Terminal;
+use crate::wall_clock;
 
 /// From so many sources on, all are forgotten: every thread is one, and threads come and go.
 const MOST_SOURCES: usize = 20_000;
@@ -250,7 +251,7 @@ impl Beats {
         let list = incident_list(&keeper.folder().display().to_string(), &index, None);
         for group in &list.groups {
             let found = BeatFact {
-                time_unix_ms: wall_clock(),
+                time_unix_ms: wall_clock::unix_ms(),
                 group,
             };
             agent.note(found.rows());

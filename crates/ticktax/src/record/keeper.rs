@@ -9,13 +9,13 @@ use ticktax_model::recording::RowSink;
 use ticktax_model::totals::IncidentTotals;
 use ticktax_model::utc::Utc;
 use ticktax_observe::FrozenWindow;
-use ticktax_probes::clock;
 use ticktax_report::{Budget, IncidentStore, Stored, incident_line, read_incidents};
 
 use super::journal::Journal;
 use crate::failure::Failure;
-use crate::incidents::{explained, now};
+use crate::incidents::explained;
 use crate::terminal::Terminal;
+use crate::wall_clock;
 
 /// Keeps the incidents of one recorder.
 pub(crate) struct Keeper {
@@ -38,7 +38,7 @@ impl Keeper {
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
         let journal = journal.then(Journal::find).transpose()?;
-        let (mut store, unindexed) = IncidentStore::open(folder, budget, now())?;
+        let (mut store, unindexed) = IncidentStore::open(folder, budget, wall_clock::unix_ms())?;
         for found in &unindexed {
             match explained(found) {
                 Ok(Some(incident)) => store.found(found, incident)?,
@@ -58,14 +58,14 @@ impl Keeper {
 
     /// Notes that it is recorded since `at`, on `CLOCK_MONOTONIC`.
     pub(crate) fn began(&mut self, at: Nanos, terminal: &Terminal) {
-        if let Some(why) = self.store.began(wall_time(at)) {
+        if let Some(why) = self.store.began(wall_clock::unix_ms_at(at)) {
             terminal.complain(&why);
         }
     }
 
     /// Notes that recording ends now, which is told when it has been closed.
     pub(crate) fn ends(&mut self) {
-        self.ended.get_or_insert_with(now);
+        self.ended.get_or_insert_with(wall_clock::unix_ms);
     }
 
     /// Where it keeps them.
@@ -106,7 +106,10 @@ impl Keeper {
         // By the wall clock as it stood then: it may have been set since, or the machine suspended.
         let clocks = header.before.clocks;
         let time = analysis.trigger().time;
-        let at = clocks.map_or_else(|| wall_time(time), |it| (time + it.wall).0 / 1_000_000);
+        let at = clocks.map_or_else(
+            || wall_clock::unix_ms_at(time),
+            |it| (time + it.wall).0 / 1_000_000,
+        );
         let incident = analysis.finish(header, sources, at);
         let stored = self.store.keep(incident, header, (sources, rows));
         self.count += 1;
@@ -160,7 +163,10 @@ impl Keeper {
         let lost = lost
             .map(|(cause, count)| NotKept { cause, count })
             .collect();
-        if let Err(error) = self.store.close(self.ended.unwrap_or_else(now)) {
+        if let Err(error) = self
+            .store
+            .close(self.ended.unwrap_or_else(wall_clock::unix_ms))
+        {
             terminal.complain(&error);
         }
         lost
@@ -184,10 +190,4 @@ fn series(sheet: &IncidentSheet) -> String {
         " (the {number}{ending} since {first}, every {:.3} s)",
         beat.period / 1e9
     )
-}
-
-/// The wall clock's ms since 1970 at a time of the monotonic clock.
-fn wall_time(at: Nanos) -> i64 {
-    let ago = clock::now() - at;
-    now().saturating_sub(ago.0 / 1_000_000)
 }
