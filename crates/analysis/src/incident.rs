@@ -21,7 +21,7 @@ use ticktax_model::incident::{Incident, IncidentThread, RanInstead, Trigger, Tri
 use ticktax_model::recording::{Effect, Header, Row, RowSink};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
-use crate::victim::{named, waker};
+use crate::victim::{MIN_IDLE, named, waker};
 
 pub use group::{incident_list, incident_sheet};
 
@@ -33,8 +33,6 @@ const AFTER: Nanos = Nanos::from_millis(10);
 const MAX_ROWS: usize = 1 << 18;
 /// What ran instead that is told by name.
 const NAMED: usize = 8;
-/// A shorter time of idling may be what it takes to switch to the thread that has just come.
-const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
 /// Takes the rows of a recording that a trigger made, and says what happened.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod windows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ticktax_model::kernel_words::OTHERS;
 use ticktax_model::recording::{Books, Loss, Row, RowSink};
 use ticktax_model::statement::Class;
 use ticktax_model::totals::{AccountKey, AccountSums, IntervalSum, Totals};
@@ -22,9 +23,6 @@ use crate::ledger::{account_name, is_counted};
 use crate::timeline::{Event, EventKind, Keep, OffCpu, Role, Timeline};
 
 pub use self::windows::{Moment, Windows};
-
-/// The name of accounts that there was no room for.
-const OTHERS: &str = "others";
 
 /// Sums what rows say, since the beginning and in windows.
 #[derive(Debug)]

@@ -50,6 +50,9 @@ use crate::timeline::{
     Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
 
+/// Shorter idling may be what it takes to switch to the thread that has just come.
+pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
+
 /// Takes a timeline's events and says what happened to a recording's victim.
 #[derive(Debug)]
 pub(crate) struct Victim {
@@ -304,7 +307,7 @@ impl Victim {
         }
         let idle = pieces.iter().rfind(|piece| {
             let idles = event.sources.get(piece.source).kind == Kind::Idle;
-            idles && piece.end - piece.start >= Moved::MIN_IDLE
+            idles && piece.end - piece.start >= MIN_IDLE
         });
         match idle.filter(|_| off.moved).map(|idle| idle.end) {
             Some(until) => self.moves.push(Moved {

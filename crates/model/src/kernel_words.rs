@@ -12,6 +12,9 @@ pub const UNTRACED_TIMER: &str = "untraced_timer";
 /// kernel did not report the context switch to it.
 pub const UNREPORTED: &str = "unreported thread";
 
+/// The name of what sums and counts put together, where a table has no room for more names.
+pub const OTHERS: &str = "others";
+
 /// The name of the softirq that runs timers of low resolution.
 pub const TIMER_SOFTIRQ: &str = "TIMER";
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ticktax_model::kernel_words::UNREPORTED;
+use ticktax_model::kernel_words::{OTHERS, UNREPORTED};
 use ticktax_model::recording::{Edge, Effect, Row, Sum};
 use ticktax_model::victim::MOVED;
 use ticktax_model::{
@@ -329,7 +329,7 @@ fn others(identity: &Identity) -> Source {
     };
     Source {
         owner,
-        ..Source::kernel(kind, "others", "")
+        ..Source::kernel(kind, OTHERS, "")
     }
 }
 

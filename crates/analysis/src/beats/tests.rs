@@ -3,31 +3,10 @@
 mod nulls;
 
 use proptest::prelude::*;
+use ticktax_fixture::Draws;
 
 use super::{Events, FEWEST, Rhythm, Unknown, detect, knowable};
 use ticktax_model::Nanos;
-
-/// Uniform numbers from a linear congruence (Knuth's MMIX constants): enough for a test.
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-    }
-
-    /// A sum of twelve, near enough to a normal deviate.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
-    }
-
-    fn exponential(&mut self) -> f64 {
-        -self.uniform().ln()
-    }
-}
 
 /// Events at these times (ns), each of 1 µs, in a window from 0 to `window` ns.
 #[expect(clippy::cast_possible_truncation, reason = "times of hours at most")]
@@ -39,7 +18,7 @@ fn events(mut times: Vec<f64>, window: f64) -> Events {
     Events::new(Nanos::ZERO, Nanos(window as i64), starts, durations)
 }
 
-fn grid(random: &mut Random, period: f64, count: u32, jitter: f64) -> Vec<f64> {
+fn grid(random: &mut Draws, period: f64, count: u32, jitter: f64) -> Vec<f64> {
     (0..count)
         .map(|k| period * (f64::from(k) + 0.3 + jitter * random.normal()))
         .collect()
@@ -47,7 +26,7 @@ fn grid(random: &mut Random, period: f64, count: u32, jitter: f64) -> Vec<f64> {
 
 #[test]
 fn every_30_999_seconds_is_not_every_31() {
-    let mut random = Random(3);
+    let mut random = Draws::new(3);
     let times = grid(&mut random, 30.999e9, 40, 1e-4);
     let beats = detect(&events(times, 40.0 * 30.999e9));
     assert_eq!(beats.len(), 1, "{beats:?}");
@@ -67,7 +46,7 @@ fn every_30_999_seconds_is_not_every_31() {
 
 #[test]
 fn a_rearmed_timer_owns_up_to_its_wider_interval() {
-    let mut random = Random(5);
+    let mut random = Draws::new(5);
     let (mut t, mut times) = (0.0, Vec::new());
     for _ in 0..400 {
         t += 1e7 * (1.0 + 0.03 * random.normal());
@@ -84,7 +63,7 @@ fn a_rearmed_timer_owns_up_to_its_wider_interval() {
 
 #[test]
 fn two_beats_with_noise_come_apart() {
-    let mut random = Random(8);
+    let mut random = Draws::new(8);
     let mut times = grid(&mut random, 1e7, 3000, 0.02);
     times.extend(grid(&mut random, 3.7e7, 810, 0.01));
     times.extend((0..2000).map(|_| random.uniform() * 3e10));
@@ -97,7 +76,7 @@ fn two_beats_with_noise_come_apart() {
 
 #[test]
 fn a_restarted_timer_is_one_beat_with_a_restart() {
-    let mut times = grid(&mut Random(1), 2e7, 200, 0.005);
+    let mut times = grid(&mut Draws::new(1), 2e7, 200, 0.005);
     times.iter_mut().skip(100).for_each(|t| *t += 0.37 * 2e7);
     let beats = detect(&events(times, 201.0 * 2e7));
     assert_eq!(beats.len(), 1, "{beats:?}");
@@ -107,7 +86,7 @@ fn a_restarted_timer_is_one_beat_with_a_restart() {
 
 #[test]
 fn a_burst_is_one_beat_of_several_events() {
-    let mut times = grid(&mut Random(2), 1e9, 100, 0.001);
+    let mut times = grid(&mut Draws::new(2), 1e9, 100, 0.001);
     let later: Vec<f64> = times.iter().flat_map(|t| [t + 2e7, t + 4e7]).collect();
     times.extend(later);
     let beats = detect(&events(times, 1e11));
@@ -122,7 +101,7 @@ fn with_too_little_to_go_by_it_says_so() {
     assert_eq!(knowable(&few), Err(Unknown::FewEvents(4)));
     assert!(detect(&few).is_empty());
     // Four periods of 31 s need 124 s: in a minute and a half nothing of it may be told.
-    let short = events(grid(&mut Random(4), 31e9, 3, 0.0), 9e10);
+    let short = events(grid(&mut Draws::new(4), 31e9, 3, 0.0), 9e10);
     assert!(detect(&short).is_empty());
     let six = events((0..6).map(|k| 1e9 * (f64::from(k) + 0.5)).collect(), 6e9);
     assert!(knowable(&six).is_ok_and(|r| r.1 == Nanos(1_500_000_000)));
@@ -131,7 +110,7 @@ fn with_too_little_to_go_by_it_says_so() {
 
 #[test]
 fn regular_clusters_at_random_times_are_no_beat() {
-    let mut random = Random(11);
+    let mut random = Draws::new(11);
     let (mut t, mut times) = (0.0, Vec::new());
     while t < 1e11 {
         t += 2e9 * random.exponential();
@@ -145,7 +124,7 @@ fn regular_clusters_at_random_times_are_no_beat() {
 #[test]
 fn among_events_of_any_phase_no_wrong_period_is_told() {
     for seed in 0..6 {
-        let mut random = Random(seed);
+        let mut random = Draws::new(seed);
         let mut times: Vec<f64> = (0..6_250)
             .map(|k| 4e6 * (f64::from(k) + 0.15) + 1e4 * random.uniform())
             .collect();
@@ -191,7 +170,7 @@ proptest! {
 
     #[test]
     fn time_has_no_origin_and_no_unit(seed in 0_u64..1000, shift in -1_000_000_000_i64..1_000_000_000) {
-        let times = grid(&mut Random(seed), 1e7, 60, 0.02);
+        let times = grid(&mut Draws::new(seed), 1e7, 60, 0.02);
         let here = events(times, 6e8);
         let there = Events {
             starts: here.starts.iter().map(|&t| t + Nanos(shift)).collect(),

@@ -24,9 +24,6 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Shorter idling may be what it takes to switch to the thread that has just come.
-    pub(super) const MIN_IDLE: Nanos = Nanos::from_micros(5);
-
     /// The part of the wait that was spent where it came from.
     pub(super) fn before(&self) -> Span {
         let dur = self.until - self.span.start;

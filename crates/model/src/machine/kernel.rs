@@ -44,11 +44,6 @@ impl TickMode {
             Self::NohzFull { .. } => Self::WORDS[2],
         }
     }
-
-    /// Whether the tick of an idle CPU stops.
-    pub const fn stops_idle(&self) -> bool {
-        !matches!(self, Self::Periodic)
-    }
 }
 
 /// The word for it, and the CPUs of `nohz-full`.

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use super::IntervalSum;
 use crate::Nanos;
 use crate::incident::{Incident, LossCause, Signature, TriggerKind};
-
-/// What stands for programs and culprits that there is no room for.
-const OTHERS: &str = "others";
+use crate::kernel_words::OTHERS;
 
 /// Incidents, counted by what they are alike by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
