@@ -53,6 +53,9 @@ impl Image {
     }
 
     /// Adds a file that may be executed.
+    ///
+    /// # Errors
+    /// It is 4 GiB or longer.
     pub fn file(&mut self, path: &str, contents: &[u8]) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(contents.len()).map_err(|_| TooLarge(path.clone()))?;
@@ -63,6 +66,9 @@ impl Image {
     }
 
     /// Adds a symbolic link.
+    ///
+    /// # Errors
+    /// The path is 4 GiB or longer.
     pub fn link(&mut self, path: &str, to: &str) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(to.len()).map_err(|_| TooLarge(path.clone()))?;

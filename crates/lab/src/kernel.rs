@@ -83,6 +83,9 @@ impl Kernel {
 
 /// Finds the kernel that is wanted; fetches it where it is a package that is not in the cache.
 /// `tell` hears what takes a while.
+///
+/// # Errors
+/// There is no such kernel, or it cannot be fetched or unpacked.
 pub fn find(
     wanted: &Wanted,
     cache: &Cache,

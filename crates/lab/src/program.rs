@@ -10,6 +10,9 @@ use crate::image::Image;
 /// Adds the program at `from` to `image` as `to`, with its dynamic linker and libraries where it is
 /// not static. Libraries are looked for in the folder `own` first; one that is found there comes to
 /// lie beside the program, whose `LD_LIBRARY_PATH` has to say so.
+///
+/// # Errors
+/// A file cannot be read, is no x86-64 program, or is too large; or a library is not found.
 pub fn add(image: &mut Image, to: &str, from: &Path, own: Option<&Path>) -> Result<(), LabError> {
     let mut bytes = read(from)?;
     let program = keep_what_is_loaded(&mut bytes).ok_or_else(|| LabError::File {

@@ -26,6 +26,9 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Boots a guest and waits for its end. `folder` is for this run alone, and the console's words stay
 /// there as `console`. `stop` is asked whether to give up; `tell` hears how far it is.
+///
+/// # Errors
+/// The settings make no guest, QEMU is not there or fails, or the guest panics, hangs, or is given up.
 pub fn boot(
     machine: &Machine<'_>,
     folder: &Path,

@@ -118,6 +118,9 @@ pub struct TableWriter {
 impl TableWriter {
     /// Begins a table that will appear as `path`, in place of what is there. The first column has a
     /// value in every row.
+    ///
+    /// # Errors
+    /// The file cannot be made beside its place.
     pub fn create(
         path: &Path,
         columns: &[Column],
@@ -147,6 +150,9 @@ impl TableWriter {
     }
 
     /// Writes rows as one row group. A cell that does not fit its column, or is missing, is as none.
+    ///
+    /// # Errors
+    /// The rows cannot be written, most often because the disk is full.
     pub fn group(&mut self, rows: &[Vec<Cell>]) -> Result<(), TableError> {
         let error =
             |error: &ParquetError| TableError::new("write", &self.path, parquet_words(error));
@@ -180,6 +186,9 @@ impl TableWriter {
     }
 
     /// Puts the file on the disk and under its name.
+    ///
+    /// # Errors
+    /// The end cannot be written, or the file not be put under its name.
     pub fn finish(mut self) -> Result<(), TableError> {
         self.file
             .finish()
@@ -242,6 +251,9 @@ pub struct TableReader {
 
 impl TableReader {
     /// Opens a table; `None` where there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no Parquet file.
     pub fn open(path: &Path) -> Result<Option<Self>, TableError> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -271,6 +283,9 @@ impl TableReader {
     }
 
     /// Passes all rows to `take`, in order.
+    ///
+    /// # Errors
+    /// The file is damaged, or ends within a row.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
         let all = || {
             for row in self.file.get_row_iter(None)? {

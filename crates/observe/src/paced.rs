@@ -50,6 +50,9 @@ pub struct LoopPlan {
 
 impl LoopPlan {
     /// Refuses what no loop can keep in its length; starts nothing.
+    ///
+    /// # Errors
+    /// The length holds no frame, or the work no period.
     pub fn check(&self) -> Result<(), ObserveError> {
         let Self { length, spec, .. } = *self;
         let LoopSpec { period, work, .. } = spec;

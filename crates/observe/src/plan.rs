@@ -27,7 +27,7 @@ pub struct Plan {
     /// Whether a spinning probe is left out on CPUs that are full as it starts, where the kernel shares CPU time
     /// by session first: there it would have a share of them.
     pub spare_full: bool,
-    /// Its scheduling policy; `None`: idle for a spinning probe, the ordinary one for a sleeping
+    /// The probe's scheduling policy; `None`: idle for a spinning probe, the ordinary one for a sleeping
     /// one. A soaker always runs at the lowest.
     pub policy: Option<SchedulingPolicy>,
     /// Whose time is asked for. Sums have no place in time, so with [`Keep::Sums`] nobody is
@@ -68,6 +68,9 @@ impl Default for Plan {
 impl Plan {
     /// Fails as [`crate::Session::start`] would where the plan does not fit this machine; starts
     /// nothing.
+    ///
+    /// # Errors
+    /// The same as of [`crate::Session::start`].
     pub fn check(&self) -> Result<(), ObserveError> {
         Settings::of(self.clone(), &Proc::default()).map(drop)
     }

@@ -35,6 +35,9 @@ use crate::setup::{Group, Link, Setup, SetupError};
 use crate::task::{Attributes, State, TaskId, TaskReport};
 
 /// Runs a simulation without keeping its rows.
+///
+/// # Errors
+/// The setup cannot be run ([`Setup::check`]).
 pub fn run(setup: &Setup) -> Result<Report, SetupError> {
     setup.check()?;
     Ok(Engine::new(setup, None).run().0)
@@ -42,6 +45,9 @@ pub fn run(setup: &Setup) -> Result<Report, SetupError> {
 
 /// Runs a simulation without keeping its rows; `None` where it takes more than `max_events` events,
 /// which it is given up after. A core simulates some millions of events a second.
+///
+/// # Errors
+/// The setup cannot be run ([`Setup::check`]).
 pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     setup.check()?;
     let mut engine = Engine::new(setup, None);
@@ -52,6 +58,9 @@ pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, Setu
 
 /// Runs a simulation and hands the rows of its recording to `sink`. The rows of one CPU come in
 /// the order in which they ended. What the rows point into, and the recording's header, come back.
+///
+/// # Errors
+/// The setup cannot be run ([`Setup::check`]).
 pub fn record(
     setup: &Setup,
     sink: &mut dyn RowSink,

@@ -43,6 +43,9 @@ pub struct ScenarioError {
 }
 
 /// Reads a scenario from the text of `file`, and checks that it can be run.
+///
+/// # Errors
+/// A line of it is wrong, which is named, or the setup cannot be run.
 pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     let error = |byte: usize, why: &str| ScenarioError {
         file: file.to_owned(),

@@ -174,6 +174,9 @@ impl Setup {
     }
 
     /// Whether it can be run.
+    ///
+    /// # Errors
+    /// What cannot be run, and why.
     pub fn check(&self) -> Result<(), SetupError> {
         self.check_machine()?;
         if self.tasks.len() > MAX_TASKS {

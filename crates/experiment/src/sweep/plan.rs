@@ -50,6 +50,9 @@ pub struct Plan {
 
 impl Plan {
     /// The sweep of the scenario in `text`, which came from `file`, varied like this; with `repeat`, every point with that many seeds, from the scenario's own on.
+    ///
+    /// # Errors
+    /// The scenario cannot be read or run, or an axis does not fit it.
     pub fn new(
         file: &str,
         text: &str,
@@ -104,6 +107,9 @@ impl Plan {
     }
 
     /// Refuses to rank by a column that is not there, or has no numbers.
+    ///
+    /// # Errors
+    /// It is not there, or has none.
     pub fn require_numbers(&self, column: &str) -> Result<(), PlanError> {
         let numbers = self.columns.iter();
         let numbers = numbers.filter(|it| it.values != Values::Texts);

@@ -132,6 +132,9 @@ impl Sweep {
     /// Runs what is not finished on `jobs` threads (1 or more). `watch` is told how far it is, ten
     /// times a second at least, and says whether to go on. A point that cannot be run, or breaks
     /// the model, is finished with its reason.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
     pub fn run(
         &mut self,
         jobs: usize,
@@ -214,6 +217,9 @@ impl Sweep {
     }
 
     /// Writes the results in the order of the points, and takes the journal away.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or the results not be written.
     pub fn finish(self) -> Result<(), SweepError> {
         let plan = &self.plan;
         let mut table = TableWriter::create(&self.results, plan.columns(), &plan.metadata())?;

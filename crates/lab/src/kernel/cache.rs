@@ -44,6 +44,9 @@ impl Cache {
 
     /// The lab's part of a user's cache (XDG Base Directory Specification), by what
     /// `XDG_CACHE_HOME` and `HOME` are set to.
+    ///
+    /// # Errors
+    /// Neither is set.
     pub fn of_user(cache_home: Option<OsString>, home: Option<OsString>) -> Result<Self, LabError> {
         let set = |value: Option<OsString>| value.filter(|value| !value.is_empty());
         let folder = set(cache_home)
@@ -151,6 +154,9 @@ impl Cache {
     }
 
     /// A folder for parts of the cache, made if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made.
     pub fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
@@ -158,6 +164,9 @@ impl Cache {
     }
 
     /// Keeps other processes from making the same thing, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// Another process holds it, or the lock cannot be made.
     pub fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("make", &path))?;

@@ -82,6 +82,9 @@ pub(super) fn fetch(
 
 /// Fetches these packages, and those with libraries that they depend on, directly or not. The C
 /// library is left out: a guest has the host's, which ticktax itself needs.
+///
+/// # Errors
+/// apt is not there or has no such package, or one cannot be unpacked.
 pub fn fetch_with_libraries(
     names: &[&str],
     cache: &Cache,

@@ -71,6 +71,9 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 /// SHA-256 of a file.
+///
+/// # Errors
+/// It cannot be read.
 pub fn sha256_of(file: &Path) -> Result<String, LabError> {
     let failed = || LabError::file("read", file);
     let mut open = std::fs::File::open(file).map_err(failed())?;

@@ -29,6 +29,9 @@ pub struct Followed {
 /// of a loop. A [`Step::Frame`](crate::Step::Frame) begins a frame, and the next step that sleeps or
 /// spins ends it; one that was not done at the end is left out. A frame was due when the wait before
 /// it was to end.
+///
+/// # Errors
+/// The setup cannot be run ([`Setup::check`]), or has no such task.
 pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Followed, SetupError> {
     setup.check()?;
     if task.index() >= setup.tasks.len() {
