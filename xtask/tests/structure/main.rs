@@ -68,7 +68,7 @@ const ARROWS: &[(&str, Arrows)] = &[
         ]),
     ),
     ("ticktax-bench", Arrows::Never(&["xtask"])),
-    ("xtask", Arrows::Never(&[])),
+    ("xtask", Arrows::Only(&[])),
 ];
 
 /// Crates, by folder, that forbid unsafe code.
@@ -125,9 +125,9 @@ fn dependencies_follow_the_arrows() {
 fn unsafe_code_stands_only_where_it_may() {
     let mut wrong = Vec::new();
     for name in WITHOUT_UNSAFE {
-        // A crate that has not been written yet has no root.
-        let Ok(text) = fs::read_to_string(root().join("crates").join(name).join("src/lib.rs"))
-        else {
+        let file = root().join("crates").join(name).join("src/lib.rs");
+        let Ok(text) = fs::read_to_string(&file) else {
+            wrong.push(format!("{} cannot be read", file.display()));
             continue;
         };
         if !text.contains("#![forbid(unsafe_code)]") {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use ticktax_model::statement::Class;
 use ticktax_observe::RecorderPlan;
 
 use super::running::{AS_NOBODY, Agent, SERVING};
@@ -75,6 +76,15 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
         check(is_whole, || panel.to_string())?;
     }
     let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
+    // The kernel's own work is each of its classes.
+    let classes = Class::ALL.into_iter().filter(|it| it.is_kernel_work());
+    let classes = classes.map(Class::name).collect::<Vec<_>>().join("|");
+    let noise = format!("class=~\"{classes}\"");
+    check(rules.contains(&noise), || format!("rules without {noise}"))?;
+    let named = queries.iter().filter(|query| query.contains(&noise));
+    check(named.count() == 2, || {
+        format!("panels without {noise}: {queries:?}")
+    })?;
     let expressions = rules.lines().filter(|line| !line.contains("record:"));
     let expressions: Vec<&str> = expressions.collect();
     let used: BTreeSet<String> = queries
