@@ -67,6 +67,12 @@ impl CpuList {
     pub fn contains(&self, cpu: Cpu) -> bool {
         self.0.binary_search(&cpu).is_ok()
     }
+
+    /// The CPUs as a sentence names them: `CPU 3`, `CPUs 1-3`.
+    pub fn named(&self) -> String {
+        let noun = if self.len() == 1 { "CPU" } else { "CPUs" };
+        format!("{noun} {self}")
+    }
 }
 
 impl FromIterator<Cpu> for CpuList {
@@ -148,6 +154,13 @@ mod tests {
             assert_eq!(text.parse::<CpuList>().unwrap().to_string(), written);
         }
         assert!("0-3".parse::<CpuList>().unwrap().contains(Cpu(2)));
+    }
+
+    #[test]
+    fn one_cpu_is_not_named_as_several() {
+        for (list, named) in [("3", "CPU 3"), ("1-3", "CPUs 1-3"), ("0,2", "CPUs 0,2")] {
+            assert_eq!(list.parse::<CpuList>().unwrap().named(), named);
+        }
     }
 
     #[test]

@@ -88,6 +88,16 @@ impl Nanos {
         }
     }
 
+    /// This, `factor` times, without what is left of a ns.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "what is too long is the longest time"
+    )]
+    pub fn times(self, factor: f64) -> Self {
+        Self((self.0 as f64 * factor) as i64)
+    }
+
     /// The time that two intervals, each given as (start, end), have in common.
     pub fn overlap(a: (Self, Self), b: (Self, Self)) -> Self {
         Self((a.1.min(b.1).0 - a.0.max(b.0).0).max(0))

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use ticktax_model::Nanos;
 use ticktax_model::accounting::{Bias, BiasKind, CpuCheck};
 
-use super::check::{Case, Samples, scaled};
+use super::check::{Case, Samples};
 
 /// Standard deviations from which a program is said to depend on the tick.
 const SIGNIFICANT: f64 = 5.0;
@@ -120,7 +120,7 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
     let unseen = 1.0 - shown.share_of(ran).min(1.0);
     Some(plain(
         BiasKind::InterruptsNotMeasured,
-        -scaled(missing, unseen),
+        -missing.times(unseen),
         ran,
         shown,
     ))

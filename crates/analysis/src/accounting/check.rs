@@ -132,7 +132,7 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
         left.map(|left| {
             // The witness may have begun a moment later than the books.
             let share = 1.0 - left.time.share_of(left.watched);
-            scaled(books.elapsed, share)
+            books.elapsed.times(share)
         })
     };
     Some(CpuCheck {
@@ -154,11 +154,6 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
             .and_then(|(by, _)| Some(case.check.on(books.cpu)?.ticks(by))),
         causes: Vec::new(),
     })
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "a part of a time")]
-pub(super) fn scaled(time: Nanos, share: f64) -> Nanos {
-    Nanos((time.0 as f64 * share) as i64)
 }
 
 /// What the columns hold of a spinning probe or a soaker, which are nice.

@@ -1,7 +1,7 @@
 //! What rules judge by.
 
 use ticktax_model::accounting::AccountingStatement;
-use ticktax_model::configured::{Configured, FstabLine, Mounted};
+use ticktax_model::configured::{Configured, FrequencyPolicy, FstabLine, Mounted};
 use ticktax_model::machine::kernel_words;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::{Account, Class};
@@ -86,6 +86,15 @@ impl<'a> Facts<'a> {
         self.header.machine.parameter(name)
     }
 
+    /// The clocksource that the command line asks for, by the name that the kernel gives it.
+    pub(super) fn clocksource_asked(&self) -> Option<&'a str> {
+        self.parameter("clocksource").map(|asked| match asked {
+            // Its old name, which the kernel still reads.
+            "pmtmr" => "acpi_pm",
+            asked => asked,
+        })
+    }
+
     /// What is mounted, with a line of `fstab` or without.
     pub(super) fn mounts(&self) -> impl Iterator<Item = Mount<'a>> {
         let configured: &'a Configured = self.configured;
@@ -121,6 +130,17 @@ impl<'a> Facts<'a> {
             .flat_map(|list| list.iter().collect::<Vec<_>>())
             .collect();
         cpus.into_iter().collect()
+    }
+
+    /// The CPUs of these frequency policies in words.
+    pub(super) fn frequency_cpus<'p>(
+        policies: impl IntoIterator<Item = &'p FrequencyPolicy>,
+    ) -> String {
+        let numbers = policies
+            .into_iter()
+            .flat_map(|policy| policy.cpus.split_ascii_whitespace());
+        let cpus = numbers.filter_map(|number| number.parse().ok()).map(Cpu);
+        cpus.collect::<CpuList>().named()
     }
 
     /// The CPU time of a kernel thread, where it had any.

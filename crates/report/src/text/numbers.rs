@@ -108,9 +108,7 @@ pub(super) fn counted(count: u64, one: &str) -> String {
 
 /// `CPU 3`, `CPUs 0-2,7`.
 pub(super) fn cpu_names(cpus: impl Iterator<Item = Cpu>) -> String {
-    let list: CpuList = cpus.collect();
-    let noun = if list.len() == 1 { "CPU" } else { "CPUs" };
-    tied(format!("{noun} {list}"))
+    tied(cpus.collect::<CpuList>().named())
 }
 
 /// A memory size.

@@ -95,6 +95,12 @@ fn clocks() -> Vec<Case> {
             Silence,
         ),
         case(
+            "clocksource-gave-way",
+            "a slow clock that was asked for by its old name",
+            &[(CLOCK, "acpi_pm\n"), (CMDLINE, "clocksource=pmtmr\n")],
+            Silence,
+        ),
+        case(
             "clocksource-not-as-asked",
             "another clock",
             &[(CLOCK, "kvm-clock\n"), (CMDLINE, "quiet clocksource=tsc\n")],

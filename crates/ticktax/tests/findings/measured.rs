@@ -5,8 +5,8 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{CpuTimes, InterruptRow};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{Header, ProbeKind, ProbeReport};
-use ticktax_model::tick::{Basis, CpuTicks, Frequency, TickBill, Ticks};
-use ticktax_model::{Cpu, CpuList, Nanos};
+use ticktax_model::tick::{Basis, CpuTicks, Estimate, Frequency, TickBill, TickCost, Ticks};
+use ticktax_model::{Cpu, CpuList, Intervals, Nanos};
 
 use super::tree::Expected::{self, Found, Silence};
 use super::tree::{CONFIG, Case, case};
@@ -119,6 +119,20 @@ fn bill(hz: f64, idle: u64, stopped: Option<u64>) -> Option<TickBill> {
     })
 }
 
+/// The bill of a CPU whose ticks took 10 ms.
+fn costly() -> Option<TickBill> {
+    let mut bill = bill(250.0, 10, None)?;
+    bill.cost = Some(TickCost {
+        ticks: Intervals::default(),
+        time: Nanos::from_millis(10),
+        within: Vec::new(),
+        softirqs: Vec::new(),
+        around: None,
+        cores: Estimate::default(),
+    });
+    Some(bill)
+}
+
 fn fifo_probe(header: &mut Header) -> Option<TickBill> {
     header.probes.push(ProbeReport {
         probe: ProbeKind::Spin,
@@ -164,7 +178,14 @@ fn interrupted(header: &mut Header) -> Option<TickBill> {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let lists = [samples(), rates(), stopping(), policies(), interrupts()];
+    let lists = [
+        samples(),
+        rates(),
+        ticks_not_saved(),
+        stopping(),
+        policies(),
+        interrupts(),
+    ];
     lists.into_iter().flatten().collect()
 }
 
@@ -191,7 +212,6 @@ fn samples() -> Vec<Case> {
 
 fn rates() -> Vec<Case> {
     let full = ("sys/devices/system/cpu/nohz_full", "1\n");
-    let divider = [CONFIG, (CMDLINE, "divider=10")];
     vec![
         with(
             "hz-not-as-built",
@@ -199,6 +219,30 @@ fn rates() -> Vec<Case> {
             &[CONFIG],
             |_| bill(201.0, 10, None),
             Found("201.00 ± 0.10 Hz on CPU 1"),
+        ),
+        with(
+            "hz-not-as-built",
+            "ticks lost where nobody can take a CPU away",
+            &[CONFIG],
+            |_| bill(201.0, 10, None),
+            Found("remedy: \"see what the CPUs did in the longest gaps\""),
+        ),
+        with(
+            "hz-not-as-built",
+            "ticks lost in a guest",
+            &[CONFIG],
+            |header| {
+                header.machine.hypervisor = Some("KVM".to_owned());
+                bill(201.0, 10, None)
+            },
+            Found("give the virtual machine a CPU of its own"),
+        ),
+        with(
+            "hz-not-as-built",
+            "too fast",
+            &[CONFIG],
+            |_| bill(260.0, 10, None),
+            Found("The tick is faster than"),
         ),
         with(
             "hz-not-as-built",
@@ -214,12 +258,39 @@ fn rates() -> Vec<Case> {
             |_| bill(1.0, 1, None),
             Silence,
         ),
+    ]
+}
+
+fn ticks_not_saved() -> Vec<Case> {
+    let divider = [CONFIG, (CMDLINE, "divider=10")];
+    vec![
         with(
             "tick-divider-without-effect",
             "measured",
             &divider,
             |_| bill(250.0, 10, None),
             Found("250.00 Hz"),
+        ),
+        with(
+            "tick-divider-without-effect",
+            "what is not left out costs nine tenths",
+            &divider,
+            |_| costly(),
+            Found("left out\", time: Some(Nanos(9000000))"),
+        ),
+        with(
+            "nohz-full-without-effect",
+            "the busy half of a CPU's ticks",
+            &[CONFIG, (CMDLINE, "nohz_full=1")],
+            |_| costly(),
+            Found("\"the ticks of CPU 1 while busy\", time: Some(Nanos(5000000))"),
+        ),
+        with(
+            "nohz-full-without-effect",
+            "a CPU without a bill",
+            &[CONFIG, (CMDLINE, "nohz_full=2-3")],
+            |_| costly(),
+            Found("\"the ticks of CPUs 2-3 while busy\", time: None"),
         ),
         with(
             "tick-divider-without-effect",
@@ -325,6 +396,13 @@ fn interrupts() -> Vec<Case> {
             &[ISOLATED, ANYWHERE],
             interrupted,
             Found("30 interrupts there: 24 (eth0)"),
+        ),
+        with(
+            "interrupts-on-cpus-set-apart",
+            "a single CPU",
+            &[ISOLATED, ANYWHERE],
+            interrupted,
+            Found("\"CPU 1 isolated"),
         ),
         with(
             "interrupts-on-cpus-set-apart",

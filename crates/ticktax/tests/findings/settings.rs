@@ -16,7 +16,8 @@ pub(crate) fn cases() -> Vec<Case> {
         sysctl_silent(),
         fstab_kinds(),
         fstab_options(),
-        power(),
+        frequencies(),
+        wake_latency(),
         memory(),
     ];
     lists.into_iter().flatten().collect()
@@ -288,7 +289,7 @@ fn memory() -> Vec<Case> {
     ]
 }
 
-fn power() -> Vec<Case> {
+fn frequencies() -> Vec<Case> {
     const POLICY: &str = "sys/devices/system/cpu/cpufreq/policy0/affected_cpus";
     const DRIVER: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_driver";
     const GOVERNOR: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
@@ -302,6 +303,24 @@ fn power() -> Vec<Case> {
             (HARDWARE, "3000000\n"),
         ]
     };
+    let efficient = [
+        (
+            "sys/devices/system/cpu/cpufreq/policy2/affected_cpus",
+            "2\n",
+        ),
+        (
+            "sys/devices/system/cpu/cpufreq/policy2/scaling_governor",
+            "performance\n",
+        ),
+        (
+            "sys/devices/system/cpu/cpufreq/policy2/scaling_max_freq",
+            "1000000\n",
+        ),
+        (
+            "sys/devices/system/cpu/cpufreq/policy2/cpuinfo_max_freq",
+            "2000000\n",
+        ),
+    ];
     let governed = |driver| {
         [
             (POLICY, "0 1\n"),
@@ -318,6 +337,18 @@ fn power() -> Vec<Case> {
         ),
         case(
             "cpu-frequency-capped",
+            "CPUs that differ, all of them capped",
+            &[&capped("1500000\n")[..], &efficient].concat(),
+            Found("at most 1500 of 3000 MHz on CPUs 0-1\""),
+        ),
+        case(
+            "cpu-frequency-capped",
+            "the others of these",
+            &[&capped("1500000\n")[..], &efficient].concat(),
+            Found("at most 1000 of 2000 MHz on CPU 2\""),
+        ),
+        case(
+            "cpu-frequency-capped",
             "no cap",
             &capped("3000000\n"),
             Silence,
@@ -327,7 +358,7 @@ fn power() -> Vec<Case> {
             "cpu-frequency-lowest",
             "no choice",
             &governed("acpi-cpufreq\n"),
-            Found("CPUs 0 1"),
+            Found("whatever the load, on CPUs 0-1"),
         ),
         case(
             "cpu-frequency-lowest",
@@ -335,6 +366,11 @@ fn power() -> Vec<Case> {
             &governed("intel_pstate\n"),
             Silence,
         ),
+    ]
+}
+
+fn wake_latency() -> Vec<Case> {
+    vec![
         case(
             "cpu-wake-latency-held",
             "a limit",

@@ -14,7 +14,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     // It was asked for.
-    if !SLOW.contains(&current) || facts.parameter("clocksource") == Some(current) {
+    if !SLOW.contains(&current) || facts.clocksource_asked() == Some(current) {
         return Vec::new();
     }
     let available = facts.configured.file(AVAILABLE).unwrap_or("not known");

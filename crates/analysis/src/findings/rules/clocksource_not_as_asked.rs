@@ -9,9 +9,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let (Some(asked), Some(current)) = (facts.parameter("clocksource"), current) else {
         return Vec::new();
     };
-    // The kernel reads `pmtmr` as its old name of `acpi_pm`.
-    let asked_name = if asked == "pmtmr" { "acpi_pm" } else { asked };
-    if asked_name == current {
+    if facts.clocksource_asked() == Some(current) {
         return Vec::new();
     }
     vec![Finding {

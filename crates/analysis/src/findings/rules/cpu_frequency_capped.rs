@@ -1,32 +1,42 @@
 //! CPUs that may not run as fast as they can.
 
+use std::collections::BTreeMap;
+
+use ticktax_model::configured::FrequencyPolicy;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    let capped = facts.configured.frequency.iter().filter_map(|policy| {
-        let (max, hardware) = (policy.max_khz?, policy.hardware_max_khz?);
-        (max < hardware).then_some((policy, max, hardware))
-    });
-    let capped: Vec<_> = capped.collect();
-    let Some(&(first, max, hardware)) = capped.first() else {
-        return Vec::new();
-    };
-    let cpus: Vec<&str> = capped.iter().map(|(policy, ..)| &*policy.cpus).collect();
-    vec![Finding {
+    // CPUs of one machine may differ in what they can.
+    let mut alike: BTreeMap<_, Vec<&FrequencyPolicy>> = BTreeMap::new();
+    for policy in &facts.configured.frequency {
+        if let (Some(max), Some(hardware)) = (policy.max_khz, policy.hardware_max_khz)
+            && max < hardware
+        {
+            let cap = (max, hardware, &*policy.governor);
+            alike.entry(cap).or_default().push(policy);
+        }
+    }
+    alike.into_iter().map(finding).collect()
+}
+
+/// About the CPUs whose highest frequency, in kHz, is the first of these, and could be the second.
+fn finding(
+    ((max, hardware, governor), policies): ((u64, u64, &str), Vec<&FrequencyPolicy>),
+) -> Finding {
+    Finding {
         rule: "cpu-frequency-capped".to_owned(),
         title: "CPUs are kept below their highest frequency".to_owned(),
         configured: format!(
-            "scaling_max_freq of {} MHz, governor {}",
-            max / 1000,
-            first.governor
+            "scaling_max_freq of {} MHz, governor {governor}",
+            max / 1000
         ),
         effective: format!(
-            "at most {} of {} MHz on CPUs {}",
+            "at most {} of {} MHz on {}",
             max / 1000,
             hardware / 1000,
-            cpus.join(" ")
+            Facts::frequency_cpus(policies)
         ),
         measured: "/sys/devices/system/cpu/cpufreq/policy*/".to_owned(),
         confidence: Confidence::Certain,
@@ -38,5 +48,5 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         remedy: "write cpuinfo_max_freq to scaling_max_freq, unless heat or power is what it is \
                  meant to limit"
             .to_owned(),
-    }]
+    }
 }

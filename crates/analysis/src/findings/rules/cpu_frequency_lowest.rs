@@ -11,8 +11,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let lowest = facts.configured.frequency.iter().filter(|policy| {
         policy.governor == "powersave" && !policy.driver.is_empty() && !chooses(&policy.driver)
     });
-    let cpus: Vec<&str> = lowest.map(|policy| &*policy.cpus).collect();
-    if cpus.is_empty() {
+    let lowest: Vec<_> = lowest.collect();
+    if lowest.is_empty() {
         return Vec::new();
     }
     vec![Finding {
@@ -20,8 +20,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         title: "CPUs are kept at their lowest frequency".to_owned(),
         configured: "governor powersave".to_owned(),
         effective: format!(
-            "the lowest frequency, whatever the load, on CPUs {}",
-            cpus.join(" ")
+            "the lowest frequency, whatever the load, on {}",
+            Facts::frequency_cpus(lowest)
         ),
         measured: "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor; with this driver the \
                    governor has no other choice"

@@ -11,6 +11,39 @@ const TOLERANCE: f64 = 0.02;
 /// Intervals that it takes: a second of 250 Hz.
 const MIN: u64 = 250;
 
+/// What is said of a tick that is off, by whether it is too slow, and where.
+struct Words {
+    title: &'static str,
+    cost: &'static str,
+    remedy: &'static str,
+}
+
+const TOO_SLOW: &str = "The tick is not as fast as the kernel was built for";
+const SLOWER: Words = Words {
+    title: TOO_SLOW,
+    cost: "ticks that a long stretch without interrupts, or the firmware, swallowed: late timers, \
+           and CPU time that is counted wrongly",
+    remedy: "see what the CPUs did in the longest gaps",
+};
+const SLOWER_IN_A_GUEST: Words = Words {
+    title: TOO_SLOW,
+    cost: "ticks that the hypervisor or a long stretch without interrupts swallowed: late timers, \
+           and CPU time that is counted wrongly",
+    remedy: "see what the CPUs did in the longest gaps; give the virtual machine a CPU of its \
+             own, or ask its host for fewer guests",
+};
+const FASTER: Words = Words {
+    title: "The tick is faster than the kernel was built for",
+    cost: "more ticks than were asked for, and CPU time that is counted wrongly",
+    remedy: "see in the kernel's log how it measured its clocks",
+};
+const BOTH: Words = Words {
+    title: "The tick is not what the kernel was built for",
+    cost: "CPU time that is counted wrongly",
+    remedy: "see what the CPUs did in the longest gaps, and in the kernel's log how it measured its \
+             clocks",
+};
+
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some((tick, hz)) = facts
         .tick
@@ -36,6 +69,22 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .filter(|cpu| !stops_while_busy.contains(cpu.cpu));
     let off: Vec<_> = cpus
         .filter_map(|cpu| Some((cpu.cpu, cpu.frequency.filter(off)?)))
+        .collect();
+    if off.is_empty() {
+        return Vec::new();
+    }
+    let slower = off.iter().filter(|(_, measured)| measured.hz < hz).count();
+    let words = if slower == 0 {
+        FASTER
+    } else if slower < off.len() {
+        BOTH
+    } else if facts.header.machine.hypervisor.is_some() {
+        SLOWER_IN_A_GUEST
+    } else {
+        SLOWER
+    };
+    let effective: Vec<String> = off
+        .into_iter()
         .map(|(cpu, measured)| {
             format!(
                 "{:.2} ± {:.2} Hz on CPU {cpu}",
@@ -43,23 +92,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             )
         })
         .collect();
-    if off.is_empty() {
-        return Vec::new();
-    }
     vec![Finding {
         rule: "hz-not-as-built".to_owned(),
-        title: "The tick is not as fast as the kernel was built for".to_owned(),
+        title: words.title.to_owned(),
         configured: format!("CONFIG_HZ={hz:.0}"),
-        effective: off.join(", "),
+        effective: effective.join(", "),
         measured: "intervals between ticks on CPUs that did not idle".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
-        cost: Cost::said(
-            "ticks that a hypervisor or a long stretch without interrupts swallowed: \
-                          late timers, and CPU time that is counted wrongly",
-        ),
-        remedy: "see what the CPUs did in the longest gaps; give the virtual machine a CPU of its \
-                 own, or ask its host for fewer guests"
-            .to_owned(),
+        cost: Cost::said(words.cost),
+        remedy: words.remedy.to_owned(),
     }]
 }

@@ -47,7 +47,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     vec![Finding {
         rule: "interrupts-on-cpus-set-apart".to_owned(),
         title: "Devices interrupt CPUs that were set apart".to_owned(),
-        configured: format!("CPUs {apart} isolated, or without a tick"),
+        configured: format!("{} isolated, or without a tick", apart.named()),
         effective: format!("{total} interrupts there: {}", hit.join(", ")),
         measured: "the growth of /proc/interrupts during the recording, and where each may go by \
                    /proc/irq"

@@ -1,6 +1,8 @@
 //! `nohz_full=` on the command line, and no CPU whose tick may stop while it is busy.
 
+use ticktax_model::CpuList;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::tick::{CpuTicks, TickBill, Ticks};
 
 use super::super::Facts;
 
@@ -26,15 +28,36 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: format!("/{NOHZ_FULL}, and the kernel's build configuration"),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Some(Cost {
-            what: "the tick's bill above, on CPUs meant to be without".to_owned(),
-            time: facts
-                .tick
-                .and_then(|tick| tick.cost.as_ref())
-                .map(|cost| cost.time),
-        }),
+        cost: Some(cost(asked, facts.tick)),
         remedy: "use a kernel with CONFIG_NO_HZ_FULL=y; leave at least the CPU that boots out of \
                  the list"
             .to_owned(),
     }]
+}
+
+/// What the ticks took that came to the CPUs that were `asked` for while they were busy: as many times the mean of
+/// all ticks, where that is known.
+fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
+    let cpus: Option<CpuList> = asked.parse().ok();
+    let named = match &cpus {
+        Some(cpus) if !cpus.is_empty() => cpus.named(),
+        _ => "these CPUs".to_owned(),
+    };
+    let time = tick.zip(cpus).and_then(|(tick, cpus)| {
+        let cost = tick.cost.as_ref()?;
+        let meant: Vec<_> = tick
+            .cpus
+            .iter()
+            .filter(|it| cpus.contains(it.cpu))
+            .collect();
+        let told = |it: &&CpuTicks| it.busy.or(it.probed).or(it.idle).is_some();
+        let known = !meant.is_empty() && meant.iter().all(told);
+        let busy = Ticks::sum(meant.iter().filter_map(|it| it.busy)).count;
+        let all = tick.all().count;
+        (known && all > 0).then(|| cost.time.times(busy as f64 / all as f64))
+    });
+    Cost {
+        what: format!("the ticks of {named} while busy"),
+        time,
+    }
 }

@@ -4,6 +4,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
+use ticktax_model::CpuList;
 use ticktax_model::tick::{Basis, CpuTicks};
 
 /// Idling that it takes to tell, in seconds.
@@ -61,13 +62,11 @@ fn goes_on_while_idle(facts: &Facts<'_>, off: bool) -> Option<String> {
     let goes_on = tick.cpus.iter().filter_map(|cpu| {
         let idle = cpu.idle?;
         let full = idle.time.as_secs_f64() >= MIN_IDLE && idle.rate()? > ALMOST_ALL * hz;
-        (full && cpu.stopped == Some(0)).then(|| cpu.cpu.to_string())
+        (full && cpu.stopped == Some(0)).then_some(cpu.cpu)
     });
-    let goes_on: Vec<String> = goes_on.collect();
+    let goes_on: CpuList = goes_on.collect();
     (!goes_on.is_empty()).then(|| {
-        format!(
-            "it went on at {hz:.0} Hz on idle CPUs {}",
-            goes_on.join(",")
-        )
+        let cpus = goes_on.named();
+        format!("it went on at {hz:.0} Hz while {cpus} idled")
     })
 }

@@ -38,8 +38,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             "{runtime} of every {period} µs at most, where others want to run or real-time groups \
              are throttled"
         ),
-        measured: "/proc/sys/kernel/sched_rt_runtime_us and sched_rt_period_us; the gaps above \
-                   show how much it came to"
+        measured: "/proc/sys/kernel/sched_rt_runtime_us and sched_rt_period_us; the probe's \
+                   gaps show how much it came to"
             .to_owned(),
         confidence: Confidence::Possible,
         severity: Severity::Note,

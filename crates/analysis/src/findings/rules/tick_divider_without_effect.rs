@@ -49,11 +49,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence,
         severity: Severity::Serious,
         cost: Some(Cost {
-            what: "of the tick's bill above, all but the divided part".to_owned(),
+            what: "the ticks that were to be left out".to_owned(),
             time: facts
                 .tick
                 .and_then(|tick| tick.cost.as_ref())
-                .map(|cost| cost.time),
+                .map(|cost| cost.time.times(1.0 - 1.0 / asked)),
         }),
         remedy: "use a kernel that was built for fewer ticks (CONFIG_HZ), or one that stops the \
                  tick of idle CPUs (CONFIG_NO_HZ_IDLE)"
