@@ -18,6 +18,9 @@ pub enum Limitation {
     KernelNotTraced {
         /// The tracer's error.
         message: String,
+        /// Whether root might do it: an ordinary user asked.
+        #[serde(default)]
+        needs_root: bool,
     },
     /// A hook could not be attached.
     HookMissing {
@@ -236,11 +239,18 @@ pub enum Limitation {
         windows: u64,
         /// Sources that it happened to so often that they were not searched.
         sources: u64,
+        /// How often it may happen to a source that is searched.
+        #[serde(default = "sixty_four")]
+        max_windows: u64,
     },
     /// Only gaps were recorded: their beats have no names.
     BeatSourcesUnnamed,
     /// No source has the events that a period needs.
-    BeatsTooFewEvents,
+    BeatsTooFewEvents {
+        /// How many that are.
+        #[serde(default = "five")]
+        min_events: u64,
+    },
     /// Periods that are too long for the recording.
     BeatPeriodsTooLong {
         /// From here on.
@@ -295,6 +305,16 @@ pub enum Limitation {
         /// Why.
         why: String,
     },
+}
+
+/// The events that a period needed where [`Limitation::BeatsTooFewEvents`] does not say.
+fn five() -> u64 {
+    5
+}
+
+/// The most windows where [`Limitation::BeatLongTimesSummed`] does not say.
+fn sixty_four() -> u64 {
+    64
 }
 
 /// Why a hook is not attached.

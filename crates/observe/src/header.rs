@@ -78,7 +78,10 @@ impl End<'_> {
     pub(super) fn at_level_proc(self, why: &TraceError, cost: ToolCost) -> Header {
         let message = why.to_string();
         let coverage = Coverage {
-            limitations: vec![Limitation::KernelNotTraced { message }],
+            limitations: vec![Limitation::KernelNotTraced {
+                message,
+                needs_root: matches!(why, TraceError::NotPermitted),
+            }],
             ..Coverage::default()
         };
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();

@@ -20,6 +20,7 @@ mod screen;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tick;
+mod untraced;
 mod victim;
 mod waits;
 

@@ -15,6 +15,12 @@ pub enum TraceError {
          and CAP_SYSLOG (for the names of functions)"
     )]
     NotPermitted,
+    /// Root may not either.
+    #[error(
+        "root may not trace the kernel here: a container, a security module or a bounding set withholds CAP_BPF \
+         or CAP_PERFMON; grant them, or run outside"
+    )]
+    RootNotPermitted,
     /// The kernel is locked down.
     #[error(
         "the kernel is locked down ({mode}), which forbids BPF to read kernel memory; boot without \
@@ -94,8 +100,8 @@ impl TraceError {
     ) -> Self {
         let confidential = lockdown.filter(|mode| mode == "confidentiality");
         match (io_cause(error).map(io::Error::kind), confidential) {
-            (Some(io::ErrorKind::PermissionDenied), None) => Self::NotPermitted,
-            (Some(io::ErrorKind::PermissionDenied), Some(_)) if !root => Self::NotPermitted,
+            (Some(io::ErrorKind::PermissionDenied), _) if !root => Self::NotPermitted,
+            (Some(io::ErrorKind::PermissionDenied), None) => Self::RootNotPermitted,
             (Some(io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput), Some(mode)) => {
                 Self::LockedDown { mode }
             }
@@ -189,7 +195,7 @@ mod tests {
         }
         assert!(matches!(
             judged(PermissionDenied, true, integrity),
-            TraceError::NotPermitted
+            TraceError::RootNotPermitted
         ));
         for kind in [PermissionDenied, InvalidInput] {
             let error = judged(kind, true, confidentiality);

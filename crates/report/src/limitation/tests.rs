@@ -32,7 +32,10 @@ fn of_machines() -> Vec<Limitation> {
         HookMissing::Refused(message()),
     ];
     let hooks = Hook::ALL.iter().zip(reasons.iter().cycle());
-    let mut all = vec![Limitation::KernelNotTraced { message: message() }];
+    let mut all = vec![Limitation::KernelNotTraced {
+        message: message(),
+        needs_root: false,
+    }];
     all.extend(hooks.map(|(&hook, reason)| Limitation::HookMissing {
         hook,
         reason: reason.clone(),
@@ -147,13 +150,15 @@ fn of_beats() -> Vec<Limitation> {
         Limitation::BeatLongTimesSummed {
             windows: 3,
             sources: 0,
+            max_windows: 64,
         },
         Limitation::BeatLongTimesSummed {
             windows: 300,
             sources: 1,
+            max_windows: 64,
         },
         Limitation::BeatSourcesUnnamed,
-        Limitation::BeatsTooFewEvents,
+        Limitation::BeatsTooFewEvents { min_events: 5 },
         Limitation::BeatPeriodsTooLong {
             over: Nanos::from_secs(900),
         },
@@ -216,7 +221,7 @@ fn no_limitation_is_forgotten_here() {
     for limitation in &all {
         let words = words(limitation);
         assert!(
-            !words.what.is_empty() && !words.why.is_empty(),
+            !words.what.is_empty() && !words.why.is_empty() && words.why != super::UNWORDED,
             "{limitation:?}"
         );
         assert!(!words.why.ends_with('.'), "{}", words.why);

@@ -12,6 +12,7 @@ use super::numbers::{
     counted, cpu_names, percent, percent_of_success, rate, rough_or_blank, time_or_blank,
 };
 use super::page::{Page, Tone, tied};
+use super::untraced::Untraced;
 use super::wall;
 
 /// Causes that are shown by name.
@@ -87,7 +88,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             &cells.text(),
         );
     }
-    explained(page, gaps, statement.level, noun);
+    explained(page, gaps, statement, noun);
     proofs(page, &gaps.proofs);
     bounds(page, &gaps.entry_exit);
     causes_of(page, &gaps.causes, noun, scale);
@@ -117,7 +118,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
 }
 
 /// How much of the time is explained, in a sentence.
-fn explained(page: &mut Page, gaps: &GapStatement, level: Level, noun: &str) {
+fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: &str) {
     let long = &gaps.long;
     if long.gaps.count == 0 {
         return;
@@ -131,9 +132,10 @@ fn explained(page: &mut Page, gaps: &GapStatement, level: Level, noun: &str) {
     let share = tied(percent_of_success(long.coverage()));
     let unknown = match long.unexplained {
         Nanos(..=0) => String::new(),
-        time if level == Level::Proc => format!(
-            "; {} cannot be attributed from /proc: run as root to see what ran",
-            tied(time)
+        time if statement.level == Level::Proc => format!(
+            "; {} cannot be attributed from /proc: {}",
+            tied(time),
+            Untraced::of(statement).remedy("run as root to see what ran")
         ),
         time => format!("; {} has no known cause", tied(time)),
     };

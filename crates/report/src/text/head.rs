@@ -6,6 +6,7 @@ use ticktax_model::statement::Statement;
 
 use super::numbers::{counted, date};
 use super::page::{Page, Tone, tied};
+use super::untraced::Untraced;
 use super::wall;
 
 /// Of which world something is, for titles with little room.
@@ -47,11 +48,16 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         page.paragraph(Tone::Plain, "Command   ", &text);
     }
     let (tone, level) = match statement.level {
-        Level::Kernel => (Tone::Plain, "kernel: everything that ran is traced by name"),
-        Level::Proc => (
-            Tone::Warning,
-            "proc: counters of /proc only; run as root to see every interrupt by name",
+        Level::Kernel => (
+            Tone::Plain,
+            "kernel: everything that ran is traced by name".to_owned(),
         ),
+        Level::Proc => {
+            let remedy =
+                Untraced::of(statement).remedy("run as root to see every interrupt by name");
+            let level = format!("proc: counters of /proc only; {remedy}");
+            (Tone::Warning, level)
+        }
     };
     page.paragraph(
         tone,
@@ -82,10 +88,7 @@ pub(super) fn machine(machine: &Machine) -> String {
     let mut facts = vec![named(&machine.host, "unnamed host")];
     facts.extend((!machine.arch.is_empty()).then(|| machine.arch.clone()));
     if !machine.online.is_empty() {
-        facts.push(format!(
-            "{} online",
-            tied(format!("CPUs {}", machine.online))
-        ));
+        facts.push(format!("{} online", tied(machine.online.named())));
     }
     facts.push(hypervisor);
     facts.join(", ")

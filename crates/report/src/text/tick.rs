@@ -3,11 +3,13 @@
 use std::cmp::Reverse;
 
 use ticktax_model::Nanos;
+use ticktax_model::recording::Level;
 use ticktax_model::statement::{Part, Statement};
 use ticktax_model::tick::{Basis, CpuTicks, Estimate, Fleet, TickBill, TickCost, Ticks};
 
 use super::numbers::{counted, grouped, percent, quantiles};
 use super::page::{Page, Tone, tied};
+use super::untraced::Untraced;
 use super::wall;
 
 /// CPUs that get a line of their own before the rest is summed up.
@@ -31,8 +33,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         page.paragraph(Tone::Plain, "Each      ", &each(cost, bill.basis));
         page.paragraph(Tone::Plain, "A day     ", &a_day(bill, cost, statement));
     } else {
-        let text = "unknown: only tracing shows what a tick costs; run as root";
-        page.paragraph(Tone::Warning, "Each      ", text);
+        let remedy = match statement.level {
+            Level::Kernel => "the local timer's interrupts were not seen".to_owned(),
+            Level::Proc => Untraced::of(statement).remedy("run as root"),
+        };
+        let text = format!("unknown: only tracing shows what a tick costs; {remedy}");
+        page.paragraph(Tone::Warning, "Each      ", &text);
     }
     if let Some(fleet) = &bill.fleet {
         page.paragraph(Tone::Warning, "A host    ", &a_host(fleet));

@@ -2,6 +2,7 @@
 
 use ticktax_model::machine::Throttling;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
+use ticktax_model::recording::Level;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     Delay, DelayKind, Interferer, StateAccount, Target, ThreadState, ThreadTimes, Usage,
@@ -12,6 +13,7 @@ use ticktax_model::{Kind, Nanos};
 use super::cells::Cells;
 use super::numbers::{counted, exact, grouped, percent, quantiles, rate, time_or_blank};
 use super::page::{Page, TIE, Tone, tied};
+use super::untraced::Untraced;
 use super::wall;
 
 /// Culprits that are named.
@@ -38,12 +40,17 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             balance(page, threads);
         }
         Some(_) => page.line(Tone::Warning, "None of its threads was seen."),
-        None => page.paragraph(
-            Tone::Warning,
-            "",
-            "What it waited for, what ran instead, and what interrupted it can only be traced: \
-             run as root.",
-        ),
+        None => {
+            let remedy = match statement.level {
+                Level::Kernel => "its threads were not followed".to_owned(),
+                Level::Proc => Untraced::of(statement).remedy("run as root"),
+            };
+            let text = format!(
+                "What it waited for, what ran instead, and what interrupted it can only be traced: \
+                 {remedy}."
+            );
+            page.paragraph(Tone::Warning, "", &text);
+        }
     }
     if let Some(usage) = &victim.usage {
         counters(page, usage);

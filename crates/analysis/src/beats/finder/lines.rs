@@ -13,7 +13,7 @@ use super::merge::merge;
 use super::search::{Found, SEARCHES, search, searchable};
 use super::stream::{Key, Stream, What};
 use super::tie::{agree, is_member};
-use super::{Finder, MAX_STREAMS};
+use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
 
 /// The probability, at most, that chance put any beat into a statement.
 pub(crate) const FAMILY: f64 = 0.01;
@@ -97,18 +97,22 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     }
     let (windows, sources) = finder.streams.untimed();
     if windows > 0 {
-        unknown.push(Limitation::BeatLongTimesSummed { windows, sources });
+        unknown.push(Limitation::BeatLongTimesSummed {
+            windows,
+            sources,
+            max_windows: MAX_UNTIMED as u64,
+        });
     }
     if header.level == Level::Proc && finder.sums == 0 {
         unknown.push(Limitation::BeatSourcesUnnamed);
     }
+    let min_events = FEWEST as u64;
     if searched.is_empty() {
-        unknown.push(Limitation::BeatsTooFewEvents);
+        unknown.push(Limitation::BeatsTooFewEvents { min_events });
     } else if window > Nanos::ZERO {
         let over = Nanos(window.0 / 4);
         unknown.push(Limitation::BeatPeriodsTooLong { over });
     }
-    let min_events = FEWEST as u64;
     let few = |stream: &&Stream| stream.collector.count() < min_events;
     let sources = finder.streams.iter().filter(few).count() as u64;
     if sources > 0 {

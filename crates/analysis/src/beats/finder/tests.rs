@@ -414,7 +414,8 @@ fn the_tools_own_beat_is_marked() {
 fn with_nothing_to_go_by_nothing_is_said() {
     let empty = Story::default().search(1);
     assert!(empty.beats.is_empty() && empty.searched == 0);
-    assert!(empty.unknown.contains(&Limitation::BeatsTooFewEvents));
+    let few = Limitation::BeatsTooFewEvents { min_events: 5 };
+    assert!(empty.unknown.contains(&few));
 
     let mut one = Story::default();
     one.woken(0, MS, "once", 300 * US);

@@ -1,4 +1,4 @@
-//! The first screen without root: what the kernel's counters tell, and no more.
+//! The first screen where the kernel was not traced: what its counters tell, and no more.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::AccountingStatement;
@@ -10,16 +10,24 @@ use super::groups::{Group, processes};
 use super::tables::{MUCH, Table};
 use super::{Screen, advice};
 use crate::text::numbers::{counted, grouped, percent};
-use crate::text::page::{Page, Tone, tied};
+use crate::text::page::{Page, Tone, clean, tied};
+use crate::text::untraced::Untraced;
 
 /// Writes the screen, but for its foot.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
-    page.paragraph(
-        Tone::Warning,
-        "",
-        "WITHOUT ROOT: how much, but not by whom. Run as root to see what ran, and why it waited.",
-    );
+    let why = match Untraced::of(statement) {
+        Untraced::NeedsRoot => {
+            "WITHOUT ROOT: how much, but not by whom. Run as root to see what ran, and why it \
+                                waited."
+                .to_owned()
+        }
+        Untraced::Because(why) => {
+            format!("NOT TRACED: how much, but not by whom: {}.", clean(why))
+        }
+        Untraced::Unknown => "NOT TRACED: how much, but not by whom.".to_owned(),
+    };
+    page.paragraph(Tone::Warning, "", &why);
     screen.gap(page);
     verdict(page, screen);
     if let Some(victim) = &statement.victim {
@@ -113,7 +121,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
     let table = Table {
         much: MUCH,
         title: "TOP CPU TIME, BY /proc/PID",
-        whole: screen.statement.balance.elapsed,
+        whole: Some(screen.statement.balance.elapsed),
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,

@@ -470,10 +470,16 @@ pub(crate) fn proc_level() -> Statement {
             entry_exit: Vec::new(),
         }),
         coverage: Coverage {
-            limitations: vec![Limitation::Other {
-                what: "steal time".to_owned(),
-                why: "the hypervisor does not tell it".to_owned(),
-            }],
+            limitations: vec![
+                Limitation::KernelNotTraced {
+                    message: "may not trace the kernel as an ordinary user".to_owned(),
+                    needs_root: true,
+                },
+                Limitation::Other {
+                    what: "steal time".to_owned(),
+                    why: "the hypervisor does not tell it".to_owned(),
+                },
+            ],
             ..Coverage::default()
         },
         probes: vec![ProbeReport {

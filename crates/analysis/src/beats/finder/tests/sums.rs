@@ -101,7 +101,9 @@ fn what_there_was_no_room_for_was_not_observed() {
     let limit = |statement: &BeatStatement| {
         let limits = statement.unknown.iter();
         let mut limits = limits.filter_map(|it| match *it {
-            Limitation::BeatLongTimesSummed { windows, sources } => Some((windows, sources)),
+            Limitation::BeatLongTimesSummed {
+                windows, sources, ..
+            } => Some((windows, sources)),
             _ => None,
         });
         limits.next()
