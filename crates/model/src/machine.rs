@@ -323,6 +323,13 @@ impl Counters {
         Some(self.clocks?.since(before.clocks.as_ref()?))
     }
 
+    /// Whether the hypervisor's clock has run on any CPU since the machine was started. Where it has not, the
+    /// hypervisor may not say what it takes: `/proc/stat` has the column all the same.
+    pub fn tells_steal(&self) -> bool {
+        let mut all = self.cpu_times.values();
+        all.any(|times| times.steal > Nanos::ZERO)
+    }
+
     /// The time that the hypervisor's clock says it took from `cpu`, from `before` to here.
     pub fn steal_since(&self, before: &Self, cpu: Cpu) -> Option<Nanos> {
         let steal = |counters: &Self| Some(counters.cpu_times.get(&cpu.0)?.steal);

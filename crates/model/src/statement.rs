@@ -206,9 +206,10 @@ pub struct ThrottledProgram {
     pub name: String,
     /// Its process id.
     pub pid: Option<i32>,
-    /// What held it back.
+    /// Why.
     pub why: OffCpuReason,
-    /// For how long, the times of its threads added up.
+    /// For how long, the times of its threads added up: each until it ran again, so with its wait for a CPU
+    /// once it was allowed to.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// How many times, and for how long each.

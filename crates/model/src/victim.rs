@@ -182,7 +182,8 @@ pub struct VictimStatement {
     pub usage: Option<Usage>,
     /// The counters of its cgroup's CPU quota, for the time of the audit.
     pub throttling: Option<Throttling>,
-    /// What the hypervisor's clock says that it took from all CPUs meanwhile, whatever ran there.
+    /// What the hypervisor's clock says that it took from all CPUs meanwhile, whatever ran there; `None`
+    /// where there is no such clock, or one that has never run.
     #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Its frames, where it is a process one of whose threads wakes at regular times.

@@ -40,7 +40,7 @@ pub(crate) struct Outside {
     /// How many of the probe's empty gaps there may be something else in; `None` where that may be any
     /// of them, or there is no hypervisor.
     pub(crate) unseen: Option<usize>,
-    /// How much that was at most, in all.
+    /// How much that was at most, in all; `None` where the hypervisor does not tell.
     stolen: Option<Nanos>,
 }
 
@@ -59,11 +59,14 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
+        // One that has never run may never run.
+        let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
             let books = books.cpus.iter().filter(|books| books.cpu == cpu);
             let seen = books.map(|books| books.of(Class::Steal) + books.of(Class::Outside));
-            Some(clock.max(seen.sum()))
+            let seen: Nanos = seen.sum();
+            (tells || seen > Nanos::ZERO).then(|| clock.max(seen))
         };
         Self {
             cpu,
@@ -279,7 +282,7 @@ fn latest(one: &Delayed, begin: Nanos) -> LateFrame {
 
 /// Leaves out the kinds that could not have been seen, and adds how much the hypervisor took in all.
 pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> LateFrames {
-    let watched = |hooks: &[Hook]| hooks.iter().any(|hook| attached.contains(hook));
+    let watched = |hooks: &[Hook]| hooks.iter().all(|hook| attached.contains(hook));
     let could_be = |one: &LateTime| match one.kind {
         _ if one.time > Nanos::ZERO => true,
         HoldUp::Interrupts => watched(&[Hook::LocalTimer, Hook::IrqHandler]),

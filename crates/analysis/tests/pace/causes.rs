@@ -18,6 +18,8 @@ const FRAMES: i64 = 500;
 const WORK: i64 = 3 * MS;
 /// By how much a frame is late that is late.
 const LATE: i64 = 9 * MS;
+/// What the hypervisor had taken before: its clock runs.
+const STOLEN_BEFORE: i64 = 1_000 * MS;
 
 /// What makes frames late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,13 +227,18 @@ fn header(injected: Injected) -> Header {
         books: vec![books(0, BEGIN, end), books(1, BEGIN, end)],
         ..Header::new(World::Live, Level::Kernel, "test")
     };
-    header.coverage.attached = vec![Hook::LocalTimer, Hook::PageFault, Hook::DirectReclaim];
+    header.coverage.attached = vec![
+        Hook::LocalTimer,
+        Hook::IrqHandler,
+        Hook::PageFault,
+        Hook::DirectReclaim,
+    ];
     header.coverage.every_entry_watched = true;
     header.machine.hypervisor = Some("KVM".to_owned());
     let steals = matches!(injected, StealRow | StealGap);
     let stolen = if steals { FRAMES / 50 * LATE } else { 0 };
     for (counters, steal) in [(&mut header.before, 0), (&mut header.after, stolen)] {
-        let steal = Nanos(steal);
+        let steal = Nanos(STOLEN_BEFORE + steal);
         let times = |steal| CpuTimes {
             steal,
             ..CpuTimes::default()
@@ -320,6 +327,31 @@ fn what_could_not_be_seen_is_not_told_as_none() {
         assert!(!kinds.contains(&unseen), "{unseen:?}");
     }
     assert_eq!((late.stolen, kinds.len()), (None, 5));
+}
+
+/// A device's interrupts are not the timer's.
+#[test]
+fn interrupts_of_which_only_some_were_watched_may_have_been_the_cause() {
+    let mut header = header(Program);
+    header.coverage.attached = vec![Hook::IrqHandler];
+    let late = late(Program, &header);
+    let mut kinds = late.by_kind.iter().map(|one| one.kind);
+    assert!(!kinds.any(|kind| kind == HoldUp::Interrupts), "{late:#?}");
+}
+
+/// `/proc/stat` has the column also where the hypervisor never fills it.
+#[test]
+fn a_clock_that_never_ran_does_not_say_that_nothing_was_stolen() {
+    let mut header = header(Program);
+    for counters in [&mut header.before, &mut header.after] {
+        for times in counters.cpu_times.values_mut() {
+            times.steal = Nanos::ZERO;
+        }
+    }
+    let late = late(Program, &header);
+    let mut kinds = late.by_kind.iter().map(|one| one.kind);
+    assert!(!kinds.any(|kind| kind == HoldUp::Steal), "{late:#?}");
+    assert_eq!(late.stolen, None);
 }
 
 /// A gap is the hypervisor's only where the tracer would have seen everything else.

@@ -4,4 +4,5 @@
 mod fixture;
 mod migration;
 mod properties;
+mod steal;
 mod throttling;

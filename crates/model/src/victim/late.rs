@@ -22,7 +22,7 @@ pub struct LateFrames {
     pub by_kind: Vec<LateTime>,
     /// What the hypervisor took from the loop's CPUs in the whole recording, by its clock or by the
     /// probe's gaps, whichever is more: an upper bound of what the late frames lost to it. `None`
-    /// where there is no hypervisor, or no such clock.
+    /// where there is no hypervisor, or neither such a clock that has ever run nor such a gap.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// The latest frames, the latest first.

@@ -11,7 +11,7 @@ use super::wall;
 /// Programs that are shown by name.
 const SHOWN: usize = 8;
 
-/// Writes the section, where a program was held back.
+/// Writes the section, where a program was throttled.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let all = &statement.throttled;
     if all.is_empty() {
@@ -38,8 +38,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let name = counted(others.len() as u64, "other");
         page.row(Tone::Warning, 2, &name, &without_share(cells).text());
     }
-    let mut legend =
-        "time: summed over its threads; part of no account, because no CPU spent it.".to_owned();
+    let mut legend = "time: from when a thread was taken off its CPU until it ran again, so with its \
+        wait for a CPU once there was quota again; summed over its threads; part of no account, because \
+        no CPU spent it."
+        .to_owned();
     if all.iter().any(|held| held.why == OffCpuReason::Throttled) {
         legend += " throttled: the CPU quota of its cgroup was used up; raise cpu.max there \
             (cpu.cfs_quota_us in a cgroup of version 1), or \

@@ -12,5 +12,6 @@ mod pace;
 mod properties;
 pub(crate) mod samples;
 mod screens;
+mod sure;
 mod ticks;
 mod victims;

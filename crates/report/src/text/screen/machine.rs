@@ -1,6 +1,7 @@
 //! The first screen about a machine: how busy, by whom, what was taken, what repeats, what top hides.
 
 use ticktax_model::Nanos;
+use ticktax_model::accounting::CpuCheck;
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::{Account, Holder, Statement};
@@ -40,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let table = |title| Table {
         much: MUCH,
         title,
-        whole,
+        whole: Some(whole),
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,
@@ -59,7 +60,11 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
     let throttled = throttled(statement);
     if !throttled.is_empty() {
-        table("THROTTLED BY ITS QUOTA").write(page, &throttled, screen.room.fewer);
+        let table = Table {
+            whole: None,
+            ..table("THROTTLED UNTIL IT RAN")
+        };
+        table.write(page, &throttled, screen.room.fewer);
     }
     repeats(page, screen);
     gaps(page, statement);
@@ -109,7 +114,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let table = Table {
         much: f64::INFINITY,
         title: "WHO WAITED FOR A CPU",
-        whole: waits.time,
+        whole: Some(waits.time),
         words: "behind",
         word: &behind,
         keeps: &|_| false,
@@ -253,10 +258,15 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     }
     let left = beats.beats.len() - shown.len();
     if left > 0 && shown.is_empty() {
-        let text = format!("Repeats: {left}, none of which takes much from others.");
-        page.paragraph(Tone::Plain, "", &text);
+        let little = beats.beats.iter().all(|beat| cost(beat) < COSTLY);
+        let about = if little {
+            ", none of which takes much from others."
+        } else {
+            " (--section repeats)"
+        };
+        page.paragraph(Tone::Plain, "", &format!("Repeats: {left}{about}"));
     } else if left > 0 {
-        let text = format!("and {left} that take less, the tick included");
+        let text = format!("and {left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
@@ -333,7 +343,8 @@ fn gaps(page: &mut Page, statement: &Statement) {
 
 /// Where the kernel's own counters are wrong.
 fn top(page: &mut Page, statement: &Statement) {
-    let Some(check) = &statement.accounting else {
+    let check = statement.accounting.as_ref();
+    let Some(check) = check.filter(|check| !check.cpus.is_empty()) else {
         return;
     };
     let mut off: Vec<_> = check
@@ -354,14 +365,21 @@ fn top(page: &mut Page, statement: &Statement) {
             ))
         })
         .collect();
-    match (off.is_empty(), told.is_empty()) {
-        (true, _) => {}
-        (false, true) => page.paragraph(Tone::Plain, "", "top is right within 1 % on each CPU."),
-        (false, false) => {
-            let text = told.join("; ");
-            page.paragraph(Tone::Warning, "Where top is wrong: ", &text);
-        }
+    if !told.is_empty() {
+        let text = told.join("; ");
+        page.paragraph(Tone::Warning, "Where top is wrong: ", &text);
+    } else if check.cpus.iter().all(is_right) {
+        page.paragraph(Tone::Plain, "", "top is right within 1 % on each CPU.");
+    } else if !off.is_empty() {
+        page.paragraph(Tone::Plain, "", "top is not shown to be wrong.");
     }
+}
+
+/// Whether top is right about a CPU, whatever the unexplained time was.
+fn is_right(cpu: &CpuCheck) -> bool {
+    let unexplained = cpu.unexplained.share_of(cpu.elapsed);
+    cpu.off()
+        .is_some_and(|off| off.abs() + unexplained < TOLERABLE)
 }
 
 /// The tick's bill in a line.

@@ -50,7 +50,7 @@ pub(super) fn write(
         let table = Table {
             much: f64::INFINITY,
             title: "WHO MADE IT WAIT",
-            whole,
+            whole: Some(whole),
             words: "pattern",
             word: &word,
             keeps: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
@@ -299,7 +299,8 @@ fn not_the_cause(
             told.push(tied(format!("{name} {time}")));
         }
     };
-    if watched(Hook::LocalTimer) || watched(Hook::IrqHandler) {
+    // A device's interrupts are not the timer's.
+    if watched(Hook::LocalTimer) && watched(Hook::IrqHandler) {
         tell("interrupts", time_of(threads, ThreadState::Interrupted));
     }
     tell("migration", moving);
@@ -312,9 +313,8 @@ fn not_the_cause(
     if victim.throttling.is_some() {
         tell("quota", time_of(threads, ThreadState::Throttled));
     }
-    if statement.machine.hypervisor.is_some()
-        && let Some(stolen) = victim.stolen
-    {
+    let guest = statement.machine.hypervisor.is_some();
+    if let Some(stolen) = victim.stolen.filter(|_| guest) {
         tell("steal", stolen);
     }
     if let [rest @ .., last] = &*none {
@@ -325,10 +325,16 @@ fn not_the_cause(
             tied(format!("{last} 0"))
         ));
     }
-    // The model has none.
-    let unknown = !watched(Hook::PageFault) && statement.world != World::Simulated;
-    if let Some(last) = told.last_mut().filter(|_| unknown) {
-        last.push_str("; unknown: page faults");
+    let mut unknown = Vec::new();
+    // The model has no page faults.
+    if !watched(Hook::PageFault) && statement.world != World::Simulated {
+        unknown.push(tied("page faults"));
+    }
+    if guest && victim.stolen.is_none() {
+        unknown.push("steal".to_owned());
+    }
+    if let Some(last) = told.last_mut().filter(|_| !unknown.is_empty()) {
+        *last = format!("{last}; unknown: {}", unknown.join(", "));
     }
     told
 }

@@ -20,8 +20,8 @@ pub(super) const WORDS_WIDTH: usize = 13;
 /// A table of groups.
 pub(super) struct Table<'a> {
     pub(super) title: &'a str,
-    /// What shares are of.
-    pub(super) whole: Nanos,
+    /// What shares are of; `None` where times are added up over threads, and are a share of nothing.
+    pub(super) whole: Option<Nanos>,
     /// The share of it from which on a group keeps its line; above 1 where none does.
     pub(super) much: f64,
     /// The heading of the last column.
@@ -42,7 +42,7 @@ impl Table<'_> {
         let told = |told, word| if told { word } else { "" };
         let words = [
             "time",
-            "share",
+            told(self.whole.is_some(), "share"),
             told(times, "times"),
             told(longest, "longest"),
         ];
@@ -96,7 +96,8 @@ impl Table<'_> {
 
     /// Whether a group has so much of all time that it is not left out for a longer one.
     fn is_much(&self, group: &Group) -> bool {
-        group.time.share_of(self.whole) >= self.much
+        self.whole
+            .is_some_and(|whole| group.time.share_of(whole) >= self.much)
     }
 
     fn of(&self, page: &Page, group: &Group, word: &str) -> String {
@@ -109,7 +110,8 @@ impl Table<'_> {
             max => max.to_string(),
         };
         let time = group.time.to_string();
-        let share = percent(group.time.share_of(self.whole));
+        let share = self.whole.map(|whole| percent(group.time.share_of(whole)));
+        let share = share.unwrap_or_default();
         self.cells(page, [&time, &share, &count, &max], word)
     }
 
@@ -159,7 +161,7 @@ mod tests {
         ];
         let table = Table {
             title: "TIME",
-            whole: Nanos::from_secs(40),
+            whole: Some(Nanos::from_secs(40)),
             much,
             words: "",
             word: &|_| String::new(),

@@ -19,7 +19,7 @@ fn ms(ms: i64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-fn cpu(number: u32, shown: i64, busy: i64, causes: Vec<Bias>) -> CpuCheck {
+pub(super) fn cpu(number: u32, shown: i64, busy: i64, causes: Vec<Bias>) -> CpuCheck {
     let idle = ELAPSED - ms(busy);
     CpuCheck {
         cpu: Cpu(number),
@@ -89,7 +89,7 @@ fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport
     }
 }
 
-fn checked() -> Statement {
+pub(super) fn checked() -> Statement {
     let interrupts = Bias {
         kind: BiasKind::InterruptsNotMeasured,
         time: ms(-410),

@@ -30,7 +30,7 @@ fn at(statement: &Statement, width: usize) -> String {
 }
 
 /// The words of a page, as if it were as wide as they need.
-fn flat(statement: &Statement) -> String {
+pub(super) fn flat(statement: &Statement) -> String {
     let page = at(statement, 200);
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
@@ -58,7 +58,12 @@ fn compiler() -> impl Iterator<Item = Interferer> {
 /// A game server beside a compiler and a backup that runs by the clock.
 pub(super) fn held_up() -> Statement {
     let mut statement = with_victim(kernel_level());
-    statement.coverage.attached = vec![Hook::LocalTimer, Hook::PageFault, Hook::DirectReclaim];
+    statement.coverage.attached = vec![
+        Hook::LocalTimer,
+        Hook::IrqHandler,
+        Hook::PageFault,
+        Hook::DirectReclaim,
+    ];
     statement.beats = Some(a_server());
     let beats = statement.beats.as_mut().unwrap();
     beats.beats.push(BeatLine {

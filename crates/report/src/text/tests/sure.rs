@@ -1,0 +1,147 @@
+//! First screens say no more than is known.
+
+use ticktax_model::accounting::AccountingStatement;
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::Level;
+use ticktax_model::statement::Statement;
+use ticktax_model::{Cpu, Nanos};
+
+use super::accounting::{checked, cpu};
+use super::beats::a_server;
+use super::samples::{everything, kernel_level, proc_level};
+use super::screens::{flat, held_up};
+use super::ticks::with_ticks;
+use super::victims::with_victim;
+use crate::TextStyle;
+use crate::text::statement::statement as text;
+
+/// What the screen says was not the cause.
+fn not_the_cause(statement: &Statement) -> String {
+    let page = flat(statement);
+    let (_, rest) = page.split_once("Not the cause: ").unwrap();
+    let (told, _) = rest.split_once(" SO ").unwrap();
+    told.to_owned()
+}
+
+#[test]
+fn interrupts_are_not_the_cause_only_where_both_sorts_were_watched() {
+    let mut statement = held_up();
+    assert!(not_the_cause(&statement).contains("interrupts"));
+    for half in [Hook::LocalTimer, Hook::IrqHandler] {
+        statement.coverage.attached = vec![half, Hook::PageFault];
+        let told = not_the_cause(&statement);
+        assert!(!told.contains("interrupts"), "{told}");
+    }
+}
+
+#[test]
+fn a_hypervisor_that_never_told_of_steal_may_have_stolen() {
+    let mut statement = held_up();
+    statement.victim.as_mut().unwrap().stolen = Some(Nanos::ZERO);
+    let told = not_the_cause(&statement);
+    assert!(told.ends_with("steal 0"), "{told}");
+    statement.victim.as_mut().unwrap().stolen = None;
+    let told = not_the_cause(&statement);
+    assert!(told.ends_with("; unknown: steal"), "{told}");
+    statement.machine.hypervisor = None;
+    let told = not_the_cause(&statement);
+    assert!(!told.contains("steal"), "{told}");
+}
+
+/// A machine about whose CPUs top says what `cpus` say.
+fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
+    let mut statement = kernel_level();
+    let mut check = checked().accounting.unwrap();
+    check.cpus = vec![cpu(0, 10_000, 10_000, Vec::new())];
+    cpus(&mut check);
+    statement.accounting = Some(check);
+    flat(&statement)
+}
+
+#[test]
+fn top_is_right_where_nothing_could_make_it_wrong() {
+    const RIGHT: &str = "top is right within 1 % on each CPU.";
+    const NOT_WRONG: &str = "top is not shown to be wrong.";
+    let right = topped(|_| {});
+    assert!(right.contains(RIGHT), "{right}");
+    // It shows too much, or the unexplained time was busy.
+    let unexplained = topped(|check| {
+        let cpu = &mut check.cpus[0];
+        cpu.shown_share += 0.05;
+        cpu.unexplained = cpu.elapsed.times(0.06);
+    });
+    assert!(unexplained.contains(NOT_WRONG), "{unexplained}");
+    let unknown = topped(|check| {
+        let mut other = check.cpus[0].clone();
+        (other.cpu, other.busy, other.busy_share) = (Cpu(1), None, None);
+        check.cpus.push(other);
+    });
+    assert!(unknown.contains(NOT_WRONG), "{unknown}");
+    let wrong = topped(|check| check.cpus[0].shown_share += 0.05);
+    assert!(wrong.contains("Where top is wrong: CPU 0"), "{wrong}");
+    for page in [&unexplained, &unknown, &wrong] {
+        assert!(!page.contains(RIGHT), "{page}");
+    }
+}
+
+/// Several threads may be throttled at once.
+#[test]
+fn times_of_throttled_threads_are_no_share_of_anything() {
+    let page = text(&kernel_level(), &TextStyle::default());
+    let at = page.lines().position(|line| line.starts_with("THROTTLED"));
+    let table: Vec<&str> = page.lines().skip(at.unwrap()).take(2).collect();
+    assert!(!table[0].contains("share"), "{page}");
+    assert!(!table[1].contains('%'), "{page}");
+}
+
+/// Ticktax's own beats, the tick and those that slice a busy CPU have no line, whatever they take.
+#[test]
+fn beats_without_a_line_are_not_said_to_take_little() {
+    let mut statement = kernel_level();
+    let mut beats = a_server();
+    beats.beats.iter_mut().for_each(|beat| beat.own = true);
+    statement.beats = Some(beats.clone());
+    let page = flat(&statement);
+    assert!(!page.contains("none of which takes much"), "{page}");
+    let all = format!("Repeats: {} (--section repeats)", beats.beats.len());
+    assert!(page.contains(&all), "{page}");
+    for beat in &mut beats.beats {
+        (beat.share, beat.gaps) = (0.000_1, None);
+    }
+    statement.beats = Some(beats);
+    let page = flat(&statement);
+    assert!(page.contains("none of which takes much"), "{page}");
+}
+
+/// Root is no remedy where the kernel is locked down.
+#[test]
+fn what_stands_in_the_tracers_way_is_told_and_root_only_where_it_helps() {
+    const LOCKED: &str = "the kernel is locked down (confidentiality)";
+    let mut statement = with_victim(with_ticks());
+    statement.level = Level::Proc;
+    statement.gaps = proc_level().gaps;
+    statement.victim.as_mut().unwrap().threads = None;
+    statement.tick.as_mut().unwrap().cost = None;
+    let style = everything(&TextStyle::default());
+    for (limitations, told) in [
+        (
+            vec![Limitation::KernelNotTraced {
+                message: LOCKED.to_owned(),
+                needs_root: false,
+            }],
+            LOCKED,
+        ),
+        (Vec::new(), "the kernel was not traced"),
+    ] {
+        statement.coverage.limitations = limitations;
+        let (first, full) = (flat(&statement), text(&statement, &style));
+        assert!(first.starts_with("NOT TRACED: how much,"), "{first}");
+        for page in [&first, &full] {
+            assert!(!page.to_lowercase().contains("root"), "{page}");
+        }
+        let words: Vec<&str> = full.split_whitespace().collect();
+        // The head, the gaps, the program and the tick.
+        assert!(words.join(" ").matches(told).count() >= 4, "{full}");
+    }
+}
