@@ -97,7 +97,8 @@ pub struct Signature {
     pub kind: TriggerKind,
     /// The program that did not run; empty where there was none.
     pub program: String,
-    /// What had most of the time instead, or woke a thread that was blocked; empty where that is not known.
+    /// What had most of the time instead, or woke a thread that was blocked; empty where that is not known, or
+    /// nothing had it.
     pub by: String,
 }
 
@@ -125,7 +126,9 @@ impl Incident {
 
     /// What it is alike to others by.
     pub fn signature(&self) -> Signature {
-        let first = self.ran.first().map(|ran| ran.name.clone());
+        // A CPU that idled kept nobody waiting.
+        let first = self.ran.first().filter(|ran| ran.kind != Kind::Idle);
+        let first = first.map(|ran| ran.name.clone());
         let waker = self
             .woken_by
             .clone()

@@ -245,6 +245,9 @@ fn what_happened(incident: &Incident) -> String {
                 format!("{who} waited {lasted} for {whose}")
             };
             match first {
+                Some(ran) if ran.kind == Kind::Idle => {
+                    format!("{woken}; nothing ran there for {}", tied(ran.time))
+                }
                 Some(ran) => format!("{woken}, behind {}", share(ran)),
                 None => format!("{woken}; what ran there was not seen"),
             }
@@ -255,7 +258,7 @@ fn what_happened(incident: &Incident) -> String {
             format!("{who} was blocked in the kernel for {lasted}{by}")
         }
         TriggerKind::Throttled => {
-            format!("{who} was throttled for {lasted}: the CPU quota of its cgroup was used up")
+            format!("{who} was off its CPU for {lasted} after the quota of its cgroup was used up")
         }
         TriggerKind::Stretch => {
             let what = first.map_or_else(|| "the kernel".to_owned(), named);
@@ -311,7 +314,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");
-        let text = format!("{more} fired at about the same time, for shorter delays");
+        let text = format!("{more} fired in this window");
         page.paragraph(Tone::Faint, "also      ", &text);
     }
     if incident.events_lost > 0 {

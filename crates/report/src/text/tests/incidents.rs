@@ -218,9 +218,16 @@ fn each_kind_in_a_line() {
         }
     }
     let mut idle = waited();
-    idle.kind = TriggerKind::Gap;
     idle.ran = vec![ran("idle", Kind::Idle, &[], 20_100_000)];
-    lines.push(incident_line(&idle));
+    for kind in [TriggerKind::Gap, TriggerKind::Wait, TriggerKind::Late] {
+        idle.kind = kind;
+        lines.push(incident_line(&idle));
+        assert_eq!(
+            idle.signature().by,
+            "",
+            "a CPU that idled kept nobody waiting"
+        );
+    }
     let mut odd = waited();
     odd.ran[0].name = "a\nb\u{1b}[31m".to_owned();
     lines.push(incident_line(&odd));
