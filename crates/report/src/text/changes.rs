@@ -3,7 +3,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::changes::{
-    BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording, MeasureChange,
+    AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
+    MeasureChange,
 };
 use ticktax_model::statement::Class;
 
@@ -123,15 +124,10 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
 
 /// How much changed, in a sentence.
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
-    let certain = |change: &Change| change.certain == Some(true);
-    let all = statement.accounts.iter();
-    let all = all.filter(|it| it.class != Class::Probe).count();
-    let changed = statement.accounts.iter().filter(|it| certain(&it.share));
+    let all = told_accounts(statement).count();
+    let changed = told_accounts(statement).filter(|it| it.share.certain == Some(true) && moved(it));
     let changed = changed.count();
-    let judged = statement
-        .accounts
-        .iter()
-        .any(|it| it.share.certain.is_some());
+    let judged = told_accounts(statement).any(|it| it.share.certain.is_some());
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
@@ -153,6 +149,18 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
         Tone::Strong
     };
     page.paragraph(tone, "", &text);
+}
+
+/// The accounts that are told. A probe takes what nobody wants: how much that was is in the others.
+fn told_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
+    let all = statement.accounts.iter();
+    all.filter(|it| it.class != Class::Probe)
+}
+
+/// Whether an account changed beyond chance or, where that is not known, by enough to be told.
+fn moved(it: &AccountChange) -> bool {
+    let size = it.share.difference().unwrap_or_default().abs();
+    it.share.certain.unwrap_or(size >= SMALL) && size >= TINY
 }
 
 /// The two recordings, and how their machines differ.
@@ -231,15 +239,7 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> String {
 /// The accounts that changed, then where there is room those that may have.
 fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     heading(page, "WHAT CHANGED");
-    // A probe takes what nobody wants: how much that was is in the others.
-    let told = statement
-        .accounts
-        .iter()
-        .filter(|it| it.class != Class::Probe);
-    let told = told.filter(|it| {
-        let size = it.share.difference().unwrap_or_default().abs();
-        most == usize::MAX || (it.share.certain.unwrap_or(size >= SMALL) && size >= TINY)
-    });
+    let told = told_accounts(statement).filter(|it| most == usize::MAX || moved(it));
     let told: Vec<_> = told.collect();
     for it in told.iter().take(most) {
         let tone = match it.share.certain {
@@ -250,7 +250,15 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
         page.row(tone, 2, &it.name, &cells);
     }
     if told.is_empty() {
-        page.paragraph(Tone::Good, "  ", "no account by more than chance");
+        let tested = |it: &AccountChange| it.share.certain.is_some();
+        let text = if told_accounts(statement).all(tested) {
+            "no account by more than chance or rounding"
+        } else if told_accounts(statement).any(tested) {
+            "no account by more than chance or, where that is not tested, by 0.1 pt or more"
+        } else {
+            "no account by 0.1 pt or more"
+        };
+        page.paragraph(Tone::Good, "  ", text);
     }
     let left = told.len().saturating_sub(most);
     if left > 0 {

@@ -113,6 +113,39 @@ fn what_changed_on_a_server() {
     insta::assert_snapshot!(moved().page(&everything(&TextStyle::default())));
 }
 
+/// The verdict and the table are about the same accounts.
+#[test]
+fn a_probe_counts_neither_as_an_account_nor_as_a_change() {
+    let mut statement = moved();
+    statement.accounts = vec![
+        share("gamesrv", Class::Program, 0.18, 0.21, true),
+        share("spin", Class::Probe, 0.1, 0.5, true),
+        // Too little to be shown as a change.
+        share("cron", Class::Program, 0.000_01, 0.000_02, true),
+    ];
+    let page = statement.page(&TextStyle::default());
+    assert!(page.starts_with("1 of 2 accounts changed"), "{page}");
+    statement.accounts.remove(0);
+    let page = statement.page(&TextStyle::default());
+    assert!(page.starts_with("0 of 1 account changed"), "{page}");
+    let none = "no account by more than chance or rounding";
+    assert!(page.contains(none), "{page}");
+}
+
+#[test]
+fn where_nothing_was_tested_nothing_is_said_of_chance() {
+    let mut statement = moved();
+    for account in &mut statement.accounts {
+        account.share.second = account.share.first;
+        account.share.certain = None;
+    }
+    let page = statement.page(&TextStyle::default());
+    assert!(page.contains("no account by 0.1 pt or more"), "{page}");
+    statement.accounts[0].share.certain = Some(false);
+    let page = statement.page(&TextStyle::default());
+    assert!(page.contains("where that is not tested"), "{page}");
+}
+
 #[test]
 fn without_intervals_nothing_is_called_a_change() {
     let mut statement = moved();
