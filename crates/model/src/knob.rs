@@ -179,6 +179,11 @@ impl UndoStatement {
         let mut settings = self.settings.iter();
         settings.all(|it| !it.outcome.is_pending()) && self.journal_problem.is_none()
     }
+
+    /// Whether everything that was changed is known to be put back: what stood in damaged lines is not.
+    pub fn is_certain(&self) -> bool {
+        self.is_complete() && self.damaged_lines == 0
+    }
 }
 
 /// What became of a setting that was changed.

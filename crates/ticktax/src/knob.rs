@@ -57,14 +57,15 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     Ok(readings)
 }
 
-/// Puts back what killed runs left. Nothing to undo is a success; what is still to be put back is none.
+/// Puts back what killed runs left. Nothing to undo is a success; what is still to be put back is none, nor is a journal
+/// of which a line cannot be read.
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let journal = match &typed.journal {
         Some(journal) => journal.clone(),
         None => state::place(JOURNAL, "--journal")?,
     };
     let statement = ticktax_knobs::undo(&System::default(), &journal)?;
-    let code = if statement.is_complete() {
+    let code = if statement.is_certain() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

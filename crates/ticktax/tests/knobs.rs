@@ -213,6 +213,17 @@ fn without_a_journal_there_is_nothing_to_undo() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_whole_is_no_success() {
+    let folder = TempDir::new().unwrap();
+    let journal = folder.path().join("journal");
+    std::fs::write(&journal, "no line of ours\n").unwrap();
+    let output = undo(&journal, "text");
+    assert_eq!(output.status.code(), Some(1));
+    let page = text(&output.stdout);
+    assert!(page.starts_with("1 line of "), "{page}");
+}
+
+#[test]
 fn a_run_that_goes_on_keeps_its_settings() {
     let folder = TempDir::new().unwrap();
     let journal = folder.path().join("journal");

@@ -136,7 +136,7 @@ fn readings(it: &KnobReadings, style: &TextStyle) -> String {
 /// What was put back.
 fn undo(statement: &UndoStatement, style: &TextStyle) -> String {
     let mut page = Page::new(*style);
-    if statement.settings.is_empty() && statement.is_complete() {
+    if statement.settings.is_empty() && statement.is_certain() {
         let text = format!("Nothing to undo in {}.", clean(&statement.journal));
         page.paragraph(Tone::Good, "", &text);
     }

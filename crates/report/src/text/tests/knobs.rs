@@ -112,3 +112,18 @@ fn what_became_of_each_setting() {
     let page = nothing.page(&TextStyle::default());
     assert_eq!(page, "Nothing to undo in /x/knobs.journal.\n");
 }
+
+#[test]
+fn a_journal_that_cannot_be_read_whole_may_have_had_something_to_undo() {
+    let damaged = UndoStatement {
+        journal: "/x/knobs.journal".to_owned(),
+        damaged_lines: 3,
+        ..UndoStatement::default()
+    };
+    let page = damaged.page(&TextStyle::default());
+    assert!(!page.contains("Nothing to undo"), "{page}");
+    assert!(
+        page.starts_with("3 lines of /x/knobs.journal could not be read"),
+        "{page}"
+    );
+}
