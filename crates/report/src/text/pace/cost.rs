@@ -40,8 +40,7 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
         CpuClock::Schedstat => "the scheduler's sum (/proc/PID/schedstat)".to_owned(),
         CpuClock::Stat => "as top shows it (/proc/PID/stat)".to_owned(),
         CpuClock::Machine => {
-            let noun = if cpu.cpus.len() == 1 { "CPU" } else { "CPUs" };
-            format!("{noun} {}, all tasks (/proc/stat)", cpu.cpus)
+            format!("{}, all tasks (/proc/stat)", cpu.cpus.named())
         }
     }
 }
@@ -105,7 +104,6 @@ fn in_words(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
         rate => rate,
     };
     let woken = per_second(wakeups.count);
-    let noun = if cpu.cpus.len() == 1 { "CPU" } else { "CPUs" };
     let idle = match wakeups.ended_idle {
         None => "How often that woke an idle CPU, which costs energy, is unknown: this kernel has \
             no idle-state counters (cpuidle)."
@@ -115,9 +113,9 @@ fn in_words(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
             per_second(ended.count)
         ),
         Some(ended) => format!(
-            "{noun} {} left idle states {} times a second, for any reason: an upper bound for the \
+            "{} left idle states {} times a second, for any reason: an upper bound for the \
              loop.",
-            cpu.cpus,
+            cpu.cpus.named(),
             per_second(ended.count)
         ),
     };

@@ -2,8 +2,10 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
-    CpuClock, CpuStatement, Figures, PaceRule, PaceStatement, RhythmReport, Subject,
+    CpuClock, CpuStatement, Figures, LoopReport, PaceRule, PaceStatement, RhythmReport,
+    SleepMethod, Subject,
 };
+use ticktax_model::policy::SchedulingPolicy;
 
 use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
 use crate::text::TextStyle;
@@ -297,16 +299,25 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
         {
             let text = "its rule adds up delays: keep to a grid.";
             page.paragraph(Tone::Strong, "SO  ", text);
-            let rate = number(report.spec.rate);
-            let command = format!("ticktax pace --rate {rate} --rule deadline");
+            let sleep = match report.spec.sleep {
+                // As by default.
+                SleepMethod::Nanosleep => None,
+                sleep => Some(format!("--sleep {sleep}")),
+            };
+            let rule = "--rule deadline".to_owned();
+            let command = again(report, figures, [sleep, Some(rule)]);
             page.paragraph(Tone::Plain, "       $ ", &command);
         }
         Subject::Loop(report) if late => {
             let text = "compare ways to sleep on this kernel:";
             page.paragraph(Tone::Strong, "SO  ", text);
-            let rate = number(report.spec.rate);
-            let command =
-                format!("ticktax pace --rate {rate} --vary sleep=nanosleep,timerfd,hybrid");
+            let rule = match report.spec.rule {
+                // As by default.
+                PaceRule::Deadline => None,
+                rule => Some(format!("--rule {rule}")),
+            };
+            let vary = "--vary sleep=nanosleep,timerfd,hybrid".to_owned();
+            let command = again(report, figures, [rule, Some(vary)]);
             page.paragraph(Tone::Plain, "       $ ", &command);
         }
         Subject::Process(_) | Subject::Loop(_) => {
@@ -317,6 +328,24 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             );
         }
     }
+}
+
+/// The command that runs the same loop again, with what is `changed`; no line ends between an option and its value.
+fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -> String {
+    let spec = &report.spec;
+    let mut words = vec![
+        "ticktax pace".to_owned(),
+        format!("--rate {}", number(spec.rate)),
+        format!("--work {}", spec.work.exact()),
+        format!("--cpu {}", report.cpu),
+    ];
+    let policy = report.policy.requested;
+    words.extend((policy != SchedulingPolicy::Other).then(|| format!("--policy {policy}")));
+    let overshot = figures.overshot_from;
+    words.extend(overshot.map(|from| format!("--overshot-from {}", from.exact())));
+    words.extend(changed.into_iter().flatten());
+    let words: Vec<String> = words.into_iter().map(tied).collect();
+    words.join(" ")
 }
 
 fn foot(page: &mut Page, statement: &PaceStatement) {

@@ -493,6 +493,35 @@ fn the_first_screen_of_a_loop() {
     assert!(silent.contains("NO FRAMES"), "{silent}");
 }
 
+/// What it proposes is about the loop that was judged.
+#[test]
+fn a_loop_is_run_again_as_it_was_but_for_what_is_proposed() {
+    let mut statement = a_loop();
+    let wide = TextStyle {
+        width: 200,
+        ..TextStyle::default()
+    };
+    let told = |statement: &PaceStatement| {
+        let words = page(statement, &wide);
+        words.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let first = told(&statement);
+    let command =
+        "$ ticktax pace --rate 35 --work 3ms --cpu 1 --sleep hybrid --rule deadline More:";
+    assert!(first.contains(command), "{first}");
+    if let Subject::Loop(report) = &mut statement.subject {
+        report.policy = PolicyGrant::full(SchedulingPolicy::Fifo(50));
+        report.spec.work = Nanos::from_micros(2_500);
+    }
+    if let Some(figures) = &mut statement.figures {
+        (figures.slipped, figures.overshot_from) = (Some(0), Some(Nanos::from_millis(4)));
+    }
+    let second = told(&statement);
+    let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 --overshot-from 4ms \
+                   --rule remaining --vary sleep=nanosleep,timerfd,hybrid More:";
+    assert!(second.contains(command), "{second}");
+}
+
 #[test]
 fn the_first_screen_of_a_loop_is_one_screen() {
     for statement in [a_loop(), with_rhythm(), a_process(Vec::new())] {
