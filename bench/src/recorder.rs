@@ -113,7 +113,7 @@ impl Recorder {
         let said = thread::spawn(move || {
             let mut said = String::new();
             for line in BufReader::new(complaints).lines().map_while(Result::ok) {
-                if line.starts_with("Recording CPUs ") {
+                if line.starts_with("Recording CPU") {
                     // As above.
                     let _ = ready.send(());
                 } else {

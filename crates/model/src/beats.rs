@@ -144,7 +144,7 @@ pub struct FollowsTick {
     pub false_alarm: f64,
 }
 
-/// Somebody outside the kernel: the hypervisor, its machine, or the firmware.
+/// Something outside the kernel: the hypervisor, its machine, or the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outside {
     /// The tick rate of a host that would make the same period, where the machine is virtual.

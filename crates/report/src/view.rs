@@ -101,7 +101,9 @@ impl Section {
     pub fn about(self) -> &'static str {
         match self {
             Self::Time => "Where the CPU time went; what happened to the watched program",
-            Self::Noise => "What a program that never waits lost: the probe's gaps",
+            Self::Noise => {
+                "CPU noise (spin probe), or wake-up latency (sleep probe): the probe's gaps"
+            }
             Self::Repeats => "What repeats: periods and their sources",
             Self::Tick => "What the timer tick costs",
             Self::Accounting => "What top shows, beside what was traced or measured",

@@ -288,7 +288,7 @@ pub(crate) struct AuditArguments {
 
     /// Priority of the probe: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99 [default: idle for spin, other for sleep]
     ///
-    /// At `fifo` the spin probe takes the CPU from everybody for the whole time: for CPUs that
+    /// At `fifo` the spin probe takes the CPU from all other programs for the whole time: for CPUs that
     /// nothing else uses.
     #[arg(long, value_name = "POLICY")]
     pub(crate) probe_policy: Option<SchedulingPolicy>,

@@ -88,7 +88,8 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     let real_time = typed.probe_policy.and_then(SchedulingPolicy::real_time);
     if real_time.is_some() && typed.cpus.is_none() {
         return Err(Failure::Arguments(
-            "a real-time probe takes its CPUs from everybody: say which, with --cpus".to_owned(),
+            "a real-time probe takes its CPUs from all other programs: say which, with --cpus"
+                .to_owned(),
         ));
     }
     Ok(Plan {
@@ -143,7 +144,7 @@ struct Screen<'a> {
 
 impl<'a> Screen<'a> {
     fn new(started: &Started, terminal: &'a Terminal) -> Self {
-        let what = format!("Watching CPUs {}", started.cpus);
+        let what = format!("Watching {}", started.cpus.named());
         Self {
             terminal,
             // A command writes to the same terminal.

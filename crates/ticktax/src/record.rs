@@ -68,13 +68,13 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
 
 /// What ends a recorder.
 pub(crate) struct Ends<'a> {
-    /// Somebody asks for it.
+    /// A signal asks for it.
     pub(crate) interrupt: &'a Interrupt,
     /// It is so late, on `CLOCK_MONOTONIC`.
     pub(crate) until: Option<Nanos>,
 }
 
-/// What whoever looks on is told of while a recorder is driven.
+/// What a caller is told of while a recorder is driven.
 pub(crate) enum Step<'a> {
     /// A window of sums is over.
     Sums(&'a SumsWindow),
@@ -82,7 +82,7 @@ pub(crate) enum Step<'a> {
     Kept(&'a IncidentEntry),
 }
 
-/// Drives a recorder until somebody ends it, and has its windows explained and kept. Returns for how long that was,
+/// Drives a recorder until a signal or the time ends it, and has its windows explained and kept. Returns for how long that was,
 /// and what the recorder came to.
 pub(crate) fn drive(
     recorder: &mut Recorder,
@@ -149,8 +149,8 @@ pub(crate) fn drive(
 /// What is watched, and where it is kept.
 fn begun(started: &RecorderStarted, keeper: &Keeper) -> String {
     format!(
-        "Recording CPUs {} into {}; Ctrl-C ends it.",
-        started.cpus,
+        "Recording {} into {}; Ctrl-C ends it.",
+        started.cpus.named(),
         keeper.folder().display()
     )
 }
@@ -162,11 +162,16 @@ fn probed(started: &RecorderStarted) -> Vec<String> {
     }
     let what = match started.probe {
         GapProbe::Sleep => "wakes 1000 times a second",
-        GapProbe::Spin => "spins whenever nobody else runs, so that no CPU idles",
+        GapProbe::Spin => "spins whenever no other program runs, so that no CPU idles",
     };
+    let each = if started.probed.len() == 1 {
+        ""
+    } else {
+        "each of "
+    };
+    let cpus = started.probed.named();
     let mut lines = vec![format!(
-        "A probe on each of CPUs {} looks for gaps: it {what}.",
-        started.probed
+        "A probe on {each}{cpus} looks for gaps: it {what}."
     )];
     lines.extend(started.probe_refused.as_ref().map(|grant| {
         format!("The probe runs as {grant}: its gaps hold the time of other programs, too.")

@@ -95,7 +95,8 @@ fn interrupts(work: &Workload) -> String {
 /// What is assumed of every recording.
 pub(super) fn standing(work: &Workload) -> Vec<String> {
     let mut assumed = vec![
-        "everybody would have the same work to do, and wait as long for what is outside".to_owned(),
+        "every program would have the same work to do, and wait as long for what is outside"
+            .to_owned(),
         "of a thread that was not followed: it slept until it was woken (in a recording without \
          wake-ups: where its CPU idled between two of its runs), and was ready to run otherwise"
             .to_owned(),

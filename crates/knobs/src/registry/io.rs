@@ -63,7 +63,7 @@ pub(super) static KNOBS: [Knob; 6] = [
         Integer(0, 2),
     )
     .words(
-        "where a request ends: 0 at the interrupt's CPU, 1 at one near whoever asked, 2 at the very same",
+        "where a request ends: 0 at the interrupt's CPU, 1 at one near the CPU that asked, 2 at that CPU",
         "At the asker's CPU its caches are warm; at the interrupt's one interrupt between CPUs is saved.",
     )
     .from("2.6.28 and later; 2 since 3.1", QUEUE),

@@ -45,7 +45,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         Form(DIRTY_LIMIT),
     )
     .words(
-        "how much may be written to files before whoever writes has to wait for the disk",
+        "how much may be written to files before the writer has to wait for the disk",
         "Lower, waits are short and often, and a sync is short; higher, bursts are absorbed, and a sync or a crash costs more.",
     )
     .careful("Very low, all who write to files are held up.")
@@ -133,7 +133,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         Integer(0, 100),
     )
     .words(
-        "how hard kcompactd works before anybody asks for huge pages",
+        "how hard kcompactd works before a program asks for huge pages",
         "Higher, huge pages are there at once; kcompactd takes CPU time and moves memory of programs.",
     )
     .from("5.9 and later", SYSCTL),

@@ -50,7 +50,7 @@ pub(super) static KNOBS: [Knob; 10] = [
     knob("cgroup.cpu_quota", Cgroup, Quota, Form(QUOTA))
         .words(
             "how much CPU time a cgroup may use in each period",
-            "A limit leaves others time; whoever has used it up waits for the next period.",
+            "A limit leaves others time; a group that has used it up waits for the next period.",
         )
         .careful("A small quota holds every thread of the group up.")
         .from("3.2 and later, with CONFIG_CFS_BANDWIDTH", "scheduler/sched-bwc.rst"),

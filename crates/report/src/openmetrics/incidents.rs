@@ -22,7 +22,7 @@ pub(super) fn incidents(all: &mut Families, it: &IncidentTotals) {
     }
     let family = all.histogram(
         "incident_duration_seconds",
-        "Incidents by how long they lasted; those that somebody asked for lasted 0.",
+        "Incidents by how long they lasted; those that were asked for lasted 0.",
     );
     let none = IntervalSum::default();
     for kind in TriggerKind::ALL {

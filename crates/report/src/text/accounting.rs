@@ -228,11 +228,12 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
             "user and system time of /proc/PID/stat, which top shows for a process".to_owned()
         } else {
             format!(
-                "not shown: it covers all CPUs, and {} not watched",
+                "not shown: it covers all CPUs, and {} {} not watched",
+                check.unwatched.named(),
                 if check.unwatched.len() == 1 {
-                    format!("CPU {} was", check.unwatched)
+                    "was"
                 } else {
-                    format!("CPUs {} were", check.unwatched)
+                    "were"
                 }
             )
         }

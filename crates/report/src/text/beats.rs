@@ -272,7 +272,7 @@ fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {
         Some(hz) => format!(
-            "outside, every {every}: most likely the host's own {} tick",
+            "outside, every {every}, as a host's tick of {} would be",
             tied(format!("{hz} Hz"))
         ),
         None => format!("outside, every {every}: the hypervisor or the firmware"),

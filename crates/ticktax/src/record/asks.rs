@@ -22,7 +22,7 @@ use crate::interrupt::Interrupt;
 /// Asks that wait to be looked at; further ones are counted.
 const WAITING: usize = 16;
 
-/// Somebody asked.
+/// A mark, or a signal that asks for one.
 #[derive(Debug)]
 pub(crate) struct Ask {
     /// How.

@@ -53,7 +53,7 @@ impl Trust {
     }
 }
 
-/// What makes these gaps of a CPU, which come every `period` ns, where it can only be somebody outside
+/// What makes these gaps of a CPU, which come every `period` ns, where it can only be something outside
 /// the kernel.
 pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> Option<Outside> {
     let unseen = finder.trust.unseen(cpu)?;

@@ -150,7 +150,7 @@ impl Agent {
             .spawn()?;
         let mut agent = Self(child);
         agent.until("it does not watch", || {
-            Ok(fs::read_to_string(SAID)?.contains("Recording CPUs "))
+            Ok(fs::read_to_string(SAID)?.contains("Recording CPU"))
         })?;
         Ok(agent)
     }

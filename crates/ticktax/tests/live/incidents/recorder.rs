@@ -90,7 +90,7 @@ impl Recorder {
             child,
             folder: folder.to_owned(),
         };
-        check(line.starts_with("Recording CPUs "), || line.clone())?;
+        check(line.starts_with("Recording CPU"), || line.clone())?;
         Ok(recorder)
     }
 
