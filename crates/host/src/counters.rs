@@ -8,26 +8,25 @@ use ticktax_model::machine::{ClockOffsets, Counters, CpuTimes, InterruptRow};
 use ticktax_model::{Cpu, Nanos};
 
 use super::Proc;
+use super::programs::MAX_PROCESSES;
 
 impl Proc {
     /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs` and `/proc/pressure`, at `now`.
     pub fn counters(&self, now: Nanos) -> Counters {
         let text = |path: &str| self.text(path).unwrap_or_default();
-        Counters {
+        let mut counters = Counters {
             at: now,
             cpu_times: cpu_times(&text("proc/stat"), user_hz()),
             interrupts: interrupts(&text("proc/interrupts")),
             softirqs: softirqs(&text("proc/softirqs")),
             pressure: self.pressure(),
-            throttling: None,
-            run_queue: None,
             writeback: self.writeback(),
             clocks: clock_offsets(),
-            programs: self.program_times(),
-            // After the programs: fields are made in this order.
-            programs_read: read(ClockId::CLOCK_MONOTONIC),
-            ticks_stopped: BTreeMap::new(),
-        }
+            ..Counters::default()
+        };
+        (counters.programs, counters.programs_cut) = self.program_times(MAX_PROCESSES);
+        counters.programs_read = read(ClockId::CLOCK_MONOTONIC);
+        counters
     }
 }
 

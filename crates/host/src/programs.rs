@@ -14,7 +14,7 @@ use super::Proc;
 use super::counters::user_hz;
 
 /// The most processes whose time is read.
-const MAX_PROCESSES: usize = 1 << 13;
+pub(super) const MAX_PROCESSES: usize = 1 << 13;
 /// The bytes that the kernel keeps of a program's name.
 const NAME_BYTES: usize = 15;
 
@@ -189,9 +189,9 @@ impl Proc {
             .collect()
     }
 
-    /// CPU time of every process so far. On a machine with more than [`MAX_PROCESSES`] those with
-    /// the highest numbers are left out: reading one takes some 10 µs.
-    pub(super) fn program_times(&self) -> BTreeMap<i32, ProgramTime> {
+    /// CPU time of every process so far, and whether some are left out: on a machine with more than
+    /// `most` those with the highest numbers are, because reading one takes some 10 µs.
+    pub(super) fn program_times(&self, most: usize) -> (BTreeMap<i32, ProgramTime>, bool) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let program = |pid: i32| {
             let stat = self.text(&format!("proc/{pid}/stat"))?;
@@ -206,7 +206,10 @@ impl Proc {
             };
             Some((pid, time))
         };
-        self.processes().into_iter().filter_map(program).collect()
+        let mut pids = self.pids();
+        let is_cut = pids.len() > most;
+        pids.truncate(most);
+        (pids.into_iter().filter_map(program).collect(), is_cut)
     }
 
     /// How long the living threads of process `pid` were on their CPUs. The process' own file is of
@@ -383,6 +386,17 @@ mod tests {
         let proc = Proc::at(root.path());
         assert_eq!(proc.program(7).as_deref(), Some("caf\u{fffd}"));
         assert!(proc.is_alive(7));
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_said_to_be_cut() {
+        let root = tempfile::tempdir().unwrap();
+        for pid in 1..=3 {
+            fs::create_dir_all(root.path().join(format!("proc/{pid}"))).unwrap();
+        }
+        let is_cut = |most| Proc::at(root.path()).program_times(most).1;
+        assert!(!is_cut(3));
+        assert!(is_cut(2));
     }
 
     #[test]

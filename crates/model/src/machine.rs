@@ -1,6 +1,6 @@
 //! What kind of machine it was, and what its own counters said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,12 @@ pub struct Counters {
     /// When the last of `programs` had been read; `None` in recordings of earlier versions.
     #[serde(default, rename = "programs_read_ns")]
     pub programs_read: Option<Nanos>,
+    /// Whether `programs` may lack some that ran while recording: there were too many to read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub programs_cut: bool,
+    /// The processes that were there where `programs` is left out, as it is of a part of a recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<BTreeSet<i32>>,
     /// How often the kernel had stopped the tick since the tracer began to count, by CPU; empty
     /// where it did not.
     #[serde(default)]
@@ -300,20 +306,32 @@ impl Counters {
         Some(count(self)?.saturating_sub(count(before)?))
     }
 
-    /// Leaves out of both readings the programs whose time did not grow from `before` to here, where
+    /// The processes that were there, at least those that ran while recording; `None` where some of these may
+    /// be missing.
+    pub fn present(&self) -> Option<BTreeSet<i32>> {
+        let listed = !self.programs_cut && !self.programs.is_empty();
+        let listed = || listed.then(|| self.programs.keys().copied().collect());
+        self.pids.clone().or_else(listed)
+    }
+
+    /// Leaves out of both readings the programs whose time did not change from `before` to here, where
     /// there are so many that a file would be full of them.
     pub fn keep_what_ran(&mut self, before: &mut Self) {
         const FEW: usize = 1_000;
         if self.programs.len() <= FEW {
             return;
         }
-        let grew = |pid: &i32, after: &ProgramTime| {
+        // Threads that end take their part of `on_cpu` with them.
+        let ran = |pid: &i32, after: &ProgramTime| {
             let time = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.time);
             let children = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.children);
             let on_cpu = before.programs.get(pid).and_then(|b| b.on_cpu);
-            after.time > time || after.children > children || after.on_cpu > on_cpu
+            after.time > time || after.children > children || after.on_cpu != on_cpu
         };
-        self.programs.retain(|pid, after| grew(pid, after));
+        // What ran for less than a tick is known by the scheduler's own account alone.
+        let unknown = |after: &ProgramTime| after.on_cpu.is_none();
+        self.programs_cut |= self.programs.values().any(unknown);
+        self.programs.retain(|pid, after| ran(pid, after));
         let after = &self.programs;
         before.programs.retain(|pid, _| after.contains_key(pid));
     }
@@ -334,5 +352,53 @@ impl Counters {
     pub fn steal_since(&self, before: &Self, cpu: Cpu) -> Option<Nanos> {
         let steal = |counters: &Self| Some(counters.cpu_times.get(&cpu.0)?.steal);
         Some(steal(self)? - steal(before)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counters, ProgramTime};
+    use crate::Nanos;
+
+    fn program(ms: i64, on_cpu_ms: Option<i64>) -> ProgramTime {
+        ProgramTime {
+            time: Nanos::from_millis(ms),
+            on_cpu: on_cpu_ms.map(Nanos::from_millis),
+            ..ProgramTime::default()
+        }
+    }
+
+    /// More processes than are kept, which ran before: all but two slept.
+    fn many(on_cpu: impl Fn(i64) -> Option<i64>) -> (Counters, Counters) {
+        let of = |ran: i64| {
+            let of = |pid: i32| match pid {
+                1 => (pid, program(10 + ran, on_cpu(10 + ran))),
+                // A thread of it ended.
+                2 => (pid, program(10, on_cpu(10 - ran))),
+                _ => (pid, program(10, on_cpu(10))),
+            };
+            Counters {
+                programs: (1..=1_200).map(of).collect(),
+                ..Counters::default()
+            }
+        };
+        (of(0), of(7))
+    }
+
+    #[test]
+    fn a_program_that_ran_is_among_those_that_were_there() {
+        let (mut before, mut after) = many(Some);
+        after.keep_what_ran(&mut before);
+        assert_eq!(after.present(), Some([1, 2].into()));
+        // By ticks alone, one that ran may seem to have slept.
+        let (mut before, mut after) = many(|_| None);
+        after.keep_what_ran(&mut before);
+        assert_eq!(after.present(), None);
+        assert_eq!(Counters::default().present(), None);
+        let part = Counters {
+            pids: Some([3].into()),
+            ..Counters::default()
+        };
+        assert_eq!(part.present(), Some([3].into()));
     }
 }

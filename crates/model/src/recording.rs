@@ -348,7 +348,7 @@ impl Coverage {
 pub struct Loss {
     /// Where.
     pub cpu: Cpu,
-    /// How many spans, exactly.
+    /// How many spans, exactly; of a part of a recording, how many of the whole.
     pub events: u64,
     /// Their own time, exactly: it is in the books as unexplained.
     #[serde(rename = "self_ns")]

@@ -41,7 +41,10 @@ impl Cut {
             coverage,
             probes: probes.collect(),
             before: counters(part.start()),
-            after: counters(part.end()),
+            after: Counters {
+                pids: header.after.present(),
+                ..counters(part.end())
+            },
             cost: ToolCost {
                 cpu: self.tool,
                 events: 0,

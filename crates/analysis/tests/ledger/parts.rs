@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use ticktax_analysis::{Cut, CutError};
 use ticktax_fixture::{books, process, row, watched_header, whole};
 use ticktax_model::limitation::Limitation;
+use ticktax_model::machine::ProgramTime;
 use ticktax_model::recording::{Header, Level, Loss, Row, Sum};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable};
@@ -116,6 +117,21 @@ fn what_runs_at_an_edge_is_cut_there_with_all_that_is_nested_in_it() {
         assert!(part.coverage.limitations.contains(&limitation));
         assert_eq!(part.part.map(|part| part.whole), Some(Nanos(100)));
     }
+}
+
+/// Who was there at the end of the whole is known of a part as well, and of a part of that.
+#[test]
+fn a_part_knows_which_processes_were_there() {
+    let (_, mut header, _) = interrupted();
+    header.after.programs = [(7, ProgramTime::default())].into();
+    for _ in 0..2 {
+        let cut = Cut::new(&header, Some(Nanos(30)), Some(Nanos(80))).unwrap();
+        header = cut.finish(&header).unwrap();
+        assert_eq!(header.after.present(), Some([7].into()));
+        assert!(header.after.programs.is_empty());
+    }
+    header.after.pids = None;
+    assert_eq!(header.after.present(), None);
 }
 
 #[test]
