@@ -247,18 +247,20 @@ fn program_frames(
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
     let outside = lateness::Outside::of(&watched.cpus, header, books);
-    let late = victim.losses_of(thread.tid, &outside).map(|losses| {
+    let losses = victim.losses_of(thread.tid, &outside);
+    let late = losses.map(|(losses, full_at)| {
         let terms = (figures.period, figures.late_from);
         let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
         let begin = header.begin().unwrap_or(victim.since());
-        let late = late_frames(&watched.frames, terms, begin, &losses, &name);
+        let known = (&*losses, full_at);
+        let late = late_frames(&watched.frames, terms, begin, known, &name);
         lateness::seen(late, &outside, &header.coverage.attached)
     });
     Some(ProgramFrames {
         thread: thread.name.clone(),
         tid: thread.tid,
         figures,
-        late: late.filter(|late| late.frames > 0),
+        late: late.filter(|late| late.frames + late.not_judged > 0),
     })
 }
 

@@ -143,10 +143,15 @@ impl Victim {
         self.losses.get_or_insert_with(|| Losses::new(pid));
     }
 
-    /// What kept thread `tid` from running, by begin; `None` where that was not kept.
-    pub(crate) fn losses_of(&self, tid: i32, outside: &Outside) -> Option<Vec<Loss>> {
+    /// What kept thread `tid` from running, by begin, and from when on some of that is missing; `None` where it was
+    /// not kept.
+    pub(crate) fn losses_of(
+        &self,
+        tid: i32,
+        outside: &Outside,
+    ) -> Option<(Vec<Loss>, Option<Nanos>)> {
         let losses = self.losses.as_ref()?;
-        Some(losses.of(tid, outside))
+        Some((losses.of(tid, outside), losses.full_at()))
     }
 
     /// Takes a gap of the spinning probe of which everything is known.
@@ -290,6 +295,9 @@ impl Victim {
             return;
         }
         life.absent(span, reason, &mut self.worst);
+        if let Some(losses) = &mut self.losses {
+            losses.off(thread, span, reason);
+        }
         self.migrations += u64::from(off.moved);
         let kind = match reason {
             OffCpuReason::Woken => DelayKind::Woken,

@@ -3,8 +3,9 @@
 //! A frame is late that begins more than [`late_from`](ticktax_model::pace::late_from) after it was due. What its delay is made of lies
 //! between two moments: where the frame before was done in time, from when this one was due; where
 //! it was not, from when that one was due. Everything that kept the thread from running in between
-//! counts, and what is left is the loop's own: work that took longer than the median frame's, or
-//! sleep. The frame counts for whatever took most.
+//! counts. Of what is left it was asleep where the frame before was done in time; where it was not, that frame's
+//! CPU time counts as far as it exceeds the median frame's, and the rest is unexplained. The frame counts for
+//! whatever took most.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -89,12 +90,13 @@ struct Delayed {
 }
 
 /// What held up those of `frames`, which are in order, that began more than `late_from` after they were
-/// due. `losses` are their thread's, by begin; `name` says what a source is called.
+/// due. `losses` are their thread's, by begin, of which some are missing from a moment on where there were too many;
+/// `name` says what a source is called.
 pub(crate) fn late_frames(
     frames: &[Frame],
     terms: (Nanos, Nanos),
     begin: Nanos,
-    losses: &[Loss],
+    (losses, full_at): (&[Loss], Option<Nanos>),
     name: &dyn Fn(&Loss) -> Option<Named>,
 ) -> LateFrames {
     let (period, late_from) = terms;
@@ -102,13 +104,18 @@ pub(crate) fn late_frames(
     work.sort_unstable();
     let usual = work.get(work.len() / 2).copied().unwrap_or_default();
     let pairs = std::iter::once(None).chain(frames.iter().map(Some));
-    let delayed: Vec<Delayed> = frames
-        .iter()
-        .zip(pairs)
-        .filter(|(frame, _)| frame.began - frame.due > late_from)
-        .map(|(frame, before)| delayed(frame, before, period, usual, losses, name))
+    let late = frames.iter().zip(pairs);
+    let late = late.filter(|(frame, _)| frame.began - frame.due > late_from);
+    let is_known = |frame: &Frame| full_at.is_none_or(|full_at| frame.began <= full_at);
+    let (known, unknown): (Vec<_>, Vec<_>) = late.partition(|(frame, _)| is_known(frame));
+    let delayed: Vec<Delayed> = known
+        .into_iter()
+        .map(|(frame, before)| delayed(frame, before, period, usual.min(period), losses, name))
         .collect();
-    told(&delayed, begin)
+    LateFrames {
+        not_judged: unknown.len() as u64,
+        ..told(&delayed, begin)
+    }
 }
 
 fn delayed(
@@ -164,22 +171,29 @@ fn delayed(
         entry.time += time;
         entry.count += 1;
     }
-    let (own, time) = match overrun {
-        Some(before) => (HoldUp::OwnWork, before.cpu - usual - on_cpu),
-        None => (HoldUp::OwnSleep, to - from - taken),
+    let left = match overrun {
+        Some(before) => {
+            let cpu = before.cpu.max(on_cpu);
+            let rest = to - from - cpu - (taken - on_cpu);
+            let work = (HoldUp::OwnWork, cpu - usual - on_cpu);
+            vec![work, (HoldUp::Unexplained, rest)]
+        }
+        None => vec![(HoldUp::OwnSleep, to - from - taken)],
     };
-    if time > Nanos::ZERO {
-        let own_time = LostTo {
-            name: String::new(),
-            kind: Kind::Task,
-            pids: Vec::new(),
-            time,
-            count: 1,
-        };
-        by.insert((own, None), own_time);
+    for (own, time) in left {
+        if time > Nanos::ZERO {
+            let own_time = LostTo {
+                name: String::new(),
+                kind: Kind::Task,
+                pids: Vec::new(),
+                time,
+                count: 1,
+            };
+            by.insert((own, None), own_time);
+        }
     }
     let most = by.iter().max_by_key(|(_, lost)| lost.time);
-    let main = most.map_or((own, None), |(key, _)| key.clone());
+    let main = most.map_or((HoldUp::Unexplained, None), |(key, _)| key.clone());
     Delayed {
         frame: *frame,
         lost: frame.dropped(period).unsigned_abs(),
@@ -241,6 +255,7 @@ fn told(delayed: &[Delayed], begin: Nanos) -> LateFrames {
     order.sort_by_key(|one| Reverse(one.frame.began - one.frame.due));
     LateFrames {
         frames: delayed.len() as u64,
+        not_judged: 0,
         lost: delayed.iter().map(|one| one.lost).sum(),
         causes,
         by_kind: kinds.into_values().collect(),
@@ -372,7 +387,7 @@ mod tests {
             Some((NAMES[by].to_owned(), Kind::Task, i32::try_from(by).ok()))
         };
         let terms = (Nanos(20 * MS), Nanos(4 * MS));
-        late_frames(&frames, terms, Nanos::ZERO, &losses, &name)
+        late_frames(&frames, terms, Nanos::ZERO, (&losses, None), &name)
     }
 
     /// Frame 3 wakes 30 ms late, of which `backupd` had 22 ms and `cc1` 7; frame 9 sleeps 8 ms too long.
@@ -445,5 +460,32 @@ mod tests {
         link(&mut told, &[], &policies);
         assert_eq!(told.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
         assert_eq!(told.causes[0].period, None);
+    }
+
+    /// A frame in which nothing is known to have taken the time is nobody's fault, and a loop whose usual work is
+    /// longer than its period is late by that.
+    #[test]
+    fn what_is_not_known_is_not_the_loops_own_work() {
+        let next = (6, 6, 9, 3);
+        let unseen = late(&[(5, 0, 26, 3), next], &[]);
+        assert_eq!(unseen.causes[0].kind, HoldUp::Unexplained);
+        let disk = late(&[(3, 9, 12, 3)], &[(60, 68, HoldUp::Disk, None)]);
+        assert_eq!(disk.causes[0].kind, HoldUp::Disk);
+    }
+
+    /// Frame 9 came when there was no room any more for what delayed it.
+    #[test]
+    fn frames_whose_delays_were_not_kept_are_only_counted() {
+        let frames = |began: i64| Frame {
+            due: Nanos(0),
+            began: Nanos(began * MS),
+            ended: Nanos((began + 3) * MS),
+            cpu: Nanos(3 * MS),
+        };
+        let frames = [frames(9), frames(12)];
+        let terms = (Nanos(20 * MS), Nanos(4 * MS));
+        let full_at = Some(Nanos(10 * MS));
+        let told = late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), &|_| None);
+        assert_eq!((told.frames, told.not_judged), (1, 1));
     }
 }

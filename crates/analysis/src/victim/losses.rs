@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::victim::{HoldUp, ThreadState};
+use ticktax_model::victim::{HoldUp, OffCpuReason, ThreadState};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::interruptions::Interruptions;
@@ -32,10 +32,12 @@ pub(crate) struct Losses {
     /// The probe's gaps that may be its.
     empty: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
     kept: usize,
+    /// The begin of the first for which there was no room.
+    full_at: Option<Nanos>,
 }
 
 impl Losses {
-    /// Losses that are kept, 40 bytes each. What comes later is the frames' own, as far as is known.
+    /// Losses that are kept, 40 bytes each. What delayed frames after that is not known.
     const MAX: usize = 1 << 19;
     /// What is shorter makes no frame late.
     const MIN: Nanos = Nanos::from_micros(10);
@@ -52,6 +54,7 @@ impl Losses {
             stolen: BTreeMap::new(),
             empty: BTreeMap::new(),
             kept: 0,
+            full_at: None,
         }
     }
 
@@ -109,10 +112,27 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
+    /// It was off its CPU, and not asleep.
+    pub(super) fn off(&mut self, thread: ThreadId, span: &Span, reason: OffCpuReason) {
+        let kind = match reason {
+            OffCpuReason::Disk => HoldUp::Disk,
+            OffCpuReason::Lock => HoldUp::Lock,
+            OffCpuReason::Stopped => HoldUp::Stopped,
+            _ => return,
+        };
+        let loss = Loss {
+            start: span.start,
+            end: span.end(),
+            kind,
+            by: None,
+            moved: false,
+        };
+        self.add((thread.pid, thread.tid), loss);
+    }
+
     /// The hypervisor had the CPU of `span`.
     pub(super) fn stolen(&mut self, span: &Span) {
-        if self.kept < Self::MAX && span.dur >= Self::MIN {
-            self.kept += 1;
+        if span.dur >= Self::MIN && self.has_room(span.start) {
             let stolen = self.stolen.entry(span.cpu).or_default();
             stolen.push((span.start, span.end()));
         }
@@ -122,8 +142,7 @@ impl Losses {
     pub(super) fn gap(&mut self, gap: &JudgedGap<'_>) {
         let span = &gap.span;
         let empty = gap.residual.share_of(span.dur) >= Self::EMPTY;
-        if empty && span.dur >= Self::MIN_GAP && self.kept < Self::MAX {
-            self.kept += 1;
+        if empty && span.dur >= Self::MIN_GAP && self.has_room(span.start) {
             let empty = self.empty.entry(span.cpu).or_default();
             empty.push((span.start, span.end()));
         }
@@ -142,10 +161,27 @@ impl Losses {
     }
 
     fn add(&mut self, (pid, tid): (i32, i32), loss: Loss) {
-        if pid == self.pid && loss.end - loss.start >= Self::MIN && self.kept < Self::MAX {
-            self.kept += 1;
+        let counts = pid == self.pid && loss.end - loss.start >= Self::MIN;
+        if counts && self.has_room(loss.start) {
             self.threads.entry(tid).or_default().push(loss);
         }
+    }
+
+    /// Takes the room for one more that began at `start`, where there is some.
+    fn has_room(&mut self, start: Nanos) -> bool {
+        let has_room = self.kept < Self::MAX;
+        if has_room {
+            self.kept += 1;
+        } else {
+            let first = self.full_at.map_or(start, |at| at.min(start));
+            self.full_at = Some(first);
+        }
+        has_room
+    }
+
+    /// From when on some are missing, because there were too many.
+    pub(crate) fn full_at(&self) -> Option<Nanos> {
+        self.full_at
     }
 
     /// Those of thread `tid`, by their begin; what the hypervisor took from its CPU as far as `outside`
@@ -175,5 +211,32 @@ impl Losses {
         }
         losses.sort_by_key(|loss| (loss.start, loss.end));
         losses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::Losses;
+    use crate::pace::lateness::Outside;
+    use crate::timeline::ThreadId;
+
+    #[test]
+    fn what_there_is_no_room_for_is_told() {
+        let mut losses = Losses::new(7);
+        let thread = ThreadId { pid: 7, tid: 8 };
+        let mut wait = |nth: usize| {
+            let start = Nanos::from_micros(i64::try_from(nth).unwrap() * 100);
+            let end = start + Nanos::from_micros(50);
+            losses.waited(thread, (start, end), None, false);
+            losses.full_at()
+        };
+        assert_eq!((1..=Losses::MAX).find_map(&mut wait), None);
+        // The first that is missing may come after a later one.
+        let at = |nth: usize| Some(Nanos::from_micros(i64::try_from(nth).unwrap() * 100));
+        assert_eq!(wait(Losses::MAX + 9), at(Losses::MAX + 9));
+        assert_eq!(wait(Losses::MAX + 1), at(Losses::MAX + 1));
+        assert_eq!(losses.of(8, &Outside::default()).len(), Losses::MAX);
     }
 }

@@ -42,6 +42,12 @@ enum Injected {
     PageFaults,
     /// The frame before reclaims memory.
     Reclaim,
+    /// It is off its CPU, waiting for a disk.
+    Disk,
+    /// The same for a lock.
+    Lock,
+    /// It is stopped.
+    Stopped,
     /// The frame before works for longer.
     Work,
     /// Its timer is late.
@@ -49,12 +55,12 @@ enum Injected {
 }
 
 use Injected::{
-    Migration, PageFaults, Program, Quota, Reclaim, Sleep, SoftirqWhileBusy, SoftirqWhileIdle,
-    StealGap, StealRow, Work,
+    Disk, Lock, Migration, PageFaults, Program, Quota, Reclaim, Sleep, SoftirqWhileBusy,
+    SoftirqWhileIdle, StealGap, StealRow, Stopped, Work,
 };
 
 /// Everything with what must be said of it.
-const ALL: [(Injected, HoldUp, Option<&str>); 11] = [
+const ALL: [(Injected, HoldUp, Option<&str>); 14] = [
     (Program, HoldUp::Waiting, Some("cc1")),
     (SoftirqWhileIdle, HoldUp::Interrupts, Some("NET_RX")),
     (SoftirqWhileBusy, HoldUp::Interrupts, Some("NET_RX")),
@@ -64,6 +70,9 @@ const ALL: [(Injected, HoldUp, Option<&str>); 11] = [
     (Quota, HoldUp::Quota, None),
     (PageFaults, HoldUp::PageFaults, None),
     (Reclaim, HoldUp::Reclaim, None),
+    (Disk, HoldUp::Disk, None),
+    (Lock, HoldUp::Lock, None),
+    (Stopped, HoldUp::Stopped, None),
     (Work, HoldUp::OwnWork, None),
     (Sleep, HoldUp::OwnSleep, None),
 ];
@@ -150,7 +159,7 @@ impl Maker {
     fn held_up(&mut self, due: i64, injected: Injected) {
         let began = due + LATE;
         let until = match injected {
-            Migration | Quota => due,
+            Migration | Quota | Disk | Lock | Stopped => due,
             _ => began,
         };
         let taken = if injected == StealRow { LATE } else { 0 };
@@ -172,8 +181,12 @@ impl Maker {
             return;
         }
         self.background(0, began, taken);
-        if injected == Quota {
-            self.off("throttled", due, began);
+        match injected {
+            Quota => self.off("throttled", due, began),
+            Disk => self.off("disk", due, began),
+            Lock => self.off("lock", due, began),
+            Stopped => self.off("stopped", due, began),
+            _ => {}
         }
         self.works(0, began);
     }
@@ -326,7 +339,7 @@ fn what_could_not_be_seen_is_not_told_as_none() {
     ] {
         assert!(!kinds.contains(&unseen), "{unseen:?}");
     }
-    assert_eq!((late.stolen, kinds.len()), (None, 5));
+    assert_eq!((late.stolen, kinds.len()), (None, HoldUp::ALL.len() - 4));
 }
 
 /// A device's interrupts are not the timer's.

@@ -12,6 +12,10 @@ use crate::policy::SpecialPolicy;
 pub struct LateFrames {
     /// How many frames were late.
     pub frames: u64,
+    /// Late frames of which it is not known what held them up, because by then too much had: these are in none of
+    /// the other numbers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_judged: u64,
     /// Slots that got no frame because of them.
     pub lost: u64,
     /// Who or what held most of them up, the one with the most frames first. Each late frame counts
@@ -51,15 +55,23 @@ pub enum HoldUp {
     PageFaults,
     /// Memory that it had to reclaim.
     Reclaim,
-    /// Its own work, which took longer than it usually does.
+    /// A disk that it waited for.
+    Disk,
+    /// Something else that it waited for and that no signal interrupts: mostly a lock of the kernel's.
+    Lock,
+    /// It was stopped or frozen.
+    Stopped,
+    /// CPU time of its own: the frame before had more than its frames usually have, or than the period has.
     OwnWork,
     /// Something that it slept for: its timer was late, or it waited for something else.
     OwnSleep,
+    /// Nothing that was seen.
+    Unexplained,
 }
 
 impl HoldUp {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Waiting,
         Self::Migration,
         Self::Interrupts,
@@ -67,14 +79,23 @@ impl HoldUp {
         Self::Quota,
         Self::PageFaults,
         Self::Reclaim,
+        Self::Disk,
+        Self::Lock,
+        Self::Stopped,
         Self::OwnWork,
         Self::OwnSleep,
+        Self::Unexplained,
     ];
 
     /// Whether nobody else did it.
     pub const fn is_own(self) -> bool {
-        matches!(self, Self::OwnWork | Self::OwnSleep)
+        matches!(self, Self::OwnWork | Self::OwnSleep | Self::Unexplained)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What one kind of delay took of all late frames.

@@ -15,20 +15,23 @@ pub(super) fn write(page: &mut Page, late: &LateFrames) {
     let (shown, others) = late.causes.split_at(late.causes.len().min(CAUSES));
     let mut parts: Vec<String> = shown.iter().map(cause).collect();
     let rest: u64 = others.iter().map(|cause| cause.frames).sum();
-    parts.extend((rest > 0).then(|| format!("others {}", tied(grouped(rest)))));
-    let head = format!("{}: ", counted(late.frames, "late frame"));
+    for (word, frames) in [("others", rest), ("not looked at", late.not_judged)] {
+        parts.extend((frames > 0).then(|| format!("{word} {}", tied(grouped(frames)))));
+    }
+    let all = late.frames + late.not_judged;
+    let head = format!("{}: ", counted(all, "late frame"));
     page.paragraph(Tone::Strong, &head.replace(TIE, " "), &parts.join("; "));
 }
 
 /// What took less than this share of the late frames' delays did not make them late.
 const SMALL: f64 = 0.01;
 
-/// What took nothing of the late frames' delays, or next to nothing; and what the hypervisor took, where
-/// that may be more.
+/// What took nothing of the late frames' delays, or next to nothing. Who is stopped knows of it.
 pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
     let small = late.by_kind.iter().filter(|one| {
-        !one.kind.is_own() && one.frames == 0 && most(one, late).share_of(all) < SMALL
+        let told = !one.kind.is_own() && one.kind != HoldUp::Stopped;
+        told && one.frames == 0 && most(one, late).share_of(all) < SMALL
     });
     let names: Vec<String> = small
         .map(|one| match most(one, late) {
@@ -39,6 +42,11 @@ pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
     if !names.is_empty() {
         page.paragraph(Tone::Plain, "Not the cause: ", &names.join(", "));
     }
+}
+
+/// What the hypervisor took, where that may be more than was seen of it.
+pub(super) fn perhaps(page: &mut Page, late: &LateFrames) {
+    let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
     let mut kinds = late.by_kind.iter();
     let placed = kinds.any(|one| one.kind == HoldUp::Steal && one.frames > 0);
     let stolen = late.stolen.filter(|time| time.share_of(all) >= SMALL);
@@ -61,16 +69,7 @@ fn most(one: &LateTime, late: &LateFrames) -> Nanos {
 
 /// A cause with its frames and, where it has one, its rhythm.
 fn cause(cause: &LateCause) -> String {
-    let name = match &cause.by {
-        Some(by) if by.kind == Kind::Idle => "waking an idle CPU".to_owned(),
-        Some(by) => match *by.pids {
-            [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
-            [] => by.name.clone(),
-            _ => format!("{} {}", by.name, tied(format!("x{}", by.pids.len()))),
-        },
-        None => kind(cause.kind).to_owned(),
-    };
-    let mut text = format!("{name} {}", tied(grouped(cause.frames)));
+    let mut text = format!("{} {}", name(cause), tied(grouped(cause.frames)));
     let mut about = Vec::new();
     about.extend(
         cause
@@ -90,6 +89,19 @@ fn cause(cause: &LateCause) -> String {
     text
 }
 
+/// Who or what it was.
+pub(super) fn name(cause: &LateCause) -> String {
+    match &cause.by {
+        Some(by) if by.kind == Kind::Idle => "waking an idle CPU".to_owned(),
+        Some(by) => match *by.pids {
+            [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
+            [] => by.name.clone(),
+            _ => format!("{} {}", by.name, tied(format!("x{}", by.pids.len()))),
+        },
+        None => kind(cause.kind).to_owned(),
+    }
+}
+
 /// The words for a kind of delay.
 fn kind(kind: HoldUp) -> &'static str {
     match kind {
@@ -100,7 +112,11 @@ fn kind(kind: HoldUp) -> &'static str {
         HoldUp::Quota => "its CPU quota",
         HoldUp::PageFaults => "page faults",
         HoldUp::Reclaim => "reclaiming memory",
-        HoldUp::OwnWork => "its own work",
-        HoldUp::OwnSleep => "its own sleep",
+        HoldUp::Disk => "a disk",
+        HoldUp::Lock => "a lock of the kernel's",
+        HoldUp::Stopped => "being stopped",
+        HoldUp::OwnWork => "longer work",
+        HoldUp::OwnSleep => "asleep",
+        HoldUp::Unexplained => "unexplained",
     }
 }

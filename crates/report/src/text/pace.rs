@@ -65,6 +65,7 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
             page.section("Who made frames late");
             late::write(&mut page, late);
             late::not_the_cause(&mut page, late);
+            late::perhaps(&mut page, late);
         }
     }
     if view.shows(Section::Accounting) {

@@ -64,6 +64,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
             if let Some(late) = &statement.late {
                 late::write(&mut page, late);
                 late::not_the_cause(&mut page, late);
+                late::perhaps(&mut page, late);
             }
             cpu(&mut page, statement);
             next(&mut page, figures, statement);

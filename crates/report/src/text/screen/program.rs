@@ -38,6 +38,7 @@ pub(super) fn write(
         page.paragraph(Tone::Strong, "", &frames_in_words(frames));
         if let Some(late) = &frames.late {
             late::write(page, late);
+            late::perhaps(page, late);
         }
     }
     let wanted = wanted(threads);

@@ -428,6 +428,7 @@ fn late() -> LateFrames {
     };
     LateFrames {
         frames: 9,
+        not_judged: 0,
         lost: 3,
         by_kind: HoldUp::ALL.into_iter().map(time).collect(),
         stolen: Some(Nanos::from_millis(100)),
