@@ -184,18 +184,8 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// A program of which `missing` of the time that it `ran` for was not traced; below 0, too much was.
+/// A program of which `missing` of the time that it `ran` for was not traced.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
-    if missing < Nanos::ZERO {
-        return say(
-            format!(
-                "who ran for {} of what is told of {who}, which ran for {ran} by the scheduler's own \
-                 account",
-                -missing
-            ),
-            "the kernel did not report all context switches to other threads",
-        );
-    }
     say(
         format!("{missing} of the {ran} that {who} ran for, by the scheduler's own account"),
         "the kernel did not report all of its context switches: this time is unexplained, or in \

@@ -55,7 +55,7 @@ const IN_PART: usize = 3;
 /// Each limitation in a sentence, but for many of one kind: processes of which a part was not traced.
 fn limitations(all: &[Limitation]) -> Vec<String> {
     let missing = |one: &Limitation| match one {
-        Limitation::ProcessTracedInPart { missing, .. } => Some(Nanos(missing.0.abs())),
+        Limitation::ProcessTracedInPart { missing, .. } => Some(*missing),
         _ => None,
     };
     let (mut in_part, others): (Vec<&Limitation>, Vec<&Limitation>) =
