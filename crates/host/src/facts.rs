@@ -43,6 +43,16 @@ impl Proc {
         }
     }
 
+    /// Whether this is the machine called `host`, and it has not been started anew since the time of day `unix`, s: its
+    /// processes may have the numbers that they had then.
+    pub fn runs_since(&self, host: &str, unix: i64) -> bool {
+        let stat = self.text("proc/stat").unwrap_or_default();
+        let started = stat.lines().find_map(|line| line.strip_prefix("btime "));
+        let started = started.and_then(|text| text.trim().parse::<i64>().ok());
+        let is_it = self.text("proc/sys/kernel/hostname").as_deref() == Some(host);
+        is_it && started.is_some_and(|started| started <= unix)
+    }
+
     /// The same machine, with what may change while it runs read again: its clocksource and the CPUs that are
     /// online.
     pub fn refreshed(&self, machine: &Machine) -> Machine {
@@ -210,6 +220,19 @@ mod tests {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn processes_are_those_of_before_on_the_same_machine_since_its_start() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("proc/sys/kernel");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hostname"), "audio-7\n").unwrap();
+        std::fs::write(root.path().join("proc/stat"), "cpu 1\nbtime 1700\nintr 4\n").unwrap();
+        let proc = super::Proc::at(root.path());
+        assert!(proc.runs_since("audio-7", 1_700));
+        assert!(!proc.runs_since("audio-7", 1_699), "started since");
+        assert!(!proc.runs_since("audio-8", 1_700), "another machine");
     }
 
     #[test]

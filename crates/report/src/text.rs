@@ -91,6 +91,9 @@ pub struct TextStyle {
     pub grouping: Grouping,
     /// Whether the first screen explains its words.
     pub explain: bool,
+    /// Whether it is about another machine than the one that reads it, or about a time before this one was started:
+    /// no command names processes then.
+    pub elsewhere: bool,
 }
 
 impl Default for TextStyle {
@@ -102,6 +105,7 @@ impl Default for TextStyle {
             view: View::First,
             grouping: Grouping::Name,
             explain: false,
+            elsewhere: false,
         }
     }
 }

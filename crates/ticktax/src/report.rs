@@ -61,6 +61,8 @@ pub(crate) fn show(
         files.row(sources, row);
     })?;
     let header = cut.as_ref().unwrap_or(recording.header());
+    let is_here = ticktax_host::Proc::default().runs_since(&header.machine.host, header.began_unix);
+    let terminal = &terminal.about(is_here);
     let mut document = analysis.finish(header, &sources, crate::beats::threads());
     let mut balances = true;
     if let Document::Statement(statement) = &mut document {

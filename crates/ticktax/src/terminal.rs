@@ -67,6 +67,17 @@ impl Terminal {
         this
     }
 
+    /// The same, for pages about this machine as it has run since, or about another.
+    pub(crate) fn about(&self, is_here: bool) -> Self {
+        Self {
+            style: TextStyle {
+                elsewhere: !is_here,
+                ..self.style
+            },
+            ..*self
+        }
+    }
+
     /// Prints a document, or writes it to `file`.
     pub(crate) fn put(
         &self,
