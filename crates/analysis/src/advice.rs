@@ -8,17 +8,18 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::finding::Severity;
-use ticktax_model::machine::ProgramTime;
 use ticktax_model::policy::SpecialPolicy;
-use ticktax_model::recording::{Header, Level};
+use ticktax_model::recording::Level;
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::victim::ThreadPolicy;
+
+use crate::ran::Ran;
 
 /// Rules of findings that are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
@@ -27,36 +28,38 @@ const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
     /// Their groups by session.
-    autogroups: &'a [ProcessAutogroup],
+    pub(crate) autogroups: &'a [ProcessAutogroup],
     /// Threads that are not scheduled by the ordinary rules.
-    policies: &'a [ThreadPolicy],
-    /// Those that were there at the end; none where that was not read.
-    present: Option<&'a BTreeMap<i32, ProgramTime>>,
+    pub(crate) policies: &'a [ThreadPolicy],
+    /// Those that were there at the end; none where that is not known of all.
+    pub(crate) present: Option<&'a BTreeSet<i32>>,
+    /// Which of their threads had a CPU: those others were kept from it by, and not each that there is.
+    pub(crate) ran: Option<&'a Ran>,
+    /// Those that are the watched program's.
+    pub(crate) followed: &'a [i32],
 }
 
-impl<'a> Processes<'a> {
-    /// By the header of a recording.
-    pub(crate) fn of(header: &'a Header) -> Self {
-        let present = &header.after.programs;
-        Self {
-            autogroups: header.autogroups.as_deref().unwrap_or_default(),
-            policies: &header.policies,
-            present: (!present.is_empty()).then_some(present),
-        }
-    }
-
+impl Processes<'_> {
     fn has_ended(&self, pid: i32) -> bool {
-        self.present.is_some_and(|there| !there.contains_key(&pid))
+        self.present.is_some_and(|there| !there.contains(&pid))
     }
 
+    /// The part of the process' time that was of threads which are scheduled in such a way.
+    fn share(&self, pid: i32, is_such: impl Fn(SpecialPolicy) -> bool) -> f64 {
+        let share = self
+            .ran
+            .and_then(|ran| ran.share(pid, self.policies, is_such));
+        share.unwrap_or_default()
+    }
+
+    /// Whether most of its time was of real-time threads.
     fn is_real_time(&self, pid: i32) -> bool {
-        let mut threads = self.policies.iter().filter(|thread| thread.pid == pid);
-        threads.any(|thread| thread.policy.goes_first())
+        self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
+    /// Whether all of its time was of threads of the lowest priority.
     fn is_lowest(&self, pid: i32) -> bool {
-        let mut threads = self.policies.iter();
-        threads.any(|thread| thread.tid == pid && thread.policy == SpecialPolicy::LOWEST)
+        self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
 
     /// Which of these a nice value does not help against.
@@ -74,16 +77,16 @@ impl<'a> Processes<'a> {
         standing
     }
 
-    /// A program that had so much time, for whoever has to make room for others; `watched` is a process of
-    /// those that are to gain by it.
+    /// A program that had so much time, for whoever has to make room for others; `gaining` are processes of those
+    /// that are to gain by it, where these are known.
     fn crowding(
         &self,
         (program, pids, time): (&str, Vec<i32>, Nanos),
-        watched: Option<i32>,
+        gaining: Option<&[i32]>,
     ) -> CrowdingProgram {
         CrowdingProgram {
             program: program.to_owned(),
-            autogroup_pids: self.of_each_group(&pids, watched),
+            autogroup_pids: self.of_each_group(&pids, gaining),
             standing: self.standing(&pids),
             pids,
             time,
@@ -96,17 +99,19 @@ impl<'a> Processes<'a> {
         Some(known.group.number)
     }
 
-    /// A process of each group by session that `pids` are in, of those that are there and have no real-time
-    /// thread; none where `watched` is in one of them.
-    fn of_each_group(&self, pids: &[i32], watched: Option<i32>) -> Vec<i32> {
+    /// A process of each group by session that `pids` are in, of those that are there and are not real-time; none
+    /// where one of `gaining` is in one of them, or the group of none of these is known.
+    fn of_each_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
         let pids = pids.iter().copied().filter(lowered);
         let groups: BTreeMap<u32, i32> = pids
             .filter_map(|pid| Some((self.group(pid)?, pid)))
             .collect();
-        let own = watched.map(|pid| self.group(pid));
-        if own.is_some_and(|own| own.is_none_or(|own| groups.contains_key(&own))) {
-            return Vec::new();
+        if let Some(gaining) = gaining {
+            let mut own = gaining.iter().filter_map(|&pid| self.group(pid)).peekable();
+            if own.peek().is_none() || own.any(|own| groups.contains_key(&own)) {
+                return Vec::new();
+            }
         }
         groups.into_values().collect()
     }
@@ -118,7 +123,8 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
-        if lost > statement.cost.events / 100 {
+        // How many of them were lost in a part of the recording is not known.
+        if statement.part.is_none() && lost > statement.cost.events / 100 {
             advice.push(Advice::EventsLost { events: lost });
         }
         let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());

@@ -7,7 +7,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::pace::PaceStatement;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Statement};
-use ticktax_model::victim::{ProgramFrames, VictimStatement};
+use ticktax_model::victim::ProgramFrames;
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::accounting::AccountingCheck;
@@ -207,29 +207,36 @@ impl Auditor {
         let accounting = accounting.and_then(|check| check.finish(header, &books, sources));
         victim.settle(&mut timeline);
         let beats = beats.map(|finder| finder.finish(header, books.proofs.clone(), threads));
+        let lines = beats.as_ref().map_or(&[][..], |beats| &*beats.beats);
         let own_frames = frames
             .as_ref()
-            .and_then(|process| program_frames(process, header, (&victim, &books), sources))
-            .map(|mut frames| {
+            .and_then(|process| program_frames(process, header, (&victim, &books), sources));
+        let followed = victim.processes(header.victim.as_ref());
+        let ran = match header.victim {
+            Some(_) => victim.ran_meanwhile(sources),
+            None => books.ran.clone(),
+        };
+        let victim = victim.finish(header, sources, lines).map(|mut victim| {
+            victim.frames = own_frames.map(|mut frames| {
+                let threads = victim.threads.as_ref();
+                let behind = threads.map_or(&[][..], |threads| &*threads.behind);
                 if let Some(late) = &mut frames.late {
-                    let lines = beats.iter().flat_map(|beats| &beats.beats);
-                    let lines: Vec<&BeatLine> = lines.collect();
-                    lateness::link(late, &lines, &header.policies);
+                    let known = (&ran, &*header.policies);
+                    lateness::link(late, (behind, lines), known);
                 }
                 Box::new(frames)
             });
+            victim
+        });
         let parts = Parts {
             waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
             tick: tick.finish(header, sources),
             accounting,
             beats,
-            victim: victim
-                .finish(header, sources)
-                .map(|victim| VictimStatement {
-                    frames: own_frames,
-                    ..victim
-                }),
+            victim,
             books,
+            ran,
+            followed: followed.into_iter().collect(),
         };
         (assemble(header, parts), frames)
     }

@@ -41,6 +41,7 @@ pub mod incident;
 mod ledger;
 pub mod pace;
 mod part;
+mod ran;
 mod real_time;
 mod recording;
 mod statement;

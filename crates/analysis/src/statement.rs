@@ -15,6 +15,7 @@ use ticktax_model::waits::WaitStatement;
 use crate::advice::{Processes, advise};
 use crate::findings::{self, Measured};
 use crate::ledger::Books;
+use crate::ran::Ran;
 
 /// What each consumer made.
 #[derive(Debug)]
@@ -29,6 +30,10 @@ pub(crate) struct Parts {
     pub(crate) waits: Option<WaitStatement>,
     /// `None` where the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
+    /// Which threads had a CPU.
+    pub(crate) ran: Ran,
+    /// The victim's processes.
+    pub(crate) followed: Vec<i32>,
 }
 
 /// The statement of the recording of `header`. The findings are judged here, because they put what
@@ -67,7 +72,15 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         beats: parts.beats,
         victim: parts.victim,
     };
-    statement.advice = advise(&statement, &Processes::of(header));
+    let present = header.after.present();
+    let processes = Processes {
+        autogroups: header.autogroups.as_deref().unwrap_or_default(),
+        policies: &header.policies,
+        present: present.as_ref(),
+        ran: Some(&parts.ran),
+        followed: &parts.followed,
+    };
+    statement.advice = advise(&statement, &processes);
     statement
 }
 

@@ -22,15 +22,17 @@ mod life;
 mod losses;
 mod moved;
 mod quota;
+mod rhythm;
 mod statement;
 mod wakers;
 mod worst;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ticktax_model::beats::BeatLine;
 use ticktax_model::glance::ProgramGlance;
 use ticktax_model::recording::{Edge, Effect, Header};
-use ticktax_model::victim::{DelayKind, OffCpuReason, ThreadState, VictimStatement};
+use ticktax_model::victim::{DelayKind, OffCpuReason, ThreadState, VictimHeader, VictimStatement};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::interruptions::Interruptions;
@@ -39,12 +41,14 @@ pub(crate) use self::losses::Loss;
 use self::losses::Losses;
 use self::moved::{Moved, Moves};
 use self::quota::{Quota, Throttled};
+pub(crate) use self::rhythm::{InRhythm, in_rhythm};
 pub(crate) use self::statement::{named, waker};
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
 use crate::pace::lateness::Outside;
+use crate::ran::Ran;
 use crate::real_time::{Limits, RealTime};
 use crate::timeline::{
     Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
@@ -66,6 +70,8 @@ pub(crate) struct Victim {
     migrations: u64,
     /// By who had the CPU, and whether the wait ended on another.
     behind: BTreeMap<(SourceId, bool), Tally>,
+    /// By who had the CPU, and which that was.
+    behind_on: BTreeMap<(SourceId, Cpu), Nanos>,
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
@@ -93,6 +99,7 @@ impl Victim {
             latency: LengthTally::default(),
             migrations: 0,
             behind: BTreeMap::new(),
+            behind_on: BTreeMap::new(),
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
@@ -154,6 +161,22 @@ impl Victim {
         Some((losses.of(tid, outside), losses.full_at()))
     }
 
+    /// Which threads had the CPU while it waited.
+    pub(crate) fn ran_meanwhile(&self, sources: &SourceTable) -> Ran {
+        let mut ran = Ran::default();
+        for (&(id, _), tally) in &self.behind {
+            ran.add(sources.get(id), tally.time);
+        }
+        ran
+    }
+
+    /// The processes that are the victim's, as far as the rows tell.
+    pub(crate) fn processes(&self, about: Option<&VictimHeader>) -> BTreeSet<i32> {
+        let lives = self.threads.values().chain(&self.past_lives);
+        let followed = lives.filter(|life| life.followed).map(|life| life.pid);
+        followed.chain(about.and_then(|about| about.pid)).collect()
+    }
+
     /// Takes a gap of the spinning probe of which everything is known.
     pub(crate) fn gap(&mut self, gap: &JudgedGap<'_>) {
         if let Some(losses) = &mut self.losses {
@@ -184,9 +207,15 @@ impl Victim {
     }
 
     /// What happened, once it is settled; `None` where the recording has no victim.
-    pub(crate) fn finish(self, header: &Header, sources: &SourceTable) -> Option<VictimStatement> {
+    /// `beats` are those of the recording, where they were looked for.
+    pub(crate) fn finish(
+        self,
+        header: &Header,
+        sources: &SourceTable,
+        beats: &[BeatLine],
+    ) -> Option<VictimStatement> {
         let victim = header.victim.as_ref()?;
-        Some(statement::make(self, victim, header, sources))
+        Some(statement::make(self, victim, header, (sources, beats)))
     }
 
     /// Takes an event of a CPU with this past.
@@ -367,7 +396,7 @@ impl Victim {
         span: &Span,
         (on, moved, pieces): (Option<Cpu>, bool, &[Piece]),
     ) {
-        self.behind(thread, span, (pieces, moved));
+        self.behind(thread, span, (on, moved, pieces));
         if self.worst.wants(span.dur) {
             let mut delay = Candidate::waiting(kind, span, pieces.iter().copied());
             delay.tid = thread.tid;
@@ -380,13 +409,22 @@ impl Victim {
         }
     }
 
-    /// Adds up who had the CPU meanwhile.
-    fn behind(&mut self, thread: ThreadId, span: &Span, (pieces, moved): (&[Piece], bool)) {
+    /// Adds up who had the CPU meanwhile; the rest as of [`Victim::waited`].
+    fn behind(
+        &mut self,
+        thread: ThreadId,
+        span: &Span,
+        (on, moved, pieces): (Option<Cpu>, bool, &[Piece]),
+    ) {
         let mut seen = false;
         for piece in pieces {
             let length = piece.end - piece.start;
             let behind = self.behind.entry((piece.source, moved)).or_default();
             behind.add(length, length);
+            // Of a wait on two CPUs both count.
+            for cpu in on.into_iter().chain([span.cpu]) {
+                *self.behind_on.entry((piece.source, cpu)).or_default() += length;
+            }
             if let Some(losses) = &mut self.losses {
                 let time = (piece.start, piece.end);
                 losses.waited(thread, time, Some(piece.source), moved);
@@ -418,7 +456,7 @@ impl Victim {
             let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, ran);
             life.throttled(ThreadState::Waiting, delay, &mut self.worst);
             if life.followed {
-                self.behind(wait.thread, &waited, (&pieces, false));
+                self.behind(wait.thread, &waited, (None, false, &pieces));
             }
         }
     }

@@ -11,18 +11,22 @@ use crate::{CpuList, Nanos};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Advice {
-    /// A program had the CPU at regular times while the watched program waited for it.
+    /// A program whose threads run at regular times had the CPU while the watched program waited for it.
     PeriodicProgram {
         /// Its name.
         program: String,
         /// Its process.
         pid: i32,
-        /// The period of its beat, ns.
+        /// The period of the beat of those threads that had most of its time, ns.
         #[serde(rename = "period_ns")]
         period: f64,
-        /// The CPUs that it was seen on.
+        /// The CPUs that they were seen on.
         cpus: CpuList,
-        /// The time that it had while the watched program waited.
+        /// The CPUs to move it to: online, not set apart, and none on which the watched program waited for long;
+        /// `None` where there is no other.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        other_cpus: Option<CpuList>,
+        /// The time that these threads had while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// The longest stretch of that.
@@ -42,9 +46,9 @@ pub enum Advice {
         /// That as a share of all the waiting for a CPU, 0 to 1.
         share: f64,
     },
-    /// The watched program's threads waited for each other: there are more of them than CPUs.
+    /// The watched program's threads waited for each other.
     OwnThreads {
-        /// Its threads.
+        /// Its threads, those included that ended.
         threads: u64,
         /// The time for which one waited while another ran.
         #[serde(rename = "time_ns")]
@@ -75,6 +79,9 @@ pub enum Advice {
         time: Nanos,
         /// How often.
         count: u64,
+        /// Whether the process has ended.
+        #[serde(default, skip_serializing_if = "is_false")]
+        ended: bool,
     },
     /// Real-time threads were kept from a CPU on which nobody went before them.
     RealTimeHeld {
@@ -89,6 +96,9 @@ pub enum Advice {
         /// The time of that one.
         #[serde(rename = "time_ns")]
         time: Nanos,
+        /// That as a share of the time of all of them, 0 to 1.
+        #[serde(default)]
+        largest_share: f64,
         /// The time of all of them, as a share of the time that the program wanted, 0 to 1.
         share: f64,
     },
@@ -127,6 +137,10 @@ pub enum Advice {
         most: CrowdingProgram,
         /// That as a share of what all threads wanted, 0 to 1.
         share: f64,
+        /// Whether waits are not known: the CPUs that were wanted are by samples of the run queue, the program is the
+        /// one that ran for longest, its time is for how long, and the share is of the time that all threads ran.
+        #[serde(default, skip_serializing_if = "is_false")]
+        sampled: bool,
     },
     /// The CPUs were busy nearly all of the time.
     CpusFull {
@@ -144,6 +158,9 @@ pub enum Advice {
         name: String,
         /// The part of it that took most, where it has any.
         part: Option<String>,
+        /// The time of that part as a share of its time, 0 to 1; 0 where there is none.
+        #[serde(default)]
+        largest_share: f64,
         /// How long.
         #[serde(rename = "time_ns")]
         time: Nanos,
@@ -172,10 +189,10 @@ pub struct Standing {
     /// Those that had ended when the recording did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<i32>,
-    /// Those of the others that have a real-time thread, which goes before all ordinary ones.
+    /// Those of the others most of whose time was of real-time threads, which go before all ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<i32>,
-    /// Those of the rest whose first thread has the lowest priority already.
+    /// Those of the rest all of whose time was of threads that have the lowest priority already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lowest: Vec<i32>,
 }

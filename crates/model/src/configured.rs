@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limitation::Limitation;
+use crate::{Cpu, CpuList};
 
 /// Settings from files, and the values in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +49,20 @@ pub struct Configured {
 }
 
 impl Configured {
+    /// CPUs that are kept free of other work, or whose tick stops while they are busy.
+    pub fn set_apart(&self) -> CpuList {
+        let files = [
+            "sys/devices/system/cpu/isolated",
+            "sys/devices/system/cpu/nohz_full",
+        ];
+        let lists = files.into_iter().filter_map(|file| self.file(file));
+        let lists = lists.filter_map(|list| list.parse::<CpuList>().ok());
+        let cpus: Vec<Cpu> = lists
+            .flat_map(|list| list.iter().collect::<Vec<_>>())
+            .collect();
+        cpus.into_iter().collect()
+    }
+
     /// The contents of a file, where it was read.
     pub fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)

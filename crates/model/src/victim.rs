@@ -16,7 +16,7 @@ pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy}
 use crate::machine::Throttling;
 use crate::pace::Figures;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
-use crate::{Cpu, Kind, Lengths, Nanos};
+use crate::{Cpu, CpuList, Kind, Lengths, Nanos};
 
 /// What is appended to a wait's cause when it ended on another CPU than it began on.
 pub const MOVED: &str = ", moved";
@@ -176,6 +176,9 @@ pub struct VictimStatement {
     pub name: String,
     /// Its process id, where it is one process.
     pub pid: Option<i32>,
+    /// Whether it is known to have ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     /// What the tracer saw of its threads; `None` where they could not be followed.
     pub threads: Option<ThreadTimes>,
     /// What the kernel's own counters say that it used meanwhile.
@@ -229,6 +232,9 @@ pub struct ThreadTimes {
     pub migrations: u64,
     /// Who ran on the CPU that it waited for, the costliest first.
     pub behind: Vec<Interferer>,
+    /// The CPUs on which it waited behind others for a hundredth of that time or more.
+    #[serde(default, skip_serializing_if = "CpuList::is_empty")]
+    pub waited_on: CpuList,
     /// What interrupted it, the costliest first.
     pub interrupted_by: Vec<Interferer>,
     /// The longest delays, longest first.
@@ -271,7 +277,7 @@ pub struct Latency {
 }
 
 /// Who had the time that a victim wanted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interferer {
     /// A program, a thread of the kernel, an interrupt; `idle` for a CPU that ran nothing, and
     /// `idle, moved` where the thread then ran on another.
@@ -301,6 +307,10 @@ pub struct Interferer {
     /// what moving it took.
     #[serde(default)]
     pub moved: bool,
+    /// The period in which the threads run that had most of this, ns, where a beat of theirs was found and none of
+    /// them had the CPU for as long at a time.
+    #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
+    pub period: Option<f64>,
 }
 
 /// What kind of delay.

@@ -27,7 +27,7 @@ const MUCH_THROTTLED: f64 = 0.01;
 /// The rules, the costliest first.
 pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
-    found.extend(throttled(statement));
+    found.extend(throttled(statement, processes));
     found.extend(held(statement));
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
@@ -37,7 +37,10 @@ pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-fn throttled(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
+fn throttled(
+    statement: &Statement,
+    processes: &Processes<'_>,
+) -> impl Iterator<Item = (Nanos, Advice)> {
     let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = longest.unwrap_or_default();
     let much = statement
@@ -45,12 +48,14 @@ fn throttled(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
         .iter()
         .filter(move |held| held.time.share_of(wall) >= MUCH_THROTTLED);
     much.map(|held| {
+        let ended = held.pid.is_some_and(|pid| processes.has_ended(pid));
         let advice = Advice::Throttled {
             program: held.name.clone(),
             pid: held.pid,
             cgroup: None,
             time: held.time,
             count: held.intervals.count,
+            ended,
         };
         (held.time, advice)
     })
@@ -79,10 +84,12 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
         account.class.is_kernel_work() && account.time.share_of(all) >= MUCH_KERNEL_WORK
     });
     much.map(move |account: &Account| {
-        let part = account.parts.first().map(|part| part.name.clone());
+        let part = account.parts.first();
+        let part = part.filter(|part| part.name != account.name);
         let advice = Advice::KernelWork {
             name: account.name.clone(),
-            part: part.filter(|part| *part != account.name),
+            part: part.map(|part| part.name.clone()),
+            largest_share: part.map_or(0.0, |part| part.time.share_of(account.time)),
             time: account.time,
             share: account.time.share_of(all),
         };
@@ -91,16 +98,18 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
 }
 
 /// More threads than CPUs, and who wanted most: who waited wanted a CPU as well as who had it. Where waits
-/// are not known, the threads that ran or waited were counted now and then. What a probe's loop had and
-/// nobody else is no matter: where CPU time is shared by session, it has a share of CPUs that are full.
+/// are not known, the threads that ran or waited were counted now and then, on the whole machine: that tells of the
+/// CPUs that were watched only where they all were. What a probe's loop had and nobody else is no matter: where CPU
+/// time is shared by session, it has a share of CPUs that are full.
 fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = whole(statement);
     let cpus = statement.cpus.len() as u64;
     let had = all - statement.time_of(|class| class.holder() == Holder::Nothing);
     let waits = statement.waits.as_ref();
+    let whole_machine = statement.machine.online.len() as u64 <= cpus;
     let wanted_cores = match (waits, &statement.run_queue) {
         (Some(waits), _) => (had + waits.time).share_of(all) * cpus as f64,
-        (None, Some(queue)) if queue.samples >= SAMPLES => {
+        (None, Some(queue)) if queue.samples >= SAMPLES && whole_machine => {
             queue.threads as f64 / queue.samples as f64
         }
         _ => return None,
@@ -126,8 +135,12 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
     let advice = Advice::Overbooked {
         cpus,
         wanted_cores,
-        most: processes.crowding((program, pids, time), waiter),
+        most: processes.crowding(
+            (program, pids, time),
+            waiter.as_ref().map(std::slice::from_ref),
+        ),
         share: time.share_of(wanted),
+        sampled: waits.is_none(),
     };
     Some((time, advice))
 }

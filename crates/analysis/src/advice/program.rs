@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::beats::BeatLine;
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     HoldUp, Interferer, LateCause, PROBE, TOOL, ThreadState, ThreadTimes, VictimStatement,
@@ -12,6 +13,7 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::Processes;
 use super::machine::stolen;
+use crate::victim::{InRhythm, in_rhythm};
 
 /// From this share of the time that it wanted on, waiting for a CPU is worth a word.
 const MUCH_WAITING: f64 = 0.01;
@@ -30,13 +32,21 @@ const MUCH_INTERRUPTED: f64 = 0.05;
 
 /// Who had the CPU while the program waited, all processes of one name together.
 #[derive(Debug, Default)]
-struct Crowd {
+struct Crowd<'a> {
     pids: Vec<i32>,
     time: Nanos,
-    max: Nanos,
-    kernel: bool,
-    /// Whether all of it is the program itself.
-    own: bool,
+    /// Its threads, the costliest first.
+    parts: Vec<&'a Interferer>,
+}
+
+/// Whose a crowd is: of a name alone that is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    /// The kernel's: one of its threads, or an interrupt.
+    Kernel,
+    /// The program's own.
+    Own,
+    Others,
 }
 
 /// The rules, the costliest first.
@@ -121,45 +131,41 @@ fn waiting(
     if in_line.share_of(wanted(threads)) < much && longest < LONG_WAIT {
         return Vec::new();
     }
-    let beats = statement.beats.iter().flat_map(|beats| &beats.beats);
-    let beats: Vec<&BeatLine> = beats.collect();
     let mut found = Vec::new();
     let mut crowding: Vec<CrowdingProgram> = Vec::new();
     let mut own_time = Nanos::ZERO;
-    for (name, crowd) in crowds(&threads.behind) {
+    for ((name, whose), crowd) in crowds(&threads.behind, victim.pid) {
         let share = crowd.time.share_of(in_line);
         let much = share >= MUCH_OF_WAITING;
-        let own = crowd.own || crowd.pids.iter().any(|&pid| Some(pid) == victim.pid);
-        let beat = beat_of(&crowd, &beats);
-        let advice = match (crowd.kernel, &*crowd.pids, beat) {
-            (true, ..) if much => Advice::CrowdingKernelThread {
+        let rhythm = rhythm(&crowd, statement);
+        let rhythm = rhythm.filter(|(rhythm, _)| much || rhythm.max >= LONG_WAIT);
+        let advice = match (whose, &*crowd.pids, rhythm) {
+            (Whose::Kernel, ..) if much => Advice::CrowdingKernelThread {
                 name: name.to_owned(),
                 time: crowd.time,
                 share,
             },
-            (false, ..) if own => {
+            (Whose::Own, ..) => {
                 own_time += crowd.time;
                 continue;
             }
-            (false, &[pid], Some((period, cpus))) if much || crowd.max >= LONG_WAIT => {
-                Advice::PeriodicProgram {
-                    program: name.to_owned(),
-                    pid,
-                    period,
-                    cpus,
-                    time: crowd.time,
-                    max: crowd.max,
-                    ended: processes.has_ended(pid),
-                }
-            }
-            (false, [_, ..], _) if much => {
+            (Whose::Others, &[pid], Some((rhythm, cpus))) => Advice::PeriodicProgram {
+                program: name.to_owned(),
+                pid,
+                period: rhythm.period,
+                cpus,
+                other_cpus: other_cpus(statement, &threads.waited_on),
+                time: rhythm.time,
+                max: rhythm.max,
+                ended: processes.has_ended(pid),
+            },
+            (Whose::Others, [_, ..], _) if much => {
                 let whole = (name, crowd.pids, crowd.time);
-                let mut program = processes.crowding(whole, victim.pid);
-                if victim.pid.is_none() {
-                    // The groups of several processes are not looked up.
-                    program.autogroup_pids.clear();
-                }
-                crowding.push(program);
+                let own = match processes.followed {
+                    [] => victim.pid.as_slice(),
+                    followed => followed,
+                };
+                crowding.push(processes.crowding(whole, Some(own)));
                 continue;
             }
             _ => continue,
@@ -195,32 +201,53 @@ fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Ad
     much.map(|held| (held.time, Advice::RealTimeHeld { held: held.clone() }))
 }
 
-fn crowds(behind: &[Interferer]) -> BTreeMap<&str, Crowd> {
-    let mut crowds: BTreeMap<&str, Crowd> = BTreeMap::new();
-    // An idle CPU delays no program.
-    for interferer in behind.iter().filter(|one| one.kind != Kind::Idle) {
+fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, Whose), Crowd<'_>> {
+    let mut crowds: BTreeMap<(&str, Whose), Crowd<'_>> = BTreeMap::new();
+    for interferer in behind.iter().filter(|one| is_somebody(one)) {
+        let whose = match interferer.pid {
+            None => Whose::Kernel,
+            pid if interferer.own || pid == watched => Whose::Own,
+            _ => Whose::Others,
+        };
         let name = interferer.program.as_deref().unwrap_or(&interferer.name);
-        let crowd = crowds.entry(name).or_default();
-        crowd.kernel = interferer.pid.is_none();
-        crowd.own = interferer.own && (crowd.own || crowd.pids.is_empty());
+        let crowd = crowds.entry((name, whose)).or_default();
         crowd.time += interferer.time;
-        crowd.max = crowd.max.max(interferer.max);
+        crowd.parts.push(interferer);
         let pid = interferer.pid.filter(|pid| !crowd.pids.contains(pid));
         crowd.pids.extend(pid);
     }
-    // ticktax itself says what it costs elsewhere.
-    crowds.retain(|name, _| !matches!(*name, TOOL | PROBE));
     crowds
 }
 
-/// The costliest beat of a crowd of one, and where.
-fn beat_of(crowd: &Crowd, beats: &[&BeatLine]) -> Option<(f64, CpuList)> {
+/// Whether it can be said whose time that was, and something be done about it. An idle CPU delays no program; of a
+/// thread whose switch was not reported it is not known whose it was; what the hypervisor took, and what ticktax
+/// itself costs, is told elsewhere.
+fn is_somebody(one: &Interferer) -> bool {
+    let by_name = one.pid.is_none() && matches!(&*one.name, TOOL | PROBE | UNREPORTED);
+    !by_name && !matches!(one.kind, Kind::Idle | Kind::Steal)
+}
+
+/// In which period most of it ran, where it is one process and has one, and on which CPUs.
+fn rhythm(crowd: &Crowd<'_>, statement: &Statement) -> Option<(InRhythm, CpuList)> {
     let [pid] = *crowd.pids else {
         return None;
     };
-    let its = beats.iter().filter(|beat| beat.pid == Some(pid));
-    let beat = its.max_by(|a, b| a.share.total_cmp(&b.share))?;
-    Some((beat.rhythm.period, beat.cpus.clone()))
+    let rhythm = in_rhythm(&crowd.parts)?;
+    let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
+    // It was copied from there.
+    let same =
+        |beat: &&BeatLine| beat.pid == Some(pid) && Some(beat.rhythm.period) == Some(rhythm.period);
+    Some((rhythm, beats.find(same)?.cpus.clone()))
+}
+
+/// The CPUs on which the program did not wait, but for those that are set apart for something; `None` where there is
+/// none, or it is not known where it waited.
+fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
+    let apart = statement.machine.configured.set_apart();
+    let others = statement.machine.online.iter();
+    let others = others.filter(|cpu| !waited_on.contains(*cpu) && !apart.contains(*cpu));
+    let others: CpuList = others.collect();
+    (!others.is_empty() && !waited_on.is_empty()).then_some(others)
 }
 
 fn throttled(
@@ -242,6 +269,7 @@ fn throttled(
         cgroup,
         time,
         count,
+        ended: victim.ended,
     };
     Some((time, advice))
 }
@@ -250,10 +278,12 @@ fn interrupted(threads: &ThreadTimes, wanted: Nanos) -> Option<(Nanos, Advice)> 
     let (time, ..) = of(threads, ThreadState::Interrupted);
     let share = time.share_of(wanted);
     let most = threads.interrupted_by.first()?;
+    let all: Nanos = threads.interrupted_by.iter().map(|one| one.time).sum();
     (share >= MUCH_INTERRUPTED).then(|| {
         let advice = Advice::Interrupts {
             name: most.name.clone(),
             time: most.time,
+            largest_share: most.time.share_of(all),
             share,
         };
         (time, advice)

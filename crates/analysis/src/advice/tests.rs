@@ -1,21 +1,24 @@
 //! Rules beside statements of which it is known what is to be done.
 
+mod machines;
+
 use ticktax_model::advice::{Advice, Standing};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::beats::{BeatLine, BeatStatement};
-use ticktax_model::machine::{Machine, ProgramTime, RunQueue, Throttling};
+use ticktax_model::kernel_words::UNREPORTED;
+use ticktax_model::machine::{Machine, Throttling};
 use ticktax_model::pace::Frame;
-use ticktax_model::recording::Level;
-use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuBooks, Statement};
+use ticktax_model::recording::{Level, Loss, RecordingPart};
+use ticktax_model::statement::{Account, Balance, Class, Statement};
 use ticktax_model::victim::{
     Interferer, PROBE, ProgramFrames, StateAccount, Target, ThreadPolicy, ThreadState, ThreadTimes,
     VictimStatement,
 };
-use ticktax_model::waits::{WaitStatement, WaitingProgram};
-use ticktax_model::{Cpu, Intervals, Kind, Lengths, Nanos};
+use ticktax_model::{Cpu, Intervals, Kind, Lengths, Nanos, Owner};
 
 use super::Processes;
 use crate::pace::FrameStats;
+use crate::ran::Ran;
 
 /// What to do where nothing is shared by session.
 fn advise(statement: &Statement) -> Vec<Advice> {
@@ -76,6 +79,7 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
         time: Nanos::from_millis(ms),
         count: 10,
         max: Nanos::from_millis(max),
+        period: None,
     }
 }
 
@@ -103,6 +107,7 @@ fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement 
             target: Target::Process,
             name: "gamesrv".to_owned(),
             pid: Some(4290),
+            ended: false,
             threads: Some(threads),
             usage: None,
             throttling: None,
@@ -248,7 +253,39 @@ fn a_crowd_of_other_sessions_is_lowered_by_its_groups() {
     assert_eq!(pids_of(&[]), [] as [i32; 0]);
 }
 
-/// A nice value changes nothing for what has ended, for a real-time thread, or for who has the highest.
+/// Of programs and of several processes the group of one that was followed is as good as any.
+#[test]
+fn a_crowd_is_lowered_by_its_groups_for_several_processes_too() {
+    let mut statement = program(&[(WAITING, 1_000)], vec![behind("cc1", Some(101), 900, 4)]);
+    statement.victim.as_mut().unwrap().pid = None;
+    let process = |(pid, number)| ProcessAutogroup {
+        pid,
+        group: Autogroup { number, nice: 0 },
+    };
+    let groups = [(101, 2), (4291, 1), (4292, 2)].map(process);
+    let pids_of = |followed: &[i32]| {
+        let known = Processes {
+            followed,
+            ..in_groups(&groups)
+        };
+        match super::advise(&statement, &known).into_iter().next() {
+            Some(Advice::CrowdingPrograms { mut programs, .. }) => {
+                programs.remove(0).autogroup_pids
+            }
+            advice => panic!("{advice:?}"),
+        }
+    };
+    assert_eq!(pids_of(&[4291, 4999]), [101]);
+    assert_eq!(
+        pids_of(&[4291, 4292]),
+        [] as [i32; 0],
+        "one is in its group"
+    );
+    assert_eq!(pids_of(&[4999]), [] as [i32; 0], "not known");
+}
+
+/// A nice value changes nothing for what has ended, for real-time threads, or for those that have the highest; a
+/// thread that hardly ran does not stand for its process.
 #[test]
 fn who_cannot_be_made_nicer_is_told_apart() {
     let crowd = vec![
@@ -256,6 +293,8 @@ fn who_cannot_be_made_nicer_is_told_apart() {
         behind("cc1", Some(102), 300, 4),
         behind("cc1", Some(103), 200, 4),
         behind("cc1", Some(104), 100, 4),
+        behind("cc1", Some(105), 50, 4),
+        behind("cc1", Some(106), 50, 4),
     ];
     let statement = program(&[(WAITING, 1_000)], crowd);
     let policy = |pid, tid, policy: &str| ThreadPolicy {
@@ -266,10 +305,26 @@ fn who_cannot_be_made_nicer_is_told_apart() {
     let policies = [
         policy(102, 999, "RR 1"),
         policy(103, 103, "nice 19"),
-        policy(104, 998, "nice 19"),
+        policy(104, 104, "nice 19"),
+        policy(105, 996, "FIFO 10"),
+        policy(106, 106, "nice 19"),
     ];
-    let there = [102, 103, 104].map(|pid| (pid, ProgramTime::default()));
-    let present = there.into_iter().collect();
+    let mut ran = Ran::default();
+    for (pid, tid, ms) in [
+        (102, 999, 290),
+        (102, 102, 10),
+        (103, 103, 200),
+        // Its first thread has the lowest priority, and another one had the CPU.
+        (104, 998, 100),
+        (105, 996, 5),
+        (105, 105, 45),
+        (106, 106, 30),
+        (106, 997, 20),
+    ] {
+        let source = ticktax_fixture::thread(Owner::Program, "cc1", "cc1", (pid, tid));
+        ran.add(&source, Nanos::from_millis(ms));
+    }
+    let present = (102..=106).collect();
     let group = |pid, number| ProcessAutogroup {
         pid,
         group: Autogroup { number, nice: 0 },
@@ -279,6 +334,8 @@ fn who_cannot_be_made_nicer_is_told_apart() {
         policies: &policies,
         present: Some(&present),
         autogroups: &autogroups,
+        ran: Some(&ran),
+        followed: &[],
     };
     let advice = super::advise(&statement, &known);
     let [Advice::CrowdingPrograms { programs, .. }] = &*advice else {
@@ -312,18 +369,82 @@ fn a_rhythm_is_claimed_only_of_a_process_that_has_one() {
         behind("backupd", Some(16_874), 90, 30),
     ];
     let mut statement = program(&[(WAITING, 1_000)], crowd);
+    statement.beats = Some(beat(16_874, 3.03e9));
     let periodic = |statement: &Statement| {
         let advice = advise(statement);
         advice.into_iter().find_map(|advice| match advice {
-            Advice::PeriodicProgram { pid, period, .. } => Some((pid, period)),
+            Advice::PeriodicProgram {
+                pid,
+                period,
+                time,
+                max,
+                ..
+            } => Some((pid, period, time.0 / 1_000_000, max.0 / 1_000_000)),
             _ => None,
         })
     };
-    assert_eq!(periodic(&statement), None);
-    statement.beats = Some(beat(999, 3.03e9));
-    assert_eq!(periodic(&statement), None, "another process' rhythm");
+    assert_eq!(periodic(&statement), None, "no thread that was waited for");
+    behind_of(&mut statement)[1].period = Some(3.03e9);
+    assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
+    // Another of its threads had as much, at no regular times.
+    let other = Interferer {
+        name: "indexer of backupd".to_owned(),
+        program: Some("backupd".to_owned()),
+        ..behind("backupd", Some(16_874), 80, 80)
+    };
+    behind_of(&mut statement).push(other);
+    assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
+    behind_of(&mut statement)[2].time = Nanos::from_millis(90);
+    assert_eq!(periodic(&statement), None, "half of it");
+}
+
+fn behind_of(statement: &mut Statement) -> &mut Vec<Interferer> {
+    let threads = statement.victim.as_mut().unwrap().threads.as_mut();
+    &mut threads.unwrap().behind
+}
+
+/// Nowhere is it moved to where the program waits as well, nor to a CPU that is kept free.
+#[test]
+fn a_periodic_program_is_moved_to_a_cpu_that_is_free_for_it() {
+    let mut crowd = vec![behind("backupd", Some(16_874), 900, 30)];
+    crowd[0].period = Some(3.03e9);
+    let mut statement = program(&[(WAITING, 1_000)], crowd);
     statement.beats = Some(beat(16_874, 3.03e9));
-    assert_eq!(periodic(&statement), Some((16_874, 3.03e9)));
+    statement.machine.online = "0-5".parse().unwrap();
+    let apart = ("sys/devices/system/cpu/isolated", "4-5");
+    let (path, cpus) = (apart.0.to_owned(), apart.1.to_owned());
+    statement.machine.configured.files.insert(path, cpus);
+    let mut moved_to = |waited_on: &str| {
+        let threads = statement.victim.as_mut().unwrap().threads.as_mut();
+        threads.unwrap().waited_on = waited_on.parse().unwrap();
+        match &*advise(&statement) {
+            [Advice::PeriodicProgram { other_cpus, .. }] => {
+                other_cpus.as_ref().map(ToString::to_string)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(moved_to("1-2"), Some("0,3".to_owned()));
+    assert_eq!(moved_to("0-3"), None);
+    assert_eq!(moved_to(""), None, "it is not known where");
+}
+
+/// Where the kernel did not report a switch it is nobody's time, and steal is the hypervisor's.
+#[test]
+fn only_somebody_crowds_a_program_out() {
+    let unreported = behind(UNREPORTED, None, 500, 4);
+    let steal = Interferer {
+        kind: Kind::Steal,
+        ..behind("steal", None, 400, 4)
+    };
+    let advice = advise(&program(&[(WAITING, 1_000)], vec![unreported, steal]));
+    assert_eq!(advice, []);
+    let kernel = vec![behind("kswapd0", None, 500, 4)];
+    let advice = advise(&program(&[(WAITING, 1_000)], kernel));
+    assert!(
+        matches!(&*advice, [Advice::CrowdingKernelThread { .. }]),
+        "{advice:?}"
+    );
 }
 
 #[test]
@@ -386,133 +507,39 @@ fn threads_that_wait_for_each_other_are_the_programs_own_matter() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
+    // Another program of its name is not its own.
+    let crowd = vec![
+        behind("gamesrv", Some(4290), 300, 4),
+        behind("gamesrv", Some(5290), 600, 4),
+    ];
+    let advice = advise(&program(&[(WAITING, 1_000)], crowd));
+    let [
+        Advice::CrowdingPrograms { programs, .. },
+        Advice::OwnThreads { time, .. },
+    ] = &*advice
+    else {
+        panic!("{advice:?}");
+    };
+    assert_eq!(programs[0].pids, [5290]);
+    assert_eq!(*time, Nanos::from_millis(300));
 }
 
+/// How many events were lost in a part of a recording is not known, only how many in all of it.
 #[test]
-fn a_machine_is_told_of_theft_of_kernel_work_and_of_full_cpus() {
-    let advice = advise(&machine(&[
-        (Class::Program, "rustc", 8_000),
-        (Class::Softirq, "NET_RX", 1_200),
-        (Class::Steal, "steal", 700),
-        (Class::Probe, "probe", 100),
-    ]));
-    assert!(
-        matches!(
-            &*advice,
-            [
-                Advice::KernelWork { .. },
-                Advice::Stolen { .. },
-                Advice::CpusFull { .. },
-            ]
-        ),
-        "{advice:?}"
-    );
-}
-
-/// A machine of one CPU whose compiler had all of it, and whose threads waited for so long.
-fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
-    let mut statement = machine(&[
-        (Class::Program, "rustc", 7_000),
-        (Class::Program, "sshd", 100),
-        (Class::Probe, "probe", 2_000),
-        (Class::Idle, "idle", 900),
-    ]);
-    statement.cpus = vec![CpuBooks {
-        cpu: Cpu(0),
-        elapsed: Nanos::from_secs(10),
-        classes: Vec::new(),
+fn losses_of_the_whole_are_no_advice_for_a_part() {
+    let mut statement = machine(&[(Class::Idle, "idle", 10_000)]);
+    statement.coverage.lost = vec![Loss {
+        events: 100,
+        ..Loss::none(Cpu(0))
     }];
-    let program = |&(name, pid, ms): &(&str, i32, i64)| WaitingProgram {
-        name: name.to_owned(),
-        pids: vec![pid],
-        time: Nanos::from_millis(ms),
-        count: 1,
-        ..WaitingProgram::default()
-    };
-    statement.waits = Some(WaitStatement {
-        time: waits.iter().map(|&(_, _, ms)| Nanos::from_millis(ms)).sum(),
-        programs: waits.iter().map(program).collect(),
-        ..WaitStatement::default()
+    assert_eq!(advise(&statement), [Advice::EventsLost { events: 100 }]);
+    statement.part = Some(RecordingPart {
+        begin: Nanos::ZERO,
+        from: Nanos::ZERO,
+        to: Nanos::from_secs(10),
+        whole: Nanos::from_secs(20),
     });
-    statement
-}
-
-/// The CPUs that were wanted, by whom most and for how long, and its groups.
-fn overbooked(
-    statement: &Statement,
-    groups: &[(i32, u32)],
-) -> Option<(f64, String, i64, Vec<i32>)> {
-    let process = |&(pid, number): &(i32, u32)| ProcessAutogroup {
-        pid,
-        group: Autogroup { number, nice: 0 },
-    };
-    let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
-    match super::advise(statement, &in_groups(&groups)).pop() {
-        Some(Advice::Overbooked {
-            cpus: 1,
-            wanted_cores,
-            most,
-            ..
-        }) => Some((
-            wanted_cores,
-            most.program,
-            most.time.0 / 1_000_000,
-            most.autogroup_pids,
-        )),
-        None => None,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_machine_is_overbooked_by_what_ran_and_what_waited() {
-    let statement = crowded(&[("rustc", 7, 30_000), ("sshd", 9, 900)]);
-    let told = |pids: &[i32]| Some((3.8, "rustc".to_owned(), 37_000, pids.to_vec()));
-    assert_eq!(overbooked(&statement, &[]), told(&[]));
-    // Between sessions, groups are lowered, and within one, processes.
-    assert_eq!(overbooked(&statement, &[(7, 1), (9, 2)]), told(&[7]));
-    assert_eq!(overbooked(&statement, &[(7, 1), (9, 1)]), told(&[]));
-    assert_eq!(overbooked(&statement, &[(7, 1)]), told(&[7]));
-    // Who hardly ran may want most.
-    let statement = crowded(&[("sshd", 9, 30_000), ("rustc", 7, 900)]);
-    let most = overbooked(&statement, &[]).map(|(_, program, time, _)| (program, time));
-    assert_eq!(most, Some(("sshd".to_owned(), 30_100)));
-}
-
-#[test]
-fn a_machine_that_has_what_is_wanted_is_not_overbooked() {
-    assert_eq!(overbooked(&crowded(&[("rustc", 7, 3_500)]), &[]), None);
-    let mut sums = crowded(&[]);
-    sums.waits = None;
-    assert_eq!(overbooked(&sums, &[]), None);
-    // Without waits, the run queue says how many wanted a CPU.
-    sums.run_queue = Some(RunQueue {
-        samples: 40,
-        threads: 120,
-        max: 5,
-    });
-    let told = Some((3.0, "rustc".to_owned(), 7_000, Vec::new()));
-    assert_eq!(overbooked(&sums, &[]), told);
-    sums.run_queue.as_mut().unwrap().samples = 3;
-    assert_eq!(overbooked(&sums, &[]), None);
-}
-
-#[test]
-fn a_machine_with_an_idle_cpu_is_not_overbooked() {
-    let mut statement = crowded(&[("rustc", 7, 30_000)]);
-    let with_spare = |millis| CpuBooks {
-        cpu: Cpu(1),
-        elapsed: Nanos::from_secs(10),
-        classes: vec![ClassTime {
-            class: Class::Probe,
-            time: Nanos::from_millis(millis),
-        }],
-    };
-    // A probe that shares its CPU with another session has half of it.
-    statement.cpus[0] = with_spare(5_000);
-    assert!(overbooked(&statement, &[]).is_some());
-    statement.cpus[0] = with_spare(7_000);
-    assert_eq!(overbooked(&statement, &[]), None);
+    assert_eq!(advise(&statement), []);
 }
 
 #[test]

@@ -121,15 +121,7 @@ impl<'a> Facts<'a> {
 
     /// CPUs that are kept free of other work, or whose tick stops while they are busy.
     pub(super) fn set_apart(&self) -> CpuList {
-        let files = [
-            "sys/devices/system/cpu/isolated",
-            "sys/devices/system/cpu/nohz_full",
-        ];
-        let lists = files.into_iter().filter_map(|file| self.cpus_in(file));
-        let cpus: Vec<Cpu> = lists
-            .flat_map(|list| list.iter().collect::<Vec<_>>())
-            .collect();
-        cpus.into_iter().collect()
+        self.configured.set_apart()
     }
 
     /// The CPUs of these frequency policies in words.

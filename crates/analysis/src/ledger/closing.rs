@@ -17,6 +17,7 @@ use super::settled::{Settled, residuals};
 use super::transfers::Transfers;
 use super::unreported::unreported;
 use super::{CpuLedger, Ledger, proc_level};
+use crate::ran::Ran;
 
 /// One CPU as its books are closed.
 struct Closing<'a> {
@@ -77,6 +78,8 @@ pub(crate) struct Books {
     pub(crate) coverage: Coverage,
     /// What an empty gap of the spinning probe proves on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
+    /// Which threads had a CPU, and for how long.
+    pub(crate) ran: Ran,
 }
 
 /// Closes the books over all that `ledger` took.
@@ -113,6 +116,7 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
             .iter()
             .map(|closing| closing.proof.clone())
             .collect(),
+        ran: ledger.on_cpu.by_thread(sources),
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use ticktax_model::recording::Sum;
 use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
+use crate::ran::Ran;
+
 /// Rows' lengths with what interrupted them, as the scheduler counts at most: a kernel that keeps no
 /// account of its interrupts charges them to the thread.
 #[derive(Debug, Default)]
@@ -52,6 +54,18 @@ impl OnCpuTimes {
     /// By how much the times by process may fall short.
     pub(super) fn shortfall(&self) -> Nanos {
         self.summed_interrupts
+    }
+
+    /// By thread.
+    pub(super) fn by_thread(&self, sources: &SourceTable) -> Ran {
+        let mut ran = Ran::default();
+        for (id, source) in sources.iter() {
+            let times = self.by_source.get(id.0 as usize);
+            if let Some(times) = times.filter(|times| times.time > Nanos::ZERO) {
+                ran.add(source, times.time);
+            }
+        }
+        ran
     }
 
     /// By process.

@@ -16,13 +16,14 @@ use ticktax_model::pace::Frame;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::Class;
 use ticktax_model::victim::{
-    HoldUp, LateCause, LateFrame, LateFrames, LateTime, LostTo, ThreadPolicy,
+    HoldUp, Interferer, LateCause, LateFrame, LateFrames, LateTime, LostTo, ThreadPolicy,
 };
 use ticktax_model::witness::Proof;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use crate::ledger::Books;
-use crate::victim::Loss;
+use crate::ran::Ran;
+use crate::victim::{Loss, in_rhythm};
 
 /// Frames that are told one by one.
 const LATEST: usize = 10;
@@ -314,24 +315,26 @@ pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> La
 }
 
 /// Says of each cause that is one process in which period it runs, by which timer, and how it is
-/// scheduled.
-pub(crate) fn link(late: &mut LateFrames, beats: &[&BeatLine], policies: &[ThreadPolicy]) {
+/// scheduled. `behind` is who had the CPU while the program waited, the costliest first.
+pub(crate) fn link(
+    late: &mut LateFrames,
+    (behind, beats): (&[Interferer], &[BeatLine]),
+    (ran, policies): (&Ran, &[ThreadPolicy]),
+) {
     for cause in &mut late.causes {
-        let Some([pid]) = cause.by.as_ref().map(|by| &*by.pids) else {
+        let Some(&[pid]) = cause.by.as_ref().map(|by| &*by.pids) else {
             continue;
         };
-        let its = beats.iter().filter(|beat| beat.pid == Some(*pid));
-        if let Some(beat) = its.max_by(|a, b| a.share.total_cmp(&b.share)) {
-            cause.period = Some(beat.rhythm.period);
-            // The last of a chain is the beat's own.
-            let before = beat
-                .chain
-                .split_last()
-                .and_then(|(_, before)| before.first());
-            cause.timer = before.cloned();
-        }
-        let policy = policies.iter().find(|thread| thread.pid == *pid);
-        cause.policy = policy.map(|thread| thread.policy);
+        let its = behind.iter().filter(|one| one.pid == Some(pid));
+        let rhythm = in_rhythm(&its.collect::<Vec<&Interferer>>());
+        cause.period = rhythm.map(|rhythm| rhythm.period);
+        let same =
+            |beat: &&BeatLine| beat.pid == Some(pid) && cause.period == Some(beat.rhythm.period);
+        // The last of a chain is the beat's own.
+        let chain = beats.iter().find(same).map(|beat| &*beat.chain);
+        let before = chain.and_then(|chain| chain.split_last()?.1.first());
+        cause.timer = before.cloned();
+        cause.policy = ran.policy(pid, policies);
     }
 }
 
@@ -340,9 +343,10 @@ mod tests {
     use ticktax_model::pace::Frame;
     use ticktax_model::policy::SpecialPolicy;
     use ticktax_model::victim::{HoldUp, LateFrames, ThreadPolicy};
-    use ticktax_model::{Kind, Nanos, SourceId};
+    use ticktax_model::{Kind, Nanos, Owner, SourceId};
 
     use super::{late_frames, link};
+    use crate::ran::Ran;
     use crate::victim::Loss;
 
     const MS: i64 = 1_000_000;
@@ -457,9 +461,15 @@ mod tests {
             tid: 0,
             policy: SpecialPolicy::Fifo(10),
         }];
-        link(&mut told, &[], &policies);
+        let mut ran = Ran::default();
+        let source = ticktax_fixture::process(Owner::Program, "backupd", 0);
+        ran.add(&source, Nanos(9 * MS));
+        link(&mut told, (&[], &[]), (&ran, &policies));
         assert_eq!(told.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
         assert_eq!(told.causes[0].period, None);
+        // It is another thread that is real-time.
+        link(&mut told, (&[], &[]), (&Ran::default(), &policies));
+        assert_eq!(told.causes[0].policy, None);
     }
 
     /// A frame in which nothing is known to have taken the time is nobody's fault, and a loop whose usual work is

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ticktax_model::recording::Header;
+use ticktax_model::beats::BeatLine;
+use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::{
-    Delay, Episode, Interferer, Latency, LostTo, MOVED, PROBE, StateAccount, TOOL, ThreadState,
-    ThreadTimes, VictimHeader, VictimStatement,
+    Delay, Episode, Interferer, Latency, LostTo, MOVED, PROBE, StateAccount, TOOL, Target,
+    ThreadState, ThreadTimes, VictimHeader, VictimStatement,
 };
-use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable};
+use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
 
 use super::Victim;
 use super::life::Life;
+use super::rhythm::period;
 use super::worst::{Candidate, Episodes, Worst};
 use crate::ledger::tally::Tally;
 use crate::real_time::Held;
@@ -20,7 +22,7 @@ pub(super) fn make(
     victim: Victim,
     about: &VictimHeader,
     header: &Header,
-    sources: &SourceTable,
+    (sources, beats): (&SourceTable, &[BeatLine]),
 ) -> VictimStatement {
     let usage = about.after.zip(about.before);
     let quota = header.after.throttling.as_ref();
@@ -35,9 +37,10 @@ pub(super) fn make(
         target: about.target.clone(),
         name: about.name.clone(),
         pid: about.pid,
+        ended: has_ended(about, header),
         threads: about
             .followed
-            .then(|| threads(victim, about, header, sources)),
+            .then(|| threads(victim, about, header, (sources, beats))),
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling: quota.and_then(|(after, before)| after.since(before)),
         frames: None,
@@ -45,17 +48,25 @@ pub(super) fn make(
     }
 }
 
+/// Whether the program is known to have ended.
+fn has_ended(about: &VictimHeader, header: &Header) -> bool {
+    let command = header
+        .command
+        .as_ref()
+        .filter(|_| about.target == Target::Command);
+    header.ended_early == Some(EndedEarly::ProgramEnded)
+        || command.is_some_and(|command| command.exit.is_some())
+}
+
 fn threads(
     mut victim: Victim,
     about: &VictimHeader,
     header: &Header,
-    sources: &SourceTable,
+    (sources, beats): (&SourceTable, &[BeatLine]),
 ) -> ThreadTimes {
     let may_lack = about.incomplete.is_some() || header.coverage.events_lost() > 0;
     // A thread that was only ever throttled looks like a stranger's, but for its process.
-    let lives = victim.threads.values().chain(&victim.past_lives);
-    let followed = lives.filter(|life| life.followed).map(|life| life.pid);
-    let pids: BTreeSet<i32> = followed.chain(about.pid).collect();
+    let pids = victim.processes(Some(about));
     for life in victim.threads.values_mut().chain(&mut victim.past_lives) {
         if pids.contains(&life.pid) {
             life.known(&mut victim.worst);
@@ -111,13 +122,14 @@ fn threads(
         .collect();
     told.accounted = told.accounts.iter().map(|account| account.time).sum();
     told.latency = latency(&victim);
-    told.behind = interferers(&victim.behind, sources);
+    told.behind = interferers(&victim.behind, sources, beats);
+    told.waited_on = waited_on(&victim.behind_on, sources);
     for one in &mut told.behind {
         one.own = one.pid.is_some_and(|pid| pids.contains(&pid));
     }
     let not_moved = interrupted_by.iter();
     let not_moved = not_moved.map(|(&id, tally)| ((id, false), *tally));
-    told.interrupted_by = interferers(&not_moved.collect(), sources);
+    told.interrupted_by = interferers(&not_moved.collect(), sources, &[]);
     let begin = header.begin().unwrap_or(about.begin);
     let held = victim.real_time.map(|real_time| real_time.finish(header));
     told.delays = longest(victim.worst, held.as_ref(), begin, sources);
@@ -169,14 +181,33 @@ fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
 #[derive(Debug, Default)]
 struct Share {
     program: Option<String>,
-    threads: BTreeSet<i32>,
+    threads: BTreeMap<i32, Tally>,
     tally: Tally,
+}
+
+/// Of the time that others than idling had a CPU for which it waited, a CPU with less than this part is not told.
+const LITTLE: f64 = 0.01;
+
+/// The CPUs that it waited for, by who had them.
+fn waited_on(behind: &BTreeMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) -> CpuList {
+    let mut cpus: BTreeMap<Cpu, Nanos> = BTreeMap::new();
+    for (&(id, cpu), &time) in behind {
+        if sources.get(id).kind != Kind::Idle {
+            *cpus.entry(cpu).or_default() += time;
+        }
+    }
+    let all: Nanos = cpus.values().copied().sum();
+    let much = cpus
+        .into_iter()
+        .filter(|(_, time)| time.share_of(all) >= LITTLE);
+    much.map(|(cpu, _)| cpu).collect()
 }
 
 /// By source, and whether that had a CPU that the thread left for another.
 fn interferers(
     by_source: &BTreeMap<(SourceId, bool), Tally>,
     sources: &SourceTable,
+    beats: &[BeatLine],
 ) -> Vec<Interferer> {
     let mut by_name: BTreeMap<(String, Option<i32>, Kind, bool), Share> = BTreeMap::new();
     for (&(id, moved), tally) in by_source {
@@ -191,9 +222,9 @@ fn interferers(
         }
         let entry = by_name.entry((name, pid, source.kind, moved)).or_default();
         entry.program = program(id, sources);
-        entry
-            .threads
-            .extend(source.thread.as_ref().map(|thread| thread.tid));
+        if let Some(thread) = &source.thread {
+            entry.threads.entry(thread.tid).or_default().merge(tally);
+        }
         entry.tally.merge(&Tally {
             count: if part { 0 } else { tally.count },
             ..*tally
@@ -202,6 +233,7 @@ fn interferers(
     let mut interferers: Vec<Interferer> = by_name
         .into_iter()
         .map(|((name, pid, kind, moved), share)| Interferer {
+            period: pid.and_then(|pid| period(pid, &share.threads, beats)),
             name,
             kind,
             pid,

@@ -62,6 +62,7 @@ fn who_ran_where_it_waited_is_who_it_waited_behind() {
         .map(|one| (&*one.name, one.time.0 / MS))
         .collect();
     assert_eq!(behind, [("compiler", 15), ("other", 5)]);
+    assert_eq!(threads.waited_on.to_string(), "0-1");
     let delay = &threads.delays[0];
     assert_eq!((delay.cpu, delay.waited_on), (Cpu(1), Some(Cpu(0))));
     let lost: Vec<&str> = delay.lost_to.iter().map(|lost| &*lost.name).collect();

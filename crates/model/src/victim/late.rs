@@ -63,7 +63,7 @@ pub enum HoldUp {
     Stopped,
     /// CPU time of its own: the frame before had more than its frames usually have, or than the period has.
     OwnWork,
-    /// Something that it slept for: its timer was late, or it waited for something else.
+    /// It was asleep: its timer was late, or it waited for something else.
     OwnSleep,
     /// Nothing that was seen.
     Unexplained,
@@ -87,7 +87,7 @@ impl HoldUp {
         Self::Unexplained,
     ];
 
-    /// Whether nobody else did it.
+    /// Whether nothing else is known to have done it.
     pub const fn is_own(self) -> bool {
         matches!(self, Self::OwnWork | Self::OwnSleep | Self::Unexplained)
     }
@@ -124,12 +124,14 @@ pub struct LateCause {
     /// The latest of them.
     #[serde(rename = "max_late_ns")]
     pub max: Nanos,
-    /// The period in which it runs, ns, where it is a single process with one.
+    /// The period in which it runs, ns, where it is a single process and most of what it had meanwhile was of
+    /// threads that run in one.
     #[serde(rename = "period_ns")]
     pub period: Option<f64>,
     /// What makes it run, where it has a period and the kernel reported it: a timer's function.
     pub timer: Option<String>,
-    /// How it is scheduled, where that is not by the ordinary rules.
+    /// How it is scheduled, where that is not by the ordinary rules, and the same for each of its threads that
+    /// others waited for.
     pub policy: Option<SpecialPolicy>,
 }
 

@@ -75,6 +75,16 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
+/// What to do for fewer events to be lost: a program cannot be followed where only sums are kept.
+pub(super) fn to_lose_less(statement: &Statement) -> &'static str {
+    match (statement.cpus.len(), &statement.victim) {
+        (0 | 1, None) => "keep sums (--keep sums)",
+        (_, None) => "watch fewer CPUs (--cpus), or keep sums (--keep sums)",
+        (0 | 1, Some(_)) => "record for a shorter time (--for)",
+        (_, Some(_)) => "watch fewer CPUs (--cpus)",
+    }
+}
+
 /// What could not be seen, in sentences.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
@@ -95,12 +105,14 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
         let mut lost = Vec::new();
         if loss.events > 0 {
             let time = tied(loss.self_time);
-            let events = counted(loss.events, "event");
-            lost.push(format!(
-                "{events} that overran the buffer, {time} of them now unexplained; watch fewer \
-                 CPUs \
-                 (--cpus), or keep sums (--keep sums)"
-            ));
+            lost.push(match statement.part {
+                Some(_) => format!("events that overran the buffer: {time} are now unexplained"),
+                None => format!(
+                    "{} that overran the buffer, {time} of them now unexplained; {}",
+                    counted(loss.events, "event"),
+                    to_lose_less(statement),
+                ),
+            });
         }
         if loss.gaps > 0 {
             lost.push(format!(

@@ -1,6 +1,7 @@
 //! Pages as they come out, and what holds for all of them.
 
 mod accounting;
+mod advice;
 mod beats;
 mod changes;
 mod golden;

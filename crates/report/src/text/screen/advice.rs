@@ -1,20 +1,23 @@
 //! What to do, in words, each with a command that does it or proves it.
 
+mod commands;
+
+use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
-use ticktax_model::recording::Level;
-use ticktax_model::statement::Statement;
+use ticktax_model::recording::{Level, World};
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
 use ticktax_model::waits::WaitingProgram;
-use ticktax_model::{Cpu, CpuList, Nanos};
 
+use self::commands::{BUSIEST, Lowered, REPEATS, again, is_plain, lower_all, page_faults};
 use super::Screen;
 use crate::text::beats::short_period;
+use crate::text::foot::to_lose_less;
+use crate::text::late;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, Tone, tied};
 
-/// Processes that a command names one by one.
-const PIDS: usize = 4;
 /// A program that once waited for so long for a CPU,
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// or in all for this share of the recording, is told where there is nothing else to say.
@@ -24,38 +27,70 @@ const MUCH_WAITING: f64 = 0.01;
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
-        if let Some((tone, text)) = without_advice(statement) {
+        if let Some((tone, text)) = without_advice(screen) {
             page.paragraph(tone, "SO  ", &text);
         }
         return;
     }
+    // Nobody can type a command in the model, nor in a guest of the lab that is gone.
+    let is_live = statement.world == World::Live;
     for (i, advice) in statement.advice.iter().take(screen.room.acts).enumerate() {
-        let (sentence, command) = words(advice, statement);
+        let (sentence, command) = words(advice, screen);
         let label = if i == 0 { "SO  " } else { "    " };
         let label = format!("{label}{}. ", i + 1);
         page.paragraph(Tone::Strong, &label, &sentence);
-        page.paragraph(Tone::Plain, "       $ ", &command);
+        if let Some(command) = command.filter(|it| is_live || it.starts_with('#')) {
+            page.paragraph(Tone::Plain, "       $ ", &command);
+        }
     }
 }
 
 /// What to say where there is nothing to do; nothing where little could be seen.
-fn without_advice(statement: &Statement) -> Option<(Tone, String)> {
+fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
+    let statement = screen.statement;
     let text = match (statement.level, &statement.victim) {
         (Level::Proc, _) => return None,
         (Level::Kernel, Some(victim)) if super::program::lags(victim) => {
-            "little kept it from running: its own work or sleep is late (ticktax pace --pid N)"
+            let frames = victim.frames.as_ref();
+            let late = frames.and_then(|frames| frames.late.as_ref());
+            return Some((Tone::Strong, late_all_the_same(late, screen)));
         }
         (Level::Kernel, Some(_)) => "nothing to change: little kept it from running.",
-        (Level::Kernel, None) => match held_up(statement) {
+        (Level::Kernel, None) => match held_up(screen) {
             Some(text) => return Some((Tone::Strong, text)),
+            None if statement.world != World::Live => "nothing to change.",
             None => "nothing to change. Of one program: ticktax audit --pid N",
         },
     };
     Some((Tone::Good, text.to_owned()))
 }
 
+/// What made frames late of a program that hardly waited.
+fn late_all_the_same(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
+    let causes = late.map_or(&[][..], |late| &*late.causes);
+    let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
+    let text = match causes.iter().find(|cause| !cause.kind.is_own()) {
+        Some(cause) => format!(
+            "little kept it from running in all, yet {} held up {} of {}",
+            late::name(cause),
+            tied(grouped(cause.frames)),
+            counted(late.map_or(0, |late| late.frames), "late frame"),
+        ),
+        None if !causes.is_empty() && causes.iter().all(known) => {
+            "little kept it from running: it worked longer, or was asleep when frames were due"
+                .to_owned()
+        }
+        None => "little kept it from running; what made frames late was not seen".to_owned(),
+    };
+    let more = screen
+        .watched()
+        .map(|pid| format!(" ({})", tied(format!("ticktax pace --pid {pid}"))));
+    text + &more.unwrap_or_default()
+}
+
 /// Who waited long for a CPU of a machine that is not overbooked, and behind whom.
-fn held_up(statement: &Statement) -> Option<String> {
+fn held_up(screen: &Screen<'_>) -> Option<String> {
+    let statement = screen.statement;
     let wall = crate::text::wall(statement);
     let waits = statement.waits.as_ref()?;
     let long = |program: &&WaitingProgram| {
@@ -65,8 +100,10 @@ fn held_up(statement: &Statement) -> Option<String> {
     let behind = program.behind.first();
     let behind = behind.map(|one| format!(", behind {}", name(&one.name, &one.pids)));
     let whose = match &*program.pids {
-        [] => String::new(),
-        [pid, ..] => format!(": {}", tied(format!("ticktax audit --pid {pid}"))),
+        [pid, ..] if screen.names_processes() => {
+            format!(": {}", tied(format!("ticktax audit --pid {pid}")))
+        }
+        _ => String::new(),
     };
     Some(format!(
         "the CPUs had time to spare, but {} waited {} for one, up to {} at once{}{whose}",
@@ -77,47 +114,24 @@ fn held_up(statement: &Statement) -> Option<String> {
     ))
 }
 
-/// A sentence and a command.
-fn words(advice: &Advice, statement: &Statement) -> (String, String) {
+/// A sentence, and a command where there is one.
+fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
-        Advice::PeriodicProgram {
-            program,
-            pid,
-            period,
-            cpus,
-            max,
-            ended,
-            ..
-        } => (
-            format!(
-                "{program} ({pid}) takes {} every {} for up to {}{}",
-                cpu_names(cpus.iter()),
-                tied(short_period(*period)),
-                tied(max),
-                if *ended {
-                    ", and has ended: start it elsewhere."
-                } else {
-                    ": move it."
-                },
-            ),
-            match other_cpus(statement, cpus) {
-                _ if *ended => BUSIEST.to_owned(),
-                Some(others) => format!("taskset -acp {others} {pid}"),
-                None => format!("chrt -ap {pid}   # and lower its priority"),
-            },
-        ),
+        Advice::PeriodicProgram { .. } => periodic(advice, screen),
         Advice::CrowdingPrograms {
             programs, share, ..
-        } => crowding(programs, *share),
-        Advice::OwnThreads { threads, share, .. } => (
+        } => crowding(programs, *share, screen),
+        Advice::OwnThreads { share, .. } => (
             format!(
-                "Its own {} wait for each other ({} of its waiting): use fewer, or more CPUs.",
-                counted(*threads, "thread"),
+                "Its own threads waited for each other ({} of its waiting): use fewer, or more CPUs.",
                 tied(percent(*share)),
             ),
-            match statement.victim.as_ref().and_then(|victim| victim.pid) {
-                Some(pid) => format!("ps -L -o tid,psr,pcpu,comm -p {pid}"),
-                None => "ps -eLo tid,psr,pcpu,comm --sort -pcpu | head".to_owned(),
+            match (screen.watched(), &screen.statement.victim) {
+                (Some(pid), _) => Some(format!("ps -L -o tid,psr,pcpu,comm -p {pid}")),
+                (None, Some(victim)) if victim.pid.is_none() => {
+                    Some("ps -eLo tid,psr,pcpu,comm --sort -pcpu | head".to_owned())
+                }
+                _ => None,
             },
         ),
         Advice::CrowdingKernelThread { name, share, .. } => (
@@ -125,7 +139,7 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
                 "The kernel's {name} had {} of its waiting: see what gives it work.",
                 tied(percent(*share))
             ),
-            again(statement, "time,repeats"),
+            again(screen, REPEATS),
         ),
         Advice::Throttled {
             program,
@@ -133,6 +147,7 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
             cgroup,
             time,
             count,
+            ended,
         } => (
             format!(
                 "The CPU quota of {program} held it back for {}, {}: raise {}.",
@@ -140,21 +155,63 @@ fn words(advice: &Advice, statement: &Statement) -> (String, String) {
                 counted(*count, "time"),
                 quota_file(cgroup.as_deref()),
             ),
-            match (cgroup, pid) {
+            Some(match (cgroup, pid) {
                 // A cgroup of version 1 has other files than one of version 2.
                 (Some(folder), _) if is_plain(folder) => {
                     format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
                 }
-                (_, Some(pid)) => format!("cat /proc/{pid}/cgroup"),
+                (_, Some(pid)) if !ended && screen.names_processes() => {
+                    format!("cat /proc/{pid}/cgroup")
+                }
                 _ => "systemd-cgtop".to_owned(),
-            },
+            }),
         ),
-        _ => of_kernel(advice, statement),
+        _ => of_kernel(advice, screen),
     }
 }
 
+/// A program that runs at regular times, and where it may run instead.
+fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
+    let Advice::PeriodicProgram {
+        program,
+        pid,
+        period,
+        cpus,
+        other_cpus,
+        max,
+        ended,
+        ..
+    } = advice
+    else {
+        return (String::new(), None);
+    };
+    let (remedy, command) = match (ended, other_cpus) {
+        (true, Some(_)) => (", and has ended: start it elsewhere", BUSIEST.to_owned()),
+        (true, None) => (
+            ", and has ended: start it with a lower priority",
+            BUSIEST.to_owned(),
+        ),
+        (false, Some(others)) => (": move it", format!("taskset -acp {others} {pid}")),
+        (false, None) => (
+            ": lower its priority",
+            format!("chrt -ap {pid}   # and lower its priority"),
+        ),
+    };
+    let sentence = format!(
+        "{program} ({pid}) runs every {}, for up to {}, on {}{remedy}.",
+        tied(short_period(*period)),
+        tied(max),
+        cpu_names(cpus.iter()),
+    );
+    (sentence, screen.names_processes().then_some(command))
+}
+
 /// Programs that had so much of the time for which another waited.
-fn crowding(programs: &[CrowdingProgram], share: f64) -> (String, String) {
+fn crowding(
+    programs: &[CrowdingProgram],
+    share: f64,
+    screen: &Screen<'_>,
+) -> (String, Option<String>) {
     let (most, more) = programs.split_at(programs.len().min(2));
     let mut names: Vec<String> = most.iter().map(|p| name(&p.program, &p.pids)).collect();
     names.extend((!more.is_empty()).then(|| format!("{} more", more.len())));
@@ -171,7 +228,7 @@ fn crowding(programs: &[CrowdingProgram], share: f64) -> (String, String) {
         listed(&names),
         tied(percent(share)),
     );
-    (sentence, lower_all(programs))
+    (sentence, lower_all(programs, screen))
 }
 
 /// The file that has a cgroup's CPU quota. Version 1 mounts a controller in a folder of its name.
@@ -191,13 +248,19 @@ fn quota_file(cgroup: Option<&str>) -> &'static str {
 }
 
 /// The same for what the kernel and the hypervisor do.
-fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
+fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
-        Advice::Interrupts { name, share, .. } => {
-            let (remedy, command) = against(name, statement);
+        Advice::Interrupts {
+            name,
+            share,
+            largest_share,
+            ..
+        } => {
+            let (remedy, command) = against(name, screen);
             let sentence = format!(
-                "Interrupts took {} of the time that it wanted, most of it {name}: {remedy}.",
-                tied(percent(*share))
+                "Interrupts took {} of the time that it wanted, {}: {remedy}.",
+                tied(percent(*share)),
+                largest(name, *largest_share),
             );
             (sentence, command)
         }
@@ -207,16 +270,14 @@ fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
                 counted(*count, "page fault"),
                 tied(percent(*share))
             ),
-            pid_command(statement, |pid| {
-                format!("perf record -e page-faults -g -p {pid} -- sleep 10")
-            }),
+            page_faults(screen),
         ),
         Advice::MemoryReclaim { time } => (
             format!(
                 "It freed memory for {} before it got some: give it more memory.",
                 tied(time)
             ),
-            "cat /proc/pressure/memory; free -m".to_owned(),
+            Some("cat /proc/pressure/memory; free -m".to_owned()),
         ),
         Advice::Stolen { time, share } => (
             format!(
@@ -224,71 +285,105 @@ fn of_kernel(advice: &Advice, statement: &Statement) -> (String, String) {
                 tied(time),
                 tied(format!("{} of the CPUs", percent(*share)))
             ),
-            "vmstat 1 10   # column st".to_owned(),
+            Some("vmstat 1 10   # column st".to_owned()),
         ),
         Advice::KernelWork {
-            name, part, share, ..
+            name,
+            part,
+            share,
+            largest_share,
+            ..
         } => (
             format!(
                 "The kernel's {name} took {} of all CPUs{}: see what causes it.",
                 tied(percent(*share)),
-                part.as_ref()
-                    .map_or_else(String::new, |part| format!(", most in {part}")),
+                part.as_ref().map_or_else(String::new, |part| {
+                    format!(", {}", largest(part, *largest_share))
+                }),
             ),
-            again(statement, "time,repeats"),
+            again(screen, REPEATS),
         ),
-        Advice::Finding { title, remedy, .. } => (format!("{title}."), format!("# {remedy}")),
+        Advice::Finding { title, remedy, .. } => (format!("{title}."), Some(format!("# {remedy}"))),
         Advice::EventsLost { events } => (
             format!(
-                "{} were lost: watch fewer CPUs (--cpus), or keep sums.",
-                counted(*events, "event")
+                "{} were lost: {}.",
+                counted(*events, "event"),
+                to_lose_less(screen.statement)
             ),
-            "ticktax audit --keep sums".to_owned(),
+            match screen.statement.victim {
+                None => Some("ticktax audit --keep sums".to_owned()),
+                // Of a program there are no sums.
+                Some(_) => screen
+                    .watched()
+                    .map(|pid| format!("taskset -acp {pid}   # the CPUs that it may run on")),
+            },
         ),
-        _ => of_machine(advice),
+        _ => of_machine(advice, screen),
+    }
+}
+
+/// The one that took most of something, whose part of it is known.
+fn largest(name: &str, share: f64) -> String {
+    if share > 0.5 {
+        format!("mostly {name}")
+    } else {
+        format!("the largest is {name}")
     }
 }
 
 /// The same for CPUs of which too much was wanted.
-fn of_machine(advice: &Advice) -> (String, String) {
+fn of_machine(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::Overbooked {
             cpus,
             wanted_cores,
             most,
             share,
-        } => (
-            format!(
-                "Overbooked: threads wanted {} of {}, {} {} of that: run fewer at once, or lower {} \
-                 priority.",
+            sampled,
+        } => {
+            let (whose, share) = (name(&most.program, &most.pids), tied(percent(*share)));
+            let most_of_it = if *sampled {
+                format!("{whose} had {share} of what they got")
+            } else {
+                format!("{whose} {share} of that")
+            };
+            let sentence = format!(
+                "Overbooked: threads wanted {} of {}, {most_of_it}: {}.",
                 tied(format!("{wanted_cores:.1} CPUs")),
                 tied(cpus),
-                name(&most.program, &most.pids),
-                tied(percent(*share)),
-                if most.pids.len() == 1 { "its" } else { "their" },
-            ),
-            Lowered::of(most).command(),
-        ),
+                run_fewer(most),
+            );
+            (sentence, Lowered::of(most).command(screen))
+        }
         Advice::CpusFull {
             busy_share,
             most,
             share,
         } => (
             format!(
-                "The CPUs are full ({}), {} has {}: move it, or lower its priority.",
+                "The CPUs are full ({}), {} had {}: {}.",
                 tied(percent(*busy_share)),
                 name(&most.program, &most.pids),
                 tied(percent(*share)),
+                run_fewer(most),
             ),
-            Lowered::of(most).command(),
+            Lowered::of(most).command(screen),
         ),
         Advice::RealTimeHeld { held } => real_time(held),
-        _ => (String::new(), String::new()),
+        _ => (String::new(), None),
+    }
+}
+
+/// What to do about a program that has much of CPUs which have nothing to spare: there is nowhere to move it.
+fn run_fewer(most: &CrowdingProgram) -> &'static str {
+    match *most.pids {
+        [_] => "run fewer at once, or lower its priority",
+        _ => "run fewer at once, or lower their priority",
     }
 }
 
 /// What kept real-time threads from their CPU, and what lifts it.
-fn real_time(held: &RealTimeHeld) -> (String, String) {
+fn real_time(held: &RealTimeHeld) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
         (RealTimeLimit::Either, Some(_)) => format!("{} or the fair server", setting(held)),
@@ -312,7 +407,7 @@ fn real_time(held: &RealTimeHeld) -> (String, String) {
         RealTimeLimit::FairServer => server.to_owned(),
         RealTimeLimit::Either => format!("{throttling}; {server}"),
     };
-    (sentence, command)
+    (sentence, Some(command))
 }
 
 /// The setting of real-time throttling, by its name and in its own unit.
@@ -324,8 +419,8 @@ fn setting(held: &RealTimeHeld) -> String {
 }
 
 /// What to do about an interrupt: only a device's can be moved to another CPU.
-fn against(name: &str, statement: &Statement) -> (&'static str, String) {
-    let repeats = || again(statement, "time,repeats");
+fn against(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
+    let repeats = || again(screen, REPEATS);
     match name {
         LOCAL_TIMER => ("see whose timers it runs", repeats()),
         "call_function" | "call_function_single" | "reschedule" | "irq_work" => {
@@ -333,12 +428,14 @@ fn against(name: &str, statement: &Statement) -> (&'static str, String) {
         }
         "NET_RX" | "NET_TX" => (
             "packets; have another CPU take them",
-            "grep . /proc/irq/*/smp_affinity_list; grep . /sys/class/net/*/queues/rx-*/rps_cpus"
-                .to_owned(),
+            Some(
+                "grep . /proc/irq/*/smp_affinity_list; grep . /sys/class/net/*/queues/rx-*/rps_cpus"
+                    .to_owned(),
+            ),
         ),
         _ => (
             "move them to another CPU",
-            "grep . /proc/irq/*/smp_affinity_list; cat /proc/interrupts".to_owned(),
+            Some("grep . /proc/irq/*/smp_affinity_list; cat /proc/interrupts".to_owned()),
         ),
     }
 }
@@ -361,116 +458,4 @@ fn listed(names: &[String]) -> String {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         names => names.join(""),
     }
-}
-
-/// A command that gives others the right of way over all of these.
-fn lower_all(programs: &[CrowdingProgram]) -> String {
-    let mut lowered = Lowered::default();
-    for it in programs {
-        lowered.add(Lowered::of(it));
-    }
-    lowered.command()
-}
-
-/// Who uses most CPU time, where there is nobody to name.
-const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
-
-/// Processes that are to give others the right of way, by what does that.
-#[derive(Debug, Default)]
-struct Lowered {
-    /// One of each session that is lowered as a whole.
-    groups: Vec<i32>,
-    /// By their own nice value.
-    ordinary: Vec<i32>,
-    /// By having no real-time thread any more.
-    real_time: Vec<i32>,
-}
-
-impl Lowered {
-    /// Those of a program that are there, by sessions where these are known to count.
-    fn of(program: &CrowdingProgram) -> Self {
-        let (groups, standing) = (&*program.autogroup_pids, &program.standing);
-        let others = [&standing.ended, &standing.real_time, &standing.lowest];
-        let is_ordinary = |pid: &&i32| !others.iter().any(|others| others.contains(pid));
-        let ordinary = program.pids.iter().filter(is_ordinary);
-        Self {
-            groups: groups.to_vec(),
-            ordinary: match groups {
-                [] => ordinary.copied().collect(),
-                _ => Vec::new(),
-            },
-            real_time: standing.real_time.clone(),
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.groups.extend(other.groups);
-        self.ordinary.extend(other.ordinary);
-        self.real_time.extend(other.real_time);
-    }
-
-    fn command(&self) -> String {
-        let list = |pids: &[i32], word: &str| {
-            let named = pids
-                .iter()
-                .take(PIDS)
-                .map(|pid| word.replace('N', &pid.to_string()));
-            named.collect::<Vec<String>>().join(" ")
-        };
-        let mut commands = Vec::new();
-        match &*self.real_time {
-            [] => {}
-            [pid] => commands.push(format!("chrt -a -o -p 0 {pid}")),
-            pids => commands.push(format!(
-                "for p in {}; do chrt -a -o -p 0 $p; done",
-                list(pids, "N")
-            )),
-        }
-        if !self.groups.is_empty() {
-            let files = list(&self.groups, "/proc/N/autogroup");
-            commands.push(format!("echo 19 | tee {files}"));
-        }
-        if !self.ordinary.is_empty() {
-            commands.push(format!("renice -n 19 -p {}", list(&self.ordinary, "N")));
-        }
-        if commands.is_empty() {
-            return BUSIEST.to_owned();
-        }
-        let all = [&self.groups, &self.ordinary, &self.real_time];
-        let more = if all.iter().any(|pids| pids.len() > PIDS) {
-            "   # and the others"
-        } else {
-            ""
-        };
-        commands.join("; ") + more
-    }
-}
-
-/// A command about the watched process.
-fn pid_command(statement: &Statement, command: impl Fn(i32) -> String) -> String {
-    let pid = statement.victim.as_ref().and_then(|victim| victim.pid);
-    pid.map_or_else(
-        || "perf stat -a -e page-faults -- sleep 10".to_owned(),
-        command,
-    )
-}
-
-/// The sections of the same audit again.
-fn again(statement: &Statement, sections: &str) -> String {
-    let pid = statement.victim.as_ref().and_then(|victim| victim.pid);
-    let whose = pid.map_or_else(String::new, |pid| format!(" --pid {pid}"));
-    format!("ticktax audit{whose} --section {sections}")
-}
-
-/// The machine's CPUs but for these.
-fn other_cpus(statement: &Statement, cpus: &CpuList) -> Option<CpuList> {
-    let others = statement.machine.online.iter();
-    let others: Vec<Cpu> = others.filter(|cpu| !cpus.contains(*cpu)).collect();
-    (!others.is_empty()).then(|| others.into_iter().collect())
-}
-
-/// Whether a shell takes it as it is.
-fn is_plain(path: &str) -> bool {
-    path.chars()
-        .all(|c| c.is_ascii_alphanumeric() || "/._-@:".contains(c))
 }

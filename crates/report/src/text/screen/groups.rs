@@ -10,7 +10,7 @@ use crate::text::numbers::{counted, grouped};
 use crate::view::Grouping;
 
 /// What is shown as one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Group {
     /// The name of a program, a thread, an interrupt.
     pub(super) name: String,
@@ -22,6 +22,10 @@ pub(super) struct Group {
     /// Intervals; 0 where these were not counted.
     pub(super) count: u64,
     pub(super) max: Nanos,
+    /// The period in which its costliest threads run, ns, where that is known.
+    pub(super) period: Option<f64>,
+    /// What those had that run in it.
+    pub(super) in_period: Nanos,
 }
 
 impl Group {
@@ -54,6 +58,9 @@ impl Group {
         self.time += other.time;
         self.count += other.count;
         self.max = self.max.max(other.max);
+        if other.period == self.period {
+            self.in_period += other.in_period;
+        }
     }
 }
 
@@ -104,6 +111,8 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
             time: one.time,
             count: one.count,
             max: one.max,
+            period: one.period,
+            in_period: one.period.map_or(Nanos::ZERO, |_| one.time),
         };
         ((name.clone(), pid), group)
     });
@@ -140,6 +149,7 @@ fn of_account(account: &Account) -> Group {
         time: account.time,
         count: account.intervals.count,
         max: account.intervals.max.unwrap_or_default(),
+        ..Group::default()
     }
 }
 
@@ -161,6 +171,7 @@ fn of_threads(account: &Account) -> Vec<((String, Option<i32>), Group)> {
             time: part.time,
             count: part.count,
             max: part.max.unwrap_or_default(),
+            ..Group::default()
         };
         ((name, account.pid), group)
     };

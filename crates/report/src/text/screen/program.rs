@@ -1,7 +1,7 @@
 //! The first screen about one program: how much it waited, behind whom, and its worst delays.
 
 use ticktax_model::Nanos;
-use ticktax_model::beats::BeatLine;
+use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
 use ticktax_model::pace::Figures;
 use ticktax_model::recording::World;
@@ -46,7 +46,7 @@ pub(super) fn write(
     if !threads.behind.is_empty() {
         screen.gap(page);
         let groups = interferers(&threads.behind, screen.style.grouping);
-        let word = |group: &Group| pattern(group, statement);
+        let word = |group: &Group| pattern(group);
         let whole = time_of(threads, ThreadState::Waiting);
         let table = Table {
             much: f64::INFINITY,
@@ -94,14 +94,41 @@ fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
 
 /// Whom it is about, for how long, and the verdict in capitals.
 fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
-    let (tone, word) = match (lags(victim), &*screen.statement.advice) {
-        (true, _) => (Tone::Alarm, "LAGGING"),
-        (false, []) => (Tone::Good, "NOT HELD UP"),
-        (false, _) => (Tone::Alarm, "HELD UP"),
+    let advice = screen.statement.advice.iter();
+    let held_up: Vec<Option<bool>> = advice.map(is_held_up).collect();
+    let (tone, word) = if lags(victim) {
+        (Tone::Alarm, "LAGGING")
+    } else if held_up.contains(&Some(true)) {
+        (Tone::Alarm, "HELD UP")
+    } else if held_up.contains(&None) {
+        (Tone::Strong, "")
+    } else {
+        (Tone::Good, "NOT HELD UP")
     };
     let wall = crate::text::wall(screen.statement);
     let title = format!("{}, {wall} on {}", who(victim), screen.host());
     page.row(tone, 0, &title, &format!("  {word}"));
+}
+
+/// Whether there is such advice because something kept the program from running; `None` where something may have,
+/// of which only the machine's part is known.
+fn is_held_up(advice: &Advice) -> Option<bool> {
+    match advice {
+        Advice::PeriodicProgram { .. }
+        | Advice::CrowdingPrograms { .. }
+        | Advice::OwnThreads { .. }
+        | Advice::CrowdingKernelThread { .. }
+        | Advice::Throttled { .. }
+        | Advice::RealTimeHeld { .. }
+        | Advice::Interrupts { .. }
+        | Advice::PageFaults { .. }
+        | Advice::MemoryReclaim { .. } => Some(true),
+        Advice::Stolen { .. } | Advice::EventsLost { .. } => None,
+        Advice::Overbooked { .. }
+        | Advice::CpusFull { .. }
+        | Advice::KernelWork { .. }
+        | Advice::Finding { .. } => Some(false),
+    }
 }
 
 /// Whether frames of it were late, or none began where one was due.
@@ -199,16 +226,12 @@ fn rounded(share: f64) -> String {
     }
 }
 
-/// The rhythm of a group that is one process, where one was found.
-fn pattern(group: &Group, statement: &Statement) -> String {
-    let [pid] = *group.pids else {
-        return String::new();
-    };
-    let beats = statement.beats.iter().flat_map(|beats| &beats.beats);
-    let its = beats.filter(|beat| beat.pid == Some(pid));
-    let costliest = its.max_by(|a: &&BeatLine, b| a.share.total_cmp(&b.share));
-    costliest.map_or_else(String::new, |beat| {
-        format!("EVERY {}", short_period(beat.rhythm.period))
+/// The rhythm in which most of a group ran, where it is one process.
+fn pattern(group: &Group) -> String {
+    let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
+    let period = group.period.filter(|_| is_most);
+    period.map_or_else(String::new, |period| {
+        format!("EVERY {}", short_period(period))
     })
 }
 

@@ -52,6 +52,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
         time: Nanos::from_millis(if i == 0 { 310 } else { 10 }),
         count: 12,
         max: Nanos::from_micros(4_000),
+        period: None,
     })
 }
 
@@ -74,6 +75,7 @@ pub(super) fn held_up() -> Statement {
     });
     beats.beats.last_mut().unwrap().rhythm.period = 3.03e9;
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
+    threads.behind[0].period = Some(3.03e9);
     threads.behind.extend(compiler());
     let of = |state| move |account: &&mut StateAccount| account.state == state;
     let interrupted = threads
@@ -97,6 +99,7 @@ pub(super) fn held_up() -> Statement {
             cgroup: Some("/sys/fs/cgroup/games".to_owned()),
             time: Nanos::from_millis(1_210),
             count: 17,
+            ended: false,
         },
         Advice::CrowdingPrograms {
             programs: vec![CrowdingProgram {
@@ -114,6 +117,7 @@ pub(super) fn held_up() -> Statement {
             pid: 812,
             period: 3.03e9,
             cpus: "1".parse().unwrap(),
+            other_cpus: Some("0".parse().unwrap()),
             time: Nanos::from_millis(200),
             max: Nanos::from_millis(66),
             ended: false,
@@ -215,6 +219,7 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
             time: Nanos::from_secs(180),
         },
         share: 0.93,
+        sampled: false,
     }];
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
     let page = flat(&statement);
@@ -231,9 +236,16 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
     most.autogroup_pids.clear();
     let page = flat(&statement);
     assert!(
-        page.contains("$ renice -n 19 -p 900 901 902 903 # and the others"),
+        page.contains("$ renice -n 19 -p $(ps -L -o tid= -p 900,901,902,903) # and the others"),
         "{page}"
     );
+    let Advice::Overbooked { sampled, .. } = &mut statement.advice[0] else {
+        unreachable!("the advice above")
+    };
+    *sampled = true;
+    let page = flat(&statement);
+    let told = "threads wanted 9.8 CPUs of 2, rustc x10 had 93.0 % of what they got: run fewer";
+    assert!(page.contains(told), "{page}");
 }
 
 #[test]
@@ -305,10 +317,12 @@ fn processes_that_have_ended_or_are_real_time_are_not_made_nicer() {
         lowest: lowest.to_vec(),
     };
     let none = of(&[], &[], &[]);
-    shows(none.clone(), &[], "$ renice -n 19 -p 20000 20001 20002");
+    let all = "$ renice -n 19 -p $(ps -L -o tid= -p 20000,20001,20002)";
+    shows(none.clone(), &[], all);
     shows(none, &[20_001], "$ echo 19 | tee /proc/20001/autogroup");
     let both = of(&[20_000], &[20_002], &[]);
-    shows(both, &[], "$ chrt -a -o -p 0 20002; renice -n 19 -p 20001");
+    let told = "$ chrt -a -o -p 0 20002; renice -n 19 -p $(ps -L -o tid= -p 20001)";
+    shows(both, &[], told);
     let all = of(&[20_000], &[20_001, 20_002], &[]);
     let told = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done";
     assert!(!shows(all, &[], told).contains("renice"));

@@ -26,6 +26,7 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
         time: Nanos::from_micros(us),
         count,
         max: Nanos::from_micros(us / 3),
+        period: None,
     }
 }
 
@@ -142,6 +143,7 @@ fn threads() -> ThreadTimes {
             },
         ],
         real_time: Vec::new(),
+        waited_on: "1".parse().unwrap(),
     }
 }
 
@@ -155,6 +157,7 @@ pub(super) fn with_victim(statement: Statement) -> Statement {
             target: Target::Process,
             name: "game".to_owned(),
             pid: Some(4_121),
+            ended: false,
             threads: Some(threads()),
             usage: Some(Usage {
                 user: Nanos::from_millis(2_810),

@@ -1,0 +1,177 @@
+//! The rules for a machine as a whole.
+
+use ticktax_model::advice::Advice;
+use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
+use ticktax_model::machine::RunQueue;
+use ticktax_model::statement::{Class, ClassTime, CpuBooks, Part, Statement};
+use ticktax_model::waits::{WaitStatement, WaitingProgram};
+use ticktax_model::{Cpu, Nanos};
+
+use super::super::advise as advise_with;
+use super::{advise, in_groups, machine};
+
+#[test]
+fn a_machine_is_told_of_theft_of_kernel_work_and_of_full_cpus() {
+    let advice = advise(&machine(&[
+        (Class::Program, "rustc", 8_000),
+        (Class::Softirq, "NET_RX", 1_200),
+        (Class::Steal, "steal", 700),
+        (Class::Probe, "probe", 100),
+    ]));
+    assert!(
+        matches!(
+            &*advice,
+            [
+                Advice::KernelWork { .. },
+                Advice::Stolen { .. },
+                Advice::CpusFull { .. },
+            ]
+        ),
+        "{advice:?}"
+    );
+}
+
+/// A machine of one CPU whose compiler had all of it, and whose threads waited for so long.
+fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
+    let mut statement = machine(&[
+        (Class::Program, "rustc", 7_000),
+        (Class::Program, "sshd", 100),
+        (Class::Probe, "probe", 2_000),
+        (Class::Idle, "idle", 900),
+    ]);
+    statement.cpus = vec![CpuBooks {
+        cpu: Cpu(0),
+        elapsed: Nanos::from_secs(10),
+        classes: Vec::new(),
+    }];
+    let program = |&(name, pid, ms): &(&str, i32, i64)| WaitingProgram {
+        name: name.to_owned(),
+        pids: vec![pid],
+        time: Nanos::from_millis(ms),
+        count: 1,
+        ..WaitingProgram::default()
+    };
+    statement.waits = Some(WaitStatement {
+        time: waits.iter().map(|&(_, _, ms)| Nanos::from_millis(ms)).sum(),
+        programs: waits.iter().map(program).collect(),
+        ..WaitStatement::default()
+    });
+    statement
+}
+
+/// The CPUs that were wanted, by whom most and for how long, and its groups.
+fn overbooked(
+    statement: &Statement,
+    groups: &[(i32, u32)],
+) -> Option<(f64, String, i64, Vec<i32>)> {
+    let process = |&(pid, number): &(i32, u32)| ProcessAutogroup {
+        pid,
+        group: Autogroup { number, nice: 0 },
+    };
+    let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
+    match advise_with(statement, &in_groups(&groups)).pop() {
+        Some(Advice::Overbooked {
+            cpus: 1,
+            wanted_cores,
+            most,
+            ..
+        }) => Some((
+            wanted_cores,
+            most.program,
+            most.time.0 / 1_000_000,
+            most.autogroup_pids,
+        )),
+        None => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_machine_is_overbooked_by_what_ran_and_what_waited() {
+    let statement = crowded(&[("rustc", 7, 30_000), ("sshd", 9, 900)]);
+    let told = |pids: &[i32]| Some((3.8, "rustc".to_owned(), 37_000, pids.to_vec()));
+    assert_eq!(overbooked(&statement, &[]), told(&[]));
+    // Between sessions, groups are lowered, and within one, processes.
+    assert_eq!(overbooked(&statement, &[(7, 1), (9, 2)]), told(&[7]));
+    assert_eq!(overbooked(&statement, &[(7, 1), (9, 1)]), told(&[]));
+    assert_eq!(overbooked(&statement, &[(7, 1)]), told(&[7]));
+    // Who hardly ran may want most.
+    let statement = crowded(&[("sshd", 9, 30_000), ("rustc", 7, 900)]);
+    let most = overbooked(&statement, &[]).map(|(_, program, time, _)| (program, time));
+    assert_eq!(most, Some(("sshd".to_owned(), 30_100)));
+}
+
+#[test]
+fn a_machine_that_has_what_is_wanted_is_not_overbooked() {
+    assert_eq!(overbooked(&crowded(&[("rustc", 7, 3_500)]), &[]), None);
+    let mut sums = crowded(&[]);
+    sums.waits = None;
+    assert_eq!(overbooked(&sums, &[]), None);
+    // Without waits, the run queue says how many wanted a CPU.
+    sums.run_queue = Some(RunQueue {
+        samples: 40,
+        threads: 120,
+        max: 5,
+    });
+    let told = Some((3.0, "rustc".to_owned(), 7_000, Vec::new()));
+    assert_eq!(overbooked(&sums, &[]), told);
+    let sampled = |statement: &Statement| match advise(statement).pop() {
+        Some(Advice::Overbooked { sampled, share, .. }) => (sampled, share),
+        other => panic!("{other:?}"),
+    };
+    // Of what all had, because it is not known what they wanted.
+    assert_eq!(sampled(&sums), (true, 7.0 / 7.1));
+    // It is of all CPUs, whichever were watched.
+    sums.machine.online = "0-1".parse().unwrap();
+    assert_eq!(overbooked(&sums, &[]), None);
+    sums.machine.online = "0".parse().unwrap();
+    assert_eq!(overbooked(&sums, &[]), told);
+    sums.run_queue.as_mut().unwrap().samples = 3;
+    assert_eq!(overbooked(&sums, &[]), None);
+}
+
+#[test]
+fn a_machine_with_an_idle_cpu_is_not_overbooked() {
+    let mut statement = crowded(&[("rustc", 7, 30_000)]);
+    let with_spare = |millis| CpuBooks {
+        cpu: Cpu(1),
+        elapsed: Nanos::from_secs(10),
+        classes: vec![ClassTime {
+            class: Class::Probe,
+            time: Nanos::from_millis(millis),
+        }],
+    };
+    // A probe that shares its CPU with another session has half of it.
+    statement.cpus[0] = with_spare(5_000);
+    assert!(overbooked(&statement, &[]).is_some());
+    statement.cpus[0] = with_spare(7_000);
+    assert_eq!(overbooked(&statement, &[]), None);
+}
+
+#[test]
+fn the_largest_part_of_the_kernels_work_has_its_share() {
+    let mut statement = machine(&[
+        (Class::KernelThread, "kworker", 5_000),
+        (Class::Idle, "idle", 5_000),
+    ]);
+    let part = |name: &str, ms| Part {
+        name: name.to_owned(),
+        time: Nanos::from_millis(ms),
+        count: 1,
+        max: None,
+    };
+    statement.accounts[0].parts = vec![part("wb_workfn", 2_000), part("vmstat_update", 1_000)];
+    let advice = advise(&statement);
+    let [
+        Advice::KernelWork {
+            part,
+            largest_share,
+            ..
+        },
+    ] = &*advice
+    else {
+        panic!("{advice:?}");
+    };
+    assert_eq!(part.as_deref(), Some("wb_workfn"));
+    assert!((largest_share - 0.4).abs() < 1e-9);
+}

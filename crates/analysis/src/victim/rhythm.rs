@@ -1,0 +1,94 @@
+//! In which period those run that a program waited for: of a process with a beat, the program may have waited for
+//! another thread, or for that one at other times.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::BeatLine;
+use ticktax_model::victim::Interferer;
+
+use crate::ledger::tally::Tally;
+
+/// What a process had of a program's waiting in a period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct InRhythm {
+    /// The period, ns.
+    pub(crate) period: f64,
+    /// What the threads had that run in it.
+    pub(crate) time: Nanos,
+    /// The longest stretch of that.
+    pub(crate) max: Nanos,
+}
+
+/// The period of the costliest beat of process `pid` whose threads had more than half of what these `threads` of it
+/// had, none of them for a whole period at a time.
+pub(super) fn period(pid: i32, threads: &BTreeMap<i32, Tally>, beats: &[BeatLine]) -> Option<f64> {
+    let all: Nanos = threads.values().map(|tally| tally.time).sum();
+    let fits = |beat: &&BeatLine| {
+        let mut had = Tally::default();
+        for tally in beat.tids.iter().filter_map(|tid| threads.get(tid)) {
+            had.merge(tally);
+        }
+        let is_most = had.time + had.time > all;
+        is_most && (had.longest.0 as f64) < beat.rhythm.period
+    };
+    let its = beats.iter().filter(|beat| beat.pid == Some(pid));
+    let costliest = its
+        .filter(fits)
+        .max_by(|a, b| a.share.total_cmp(&b.share))?;
+    Some(costliest.rhythm.period)
+}
+
+/// What a process had in a period, where that is more than half of what it had in all. `parts` are its threads by
+/// name, the costliest first.
+pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
+    let period = parts.first()?.period?;
+    let all: Nanos = parts.iter().map(|part| part.time).sum();
+    let same = parts.iter().filter(|part| part.period == Some(period));
+    let none = InRhythm {
+        period,
+        time: Nanos::ZERO,
+        max: Nanos::ZERO,
+    };
+    let sum = same.fold(none, |sum, part| InRhythm {
+        time: sum.time + part.time,
+        max: sum.max.max(part.max),
+        ..sum
+    });
+    (sum.time + sum.time > all).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::beats::BeatLine;
+
+    use super::period;
+    use crate::ledger::tally::Tally;
+
+    /// A beat of thread 8 of process 7, every 3 s.
+    fn beats() -> [BeatLine; 1] {
+        [BeatLine {
+            pid: Some(7),
+            tids: vec![8],
+            ..ticktax_fixture::beat("backup", 3e9, 0.0)
+        }]
+    }
+
+    /// The period that is told of threads 8 and 9, of which each had a CPU once for so many ms.
+    fn told(ms: [i64; 2]) -> Option<f64> {
+        let tally = |ms| {
+            let mut tally = Tally::default();
+            tally.add(Nanos::from_millis(ms), Nanos::from_millis(ms));
+            tally
+        };
+        period(7, &[(8, tally(ms[0])), (9, tally(ms[1]))].into(), &beats())
+    }
+
+    #[test]
+    fn a_period_is_that_of_the_threads_which_were_waited_for() {
+        assert_eq!(told([60, 10]), Some(3e9));
+        assert_eq!(told([10, 60]), None, "another thread's beat");
+        assert_eq!(told([3_000, 10]), None, "it ran for longer than its period");
+    }
+}

@@ -1,0 +1,341 @@
+//! What pages say is to be done, and what they leave open.
+
+use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
+use ticktax_model::recording::{Loss, RecordingPart, World};
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo, Target};
+use ticktax_model::{Cpu, Kind, Nanos};
+
+use super::samples::{kernel_level, many_cpus};
+use super::screens::held_up;
+use crate::TextStyle;
+use crate::text::statement::statement as text;
+
+/// The words of a page, as if it were as wide as they need.
+fn flat_in(statement: &Statement, elsewhere: bool) -> String {
+    let style = TextStyle {
+        width: 200,
+        elsewhere,
+        ..TextStyle::default()
+    };
+    let page = text(statement, &style);
+    page.split_whitespace().collect::<Vec<&str>>().join(" ")
+}
+
+fn flat(statement: &Statement) -> String {
+    flat_in(statement, false)
+}
+
+/// A program of which this is advised, and no frames are known.
+fn advised(advice: Vec<Advice>) -> Statement {
+    let mut statement = held_up();
+    statement.advice = advice;
+    statement.victim.as_mut().unwrap().frames = None;
+    statement
+}
+
+fn crowd() -> Advice {
+    Advice::CrowdingPrograms {
+        programs: vec![CrowdingProgram {
+            program: "cc1".to_owned(),
+            pids: vec![20_000],
+            autogroup_pids: Vec::new(),
+            standing: Standing::default(),
+            time: Nanos::from_millis(782),
+        }],
+        time: Nanos::from_millis(782),
+        share: 0.716,
+    }
+}
+
+fn stolen() -> Advice {
+    Advice::Stolen {
+        time: Nanos::from_millis(900),
+        share: 0.022,
+    }
+}
+
+fn finding() -> Advice {
+    Advice::Finding {
+        rule: "tick".to_owned(),
+        title: "The tick never stops".to_owned(),
+        remedy: "leave out nohz=off".to_owned(),
+    }
+}
+
+/// What is wrong with the machine does not hold up a program.
+#[test]
+fn a_program_is_held_up_by_what_kept_itself_from_running() {
+    let first = |advice: Vec<Advice>| {
+        let page = text(&advised(advice), &TextStyle::default());
+        page.lines().next().unwrap().to_owned()
+    };
+    assert!(first(vec![]).ends_with("NOT HELD UP"));
+    assert!(first(vec![finding()]).ends_with("NOT HELD UP"));
+    let held_up = first(vec![finding(), crowd()]);
+    assert!(held_up.ends_with("  HELD UP"), "{held_up}");
+    for unknown in [stolen(), Advice::EventsLost { events: 9_000 }] {
+        let line = first(vec![unknown]);
+        assert!(!line.contains("HELD UP"), "{line}");
+    }
+}
+
+fn own_threads() -> Advice {
+    Advice::OwnThreads {
+        threads: 900,
+        time: Nanos::from_millis(300),
+        share: 0.3,
+    }
+}
+
+fn kernel_thread() -> Advice {
+    Advice::CrowdingKernelThread {
+        name: "kswapd0".to_owned(),
+        time: Nanos::from_millis(300),
+        share: 0.3,
+    }
+}
+
+/// No command is about a process that is gone, or about one of another machine's.
+#[test]
+fn commands_name_only_processes_that_are_there() {
+    let all = || advised(vec![crowd(), own_threads()]);
+    let kernel = || advised(vec![kernel_thread()]);
+    let there = flat(&all()) + &flat(&kernel());
+    for command in [
+        "$ renice -n 19 -p $(ps -L -o tid= -p 20000)",
+        "$ ps -L -o tid,psr,pcpu,comm -p 4121",
+        "$ ticktax audit --pid 4121 --section time,repeats",
+    ] {
+        assert!(there.contains(command), "{command}: {there}");
+    }
+    let elsewhere = flat_in(&all(), true);
+    assert!(!elsewhere.contains('$'), "{elsewhere}");
+    assert!(elsewhere.contains("cc1 (20000) had 71.6 %"), "{elsewhere}");
+    assert!(!flat_in(&kernel(), true).contains('$'));
+    for world in [World::Simulated, World::Lab] {
+        let mut statement = all();
+        statement.world = world;
+        statement.advice.push(stolen());
+        statement.advice.rotate_right(1);
+        let page = flat(&statement);
+        assert!(!page.contains('$'), "{page}");
+    }
+    // It is gone, and those that it waited for are not.
+    let gone = |mut statement: Statement| {
+        statement.victim.as_mut().unwrap().ended = true;
+        flat(&statement)
+    };
+    assert!(gone(all()).contains("$ renice"));
+    assert!(!gone(all()).contains("$ ps -L"));
+    assert!(!gone(kernel()).contains('$'));
+    let mut part = kernel();
+    part.part = Some(RecordingPart {
+        begin: Nanos::ZERO,
+        from: Nanos::ZERO,
+        to: Nanos::from_secs(10),
+        whole: Nanos::from_secs(20),
+    });
+    assert!(!flat(&part).contains('$'));
+}
+
+/// A command that has ended is run again, where it can be written down.
+#[test]
+fn an_audit_of_a_command_is_repeated_with_it() {
+    let told = |argv: &[&str]| {
+        let mut statement = advised(vec![kernel_thread()]);
+        let victim = statement.victim.as_mut().unwrap();
+        (victim.target, victim.ended) = (Target::Command, true);
+        let command = statement.command.as_mut().unwrap();
+        command.argv = argv.iter().copied().map(str::to_owned).collect();
+        flat(&statement)
+    };
+    let again = "$ ticktax audit --section time,repeats -- make -j8 'CC=gcc -O2'";
+    let page = told(&["make", "-j8", "CC=gcc -O2"]);
+    assert!(page.contains(again), "{page}");
+    for unfit in ["it's", "a\nb", &"x".repeat(200)] {
+        let page = told(&["make", unfit]);
+        assert!(!page.contains('$'), "{page}");
+    }
+}
+
+#[test]
+fn what_is_less_than_half_is_not_most_of_it() {
+    let told = |largest_share| {
+        let interrupts = Advice::Interrupts {
+            name: "eth0".to_owned(),
+            time: Nanos::from_millis(100),
+            largest_share,
+            share: 0.2,
+        };
+        let work = Advice::KernelWork {
+            name: "kworker".to_owned(),
+            part: Some("wb_workfn".to_owned()),
+            largest_share,
+            time: Nanos::from_secs(2),
+            share: 0.05,
+        };
+        flat(&advised(vec![interrupts, work]))
+    };
+    let most = told(0.6);
+    assert!(most.contains("that it wanted, mostly eth0: move"), "{most}");
+    assert!(
+        most.contains("of all CPUs, mostly wb_workfn: see"),
+        "{most}"
+    );
+    let least = told(0.4);
+    assert!(least.contains(", the largest is eth0: move"), "{least}");
+    assert!(least.contains(", the largest is wb_workfn: see"), "{least}");
+}
+
+#[test]
+fn from_full_cpus_nothing_can_be_moved() {
+    let mut statement = kernel_level();
+    statement.advice = vec![Advice::CpusFull {
+        busy_share: 0.99,
+        most: CrowdingProgram {
+            program: "make".to_owned(),
+            pids: (1..9).collect(),
+            autogroup_pids: Vec::new(),
+            standing: Standing::default(),
+            time: Nanos::from_secs(9),
+        },
+        share: 0.4,
+    }];
+    let page = flat(&statement);
+    let told = "The CPUs are full (99.0 %), make x8 had 40.0 %: run fewer at once, or lower their priority.";
+    assert!(page.contains(told), "{page}");
+}
+
+/// A program cannot be followed where only sums are kept, and less than one CPU cannot be watched.
+#[test]
+fn against_losses_only_what_can_be_done_is_advised() {
+    let lost = |mut statement: Statement| {
+        statement.advice = vec![Advice::EventsLost { events: 1_234 }];
+        statement.coverage.lost = vec![Loss {
+            events: 1_234,
+            ..Loss::none(Cpu(0))
+        }];
+        flat(&statement)
+    };
+    let machine = lost(many_cpus());
+    assert!(
+        machine.contains("1 234 events were lost: watch fewer CPUs (--cpus), or keep sums"),
+        "{machine}"
+    );
+    assert!(machine.contains("$ ticktax audit --keep sums"), "{machine}");
+    let program = lost(advised(Vec::new()));
+    assert!(
+        program.contains("were lost: watch fewer CPUs (--cpus)."),
+        "{program}"
+    );
+    assert!(!program.contains("sums"), "{program}");
+    let mut one = many_cpus();
+    one.cpus.truncate(1);
+    let page = lost(one);
+    assert!(
+        page.contains("were lost: keep sums (--keep sums)."),
+        "{page}"
+    );
+}
+
+#[test]
+fn of_a_part_it_is_not_told_how_many_events_were_lost() {
+    let mut statement = kernel_level();
+    let items = |statement: &Statement| crate::text::foot::items(statement).join("\n");
+    let whole = items(&statement).replace('\u{a0}', " ");
+    assert!(
+        whole.contains("1 234 events that overran the buffer"),
+        "{whole}"
+    );
+    statement.part = Some(RecordingPart {
+        begin: Nanos::ZERO,
+        from: Nanos::ZERO,
+        to: Nanos::from_secs(10),
+        whole: Nanos::from_secs(20),
+    });
+    let part = items(&statement).replace('\u{a0}', " ");
+    assert!(
+        part.contains("lost on CPU 1: events that overran the buffer"),
+        "{part}"
+    );
+    assert!(!part.contains("1 234"), "{part}");
+}
+
+fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
+    let cause = |&(kind, by): &(HoldUp, Option<&str>)| LateCause {
+        kind,
+        by: by.map(|name| LostTo {
+            name: name.to_owned(),
+            kind: Kind::Task,
+            pids: vec![812],
+            time: Nanos::from_millis(30),
+            count: 5,
+        }),
+        frames: 5,
+        lost: 0,
+        max: Nanos::from_millis(9),
+        period: None,
+        timer: None,
+        policy: None,
+    };
+    let time = |&(kind, _): &(HoldUp, Option<&str>)| LateTime {
+        kind,
+        time: Nanos::from_millis(30),
+        frames: 5,
+    };
+    LateFrames {
+        frames: 5 * causes.len() as u64,
+        causes: causes.iter().map(cause).collect(),
+        by_kind: causes.iter().map(time).collect(),
+        ..LateFrames::default()
+    }
+}
+
+/// A loop whose frames were late, though it hardly waited.
+fn lagging(late: Option<LateFrames>) -> Statement {
+    let mut statement = held_up();
+    statement.advice.clear();
+    let frames = statement.victim.as_mut().unwrap().frames.as_mut();
+    frames.unwrap().late = late;
+    statement
+}
+
+/// Whoever held up the late frames is not left out for having taken little in all.
+#[test]
+fn a_lagging_program_is_told_what_was_late() {
+    use HoldUp::{OwnSleep, OwnWork, Unexplained, Waiting};
+    let told = |late| flat(&lagging(late));
+    let waited = told(Some(late(&[(OwnWork, None), (Waiting, Some("loadtest"))])));
+    let words = "SO little kept it from running in all, yet loadtest (812) held up 5 of 10 late frames \
+                 (ticktax pace --pid 4121)";
+    assert!(waited.contains(words), "{waited}");
+    let own = told(Some(late(&[(OwnWork, None), (OwnSleep, None)])));
+    assert!(own.contains("it worked longer, or was asleep"), "{own}");
+    assert!(
+        own.contains("10 late frames: longer work 5; asleep 5"),
+        "{own}"
+    );
+    for unseen in [None, Some(late(&[(OwnWork, None), (Unexplained, None)]))] {
+        let page = told(unseen);
+        assert!(page.contains("was not seen"), "{page}");
+    }
+}
+
+#[test]
+fn an_audit_says_what_the_hypervisor_may_have_taken_of_late_frames() {
+    let stolen = LateFrames {
+        stolen: Some(Nanos::from_millis(300)),
+        not_judged: 2,
+        ..late(&[(HoldUp::OwnSleep, None)])
+    };
+    let page = flat(&lagging(Some(stolen)));
+    assert!(
+        page.contains("Perhaps: the hypervisor took 300 ms"),
+        "{page}"
+    );
+    assert!(
+        page.contains("7 late frames: asleep 5; not looked at 2"),
+        "{page}"
+    );
+}
