@@ -214,14 +214,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_the_knobs_as_they_are() {
-        const MARK: &str = "<!-- knobs -->\n";
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/knobs.md");
-        let text = std::fs::read_to_string(file).unwrap();
-        let (head, list) = text.split_once(MARK).unwrap();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(file, format!("{head}{MARK}{}", markdown())).unwrap();
-        } else {
-            assert_eq!(list, markdown(), "run this test with UPDATE_DOCS=1");
-        }
+        ticktax_fixture::assert_documented(file, "<!-- knobs -->\n", &markdown());
     }
 }

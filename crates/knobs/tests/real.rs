@@ -24,6 +24,13 @@ fn sleeper() -> (Sleeper, Target) {
     (sleeper, task)
 }
 
+/// The same, with a timer slack of 123,456 ns.
+fn sleeper_with_slack() -> Result<(Sleeper, Target), Failed> {
+    let (sleeper, task) = sleeper();
+    fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
+    Ok((sleeper, task))
+}
+
 /// A folder of a cgroup of the test's own.
 struct Group(PathBuf);
 
@@ -160,8 +167,7 @@ fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
 
 /// A real-time task has no timer slack: the kernel takes it away with the policy.
 fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
-    let (sleeper, task) = sleeper();
-    fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
+    let (_sleeper, task) = sleeper_with_slack()?;
     there_and_back("proc.policy", &task, "rr:2")?;
     has_slack(&task, "123456")
 }
@@ -198,8 +204,7 @@ fn a_slice() -> Result<(), Failed> {
 
 /// 0 stands for the default: the kernel makes another number of it, and that is read back.
 fn a_value_of_which_the_kernel_makes_another() -> Result<(), Failed> {
-    let (sleeper, task) = sleeper();
-    fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
+    let (_sleeper, task) = sleeper_with_slack()?;
     let mut run = Run::new();
     let change = run.set("proc.timer_slack", &task, "0")?;
     if change.got == "0" || change.got == change.old {
