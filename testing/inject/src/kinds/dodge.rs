@@ -1,10 +1,14 @@
 //! `dodge`: a program that keeps to one part of every tick, so that the kernel's samples find it
 //! never or always.
 //!
-//! Where the tick comes it finds out by itself: a spinning thread is interrupted there, at one and
-//! the same phase again and again.
+//! When the tick comes, the kernel's list of timers says. Who may not read that finds it out: a spinning thread is
+//! interrupted there, at one and the same phase again and again. In a guest, the host's own tick interrupts it
+//! as regularly.
 
-use ticktax_model::Nanos;
+use std::fs;
+
+use ticktax_model::kernel_words::TICK_FUNCTIONS;
+use ticktax_model::{Cpu, Nanos};
 
 use crate::clock;
 use crate::control::{Control, Walk};
@@ -28,14 +32,12 @@ const SEEN: f64 = 0.5;
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
     let tick = plan.schedule.period;
     place::pin(place::SELF, plan.cpu)?;
-    let spinner = Spinner::start(plan.cpu, ROOM)?;
-    let looked = control.sleep_until(clock::now() + LOOKING);
-    let gaps = spinner.finish()?.kept;
-    looked?;
-    let phase = phase(&gaps, tick, LOOKING).ok_or_else(|| InjectError::Refused {
-        kind: "dodge",
-        why: format!("sees no tick every {tick}: give the kernel's own period as --period"),
-    })?;
+    // While this thread runs, its CPU's tick does.
+    let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
+    let phase = match next_tick(&timers, plan.cpu) {
+        Some(next) => Nanos(next.0.rem_euclid(tick.0)),
+        None => seen(plan, control)?,
+    };
     let walk = walk(plan, window, phase, control)?;
     let (cpu, passed) = (walk.log.cpu_time, walk.log.length);
     let account = thread(plan.disturbance.comm());
@@ -48,6 +50,30 @@ pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Trut
         .measured
         .push(Measured::new(passed, "CLOCK_MONOTONIC around each window"));
     Ok(truth)
+}
+
+/// When the tick of `cpu` is due next, by the text of `/proc/timer_list`; `None` where it is not set or not told.
+fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
+    let begin = format!("cpu: {cpu}");
+    let mine = timers.lines().skip_while(|line| *line != begin).skip(1);
+    let mut mine = mine.take_while(|line| !line.starts_with("cpu: "));
+    mine.find(|line| TICK_FUNCTIONS.iter().any(|name| line.contains(name)))?;
+    let due = mine.next()?.trim_start().strip_prefix("# expires at ")?;
+    let (due, _) = due.split_once('-')?;
+    due.parse().ok().map(Nanos)
+}
+
+/// When ticks come, as a spinning thread sees it.
+fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
+    let tick = plan.schedule.period;
+    let spinner = Spinner::start(plan.cpu, ROOM)?;
+    let looked = control.sleep_until(clock::now() + LOOKING);
+    let gaps = spinner.finish()?.kept;
+    looked?;
+    phase(&gaps, tick, LOOKING).ok_or_else(|| InjectError::Refused {
+        kind: "dodge",
+        why: format!("sees no tick every {tick}: give the kernel's own period as --period"),
+    })
 }
 
 /// Works in the window of each tick and sleeps in between.
@@ -125,7 +151,7 @@ fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gap, Nanos, phase};
+    use super::{Cpu, Gap, Nanos, next_tick, phase};
 
     fn gaps(starts: impl Iterator<Item = i64>) -> Vec<Gap> {
         starts
@@ -146,6 +172,35 @@ mod tests {
             let off = (found.unwrap().0 - offset).rem_euclid(tick.0);
             assert!(off < 3_000 || off > tick.0 - 3_000, "{offset}: {off}");
         }
+    }
+
+    #[test]
+    fn the_kernel_says_when_its_tick_is_due() {
+        let cpu = |number: u32, timers: &str| {
+            format!("cpu: {number}\n clock 0:\nactive timers:\n{timers} clock 1:\n")
+        };
+        let timer = |nth: u32, function: &str, due: i64| {
+            format!(
+                " #{nth}: <0>, {function}, S:01\n # expires at {due}-{due} nsecs [in 1 to 1 nsecs]\n"
+            )
+        };
+        let other = timer(0, "hrtimer_wakeup", 7);
+        let text = [
+            "Timer List Version: v0.10\n\n".to_owned(),
+            cpu(
+                0,
+                &(other.clone() + &timer(1, "tick_nohz_handler", 4_000_000)),
+            ),
+            cpu(1, &timer(0, "tick_sched_timer", 4_000_500)),
+            cpu(11, &other),
+            cpu(12, &timer(0, "tick_nohz_handler", 8)),
+        ]
+        .concat();
+        assert_eq!(next_tick(&text, Cpu(0)), Some(Nanos(4_000_000)));
+        assert_eq!(next_tick(&text, Cpu(1)), Some(Nanos(4_000_500)));
+        assert_eq!(next_tick(&text, Cpu(11)), None);
+        assert_eq!(next_tick(&text, Cpu(2)), None);
+        assert_eq!(next_tick("", Cpu(0)), None);
     }
 
     #[test]
