@@ -164,8 +164,9 @@ impl Running {
         }
     }
 
-    /// Waits until it is time, and empties the buffers. Returns whether time is up, the command or
-    /// the victim has ended, or it was told to stop.
+    /// Waits until it is time, and empties the buffers. Returns whether time is up, the command or the victim has
+    /// ended, or it was told to stop: then they are emptied by [`Running::finish`], which reads the counters before.
+    /// With many events the former takes seconds, in which this thread's CPU goes on counting.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
@@ -191,12 +192,15 @@ impl Running {
         } else {
             false
         };
+        if over {
+            return true;
+        }
         if let Ok(tracer) = &mut self.tracer {
             tracer.drain(time, sources, &mut |_, row| rows.push(row.clone()));
         }
         self.collector.drained(rows.len());
         self.probe.drain(sources, rows);
-        over
+        false
     }
 
     /// What the tracer has counted so far; `None` where there is none.
