@@ -21,8 +21,8 @@ const WAITED: f64 = 0.001;
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
 /// By this much top may be off without a word: what rounding and chance do.
 const TOLERABLE: f64 = 0.01;
-/// What takes less than this share of the CPUs gives its lines to what took the rest.
-const LITTLE: f64 = 0.02;
+/// What takes less than this share of one CPU gives its lines to what took the rest.
+const LITTLE: f64 = 0.04;
 /// With less to spare than this, a program that runs keeps another from running.
 const SCARCE: f64 = 0.5;
 
@@ -53,9 +53,10 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
     waited_for(page, screen);
     let taken = taken(&statement.accounts);
-    let share: f64 = taken.iter().map(|group| group.time.share_of(whole)).sum();
+    let sum: Nanos = taken.iter().map(|group| group.time).sum();
+    let much = sum.share_of(crate::text::wall(statement)) >= LITTLE;
     // The verdict has their sum: where lines are short, those of who had the time come first.
-    if !taken.is_empty() && (screen.room.airy || share >= LITTLE) {
+    if !taken.is_empty() && (screen.room.airy || much) {
         table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.fewer + 1);
     }
     let throttled = throttled(statement);

@@ -189,6 +189,14 @@ fn a_whole_machine() {
 }
 
 #[test]
+fn what_takes_much_of_one_cpu_has_its_lines_on_a_machine_of_many() {
+    let mut statement = a_machine();
+    statement.balance.elapsed = Nanos(statement.balance.elapsed.0 * 8);
+    let page = at(&statement, 80);
+    assert!(page.contains("KERNEL AND HYPERVISOR"), "{page}");
+}
+
+#[test]
 fn who_waited_and_behind_whom() {
     let page = at(&a_machine(), 100);
     for words in ["WHO WAITED FOR A CPU", "game (4121)", "rustc"] {
