@@ -25,6 +25,9 @@ const NAMED_FROM: f64 = 0.002;
 /// wake-up to the switch, some 10 µs on most machines.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
+/// What is in no column yet: these are counted in hundredths of a second.
+const COLUMN: Nanos = Nanos::from_millis(10);
+
 /// An audited disturbance.
 struct Audited {
     truth: Truth,
@@ -172,7 +175,10 @@ fn its_time_is_true(
     let injected = truth.injected.as_ref().ok_or("no truth")?.time;
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
-    let most = POINTS + Nanos(PREEMPTION.0 * preempted).share_of(line.elapsed);
+    // Where the hypervisor says what it takes, the kernel leaves that out of a thread's CPU clock: no more than it
+    // told of this CPU. On its CPU the thread was all the same.
+    let stolen = line.columns.steal + COLUMN;
+    let most = POINTS + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);
     let least = -POINTS - audited.unreported().share_of(line.elapsed);
     let share = (within - injected).share_of(line.elapsed);
     check(share > least && share < most, || {
@@ -275,8 +281,8 @@ pub(crate) fn interrupts_that_are_not_measured_are_named() -> Result<(), Failed>
     let (truth, found) = (&audited.truth, accounting(&audited.statement)?);
     let line = line(truth, found)?;
     let interrupts = line.interrupts.ok_or("interrupts were not seen")?;
-    // The packets are received within the calls that send them: these took longer, but not many
-    // times as long. All others are the tick's and devices', some hundredths of the time at most.
+    // The packets are received within the calls that send them, and by ksoftirqd where it is woken: the calls took
+    // longer. All others are the tick's and devices', some hundredths of the time at most.
     let mut measured = truth.measured.iter();
     let sends = measured.find(|measured| measured.method.starts_with("CLOCK_THREAD_CPUTIME_ID"));
     let sends = sends.ok_or("no truth")?.time;
@@ -284,7 +290,7 @@ pub(crate) fn interrupts_that_are_not_measured_are_named() -> Result<(), Failed>
     check(interrupts <= sends + others, || {
         format!("{interrupts} of {sends}: {line:?}")
     })?;
-    check(interrupts >= Nanos(sends.0 / 5), || {
+    check(interrupts >= Nanos(sends.0 / 20), || {
         format!("{interrupts} of {sends}: {line:?}")
     })?;
     let mut causes = line.causes.iter();

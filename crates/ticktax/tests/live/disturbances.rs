@@ -43,14 +43,15 @@ pub(crate) fn fifo_thread() -> Result<(), Failed> {
                 .as_ref()
                 .is_some_and(|thread| thread.tid == truth.tid)
     });
-    let injected = truth
-        .injected
-        .as_ref()
-        .ok_or("the injector could not measure itself")?;
+    // Nothing runs before it, so it was on its CPU for all of each spin. Its CPU clock says less in a guest whose
+    // hypervisor tells what it takes: the kernel leaves that out.
+    let mut measured = truth.measured.iter();
+    let spins = measured.find(|measured| measured.method.starts_with("CLOCK_MONOTONIC"));
+    let spins = spins.ok_or("the injector could not measure itself")?.time;
     close(
         "time of the thread",
         time.as_secs_f64(),
-        injected.time.as_secs_f64(),
+        spins.as_secs_f64(),
         0.0,
     )
 }

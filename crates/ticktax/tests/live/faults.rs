@@ -58,7 +58,11 @@ pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
     };
     check(parts.gaps.count > 0 && enough, || format!("{parts:?}"))?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
-    check(clock.uncertainty <= Nanos(100), || format!("{clock:?}"))
+    // Less than the shortest gap that counts; on a guest that shares its CPUs it is a few times the 30 to 70 ns that
+    // a reading takes.
+    check(clock.uncertainty < Nanos::from_micros(1), || {
+        format!("{clock:?}")
+    })
 }
 
 /// The most of these that came within any time of this length.

@@ -32,6 +32,14 @@ pub(crate) fn may_trace() -> bool {
     nix::unistd::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists()
 }
 
+/// Why no thread here may be a real-time one, if none may: with `CONFIG_RT_GROUP_SCHED` a cgroup has none unless
+/// it is given time for them.
+pub(crate) fn no_real_time() -> Option<&'static str> {
+    let tried = Command::new("chrt").args(["--rr", "1", "true"]).output();
+    let may = tried.is_ok_and(|output| output.status.success());
+    (!may).then_some("needs a cgroup that may run real-time threads")
+}
+
 /// Makes the disturbance whose plan the arguments name and writes down what it did, if that is
 /// what this process is for.
 pub(crate) fn as_injector() -> Option<ExitCode> {

@@ -61,9 +61,6 @@ const ROOT: &[(&str, Test)] = &[
         "without_root_nobody_elses_loop_is_watched",
         faults::without_root_nobody_elses_loop_is_watched,
     ),
-    ("injected::fifo_thread", disturbances::fifo_thread),
-    ("injected::membarrier_storm", disturbances::membarrier_storm),
-    ("injected::tlb_shootdowns", disturbances::tlb_shootdowns),
     ("injected::softirq_load", disturbances::softirq_load),
     ("injected::timer_storm", disturbances::timer_storm),
     (
@@ -80,18 +77,6 @@ const ROOT: &[(&str, Test)] = &[
         ticks::a_saved_recording_makes_the_same_bill,
     ),
     (
-        "beats::a_cause_is_what_woke_and_not_what_ran_before",
-        beats::a_cause_is_what_woke_and_not_what_ran_before,
-    ),
-    (
-        "beats::a_thread_has_its_period_its_name_and_its_timer",
-        beats::a_thread_has_its_period_its_name_and_its_timer,
-    ),
-    (
-        "beats::a_thread_at_random_has_none",
-        beats::a_thread_at_random_has_none,
-    ),
-    (
         "accounting::a_nice_program_is_shown_as_busy",
         accounting::a_nice_program_is_shown_as_busy,
     ),
@@ -100,16 +85,8 @@ const ROOT: &[(&str, Test)] = &[
         accounting::interrupts_that_are_not_measured_are_named,
     ),
     (
-        "victim::waits_behind_a_fifo_thread",
-        victims::waits_behind_a_fifo_thread,
-    ),
-    (
         "victim::is_throttled_by_its_quota",
         victims::is_throttled_by_its_quota,
-    ),
-    (
-        "victim::a_real_time_loop_is_kept_from_its_cpu",
-        victims::a_real_time_loop_is_kept_from_its_cpu,
     ),
     ("victim::sleeps", victims::sleeps),
     (
@@ -139,10 +116,6 @@ const ROOT: &[(&str, Test)] = &[
     (
         "pace::finds_the_rate_of_a_loop_by_its_wakeups",
         paces::finds_the_rate_of_a_loop_by_its_wakeups,
-    ),
-    (
-        "pace::names_who_made_frames_late",
-        paces::names_who_made_frames_late,
     ),
     (
         "pace::says_that_a_program_has_no_rhythm",
@@ -239,7 +212,38 @@ const ROOT: &[(&str, Test)] = &[
     ),
 ];
 
-/// Those that look at a terminal.
+/// Those whose disturbance is a real-time thread, or has to be above all programs.
+const REAL_TIME: &[(&str, Test)] = &[
+    ("injected::fifo_thread", disturbances::fifo_thread),
+    ("injected::membarrier_storm", disturbances::membarrier_storm),
+    ("injected::tlb_shootdowns", disturbances::tlb_shootdowns),
+    (
+        "beats::a_cause_is_what_woke_and_not_what_ran_before",
+        beats::a_cause_is_what_woke_and_not_what_ran_before,
+    ),
+    (
+        "beats::a_thread_has_its_period_its_name_and_its_timer",
+        beats::a_thread_has_its_period_its_name_and_its_timer,
+    ),
+    (
+        "beats::a_thread_at_random_has_none",
+        beats::a_thread_at_random_has_none,
+    ),
+    (
+        "victim::waits_behind_a_fifo_thread",
+        victims::waits_behind_a_fifo_thread,
+    ),
+    (
+        "victim::a_real_time_loop_is_kept_from_its_cpu",
+        victims::a_real_time_loop_is_kept_from_its_cpu,
+    ),
+    (
+        "pace::names_who_made_frames_late",
+        paces::names_who_made_frames_late,
+    ),
+];
+
+/// Those that look at a terminal, and disturb from above all programs.
 const SCREENS: &[(&str, Test)] = &[
     (
         "screens::a_real_time_thief_is_named",
@@ -276,7 +280,7 @@ const RECORDED: &[(&str, Test)] = &[
     ),
 ];
 
-/// Those that need a CPU whose columns are sampled at the tick as well.
+/// Those that need a CPU whose columns are sampled at the tick, and a program that comes before all others there.
 const SAMPLED: &[(&str, Test)] = &[
     (
         "accounting::a_program_between_ticks_is_found",
@@ -300,21 +304,24 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let allowed = fixture::may_trace();
-    let trial = |&(name, test): &(&str, Test)| Trial::test(format!("root::{name}"), test);
-    let unsampled = accounting::unsampled();
-    let sampled = SAMPLED.iter().map(|named| match unsampled {
-        Some(why) => trial(named).with_kind(why).with_ignored_flag(true),
-        None => trial(named).with_ignored_flag(!allowed),
-    });
-    let root = ROOT.iter();
-    let root = root.map(|named| trial(named).with_ignored_flag(!allowed));
+    // One that cannot run here is reported as ignored, with what it lacks.
+    let trial = |&(name, test): &(&str, Test), lacks: Option<&str>| {
+        let trial = Trial::test(format!("root::{name}"), test);
+        match lacks {
+            Some(lacks) => trial.with_kind(lacks).with_ignored_flag(true),
+            None => trial.with_ignored_flag(!allowed),
+        }
+    };
     let terminal = screens::has_tmux();
-    let screens = SCREENS.iter();
     let needs = if terminal { "" } else { "needs tmux" };
-    let screens = screens.map(|named| {
-        let ignored = !(allowed && terminal);
-        trial(named).with_kind(needs).with_ignored_flag(ignored)
-    });
+    let no_terminal = (!terminal).then_some(needs);
+    let no_real_time = fixture::no_real_time();
+    let unsampled = accounting::unsampled().or(no_real_time);
+    let no_screens = no_terminal.or(no_real_time);
+    let root = ROOT.iter().map(|named| trial(named, None));
+    let real_time = REAL_TIME.iter().map(|named| trial(named, no_real_time));
+    let sampled = SAMPLED.iter().map(|named| trial(named, unsampled));
+    let screens = SCREENS.iter().map(|named| trial(named, no_screens));
     let recorded = RECORDED.iter().map(|&(name, test)| {
         Trial::test(name, test)
             .with_kind(needs)
@@ -336,7 +343,9 @@ fn main() -> ExitCode {
         "agent::the_unit_has_room_for_a_recorder",
         agent::the_unit_has_room_for_a_recorder,
     );
-    let root = root.chain([prometheus, native, unit, bounded]);
+    let root = root
+        .chain(real_time)
+        .chain([prometheus, native, unit, bounded]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
