@@ -42,6 +42,7 @@ pub mod table;
 pub mod tick;
 pub mod time;
 pub mod totals;
+pub mod trial;
 pub mod utc;
 pub mod victim;
 pub mod waits;
