@@ -21,6 +21,7 @@ pub mod sensitivity;
 pub mod statistics;
 pub mod sweep;
 pub mod text;
+pub mod trial;
 pub mod vary;
 pub mod whatif;
 

@@ -11,7 +11,7 @@ use ticktax_sim::{
 use super::{Case, millis, rate, remark};
 use crate::file::{CaseFile, Published, Values};
 use crate::judge::Modelled;
-use crate::statistics::{ascending_by_chance, mann_whitney, mean, ratio_interval};
+use crate::statistics::{mann_whitney, mean, ratio_interval, sorted_by_chance};
 use ticktax_model::case::Remark;
 
 /// The case.
@@ -63,7 +63,7 @@ impl Case for Slices {
                 mann_whitney(&stock, &patched)
             ),
         )];
-        let order = ascending_by_chance(&stock).zip(ascending_by_chance(&patched));
+        let order = sorted_by_chance(&stock).zip(sorted_by_chance(&patched));
         if let Some((a, b)) = order {
             remarks.push(remark(
                 "both lists of successive runs ascend strictly",

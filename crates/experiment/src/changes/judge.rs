@@ -1,11 +1,10 @@
 //! Which differences are more than chance.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::changes::Change;
 
 use super::BeatChange;
-use crate::statistics::mean;
+use crate::statistics::{student_quantile, variance, welch};
 
 /// With fewer blocks than this a spread is a guess.
 const FEWEST: usize = 5;
@@ -40,11 +39,11 @@ impl Judge {
         let (Some(difference), Some(a), Some(b)) = (change.difference(), a, b) else {
             return change;
         };
-        let Some((error, freedom)) = welch(&a, &b) else {
+        let Some((error, freedom)) = spread(&a, &b) else {
             return change;
         };
         // Two rows of equal values leave no doubt either way.
-        let quantile = |alpha: f64| quantile(1.0 - alpha / 2.0, freedom);
+        let quantile = |alpha: f64| student_quantile(1.0 - alpha / 2.0, freedom);
         let margin = error * quantile(0.05);
         Change {
             difference_low: Some(difference - margin),
@@ -69,30 +68,11 @@ pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Change {
     }
 }
 
-/// The standard error of the difference of two means, and its degrees of freedom (Welch and
-/// Satterthwaite); `None` of too few values.
-fn welch(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
-    if a.len().min(b.len()) < FEWEST {
-        return None;
-    }
-    let of = |values: &[f64]| {
-        let (n, mean) = (values.len() as f64, mean(values));
-        let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
-        (squares / (n - 1.0) / n, n)
-    };
-    let ((va, na), (vb, nb)) = (of(a), of(b));
-    let error = (va + vb).sqrt();
-    let freedom = if error > 0.0 {
-        (va + vb).powi(2) / (va.powi(2) / (na - 1.0) + vb.powi(2) / (nb - 1.0))
-    } else {
-        na + nb - 2.0
-    };
-    Some((error, freedom))
-}
-
-/// Student's quantile; the normal one's where the degrees of freedom make no sense.
-fn quantile(p: f64, freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |law| law.inverse_cdf(p))
+/// The standard error of the difference of two means, and its degrees of freedom; `None` of too few
+/// values.
+fn spread(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+    let of = |values: &[f64]| (variance(values), values.len());
+    (a.len().min(b.len()) >= FEWEST).then(|| welch(of(a), of(b)))
 }
 
 /// The beats that came, went or have another period, the costliest first, and how many are the same.

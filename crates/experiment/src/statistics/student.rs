@@ -1,0 +1,65 @@
+//! Student's law.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::mean;
+
+/// Its quantile: what it stays below with the probability `p`; the normal law's where `freedom`
+/// makes no sense.
+pub fn student_quantile(p: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |law| law.inverse_cdf(p))
+}
+
+/// The two-sided probability that it is as far from 0 as `t`.
+pub fn student_chance(t: f64, freedom: f64) -> f64 {
+    let law = StudentsT::new(0.0, 1.0, freedom.max(1.0));
+    law.map_or(1.0, |law| 2.0 * law.sf(t.abs()))
+}
+
+/// The variance of values, by their own mean; 0 of fewer than two.
+pub fn variance(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+    squares / (values.len() - 1) as f64
+}
+
+/// The standard error of the difference of two means, of which each has the variance and the number
+/// of values that are given, and its degrees of freedom (Welch and Satterthwaite).
+pub fn welch(a: (f64, usize), b: (f64, usize)) -> (f64, f64) {
+    let of = |(variance, n): (f64, usize)| (variance / n as f64, n as f64);
+    let ((va, na), (vb, nb)) = (of(a), of(b));
+    let error = (va + vb).sqrt();
+    let freedom = if error > 0.0 {
+        (va + vb).powi(2) / (va.powi(2) / (na - 1.0) + vb.powi(2) / (nb - 1.0))
+    } else {
+        na + nb - 2.0
+    };
+    (error, freedom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{student_chance, student_quantile, variance, welch};
+
+    #[test]
+    fn quantiles_and_chances_agree_with_tables() {
+        for (freedom, t) in [(1.0, 12.706), (4.0, 2.776), (9.0, 2.262), (30.0, 2.042)] {
+            assert!((student_quantile(0.975, freedom) - t).abs() < 1e-3);
+            assert!((student_chance(-t, freedom) - 0.05).abs() < 1e-4);
+        }
+        assert!(student_chance(f64::INFINITY, 4.0) < 1e-12);
+    }
+
+    #[test]
+    fn equal_samples_have_all_degrees_of_freedom() {
+        assert!((variance(&[1.0, 2.0, 3.0]) - 1.0).abs() < 1e-12);
+        assert!(variance(&[7.0]).abs() < 1e-12);
+        let (error, freedom) = welch((2.0, 8), (2.0, 8));
+        assert!((error - 0.5_f64.sqrt()).abs() < 1e-12);
+        assert!((freedom - 14.0).abs() < 1e-9);
+        assert!((welch((0.0, 5), (0.0, 6)).1 - 9.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,87 @@
+//! What the runs of a trial say of one metric in two arms.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::trial::{ArmFigures, RunPurpose, Trial, TrialRun};
+
+use crate::statistics::{mean, median, variance};
+
+/// One metric of the first arm and of another, run by run and block by block.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// The first arm's values, in the order of time.
+    pub(super) first: Vec<f64>,
+    /// The other arm's.
+    pub(super) second: Vec<f64>,
+    /// The blocks that have values of both, in their order.
+    pub(super) pairs: Vec<Pair>,
+    /// Successful runs without a value.
+    pub(super) missing: u64,
+}
+
+/// A block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    /// The mean of the first arm's values.
+    pub(super) first: f64,
+    /// Of the other arm's.
+    pub(super) second: f64,
+    /// Whether the other arm's first run came before the first arm's.
+    pub(super) second_led: bool,
+}
+
+impl Blocks {
+    /// Those of a metric, by its place, and of an arm.
+    pub(super) fn new(trial: &Trial, metric: usize, arm: usize) -> Self {
+        let mut blocks = Self::default();
+        let mut by_block: BTreeMap<u64, Vec<&TrialRun>> = BTreeMap::new();
+        let runs = trial.runs.iter();
+        for run in runs.filter(|run| run.purpose == RunPurpose::Measured) {
+            if run.arm == 0 || run.arm == arm {
+                by_block.entry(run.block).or_default().push(run);
+            }
+        }
+        for mut runs in by_block.into_values() {
+            runs.sort_by_key(|run| run.position);
+            let led = runs.first().is_some_and(|run| run.arm == arm);
+            let (mut first, mut second) = (Vec::new(), Vec::new());
+            for run in runs.into_iter().filter(|run| run.succeeded) {
+                let value = run.values.get(metric).copied().flatten();
+                let Some(value) = value.filter(|it| it.is_finite()) else {
+                    blocks.missing += 1;
+                    continue;
+                };
+                let values = if run.arm == 0 {
+                    &mut first
+                } else {
+                    &mut second
+                };
+                values.push(value);
+            }
+            if !first.is_empty() && !second.is_empty() {
+                blocks.pairs.push(Pair {
+                    first: mean(&first),
+                    second: mean(&second),
+                    second_led: led,
+                });
+            }
+            blocks.first.append(&mut first);
+            blocks.second.append(&mut second);
+        }
+        blocks
+    }
+}
+
+/// An arm's values in a few numbers; `None` of none.
+pub(super) fn figures(values: &[f64]) -> Option<ArmFigures> {
+    let min = values.iter().copied().min_by(f64::total_cmp)?;
+    let max = values.iter().copied().max_by(f64::total_cmp)?;
+    Some(ArmFigures {
+        count: values.len() as u64,
+        mean: mean(values),
+        median: median(values),
+        deviation: variance(values).sqrt(),
+        min,
+        max,
+    })
+}

@@ -1,0 +1,237 @@
+//! Verdicts where the truth is known.
+
+use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
+use ticktax_model::trial::{
+    Check, Comparison, FailIf, Metric, Outcome, Scale, Trial, TrialStatement, Unit, Verdict,
+};
+
+use super::judge;
+use crate::trial::plan;
+
+/// A trial of a law, whose second arm takes longer by `effect`.
+fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
+    let mut draws = Draws::new(seed);
+    let slots = plan(arms, blocks, seed ^ 0xabba);
+    let slots: Vec<(u64, u64, usize)> = slots
+        .iter()
+        .map(|slot| (slot.block, slot.position, slot.arm))
+        .collect();
+    let noise = law.times(&mut draws, 12);
+    let times = law.times(&mut draws, slots.len());
+    let mut trial = timed_trial(&slots, &times, effect);
+    trial.design.noise_runs = 12;
+    trial.runs.splice(0..0, noise_runs(&noise));
+    trial
+}
+
+fn only(statement: &TrialStatement) -> &Comparison {
+    let [only] = &*statement.comparisons else {
+        panic!("{:?}", statement.comparisons);
+    };
+    only
+}
+
+#[test]
+fn an_effect_is_told_with_its_size_and_side() {
+    let told = judge(trial(RunLaw::Normal, 2, 10, 0.1, 1), &[]);
+    let it = only(&told);
+    let effect = it.effect.unwrap();
+    assert_eq!((it.verdict, it.scale), (Verdict::Worse, Scale::Relative));
+    assert!(effect.low < 0.1 && 0.1 < effect.high, "{effect:?}");
+    assert!(effect.bound() < 0.13, "{effect:?}");
+    assert!((it.chance.unwrap() - 2.0 / 1024.0).abs() < 1e-12);
+    assert_eq!(it.chance, it.chance_corrected);
+    assert_eq!((it.blocks, it.first.unwrap().count), (Some(10), 20));
+    // The noise of a block is that of a run: two of each arm.
+    let noise = it.noise.unwrap();
+    assert!((0.01..0.04).contains(&noise), "{noise}");
+    let detectable = it.detectable.unwrap();
+    assert!((0.8..1.3).contains(&(detectable / noise)), "{detectable}");
+    let shorter = judge(trial(RunLaw::Normal, 2, 10, -0.1, 1), &[]);
+    assert_eq!(only(&shorter).verdict, Verdict::Better);
+}
+
+#[test]
+fn what_does_nothing_is_bounded_or_left_open() {
+    let quiet = judge(trial(RunLaw::Normal, 2, 20, 0.0, 2), &[]);
+    let Verdict::NoDifferenceBeyond { bound } = only(&quiet).verdict else {
+        panic!("{:?}", only(&quiet));
+    };
+    assert!(bound < 0.02, "{bound}");
+    let noisy = judge(trial(RunLaw::LogNormal, 2, 10, 0.0, 3), &[]);
+    let Verdict::CannotTell {
+        more_blocks: Some(more),
+    } = only(&noisy).verdict
+    else {
+        panic!("{:?}", only(&noisy));
+    };
+    assert!(more > 5, "{more}");
+    let few = judge(trial(RunLaw::Normal, 2, 4, 0.2, 4), &[]);
+    assert!(!only(&few).verdict.differs(), "4 blocks: 2 in 16");
+    assert!(
+        only(&few)
+            .checks
+            .contains(&Check::TooFew { have: 4, need: 6 })
+    );
+    assert_eq!(only(&few).detectable, None);
+}
+
+#[test]
+fn several_arms_and_metrics_are_one_family() {
+    let mut trial = trial(RunLaw::Normal, 3, 12, 0.1, 5);
+    trial.metrics.push(Metric {
+        id: "cpu".to_owned(),
+        ..trial.metrics[0].clone()
+    });
+    for run in &mut trial.runs {
+        let half = run.values[0].map(|it| it / 2.0);
+        run.values.push(half);
+    }
+    let told = judge(trial, &[]);
+    let of: Vec<(&str, usize)> = told
+        .comparisons
+        .iter()
+        .map(|it| (&*it.metric, it.arm))
+        .collect();
+    assert_eq!(of, [("time", 1), ("cpu", 1), ("time", 2), ("cpu", 2)]);
+    for it in &told.comparisons {
+        assert_eq!(it.verdict, Verdict::Worse);
+        let (alone, together) = (it.chance.unwrap(), it.chance_corrected.unwrap());
+        assert!((together - 4.0 * alone).abs() < 1e-9, "{alone} {together}");
+    }
+}
+
+#[test]
+fn what_must_not_be_is_answered() {
+    use Outcome::{CannotTell, DoesNotHold, Holds};
+    let conditions = ["time > +2%", "time > +50%", "time < -2%", "time > +10%"];
+    let conditions: Vec<FailIf> = conditions.iter().map(|it| it.parse().unwrap()).collect();
+    let told = judge(trial(RunLaw::Normal, 2, 10, 0.1, 6), &conditions);
+    let outcomes: Vec<Outcome> = told.fail_if.iter().map(|it| it.outcome).collect();
+    assert_eq!(outcomes, [Holds, DoesNotHold, DoesNotHold, CannotTell]);
+}
+
+#[test]
+fn failed_and_unmeasured_runs_are_left_out_and_told() {
+    let mut trial = trial(RunLaw::Normal, 2, 12, 0.0, 7);
+    let mut failed = 0;
+    for run in &mut trial.runs {
+        if run.arm == 1 && run.block < 6 {
+            run.succeeded = false;
+            run.values[0] = Some(0.001);
+            failed += 1;
+        }
+        if run.arm == 0 && run.block == 7 && run.position > 1 {
+            run.values[0] = None;
+        }
+    }
+    let told = judge(trial, &[]);
+    let it = only(&told);
+    assert_eq!((it.blocks, failed), (Some(6), 12));
+    assert!(it.second.unwrap().min > 80.0, "a failed run was compared");
+    assert_eq!(told.successes[1].succeeded, 12);
+    assert!(told.successes[1].chance.unwrap() < 0.001);
+    assert_eq!(told.successes[0].chance, None);
+    let has = |what: fn(&Check) -> bool| it.checks.iter().any(what);
+    assert!(has(
+        |it| matches!(it, Check::Failures { second_share, .. } if *second_share > 0.49)
+    ));
+    assert!(has(|it| matches!(it, Check::Missing { runs } if *runs > 0)));
+}
+
+#[test]
+fn what_cannot_be_compared_has_no_verdict() {
+    let mut constant = trial(RunLaw::Normal, 2, 8, 0.0, 8);
+    let mut absent = constant.clone();
+    for run in &mut constant.runs {
+        run.values[0] = Some(0.0);
+    }
+    let it = judge(constant, &[]);
+    assert_eq!(only(&it).verdict, Verdict::CannotTell { more_blocks: None });
+    assert_eq!(only(&it).checks, [Check::Constant { value: 0.0 }]);
+    for run in &mut absent.runs {
+        run.values.clear();
+    }
+    let it = judge(absent.clone(), &["time > +1%".parse().unwrap()]);
+    let (it, answers) = (only(&it), &it.fail_if);
+    assert_eq!((it.first, it.effect, it.chance), (None, None, None));
+    assert_eq!(it.verdict, Verdict::CannotTell { more_blocks: None });
+    assert_eq!(answers[0].outcome, Outcome::CannotTell);
+    absent.runs.clear();
+    absent.arms.truncate(1);
+    assert!(judge(absent, &[]).comparisons.is_empty());
+}
+
+#[test]
+fn a_share_that_was_nothing_has_a_difference() {
+    let mut trial = trial(RunLaw::Normal, 2, 10, 0.0, 9);
+    trial.metrics[0].unit = Unit::Share;
+    for run in &mut trial.runs {
+        let noise = run.values[0].map_or(0.0, |it| (it - 100.0).abs() / 1e3);
+        run.values[0] = Some(if run.arm == 0 { 0.0 } else { 0.3 + noise });
+    }
+    let told = judge(
+        trial,
+        &[
+            "time > +20pt".parse().unwrap(),
+            "time > +20%".parse().unwrap(),
+        ],
+    );
+    let it = only(&told);
+    assert_eq!((it.scale, it.verdict), (Scale::Absolute, Verdict::Worse));
+    assert!((it.effect.unwrap().value - 0.3).abs() < 0.01);
+    // A percentage of nothing is nothing.
+    let outcomes: Vec<Outcome> = told.fail_if.iter().map(|it| it.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
+}
+
+/// As many as chance may make of so many, at three standard deviations.
+fn at_most(share: f64, of: u32) -> f64 {
+    let of = f64::from(of);
+    of * share + 3.0 * (of * share * (1.0 - share)).sqrt()
+}
+
+/// What the benchmark `trial_benchmark` measures, of fewer trials.
+#[test]
+fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
+    const TRIALS: u32 = 400;
+    for law in RunLaw::ALL {
+        for blocks in [6, 12] {
+            let (mut differ, mut missed) = (0, 0);
+            for seed in 0..TRIALS {
+                let seed = u64::from(seed) * 1_000 + blocks;
+                let told = judge(trial(law, 2, blocks, 0.0, seed), &[]);
+                let it = only(&told);
+                differ += u32::from(it.verdict.differs());
+                missed += u32::from(!it.effect.unwrap().may_be_none());
+            }
+            let name = law.name();
+            assert!(
+                f64::from(differ) <= at_most(0.05, TRIALS),
+                "{name}, {blocks}: {differ}"
+            );
+            assert!(
+                f64::from(missed) <= at_most(0.07, TRIALS),
+                "{name}, {blocks}: {missed}"
+            );
+        }
+    }
+}
+
+/// An effect of the size that is called detectable is found in about four of five trials.
+#[test]
+fn what_is_detectable_is_detected() {
+    const TRIALS: u32 = 400;
+    for blocks in [10, 20] {
+        let mut found = 0;
+        for seed in 0..u64::from(TRIALS) {
+            // A block's difference has the standard deviation of a run.
+            let told = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
+            let at = only(&told).detectable.unwrap() * 0.02 / only(&told).noise.unwrap();
+            let told = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);
+            found += u32::from(only(&told).verdict.differs());
+        }
+        let share = f64::from(found) / f64::from(TRIALS);
+        assert!((0.73..0.88).contains(&share), "{blocks}: {share}");
+    }
+}
