@@ -91,6 +91,9 @@ macro_rules! each_document {
                 Kernels "kernels" "`lab list`" KernelList;
                 KernelBuild "kernel-build" "`lab build`" KernelBuild;
             }
+            trial {
+                Numbers "numbers" "`compare` (lists of numbers)" NumbersComparison;
+            }
             knob {
                 Knobs "knobs" "`knob list`" KnobList;
                 Knob "knob" "`knob show`" KnobSheet;

@@ -77,7 +77,7 @@ impl Section {
             DocumentKind::Beats => Self::BEATS,
             DocumentKind::Pace => Self::PACE,
             DocumentKind::Changes => Self::CHANGES,
-            DocumentKind::PaceComparison => &[Self::Legend],
+            DocumentKind::PaceComparison | DocumentKind::Numbers => &[Self::Legend],
             _ => &[],
         }
     }

@@ -144,9 +144,7 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> String {
         page.line(Tone::Plain, &format!("Changed by {}:", clean(by)));
     }
     for setting in &statement.settings {
-        let label = format!("  {} of {}: ", setting.id, clean(&setting.target));
-        let (tone, words) = words(setting);
-        page.paragraph(tone, &label, &words);
+        undone(&mut page, setting);
     }
     if statement.damaged_lines > 0 {
         let lines = counted(statement.damaged_lines, "line");
@@ -167,6 +165,24 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> String {
         );
     }
     page.finish()
+}
+
+/// What became of a setting, a line.
+pub(super) fn undone(page: &mut Page, setting: &UndoneSetting) {
+    let label = format!("  {} of {}: ", setting.id, clean(&setting.target));
+    let (tone, words) = words(setting);
+    page.paragraph(tone, &label, &words);
+}
+
+/// Whether a setting is as it was before it was changed.
+pub(super) fn is_back(outcome: UndoOutcome) -> bool {
+    matches!(
+        outcome,
+        UndoOutcome::Restored
+            | UndoOutcome::RestoredUnread
+            | UndoOutcome::Already
+            | UndoOutcome::Released
+    )
 }
 
 /// What became of a setting, and how that is told.

@@ -15,4 +15,5 @@ pub(crate) mod samples;
 mod screens;
 mod sure;
 mod ticks;
+mod trials;
 mod victims;

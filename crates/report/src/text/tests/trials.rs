@@ -1,0 +1,345 @@
+//! Pages of trials, and of lists of numbers.
+
+use ticktax_model::Nanos;
+use ticktax_model::knob::{UndoOutcome, UndoneSetting};
+use ticktax_model::machine::Machine;
+use ticktax_model::trial::{
+    Arm, ArmFigures, ArmSetting, ArmSuccess, Better, Check, Comparison, Design, Effect,
+    FailIfResult, Metric, Numbers, NumbersComparison, Origin, Outcome, RunPurpose, Scale, Trial,
+    TrialRun, TrialStatement, Unit, Verdict,
+};
+
+use crate::text::Paged;
+use crate::{Section, Sections, TextStyle, View};
+
+fn figures(count: u64, mean: f64) -> ArmFigures {
+    ArmFigures {
+        count,
+        mean,
+        median: 0.998 * mean,
+        deviation: 0.01 * mean,
+        min: 0.98 * mean,
+        max: 1.03 * mean,
+    }
+}
+
+fn metric(id: &str, unit: Unit, better: Better) -> Metric {
+    Metric {
+        id: id.to_owned(),
+        unit,
+        better,
+        origin: Origin::Command,
+    }
+}
+
+fn arm(label: &str, value: &str) -> Arm {
+    Arm {
+        label: label.to_owned(),
+        settings: vec![ArmSetting {
+            knob: "kernel.sched_autogroup".to_owned(),
+            target: "the machine".to_owned(),
+            value: value.to_owned(),
+        }],
+    }
+}
+
+/// A comparison of the metric with these two means, whose effect is known to a fifth of itself.
+fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
+    let value = b / a - 1.0;
+    let margin = 0.2 * value.abs() + 0.002;
+    Comparison {
+        metric: metric.to_owned(),
+        arm,
+        first: Some(figures(20, a)),
+        second: Some(figures(20, b)),
+        blocks: Some(10),
+        scale: Scale::Relative,
+        effect: Some(Effect {
+            value,
+            low: value - margin,
+            high: value + margin,
+        }),
+        chance: Some(0.002),
+        chance_corrected: Some(0.005_9),
+        noise: Some(0.013),
+        detectable: Some(0.012),
+        verdict,
+        checks: Vec::new(),
+    }
+}
+
+fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
+    UndoneSetting {
+        id: id.to_owned(),
+        target: "the machine".to_owned(),
+        original: "1".to_owned(),
+        found: Some("0".to_owned()),
+        outcome,
+        problem: None,
+    }
+}
+
+/// Two arms and four metrics: one of each verdict that a setting may come to.
+fn two_arms() -> TrialStatement {
+    let comparisons = vec![
+        comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),
+        comparison("p99", 1, (310e3, 420e3), Verdict::Worse),
+        comparison(
+            "wait",
+            1,
+            (0.031, 0.031_02),
+            Verdict::NoDifferenceBeyond { bound: 0.003 },
+        ),
+        comparison(
+            "fps",
+            1,
+            (59.94, 58.2),
+            Verdict::CannotTell {
+                more_blocks: Some(34),
+            },
+        ),
+    ];
+    let run = |place: u64| TrialRun {
+        purpose: RunPurpose::Measured,
+        block: place / 4,
+        position: place % 4,
+        arm: usize::from(place % 4 == 1 || place % 4 == 2),
+        began: Nanos::from_secs(2),
+        succeeded: place != 5,
+        values: vec![Some(2e9 + 1e7 * place as f64), Some(3e5), None, Some(59.5)],
+    };
+    let condition = "p99 > +2%".parse().unwrap();
+    TrialStatement {
+        trial: Trial {
+            tool_version: "0.1.0".to_owned(),
+            machine: Machine {
+                host: "audio-7".to_owned(),
+                kernel: "6.12.9-generic".to_owned(),
+                ..Machine::default()
+            },
+            began_unix: 1_700_000_000,
+            subject: "./render --frames 300".to_owned(),
+            arms: vec![arm("A", "1"), arm("B", "0")],
+            metrics: vec![
+                metric("time", Unit::Ns, Better::Lower),
+                metric("p99", Unit::Ns, Better::Lower),
+                metric("wait", Unit::Share, Better::Lower),
+                metric("fps", Unit::Hz, Better::Higher),
+            ],
+            design: Design {
+                blocks: 10,
+                seed: 7,
+                warm_ups: 1,
+                noise_runs: 12,
+                settle: Nanos::from_millis(200),
+                difference: 0.05,
+            },
+            runs: (0..40).map(run).collect(),
+            interrupted: false,
+        },
+        successes: vec![succeeded(0, 20), succeeded(1, 20)],
+        comparisons,
+        fail_if: vec![FailIfResult {
+            condition,
+            arm: 1,
+            outcome: Outcome::Holds,
+        }],
+        restored: vec![undone("kernel.sched_autogroup", UndoOutcome::Restored)],
+    }
+}
+
+fn succeeded(arm: usize, succeeded: u64) -> ArmSuccess {
+    ArmSuccess {
+        arm,
+        runs: 20,
+        succeeded,
+        chance: (arm > 0 && succeeded < 20).then_some(0.02),
+    }
+}
+
+/// Three arms, and all that can be wrong with them.
+fn in_trouble() -> TrialStatement {
+    let mut it = two_arms();
+    it.trial.arms.push(arm("C", "2"));
+    it.trial.interrupted = true;
+    it.successes = vec![succeeded(0, 20), succeeded(1, 14), succeeded(2, 20)];
+    it.comparisons[0].verdict = Verdict::CannotTell { more_blocks: None };
+    it.comparisons[0].checks = vec![
+        Check::TooFew { have: 4, need: 7 },
+        Check::Drift {
+            change: 0.104,
+            chance: 0.000_3,
+        },
+        Check::Order {
+            change: -0.02,
+            chance: 0.008,
+        },
+        Check::Failures {
+            first_share: 0.0,
+            second_share: 0.3,
+            chance: 0.02,
+        },
+    ];
+    it.comparisons[1].checks = vec![
+        Check::Sorted {
+            first: false,
+            second: true,
+            chance: 0.001,
+        },
+        Check::Missing { runs: 3 },
+    ];
+    let mut of_third = it.comparisons.clone();
+    for comparison in &mut of_third {
+        comparison.arm = 2;
+        comparison.checks.clear();
+    }
+    of_third[2].scale = Scale::Absolute;
+    of_third[2].verdict = Verdict::Differs;
+    of_third[3] = Comparison {
+        first: Some(figures(20, 0.0)),
+        second: Some(figures(20, 0.0)),
+        effect: None,
+        chance: None,
+        chance_corrected: None,
+        verdict: Verdict::CannotTell { more_blocks: None },
+        checks: vec![Check::Constant { value: 0.0 }],
+        ..of_third[3].clone()
+    };
+    it.comparisons.extend(of_third);
+    it.fail_if[0].outcome = Outcome::CannotTell;
+    it.restored
+        .push(undone("vm.swappiness", UndoOutcome::Foreign));
+    it
+}
+
+fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
+    Numbers {
+        file: file.to_owned(),
+        name: name.map(str::to_owned),
+        count,
+        failed: 0,
+    }
+}
+
+/// The builds of the case `slice-vs-cache`.
+fn lists() -> NumbersComparison {
+    NumbersComparison {
+        tool_version: "0.1.0".to_owned(),
+        first: list("stock.txt", None, 6),
+        second: list("patched.csv", Some("time"), 6),
+        unit: Unit::None,
+        better: Better::Unknown,
+        difference: 0.05,
+        comparison: Comparison {
+            blocks: None,
+            noise: None,
+            detectable: None,
+            chance: Some(2.0 / 924.0),
+            chance_corrected: Some(2.0 / 924.0),
+            checks: vec![Check::Sorted {
+                first: true,
+                second: true,
+                chance: 1.93e-6,
+            }],
+            ..comparison("value", 1, (61.970, 60.404), Verdict::Differs)
+        },
+    }
+}
+
+/// The first screen, which is one screen.
+fn first(document: &impl Paged) -> String {
+    let page = document.page(&TextStyle::default());
+    assert!(page.lines().count() <= 24, "{page}");
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+    page
+}
+
+#[test]
+fn a_trial_of_two_arms() {
+    insta::assert_snapshot!(first(&two_arms()));
+}
+
+#[test]
+fn a_trial_in_trouble() {
+    insta::assert_snapshot!(first(&in_trouble()));
+}
+
+#[test]
+fn a_trial_with_every_run() {
+    let mut it = two_arms();
+    it.trial.runs.truncate(8);
+    let full = TextStyle {
+        view: View::Full,
+        ..TextStyle::default()
+    };
+    insta::assert_snapshot!(it.page(&full));
+}
+
+#[test]
+fn two_lists_of_numbers() {
+    insta::assert_snapshot!(first(&lists()));
+}
+
+#[test]
+fn lists_that_tell_nothing() {
+    let mut pages = Vec::new();
+    let mut it = lists();
+    it.unit = Unit::S;
+    it.better = Better::Lower;
+    it.first.failed = 2;
+    it.second.name = Some("sleep 0.1 && a command that is longer than any line".to_owned());
+    it.comparison = Comparison {
+        checks: vec![Check::TooFew { have: 3, need: 4 }],
+        ..comparison(
+            "value",
+            1,
+            (0.25, 0.253),
+            Verdict::CannotTell {
+                more_blocks: Some(1_200),
+            },
+        )
+    };
+    pages.push(first(&it));
+    it.comparison.verdict = Verdict::NoDifferenceBeyond { bound: 0.034 };
+    it.comparison.checks = vec![Check::Identical];
+    pages.push(first(&it));
+    it.comparison.effect = None;
+    it.comparison.chance = None;
+    it.comparison.verdict = Verdict::CannotTell { more_blocks: None };
+    it.comparison.checks = vec![Check::Constant { value: 0.25 }];
+    pages.push(first(&it));
+    insta::assert_snapshot!(pages.join("\n"));
+}
+
+#[test]
+fn pages_keep_to_their_width_and_legends_stand_alone() {
+    let legend = View::Only(Sections::from_iter([Section::Legend]));
+    for width in [40, 60, 80, 120, 200] {
+        for view in [View::First, View::Full, legend] {
+            for explain in [false, true] {
+                let style = TextStyle {
+                    width,
+                    view,
+                    explain,
+                    ..TextStyle::default()
+                };
+                for page in [
+                    two_arms().page(&style),
+                    in_trouble().page(&style),
+                    lists().page(&style),
+                ] {
+                    let widest = page.lines().map(|line| line.chars().count()).max();
+                    assert!(widest.unwrap_or(0) <= width, "{width} {view:?}: {page}");
+                    assert_eq!(
+                        view == legend,
+                        !page.contains("audio-7") && !page.contains("stock"),
+                        "{page}"
+                    );
+                }
+            }
+        }
+    }
+}

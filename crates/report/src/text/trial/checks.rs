@@ -1,0 +1,80 @@
+//! What speaks against a verdict, in words.
+
+use ticktax_model::trial::{Check, Comparison};
+
+use super::super::numbers::{counted, percent};
+use super::super::page::tied;
+use super::value::{Shown, chance};
+
+/// Whether every value was the same.
+pub(super) fn is_constant(it: &Comparison) -> bool {
+    let mut checks = it.checks.iter();
+    checks.any(|it| matches!(it, Check::Constant { .. }))
+}
+
+/// What a check is said of.
+pub(super) struct Names {
+    /// The metric, and the arm where there are several.
+    pub(super) about: String,
+    /// The first arm.
+    pub(super) first: String,
+    /// The other one.
+    pub(super) second: String,
+}
+
+/// A check in words.
+pub(super) fn in_words(check: &Check, names: &Names, shown: Shown) -> String {
+    let Names {
+        about,
+        first: a,
+        second: b,
+    } = names;
+    let p = |it: f64| tied(format!("p = {}", chance(it)));
+    let which = |first: bool, second: bool| match (first, second) {
+        (true, true) => format!("{a} and {b}"),
+        (true, false) => a.clone(),
+        (false, _) => b.clone(),
+    };
+    match *check {
+        Check::TooFew { have, need } => format!(
+            "{about} has {}: no difference can count with fewer than {need}",
+            counted(have, "block")
+        ),
+        Check::Missing { runs } => {
+            format!("{about} could not be measured in {}", counted(runs, "run"))
+        }
+        Check::Constant { value } => {
+            format!("{about} was {} in every run", shown.of_metric(value))
+        }
+        Check::Identical => format!("{about} has the same values in {a} and {b}, one by one"),
+        Check::Drift { change, chance } => format!(
+            "{about} drifted by {} over the trial ({}); mirrored blocks keep a steady drift out of the effect",
+            tied(shown.change(change)),
+            p(chance)
+        ),
+        Check::Order { change, chance } => format!(
+            "the effect on {about} depends on which arm begins the block: {} ({}); settle longer, or warm up",
+            tied(shown.change(change)),
+            p(chance)
+        ),
+        Check::Sorted {
+            first,
+            second,
+            chance,
+        } => format!(
+            "the values of {} come sorted ({}): {about} rose or fell from every run to the next",
+            which(first, second),
+            p(chance)
+        ),
+        Check::Failures {
+            first_share,
+            second_share,
+            chance,
+        } => format!(
+            "{} of {a}'s runs failed, {} of {b}'s ({}): only those that succeeded are compared",
+            tied(percent(first_share)),
+            tied(percent(second_share)),
+            p(chance)
+        ),
+    }
+}

@@ -1,0 +1,169 @@
+//! The page of two lists of numbers.
+
+use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
+
+use super::super::TextStyle;
+use super::super::numbers::{counted, grouped};
+use super::super::page::{Page, Tone, clean, tied};
+use super::super::screen::narrowed;
+use super::checks::is_constant;
+use super::value::{Shown, chance, value};
+use crate::view::View;
+
+/// What the words mean.
+const WORDS: &str = "The difference is the ratio of the means less one, of values that are not all above 0 the difference of \
+    the means. Its 95 % interval is drawn from both lists again and again (percentile-t), of fewer than 8 values or more \
+    than 500 it is Welch's. p: the probability that chance alone sets the lists so far apart (Mann-Whitney, exact for few values). A difference is told where p is at most \
+    5 % and the interval leaves 0 out. Nothing pairs the values: what the machine did between the two lists is in \
+    the difference.";
+
+pub(super) fn numbers(it: &NumbersComparison, style: &TextStyle) -> String {
+    let mut page = Page::new(narrowed(style));
+    let comparison = &it.comparison;
+    let shown = Shown::new(it.unit, comparison.scale);
+    verdict(&mut page, it, shown);
+    page.row(
+        Tone::Strong,
+        0,
+        "",
+        &cells(&page, ["n", "mean", "median", "deviation", "min", "max"]),
+    );
+    side(
+        &mut page,
+        "A",
+        &it.first,
+        comparison.first.as_ref(),
+        it.unit,
+    );
+    side(
+        &mut page,
+        "B",
+        &it.second,
+        comparison.second.as_ref(),
+        it.unit,
+    );
+    if let (Some(effect), Some(p)) = (&comparison.effect, comparison.chance) {
+        let text = format!(
+            "{} ({}), {}",
+            tied(shown.effect(effect)),
+            tied(format!("95 %: {}", shown.interval_with_unit(effect))),
+            tied(format!("p = {}", chance(p)))
+        );
+        page.paragraph(Tone::Plain, "B less A: ", &text);
+    }
+    for (label, side) in [("A", &it.first), ("B", &it.second)] {
+        if side.failed > 0 {
+            let text = format!(
+                "{label}: {} failed and left out",
+                counted(side.failed, "run")
+            );
+            page.paragraph(Tone::Warning, "Check: ", &text);
+        }
+    }
+    for check in &comparison.checks {
+        if let Some(text) = check_words(check, it) {
+            page.paragraph(Tone::Warning, "Check: ", &text);
+        }
+    }
+    let between = "What the machine did between the two lists is in the difference as well.";
+    page.paragraph(Tone::Faint, "", between);
+    if style.view != View::First {
+        page.section("Words");
+        page.legend(WORDS);
+    } else if style.explain {
+        page.blank();
+        page.paragraph(Tone::Faint, "  ", WORDS);
+    }
+    page.finish()
+}
+
+/// What is to be thought of it, in a sentence.
+fn verdict(page: &mut Page, it: &NumbersComparison, shown: Shown) {
+    let comparison = &it.comparison;
+    let by = comparison.effect.as_ref();
+    let by = by.map_or_else(String::new, |effect| tied(shown.effect(effect)));
+    let lower = comparison.effect.is_some_and(|effect| effect.value < 0.0);
+    let way = if lower { "lower" } else { "higher" };
+    let (tone, text) = match comparison.verdict {
+        Verdict::Better => (Tone::Good, format!("B is better: {way}, {by}.")),
+        Verdict::Worse => (Tone::Alarm, format!("B is worse: {way}, {by}.")),
+        Verdict::Differs => (Tone::Strong, format!("B is {way}: {by}.")),
+        Verdict::NoDifferenceBeyond { bound } => {
+            let bound = tied(shown.size(bound));
+            (Tone::Strong, format!("No difference larger than {bound}."))
+        }
+        Verdict::CannotTell { more_blocks } => {
+            let more = match (more_blocks, comparison.effect) {
+                _ if is_constant(comparison) => "every value is the same".to_owned(),
+                (_, None) => "one of the two has a single value".to_owned(),
+                (Some(more), _) => format!(
+                    "about {} of each would tell",
+                    tied(format!("{} more values", grouped(more)))
+                ),
+                (None, _) => "10 000 values of each would not".to_owned(),
+            };
+            (Tone::Warning, format!("Cannot tell A and B apart: {more}."))
+        }
+    };
+    page.paragraph(tone, "", &text);
+    if it.better == Better::Unknown && comparison.verdict == Verdict::Differs {
+        let text = "Say which way is better: --better lower or --better higher.";
+        page.paragraph(Tone::Faint, "", text);
+    }
+}
+
+fn cells(page: &Page, [n, mean, median, deviation, min, max]: [&str; 6]) -> String {
+    if page.width() < super::ROOMY {
+        return format!("{n:>7} {mean:>9} {median:>9}");
+    }
+    format!("{n:>7} {mean:>9} {median:>9} {deviation:>9} {min:>9} {max:>9}")
+}
+
+fn side(page: &mut Page, label: &str, it: &Numbers, figures: Option<&ArmFigures>, unit: Unit) {
+    let file = clean(&it.file);
+    let name = it.name.as_deref().map(clean);
+    let name = name.map_or_else(|| file.clone(), |name| format!("{file}: {name}"));
+    let Some(of) = figures else {
+        page.paragraph(Tone::Plain, &format!("{label}  "), &name);
+        return;
+    };
+    let text = |it: f64| value(unit, it);
+    let n = grouped(of.count);
+    let [mean, median, deviation] = [of.mean, of.median, of.deviation].map(text);
+    let [min, max] = [of.min, of.max].map(text);
+    let cells = cells(page, [&n, &mean, &median, &deviation, &min, &max]);
+    page.row(Tone::Plain, 0, &format!("{label}  {name}"), &cells);
+}
+
+fn check_words(check: &Check, it: &NumbersComparison) -> Option<String> {
+    let which = |first: bool, second: bool| match (first, second) {
+        (true, true) => "both lists are",
+        (true, false) => "A is",
+        (false, _) => "B is",
+    };
+    Some(match *check {
+        Check::Sorted {
+            first,
+            second,
+            chance: p,
+        } => format!(
+            "{} sorted ({} if values come in any order): sorted before they were written down, or the machine \
+             drifted",
+            which(first, second),
+            tied(format!("p = {}", chance(p)))
+        ),
+        Check::Constant { value: of } => {
+            format!("every value is {}", value(it.unit, of))
+        }
+        Check::Identical => "both lists have the same values, one by one".to_owned(),
+        Check::TooFew { have, need } => format!(
+            "{} in one of them: with fewer than {need} no difference can count",
+            counted(have, "value")
+        ),
+        // The others are of runs, which lists have none of.
+        Check::Missing { .. }
+        | Check::Drift { .. }
+        | Check::Order { .. }
+        | Check::Failures { .. } => return None,
+    })
+}

@@ -1,0 +1,222 @@
+//! Values and effects as a person reads them.
+
+use ticktax_model::Nanos;
+use ticktax_model::trial::{Effect, Scale, Unit};
+
+use super::super::numbers::percent;
+
+/// Time in ns as a whole number of them.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a time of centuries is shown as the longest"
+)]
+fn time(ns: f64) -> Nanos {
+    Nanos(ns.round() as i64)
+}
+
+/// A value with its unit.
+pub(super) fn value(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Ns => time(value).to_string(),
+        Unit::S => time(value * 1e9).to_string(),
+        Unit::Share => percent(value),
+        Unit::Hz => format!("{}/s", plain(value)),
+        Unit::PerMinute => format!("{}/min", plain(value)),
+        Unit::None => plain(value),
+    }
+}
+
+/// A number without a unit, to four digits.
+pub(super) fn plain(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        0.0 => "0".to_owned(),
+        it if !(1e-4..1e7).contains(&it) => format!("{value:.3e}"),
+        it if it >= 999.95 => format!("{value:.0}"),
+        it => {
+            let digits = decimals(it, 4);
+            format!("{value:.digits$}")
+        }
+    }
+}
+
+/// Behind the point, for so many digits in all.
+fn decimals(size: f64, digits: i32) -> usize {
+    let magnitude = size.log10().floor();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a logarithm of a double is below 400"
+    )]
+    let places = digits - 1 - magnitude as i32;
+    usize::try_from(places.clamp(0, 8)).unwrap_or(0)
+}
+
+/// A probability: as small as it is, where that is little.
+pub(super) fn chance(p: f64) -> String {
+    match p {
+        p if p >= 0.0995 => format!("{p:.2}"),
+        p if p >= 0.00995 => format!("{p:.3}"),
+        p if p >= 0.000_1 => format!("{p:.4}"),
+        p if p > 0.0 => format!("{p:.0e}"),
+        _ => "0".to_owned(),
+    }
+}
+
+/// How differences of a metric are shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    unit: Unit,
+    scale: Scale,
+}
+
+impl Shown {
+    pub(super) fn new(unit: Unit, scale: Scale) -> Self {
+        Self { unit, scale }
+    }
+
+    /// What stands behind a difference that is shown as a percentage; `None` where it has the metric's unit.
+    fn suffix(self) -> Option<&'static str> {
+        match (self.scale, self.unit) {
+            (Scale::Relative, _) => Some(" %"),
+            (Scale::Absolute, Unit::Share) => Some(" pt"),
+            (Scale::Absolute, _) => None,
+        }
+    }
+
+    /// A difference with its sign, to so many places behind the point where it is a percentage.
+    fn signed(self, difference: f64, places: usize) -> String {
+        if self.suffix().is_some() {
+            let percent = 100.0 * difference;
+            // The intervals of two or three blocks may reach anywhere.
+            return if percent.abs() < 1e5 {
+                format!("{percent:+.places$}")
+            } else {
+                format!("{percent:+.0e}")
+            };
+        }
+        let sign = if difference < 0.0 { "-" } else { "+" };
+        format!("{sign}{}", value(self.unit, difference.abs()))
+    }
+
+    fn with_suffix(self, mut text: String) -> String {
+        text.push_str(self.suffix().unwrap_or_default());
+        text
+    }
+
+    /// An effect, to as many digits as its interval leaves worth telling.
+    pub(super) fn effect(self, effect: &Effect) -> String {
+        self.with_suffix(self.signed(effect.value, places(effect)))
+    }
+
+    /// The interval of one, without a unit where the effect beside it has the same.
+    pub(super) fn interval(self, effect: &Effect) -> String {
+        let of = |end| self.signed(end, places(effect));
+        format!("{} to {}", of(effect.low), of(effect.high))
+    }
+
+    /// The same with its unit.
+    pub(super) fn interval_with_unit(self, effect: &Effect) -> String {
+        self.with_suffix(self.interval(effect))
+    }
+
+    /// The size of a difference.
+    pub(super) fn size(self, size: f64) -> String {
+        match self.suffix() {
+            Some(suffix) => {
+                let percent = 100.0 * size;
+                match percent {
+                    it if it <= 0.0 => format!("0{suffix}"),
+                    it if it < 1e5 => {
+                        let places = decimals(it, 2).min(3);
+                        format!("{it:.places$}{suffix}")
+                    }
+                    it => format!("{it:.0e}{suffix}"),
+                }
+            }
+            None => value(self.unit, size),
+        }
+    }
+
+    /// A value of the metric itself.
+    pub(super) fn of_metric(self, of: f64) -> String {
+        value(self.unit, of)
+    }
+
+    /// A difference with its sign and unit.
+    pub(super) fn change(self, change: f64) -> String {
+        let places = decimals((100.0 * change).abs().max(1e-3), 2).min(3);
+        self.with_suffix(self.signed(change, places))
+    }
+}
+
+/// Behind the point of a percentage: two digits of the interval's width.
+fn places(effect: &Effect) -> usize {
+    let width = 100.0 * (effect.high - effect.low);
+    if width > 0.0 {
+        decimals(width, 2).min(4)
+    } else {
+        2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::trial::{Effect, Scale, Unit};
+
+    use super::{Shown, chance, plain, value};
+
+    #[test]
+    fn values_have_the_digits_that_matter() {
+        for (number, text) in [
+            (61.970_333, "61.97"),
+            (0.0, "0"),
+            (1_234.6, "1235"),
+            (-3.5, "-3.500"),
+            (0.012_34, "0.01234"),
+            (1e9, "1.000e9"),
+            (999.96, "1000"),
+        ] {
+            assert_eq!(plain(number), text);
+        }
+        assert_eq!(value(Unit::Ns, 2_030_000_000.0), "2.03 s");
+        assert_eq!(value(Unit::S, 0.25), "250 ms");
+        assert_eq!(value(Unit::Share, 0.031), "3.1 %");
+        assert_eq!(value(Unit::Hz, 59.94), "59.94/s");
+        for (p, text) in [
+            (1.0, "1.00"),
+            (0.0312, "0.031"),
+            (0.002_16, "0.0022"),
+            (1.9e-6, "2e-6"),
+        ] {
+            assert_eq!(chance(p), text);
+        }
+    }
+
+    #[test]
+    fn an_effect_is_told_as_well_as_it_is_known() {
+        let of = |value, low, high| Effect { value, low, high };
+        let shown = Shown::new(Unit::None, Scale::Relative);
+        let published = of(-0.025_28, -0.0281, -0.0223);
+        assert_eq!(shown.effect(&published), "-2.53 %");
+        assert_eq!(shown.interval_with_unit(&published), "-2.81 to -2.23 %");
+        let wide = of(0.4, 0.1, 0.9);
+        assert_eq!(
+            (shown.effect(&wide), shown.interval(&wide)),
+            ("+40 %".into(), "+10 to +90".into())
+        );
+        let points = Shown::new(Unit::Share, Scale::Absolute);
+        assert_eq!(points.effect(&of(-0.1, -0.12, -0.08)), "-10.0 pt");
+        let times = Shown::new(Unit::Ns, Scale::Absolute);
+        assert_eq!(
+            times.interval_with_unit(&of(5.0, -3.0, 1_200_000.0)),
+            "-3 ns to +1.20 ms"
+        );
+        assert_eq!(shown.size(0.0123), "1.2 %");
+        assert_eq!(times.size(1_500.0), "1.50 µs");
+        assert_eq!(shown.change(0.107), "+11 %");
+        assert_eq!(shown.size(0.0), "0 %");
+        let anywhere = of(0.5, -0.99, 4.2e58);
+        assert_eq!(shown.interval(&anywhere), "-99 to +4e60");
+        assert_eq!(shown.size(4.2e58), "4e60 %");
+    }
+}
