@@ -1,0 +1,215 @@
+//! Measures the judge of trials on made-up runs of known truth: false verdicts, how often its intervals hold the
+//! effect, and which effects it finds, beside the ways of hyperfine and netperf on the same runs.
+//!
+//! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`; the same seed gives the same figures.
+#![expect(clippy::print_stdout, reason = "an example that reports")]
+
+use ticktax_bench::on_all_cpus;
+use ticktax_bench::typed::Words;
+use ticktax_experiment::statistics::{mean, student_chance, student_quantile, variance, welch};
+use ticktax_experiment::trial::{compare_lists, judge, plan};
+use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
+use ticktax_model::trial::{Better, Comparison};
+
+/// Runs by which the noise is known ahead.
+const NOISE: usize = 12;
+/// Both of netperf's lists at their longest.
+const NETPERF_RUNS: usize = 60;
+
+fn main() {
+    let mut words = Words::typed();
+    let (trials, seed): (u64, u64) = (words.number(2000), words.number(7));
+    let seeds: Vec<u64> = (0..trials).map(|it| seed * 1_000_003 + it).collect();
+    println!("{trials} trials a cell, seed {seed}\n");
+    false_verdicts(&seeds);
+    coverage(&seeds);
+    power(&seeds);
+    lists(&seeds);
+}
+
+/// The share of all seeds of which something is so, in %.
+fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
+    let so = on_all_cpus(seeds, |&seed| of(seed));
+    let count = so.iter().filter(|it| **it).count();
+    100.0 * count as f64 / seeds.len().max(1) as f64
+}
+
+/// The times of the runs that each of the ways sees: the first so many of one series.
+fn times(law: RunLaw, runs: usize, seed: u64) -> Vec<f64> {
+    law.times(&mut Draws::new(seed), runs)
+}
+
+/// A trial by turns.
+fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
+    let slots = plan(2, blocks, seed ^ 0xabba);
+    let slots: Vec<(u64, u64, usize)> = slots
+        .iter()
+        .map(|slot| (slot.block, slot.position, slot.arm))
+        .collect();
+    let mut trial = timed_trial(&slots, &times(law, slots.len(), seed), effect);
+    let ahead = law.times(&mut Draws::new(!seed), NOISE);
+    trial.runs.splice(0..0, noise_runs(&ahead));
+    let mut told = judge(trial, &[]);
+    told.comparisons.remove(0)
+}
+
+/// All runs of A, then all of B, and Welch's t test at 5 %: what hyperfine runs, and the script beside it asks.
+fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
+    let times = times(law, 2 * runs, seed);
+    let (a, b) = times.split_at(runs);
+    let b: Vec<f64> = b.iter().map(|it| it * (1.0 + effect)).collect();
+    let (error, freedom) = welch((variance(a), runs), (variance(&b), runs));
+    student_chance((mean(&b) - mean(a)) / error, freedom) < 0.05
+}
+
+/// Runs of A until their mean is known to ±2.5 % at 99 % (`-I 99,5 -i 30,3`), then as many of B as that takes; they differ
+/// where the two intervals have nothing in common.
+fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
+    let times = times(law, NETPERF_RUNS, seed);
+    let (a, used) = until_narrow(times.iter().copied());
+    let rest = times[used..].iter().map(|it| it * (1.0 + effect));
+    let (b, more) = until_narrow(rest);
+    (a.1 < b.0 || b.1 < a.0, used + more)
+}
+
+fn until_narrow(times: impl Iterator<Item = f64>) -> ((f64, f64), usize) {
+    let mut taken = Vec::new();
+    let mut interval = (f64::NEG_INFINITY, f64::INFINITY);
+    for time in times.take(NETPERF_RUNS / 2) {
+        taken.push(time);
+        if taken.len() < 3 {
+            continue;
+        }
+        let n = taken.len() as f64;
+        let margin = student_quantile(0.995, n - 1.0) * (variance(&taken) / n).sqrt();
+        let centre = mean(&taken);
+        interval = (centre - margin, centre + margin);
+        if margin <= 0.025 * centre {
+            break;
+        }
+    }
+    (interval, taken.len())
+}
+
+/// Equal arms that are told apart.
+fn false_verdicts(seeds: &[u64]) {
+    println!("Equal arms told apart, % of trials");
+    println!(
+        "| law | 6 blocks | 10 blocks | 20 blocks | hyperfine, 20 + 20 runs | netperf | its runs |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|--:|");
+    for law in RunLaw::ALL {
+        let ours = [6, 10, 20].map(|blocks| {
+            let apart = |seed| by_turns(law, blocks, 0.0, seed).verdict.differs();
+            share(seeds, apart)
+        });
+        let theirs = share(seeds, |seed| hyperfine(law, 20, 0.0, seed));
+        let netperf_s = share(seeds, |seed| netperf(law, 0.0, seed).0);
+        let runs = on_all_cpus(seeds, |&seed| netperf(law, 0.0, seed).1 as f64);
+        println!(
+            "| {} | {:.1} | {:.1} | {:.1} | {theirs:.1} | {netperf_s:.1} | {:.0} |",
+            law.name(),
+            ours[0],
+            ours[1],
+            ours[2],
+            mean(&runs)
+        );
+    }
+    println!();
+}
+
+/// How often the interval holds an effect of 3 %.
+fn coverage(seeds: &[u64]) {
+    const EFFECT: f64 = 0.03;
+    println!(
+        "Intervals of 95 % that hold an effect of 3 %, % of trials; in brackets their mean width, points"
+    );
+    println!("| law | 5 blocks | 6 blocks | 10 blocks | 20 blocks |");
+    println!("|---|--:|--:|--:|--:|");
+    for law in RunLaw::ALL {
+        let cells = [5, 6, 10, 20].map(|blocks| {
+            let effects = on_all_cpus(seeds, |&seed| by_turns(law, blocks, EFFECT, seed).effect);
+            let effects: Vec<_> = effects.into_iter().flatten().collect();
+            let holds = effects
+                .iter()
+                .filter(|it| it.low <= EFFECT && EFFECT <= it.high);
+            let held = 100.0 * holds.count() as f64 / effects.len().max(1) as f64;
+            let widths: Vec<f64> = effects
+                .iter()
+                .map(|it| 100.0 * (it.high - it.low))
+                .collect();
+            format!("{held:.1} ({:.1})", mean(&widths))
+        });
+        println!("| {} | {} |", law.name(), cells.join(" | "));
+    }
+    println!();
+}
+
+/// Effects that are found.
+fn power(seeds: &[u64]) {
+    const EFFECTS: [f64; 6] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1];
+    println!("Arms told apart, % of trials, by how much longer the second takes");
+    println!("| law | way | 0.5 % | 1 % | 2 % | 3 % | 5 % | 10 % | detectable, median |");
+    println!("|---|---|--:|--:|--:|--:|--:|--:|--:|");
+    for law in RunLaw::ALL {
+        for blocks in [6, 10, 20] {
+            let found = EFFECTS.map(|effect| {
+                let apart = |seed| by_turns(law, blocks, effect, seed).verdict.differs();
+                format!("{:.0}", share(seeds, apart))
+            });
+            let ahead = on_all_cpus(seeds, |&seed| by_turns(law, blocks, 0.0, seed).detectable);
+            let mut ahead: Vec<f64> = ahead.into_iter().flatten().collect();
+            ahead.sort_by(f64::total_cmp);
+            let middle = ahead.get(ahead.len() / 2).copied().unwrap_or(f64::NAN);
+            let name = law.name();
+            let cells = found.join(" | ");
+            println!(
+                "| {name} | {blocks} blocks | {cells} | {:.1} % |",
+                100.0 * middle
+            );
+        }
+        let of = EFFECTS.map(|effect| {
+            let apart = |seed| hyperfine(law, 20, effect, seed);
+            format!("{:.0}", share(seeds, apart))
+        });
+        println!(
+            "| {} | hyperfine, 20 + 20 runs | {} | |",
+            law.name(),
+            of.join(" | ")
+        );
+        let of = EFFECTS.map(|effect| {
+            let apart = |seed| netperf(law, effect, seed).0;
+            format!("{:.0}", share(seeds, apart))
+        });
+        println!("| {} | netperf | {} | |", law.name(), of.join(" | "));
+    }
+    println!();
+}
+
+/// Two lists of `ticktax compare`: what nothing orders, and what comes one list after the other.
+fn lists(seeds: &[u64]) {
+    println!(
+        "Two equal lists told apart, one after the other, % of comparisons; in brackets intervals that hold 0"
+    );
+    println!("| law | 6 + 6 values | 10 + 10 | 20 + 20 | 100 + 100 |");
+    println!("|---|--:|--:|--:|--:|");
+    for law in RunLaw::ALL {
+        let cells = [6, 10, 20, 100].map(|values| {
+            let told = on_all_cpus(seeds, |&seed| {
+                let times = times(law, 2 * values, seed);
+                let (a, b) = times.split_at(values);
+                let it = compare_lists(a, b, Better::Unknown, 0.05);
+                (
+                    it.verdict.differs(),
+                    it.effect.is_some_and(|it| it.may_be_none()),
+                )
+            });
+            let part = |of: fn(&(bool, bool)) -> bool| {
+                let count = told.iter().filter(|it| of(it)).count();
+                100.0 * count as f64 / told.len().max(1) as f64
+            };
+            format!("{:.1} ({:.1})", part(|it| it.0), part(|it| it.1))
+        });
+        println!("| {} | {} |", law.name(), cells.join(" | "));
+    }
+}
