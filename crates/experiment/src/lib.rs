@@ -15,6 +15,7 @@ pub mod fit;
 pub mod judge;
 pub mod kernels;
 pub mod matrix;
+pub mod numbers;
 pub mod own;
 pub mod replay;
 pub mod sensitivity;

@@ -11,6 +11,7 @@ mod knob;
 mod lab;
 mod pace;
 mod part;
+mod percent;
 mod sim;
 mod sweep;
 mod vary;
@@ -118,7 +119,7 @@ pub(crate) enum Verb {
     #[command(mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Beats]))))]
     /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
     Beats(BeatsArguments),
-    /// Print what changed between two recordings: accounts, beats, the program that was watched, the tick
+    /// Print what changed between two recordings: accounts, beats, a program, the tick; or two lists of numbers
     #[command(
         after_help = changes::EXAMPLES,
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Changes]))),

@@ -1,8 +1,10 @@
-//! `ticktax compare`: what changed between two recordings.
+//! `ticktax compare`: what changed between two recordings, or two lists of numbers.
 
 use std::process::ExitCode;
 
-use ticktax_experiment::changes::compare;
+use ticktax_experiment::changes;
+use ticktax_experiment::numbers::NumberFiles;
+use ticktax_model::document::Document;
 
 use crate::arguments::ChangesArguments;
 use crate::beats::threads;
@@ -11,8 +13,17 @@ use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let version = env!("CARGO_PKG_VERSION");
-    let changes = compare(&typed.first, &typed.second, threads(), version)?;
+    let (first, second) = (&typed.first, &typed.second);
+    let document: Document = if let Some(files) = NumberFiles::open(first, second)? {
+        files.compare(&typed.numbers.question(), version)?.into()
+    } else {
+        if let Some(option) = typed.numbers.typed() {
+            let why = format!("{option} is for lists of numbers, and these are recordings");
+            return Err(Failure::Arguments(why));
+        }
+        changes::compare(first, second, threads(), version)?.into()
+    };
     let terminal = terminal.viewing(&typed.page);
-    terminal.put(&changes.into(), typed.format, typed.output.as_deref())?;
+    terminal.put(&document, typed.format, typed.output.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use ticktax_experiment::changes::CompareError;
+use ticktax_experiment::numbers::NumbersError;
 use ticktax_experiment::sweep::SweepError;
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
@@ -75,6 +76,9 @@ pub(crate) enum Failure {
     /// Nothing can be compared.
     #[error(transparent)]
     Compare(#[from] CompareError),
+    /// Lists of numbers cannot be compared.
+    #[error(transparent)]
+    Numbers(#[from] NumbersError),
     /// Incidents cannot be kept, found or asked for.
     #[error("{0}")]
     Incidents(String),
@@ -99,6 +103,7 @@ impl Failure {
                 _ => MAY_NOT_RUN,
             }),
             Self::Arguments(_)
+            | Self::Numbers(NumbersError::Choice { .. } | NumbersError::Mixed { .. })
             | Self::Knob(
                 KnobError::Unknown { .. } | KnobError::Value { .. } | KnobError::Scope { .. },
             )

@@ -358,3 +358,67 @@ fn two_recordings_are_compared_and_a_statement_has_no_intervals() {
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("note.json"));
 }
+
+#[test]
+fn lists_of_numbers_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    // The builds of the case `slice-vs-cache`.
+    let stock = put(
+        "stock.txt",
+        "61.817\n61.871\n61.993\n62.015\n62.049\n62.077\n",
+    );
+    let patched = put(
+        "patched.csv",
+        "s\n60.177\n60.313\n60.331\n60.349\n60.462\n60.792\n",
+    );
+    let compare = |arguments: &[&str]| ticktax(&[&["compare"], arguments].concat());
+    let output = compare(&[&stock, &patched, "--better", "lower"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = text(&output.stdout);
+    for told in [
+        "B is better",
+        "-2.53 %",
+        "p = 0.0022",
+        "both lists are sorted",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(page.lines().count() <= 24, "{page}");
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+    let output = compare(&[&stock, &patched, "--format", "json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told["document"], "numbers");
+    assert_eq!(told["comparison"]["verdict"]["id"], "differs");
+    assert_eq!(told["first"]["count"], 6);
+
+    let two = put("two.csv", "old,new\n1,2\n2,3\n");
+    let statement = put("statement.json", r#"{"document": "statement"}"#);
+    for (arguments, code, hint) in [
+        (&[&*stock, &two][..], 2, "--column NAME: 1 old, 2 new"),
+        (&[&*stock, &two, "--column", "x"], 2, "no column `x`"),
+        (&[&*stock, &statement], 2, "two of the same kind"),
+        (&[&*stock, "/no/such/file"], 1, "/no/such/file"),
+        (
+            &[&*statement, &statement, "--better", "lower"],
+            2,
+            "--better is for lists",
+        ),
+        (&[&*stock, &stock, "--difference", "2"], 2, "invalid share"),
+    ] {
+        let output = compare(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(
+            text(&output.stderr).contains(hint),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}

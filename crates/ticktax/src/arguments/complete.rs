@@ -35,9 +35,9 @@ pub(super) fn recordings() -> ArgValueCompleter {
     files(&["parquet"])
 }
 
-/// Recordings, and statements in JSON.
+/// Recordings, statements in JSON, and lists of numbers.
 pub(super) fn comparable() -> ArgValueCompleter {
-    files(&["parquet", "json"])
+    files(&["parquet", "json", "csv", "tsv", "txt"])
 }
 
 /// What `report` may have to print.

@@ -1,0 +1,103 @@
+//! A column of a table.
+
+use csv::{Position, Reader, ReaderBuilder, StringRecord, Trim};
+
+use super::{Found, MAX_VALUES, Problem, listed, number, place};
+
+/// Reads a column: the one that is chosen, else the only one with nothing but numbers. The first line is names where
+/// one of its fields is no number.
+pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<Found, Problem> {
+    let table = Table { text, delimiter };
+    let mut first = StringRecord::new();
+    if !table.reader().read_record(&mut first).map_err(broken)? {
+        return Ok(Found::plain(Vec::new(), None));
+    }
+    let has_names = !first.iter().all(is_number);
+    let names: Vec<String> = if has_names {
+        first.iter().map(str::to_owned).collect()
+    } else {
+        let places = 1..=first.len();
+        places.map(|place| format!("column {place}")).collect()
+    };
+    let column = match chosen {
+        Some(chosen) => place(chosen, &names).ok_or_else(|| {
+            let all = listed(&names);
+            Problem::Choice(format!("it has no column `{chosen}`, but {all}"))
+        })?,
+        None => table.only_column(has_names, &names)?,
+    };
+    let mut values = Vec::new();
+    table.each_row(has_names, |row| {
+        let line = row.position().map_or(0, Position::line);
+        values.push(number(row.get(column).unwrap_or_default(), line)?);
+        Ok(values.len() <= MAX_VALUES)
+    })?;
+    Ok(Found::plain(values, Some(names[column].clone())))
+}
+
+struct Table<'a> {
+    text: &'a str,
+    delimiter: u8,
+}
+
+impl Table<'_> {
+    fn reader(&self) -> Reader<&[u8]> {
+        ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .has_headers(false)
+            .comment(Some(b'#'))
+            .trim(Trim::All)
+            .from_reader(self.text.as_bytes())
+    }
+
+    /// Calls `with` with every row but that of names, until it says that this is enough.
+    fn each_row(
+        &self,
+        has_names: bool,
+        mut with: impl FnMut(&StringRecord) -> Result<bool, Problem>,
+    ) -> Result<(), Problem> {
+        let (mut reader, mut row) = (self.reader(), StringRecord::new());
+        let mut is_names = has_names;
+        while reader.read_record(&mut row).map_err(broken)? {
+            if !is_names && !with(&row)? {
+                break;
+            }
+            is_names = false;
+        }
+        Ok(())
+    }
+
+    /// The one column of which every field is a number.
+    fn only_column(&self, has_names: bool, names: &[String]) -> Result<usize, Problem> {
+        let mut numeric = vec![true; names.len()];
+        self.each_row(has_names, |row| {
+            for (numeric, field) in numeric.iter_mut().zip(row) {
+                *numeric &= is_number(field);
+            }
+            Ok(true)
+        })?;
+        let mut places = (0..names.len()).filter(|&column| numeric[column]);
+        match (places.next(), places.next()) {
+            (Some(only), None) => Ok(only),
+            // The error then says what is wrong with it.
+            _ if names.len() == 1 => Ok(0),
+            _ => {
+                let all = listed(names);
+                let why = format!("choose one of its columns with --column NAME: {all}");
+                Err(Problem::Choice(why))
+            }
+        }
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.parse::<f64>().is_ok()
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is what map_err hands over"
+)]
+fn broken(error: csv::Error) -> Problem {
+    Problem::Content(error.to_string())
+}

@@ -1,0 +1,71 @@
+//! What `hyperfine --export-json` writes: every run's time, in s.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use ticktax_model::trial::{Better, Unit};
+
+use super::{Found, Problem, listed, place};
+
+/// What tells an export from a document of ours.
+#[derive(Deserialize)]
+struct Export {
+    results: Option<Value>,
+    document: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Timed {
+    command: String,
+    #[serde(default)]
+    times: Option<Vec<f64>>,
+    /// `null` of a run that a signal ended.
+    #[serde(default)]
+    exit_codes: Vec<Option<i32>>,
+}
+
+/// The results of an export; `None` where it is JSON of something else, or none.
+pub(super) fn results(text: &str) -> Option<Value> {
+    let export: Export = serde_json::from_str(text).ok()?;
+    let results = export.results.filter(Value::is_array);
+    results.filter(|_| export.document.is_none())
+}
+
+/// Reads the times of one result: the one that is chosen, else the only one. Runs that failed are left out.
+pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Problem> {
+    let results = Vec::<Timed>::deserialize(results)
+        .map_err(|error| Problem::Content(format!("it is no export of hyperfine: {error}")))?;
+    let names: Vec<String> = results.iter().map(|it| it.command.clone()).collect();
+    let all = listed(&names);
+    let place = match (chosen, results.len()) {
+        (_, 0) => return Err(Problem::Content("it has no results".to_owned())),
+        (Some(chosen), _) => place(chosen, &names)
+            .ok_or_else(|| Problem::Choice(format!("it has no result `{chosen}`, but {all}")))?,
+        (None, 1) => 0,
+        (None, _) => {
+            return Err(Problem::Choice(format!(
+                "choose one of its results with --result N, or one for each file with two of these: {all}"
+            )));
+        }
+    };
+    let result = &results[place];
+    let Some(times) = &result.times else {
+        let why = "it has no single runs: export with --export-json";
+        return Err(Problem::Content(why.to_owned()));
+    };
+    let failed = |run: usize| {
+        result
+            .exit_codes
+            .get(run)
+            .is_some_and(|code| *code != Some(0))
+    };
+    let kept = times.iter().enumerate().filter(|(run, _)| !failed(*run));
+    let values: Vec<f64> = kept.map(|(_, time)| *time).collect();
+    Ok(Found {
+        failed: (times.len() - values.len()) as u64,
+        values,
+        name: Some(result.command.clone()),
+        unit: Unit::S,
+        better: Better::Lower,
+    })
+}

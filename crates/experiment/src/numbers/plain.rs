@@ -1,0 +1,18 @@
+//! A number a line.
+
+use super::{Found, MAX_VALUES, Problem, number};
+
+/// Reads numbers, a line each. Empty lines, and what follows a `#`, are passed over.
+pub(super) fn read(text: &str) -> Result<Found, Problem> {
+    let mut values = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.split('#').next().unwrap_or_default().trim();
+        if !text.is_empty() {
+            values.push(number(text, line)?);
+        }
+        if values.len() > MAX_VALUES {
+            break;
+        }
+    }
+    Ok(Found::plain(values, None))
+}

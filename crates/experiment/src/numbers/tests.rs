@@ -1,0 +1,184 @@
+//! Files of numbers, good and bad.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use ticktax_model::trial::{Better, NumbersComparison, Unit, Verdict};
+
+use super::{NumberFiles, NumbersError, Question};
+
+const STOCK: &str =
+    "# make -j bzImage, stock\n61.817\n61.871\n\n61.993 # s\n62.015\n62.049\n62.077\n";
+const PATCHED: &str = "time,run\n60.177,a\n60.313,b\n60.331,c\n60.349,d\n60.462,e\n60.792,f\n";
+
+/// A folder with two files.
+fn files(first: (&str, &str), second: (&str, &str)) -> (TempDir, PathBuf, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let write = |(name, text): (&str, &str)| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (a, b) = (write(first), write(second));
+    (folder, a, b)
+}
+
+fn are_numbers(a: &Path, b: &Path) -> Result<bool, NumbersError> {
+    Ok(NumberFiles::open(a, b)?.is_some())
+}
+
+/// What two lists tell.
+fn compare(a: &Path, b: &Path, question: &Question) -> Result<NumbersComparison, NumbersError> {
+    let files = NumberFiles::open(a, b)?.expect("lists of numbers");
+    files.compare(question, "0")
+}
+
+fn question() -> Question {
+    Question {
+        difference: 0.05,
+        ..Question::default()
+    }
+}
+
+#[test]
+fn the_published_builds_from_two_files() {
+    let (_folder, a, b) = files(("stock.txt", STOCK), ("patched.csv", PATCHED));
+    assert!(are_numbers(&a, &b).unwrap());
+    let told = compare(&a, &b, &question()).unwrap();
+    let effect = told.comparison.effect.unwrap();
+    assert_eq!(format!("{:+.2} %", 100.0 * effect.value), "-2.53 %");
+    let p = told.comparison.chance.unwrap();
+    assert_eq!(format!("{p:.4}"), "0.0022");
+    assert_eq!((told.first.count, told.second.count), (6, 6));
+    assert_eq!(told.second.name.as_deref(), Some("time"));
+    assert_eq!((told.unit, told.better), (Unit::None, Better::Unknown));
+    assert_eq!(told.comparison.verdict, Verdict::Differs);
+}
+
+const EXPORT: &str = r#"{"results": [
+    {"command": "make", "mean": 2.0, "times": [2.0, 2.1, 1.9, 2.05, 9.0], "exit_codes": [0, 0, 0, 0, 1]},
+    {"command": "ninja", "mean": 1.0, "times": [1.0, 1.1, 0.9, 1.05], "exit_codes": [0, 0, 0, 0]}
+]}"#;
+
+#[test]
+fn two_results_of_one_export_are_compared() {
+    let (_folder, a, b) = files(("a.json", EXPORT), ("b.json", EXPORT));
+    assert!(are_numbers(&a, &b).unwrap());
+    let chosen = Question {
+        results: vec!["make".to_owned(), "2".to_owned()],
+        ..question()
+    };
+    let told = compare(&a, &a, &chosen).unwrap();
+    assert_eq!((told.unit, told.better), (Unit::S, Better::Lower));
+    assert_eq!((told.first.count, told.first.failed), (4, 1));
+    assert_eq!(told.second.name.as_deref(), Some("ninja"));
+    assert_eq!(told.comparison.verdict, Verdict::Better);
+    let Err(NumbersError::Choice { why, .. }) = compare(&a, &b, &question()) else {
+        panic!("two results");
+    };
+    assert!(
+        why.contains("1 make, 2 ninja") && why.contains("--result"),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_is_no_list_says_where_and_why() {
+    let told = |name: &str, text: &str| {
+        let (_folder, a, b) = files((name, text), ("b.txt", "1\n2\n"));
+        let question = Question {
+            results: vec!["3".to_owned()],
+            ..question()
+        };
+        compare(&a, &b, &question).unwrap_err().to_string()
+    };
+    for (name, text, why) in [
+        ("a.txt", "1\n2 ms\n", "line 2: `2 ms` is no number"),
+        ("a.txt", "1\n\n# x\n3,5\n", "line 4: `3,5` is no number"),
+        ("a.txt", "1\nNaN\n", "line 2: `NaN` is not finite"),
+        ("a.txt", "inf\n", "line 1: `inf` is not finite"),
+        ("a.txt", "1e999\n", "not finite"),
+        ("a.txt", "1\n-1e300\n", "it holds -1e300"),
+        ("a.txt", "1\n1e-300\n", "it holds 1e-300"),
+        ("a.txt", "", "no number"),
+        ("a.txt", "# nothing\n", "no number"),
+        ("a.csv", "", "no number"),
+        ("a.csv", "time\n", "no number"),
+        ("a.csv", "a,b\n1,2\n3,4\n", "--column NAME: 1 a, 2 b"),
+        ("a.csv", "1,2\n3,4\n", "1 column 1, 2 column 2"),
+        ("a.csv", "a,b\n1,2\n3\n", "line: 3"),
+        ("a.csv", "a\n1\nx\n", "line 3: `x` is no number"),
+        ("a.csv", "a\n1\nnan\n", "line 3: `nan` is not finite"),
+        ("a.csv", "a\n1\n\"x\ny\"\n", "`x y` is no number"),
+        ("a.json", r#"{"results": []}"#, "no results"),
+        ("a.json", EXPORT, "no result `3`, but 1 make"),
+        (
+            "a.json",
+            r#"{"results": [{"command": "a"}, {}]}"#,
+            "no export of hyperfine",
+        ),
+    ] {
+        let told = told(name, text);
+        assert!(told.contains(why), "{name} {text:?}: {told}");
+        assert!(told.contains(name) && !told.contains('\n'), "{told}");
+    }
+    let long = "1\n".repeat(1_000_001);
+    assert!(told("a.txt", &long).contains("more than 1000000 numbers"));
+    let (_folder, a, b) = files(("a.txt", "1\n"), ("b.txt", "\u{0}"));
+    assert!(compare(&a, &b, &question()).is_err());
+    fs::write(&b, [0xff, 0xfe]).unwrap();
+    let error = compare(&a, &b, &question()).unwrap_err();
+    assert!(error.to_string().contains("not text"), "{error}");
+    fs::remove_file(&b).unwrap();
+    let error = are_numbers(&a, &b).unwrap_err();
+    assert!(error.to_string().contains("not found"), "{error}");
+}
+
+/// As a shell hands over `<(sort -n times)`.
+#[test]
+fn a_pipe_is_read_whole() {
+    let pipe = |text: &str| {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        (reader, PathBuf::from(path))
+    };
+    let ((_first, a), (_second, b)) = (pipe(STOCK), pipe("12\n14\n"));
+    let told = compare(&a, &b, &question()).unwrap();
+    assert_eq!((told.first.count, told.second.count), (6, 2));
+    assert!((told.comparison.second.unwrap().mean - 13.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_column_is_chosen_by_name_or_number() {
+    let table = "a,b\n1,5\n2,6\n3,7\n4,8\n";
+    let (_folder, a, b) = files(("a.csv", table), ("b.tsv", "b\tx\n9\t5\n8\t6\n"));
+    let of = |columns: &[&str]| {
+        let question = Question {
+            columns: columns.iter().map(|&it| it.to_owned()).collect(),
+            ..question()
+        };
+        let told = compare(&a, &b, &question).unwrap();
+        let mean = |figures: Option<ticktax_model::trial::ArmFigures>| figures.unwrap().mean;
+        (mean(told.comparison.first), mean(told.comparison.second))
+    };
+    assert_eq!(of(&["b"]), (6.5, 8.5));
+    assert_eq!(of(&["1", "x"]), (2.5, 5.5));
+}
+
+#[test]
+fn a_recording_is_no_list() {
+    let (_folder, a, b) = files(("a.txt", "1\n2\n"), ("b", "PAR1…"));
+    let error = are_numbers(&a, &b).unwrap_err();
+    assert!(matches!(error, NumbersError::Mixed { .. }), "{error}");
+    let (_folder, a, b) = files(
+        ("a.json", r#"{"document": "statement"}"#),
+        ("b.parquet", ""),
+    );
+    assert!(!are_numbers(&a, &b).unwrap());
+    let (_folder, a, b) = files(("a.csv", "1\n"), ("b.json", "{}"));
+    assert!(are_numbers(&a, &b).is_err());
+}
