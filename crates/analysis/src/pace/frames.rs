@@ -20,9 +20,9 @@ const NEIGHBOURS: usize = 16;
 /// counts for the next slot.
 const EARLY: f64 = 0.25;
 
-/// The frames among `runs`, and the period that they are counted by.
-pub(crate) fn frames(runs: &[Run], beat: &Beat) -> (Nanos, Vec<Frame>) {
-    if delays_add_up(runs, beat.period.value) {
+/// The frames among `runs`, and the period that they are counted by. `looks` is as [`delays_add_up`] has it.
+pub(crate) fn frames(runs: &[Run], beat: &Beat, looks: Nanos) -> (Nanos, Vec<Frame>) {
+    if delays_add_up(runs, beat.period.value, looks) {
         rearmed(runs, beat.period.value)
     } else {
         on_grid(runs, beat.period.value, beat.first)
@@ -32,6 +32,10 @@ pub(crate) fn frames(runs: &[Run], beat: &Beat) -> (Nanos, Vec<Frame>) {
 /// Intervals over which delays are watched adding up.
 const MANY: usize = 16;
 
+/// Frames from which on delays of up to a nap each, that add up, are told from those within one: they are spread over
+/// two naps by then.
+const POLLS: usize = 100;
+
 /// Whether each interval starts from the last wakeup, so that delays add up.
 ///
 /// A beat knows [its rhythm](crate::beats::Beat::rhythm), but looks for any wandering at all, and
@@ -39,7 +43,11 @@ const MANY: usize = 16;
 /// Here it matters whether all of a delay stays. If it does, the spread over 16 intervals is √16
 /// times that over one; on a grid it is the same. The border is in between, at 2. The spread is the
 /// middle one of the deviations, which stalls do not move.
-pub(crate) fn delays_add_up(runs: &[Run], period: f64) -> bool {
+///
+/// A loop that naps until it is time is late by up to a nap, and by nearly as much as the time before where the period
+/// is nearly a whole number of naps: on a grid as well, such delays seem to grow. But there they keep within one nap,
+/// `looks`; 0 of a loop that sleeps until its frame is due.
+pub(crate) fn delays_add_up(runs: &[Run], period: f64, looks: Nanos) -> bool {
     let mut residuals: Vec<f64> = Vec::with_capacity(runs.len());
     let mut last: Option<Nanos> = None;
     let mut off = 0.0;
@@ -58,7 +66,8 @@ pub(crate) fn delays_add_up(runs: &[Run], period: f64) -> bool {
         }
     }
     let many = MANY.min(residuals.len() / 4);
-    if many < 2 {
+    let polls = looks > Nanos::ZERO && residuals.len() >= POLLS;
+    if many < 2 || polls && keep_within(&residuals, looks.0 as f64) {
         return false;
     }
     let middle = |mut all: Vec<f64>| {
@@ -73,6 +82,28 @@ pub(crate) fn delays_add_up(runs: &[Run], period: f64) -> bool {
         middle(grown.iter().map(|one| (one - usual).abs()).collect())
     };
     spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
+}
+
+/// Whether four of five residuals are no further apart than `limit`, once the error of the period is taken out of
+/// them: the straight line that fits them best.
+fn keep_within(residuals: &[f64], limit: f64) -> bool {
+    let count = residuals.len() as f64;
+    let middle = (count - 1.0) / 2.0;
+    let mean = residuals.iter().sum::<f64>() / count;
+    let places = (0..residuals.len()).map(|place| place as f64 - middle);
+    let (mut along, mut square) = (0.0, 0.0);
+    for (place, residual) in places.clone().zip(residuals) {
+        along += place * (residual - mean);
+        square += place * place;
+    }
+    let slope = along / square;
+    let mut left: Vec<f64> = places
+        .zip(residuals)
+        .map(|(place, residual)| residual - place * slope)
+        .collect();
+    left.sort_by(f64::total_cmp);
+    let tenth = left.len() / 10;
+    left[left.len() - 1 - tenth] - left[tenth] <= limit
 }
 
 fn frame(run: &Run, due: Nanos) -> Frame {
@@ -198,7 +229,33 @@ mod tests {
         let slots = (0..80).zip(late.into_iter().cycle());
         let grid = runs(slots.map(|(k, late)| k * 20_000_000 + late));
         for error in [-400.0, 0.0, 400.0] {
-            assert!(!delays_add_up(&grid, 20e6 + error), "{error}");
+            assert!(!delays_add_up(&grid, 20e6 + error, Nanos::ZERO), "{error}");
+        }
+    }
+
+    /// Frames every 20 ms of loops that nap for 1.01 to 1.27 ms until it is time.
+    #[test]
+    fn delays_of_a_loop_that_naps_add_up_where_it_counts_from_the_frame_before() {
+        let nap = 1_010_000;
+        for stays in [false, true] {
+            let (mut at, mut due) = (0_i64, 0_i64);
+            let mut state = 1_u64;
+            let mut woken = Vec::new();
+            while woken.len() < 400 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                at += nap + i64::try_from(state >> 46).unwrap_or(0);
+                if at >= due {
+                    woken.push(at);
+                    due = if stays { at } else { due } + 20_000_000;
+                }
+            }
+            let frames = woken.len() as f64 - 1.0;
+            let period = (woken[woken.len() - 1] - woken[0]) as f64 / frames;
+            let looks = Nanos(nap + 130_000);
+            let found = delays_add_up(&runs(woken.into_iter()), period, looks);
+            assert_eq!(found, stays);
         }
     }
 
@@ -214,7 +271,10 @@ mod tests {
             at
         }));
         for error in [0.0, 500.0, 1_000.0] {
-            assert!(delays_add_up(&rearmed, 20e6 + error), "{error}");
+            assert!(
+                delays_add_up(&rearmed, 20e6 + error, Nanos::ZERO),
+                "{error}"
+            );
         }
     }
 }

@@ -30,7 +30,11 @@ impl Found {
         let report = |(mark, beat): &(FrameMark, Beat)| RhythmReport {
             mark: *mark,
             rhythm: Periodicity {
-                rearmed: frames::delays_add_up(&self.marked(*mark, runs), beat.period.value),
+                rearmed: frames::delays_add_up(
+                    &self.marked(*mark, runs),
+                    beat.period.value,
+                    looks(*mark, runs),
+                ),
                 ..beat.periodicity()
             },
             share: beat.share,
@@ -49,6 +53,19 @@ impl Found {
             FrameMark::LongRuns => long(runs, self.long_from),
         }
     }
+}
+
+/// How long a thread naps between two looks at the clock, usually, where only its long runs are frames; else 0.
+pub(crate) fn looks(mark: FrameMark, runs: &[Run]) -> Nanos {
+    if mark == FrameMark::Wakeups {
+        return Nanos::ZERO;
+    }
+    let mut naps: Vec<Nanos> = runs
+        .windows(2)
+        .map(|pair| pair[1].woken - pair[0].woken)
+        .collect();
+    naps.sort_unstable();
+    naps.get(naps.len() / 2).copied().unwrap_or_default()
 }
 
 fn long(runs: &[Run], from: Nanos) -> Vec<Run> {

@@ -155,7 +155,7 @@ impl Process {
             return watched;
         };
         let marked = strongest.marked(*mark, runs);
-        let (period, frames) = frames::frames(&marked, beat);
+        let (period, frames) = frames::frames(&marked, beat, rhythm::looks(*mark, runs));
         let mut book = FrameStats::new(Terms {
             period,
             overshot_from,

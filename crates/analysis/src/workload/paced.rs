@@ -145,7 +145,8 @@ impl Rhythmic {
                 rows.program
             ));
         }
-        let (rule, period, judged) = judge(&marked, beat, asked.period);
+        let looks = rhythm::looks(*mark, &self.runs);
+        let (rule, period, judged) = judge(&marked, beat, looks, asked.period);
         let mut book = FrameStats::new(Terms {
             period,
             overshot_from: None,
@@ -177,9 +178,14 @@ impl Rhythmic {
 }
 
 /// By what rule frames are due, the period, and the frames by it.
-fn judge(runs: &[Run], beat: &Beat, asked: Option<Nanos>) -> (PaceRule, Nanos, Vec<Frame>) {
-    let (period, on_grid) = frames::frames(runs, beat);
-    if !frames::delays_add_up(runs, beat.period.value) {
+fn judge(
+    runs: &[Run],
+    beat: &Beat,
+    looks: Nanos,
+    asked: Option<Nanos>,
+) -> (PaceRule, Nanos, Vec<Frame>) {
+    let (period, on_grid) = frames::frames(runs, beat, looks);
+    if !frames::delays_add_up(runs, beat.period.value, looks) {
         return (PaceRule::Deadline, period, on_grid);
     }
     // What stays the same from frame to frame: the time between their begins, or the sleep?
