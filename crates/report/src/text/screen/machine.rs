@@ -5,9 +5,10 @@ use ticktax_model::accounting::CpuCheck;
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::{Account, Holder, Statement};
+use ticktax_model::waits::{WaitStatement, WaitingProgram};
 
 use super::groups::{Group, programs};
-use super::tables::{MUCH, Table, WORDS_WIDTH};
+use super::tables::{MUCH, Rest, Table, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{short_period, who};
 use crate::text::numbers::{counted, cpu_names, percent};
@@ -45,6 +46,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,
+        rest: Rest::default(),
     };
     let groups = programs(&statement.accounts, screen.style.grouping);
     if !groups.is_empty() {
@@ -81,11 +83,13 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         return;
     };
     let wall = crate::text::wall(screen.statement);
-    let much = waits
-        .programs
-        .iter()
-        .filter(|program| program.time.share_of(wall) >= WAITED || program.max >= LONG_WAIT);
+    let is_much = |program: &&WaitingProgram| {
+        program.time.share_of(wall) >= WAITED || program.max >= LONG_WAIT
+    };
+    let (much, little): (Vec<&WaitingProgram>, Vec<_>) = waits.programs.iter().partition(is_much);
+    let rest = not_told(waits, &much, &little);
     let groups: Vec<Group> = much
+        .into_iter()
         .map(|program| Group {
             name: program.name.clone(),
             pids: program.pids.clone(),
@@ -119,8 +123,26 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         words: "behind",
         word: &behind,
         keeps: &|_| false,
+        rest,
     };
     table.write(page, &groups, screen.room.fewer + 1);
+}
+
+/// All waiting but that of the programs that are `told`; `little` are those that are not, as far as there is
+/// a list of them.
+fn not_told(waits: &WaitStatement, told: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
+    let left_out = waits.programs_left_out;
+    let time: Nanos = told.iter().map(|program| program.time).sum();
+    let count: u64 = told.iter().map(|program| program.count).sum();
+    // Who is not in the list waited no longer, in all, than the last of it.
+    let last = waits.programs.last().filter(|_| left_out > 0);
+    Rest {
+        groups: little.len() as u64 + left_out,
+        time: waits.time - time,
+        count: waits.count.saturating_sub(count),
+        max: little.iter().map(|program| program.max).max().unwrap_or_default(),
+        unknown: last.map_or(Nanos::ZERO, |program| program.time),
+    }
 }
 
 fn time_of(statement: &Statement, holder: Holder) -> Nanos {

@@ -7,7 +7,7 @@ use ticktax_model::statement::{Class, Statement};
 use ticktax_model::victim::VictimStatement;
 
 use super::groups::{Group, processes};
-use super::tables::{MUCH, Table};
+use super::tables::{MUCH, Rest, Table};
 use super::{Screen, advice};
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, Tone, clean, tied};
@@ -125,6 +125,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,
+        rest: Rest::default(),
     };
     table.write(page, &groups, screen.room.rows);
 }

@@ -12,7 +12,7 @@ use ticktax_model::victim::{
 };
 
 use super::groups::{Group, called, interferers};
-use super::tables::Table;
+use super::tables::{Rest, Table};
 use super::{Screen, advice};
 use crate::text::beats::short_period;
 use crate::text::late;
@@ -55,6 +55,7 @@ pub(super) fn write(
             words: "pattern",
             word: &word,
             keeps: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
+            rest: Rest::default(),
         };
         table.write(page, &groups, screen.room.rows);
     }

@@ -30,6 +30,21 @@ pub(super) struct Table<'a> {
     pub(super) word: &'a dyn Fn(&Group) -> String,
     /// Whether a group has a line however little room there is; the costliest of them has.
     pub(super) keeps: &'a dyn Fn(&Group) -> bool,
+    /// What has no line of its own whatever room there is: it is among the others.
+    pub(super) rest: Rest,
+}
+
+/// What a table sums up without having its groups.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rest {
+    /// How many groups.
+    pub(super) groups: u64,
+    pub(super) time: Nanos,
+    pub(super) count: u64,
+    /// The longest that is known.
+    pub(super) max: Nanos,
+    /// What is not known to be shorter than this may be longer than that.
+    pub(super) unknown: Nanos,
 }
 
 impl Table<'_> {
@@ -48,7 +63,8 @@ impl Table<'_> {
         ];
         let heading = self.cells(page, words, self.words);
         page.row(Tone::Strong, 0, self.title, &heading);
-        let shown = if groups.len() <= most {
+        let rest = self.rest;
+        let shown = if groups.len() + usize::from(rest.groups > 0) <= most {
             groups.len()
         } else {
             most.saturating_sub(1)
@@ -77,19 +93,22 @@ impl Table<'_> {
             page.row(Tone::Plain, 2, &group.title(page.width() >= ROOMY), &cells);
         }
         let others = &groups[shown..];
-        if !others.is_empty() {
-            let rest = Group {
-                time: others.iter().map(|group| group.time).sum(),
-                count: others.iter().map(|group| group.count).sum(),
-                max: others
-                    .iter()
-                    .map(|group| group.max)
-                    .max()
-                    .unwrap_or_default(),
+        let number = others.len() as u64 + rest.groups;
+        if number > 0 {
+            let longest = others.iter().map(|group| group.max);
+            let longest = longest.fold(rest.max, Nanos::max);
+            let sum = Group {
+                time: rest.time + others.iter().map(|group| group.time).sum::<Nanos>(),
+                count: rest.count + others.iter().map(|group| group.count).sum::<u64>(),
+                max: if longest < rest.unknown {
+                    Nanos::ZERO
+                } else {
+                    longest
+                },
                 ..Group::default()
             };
-            let cells = self.of(page, &rest, "");
-            let name = counted(others.len() as u64, "other").replace(TIE, " ");
+            let cells = self.of(page, &sum, "");
+            let name = counted(number, "other").replace(TIE, " ");
             page.row(Tone::Faint, 2, &name, &cells);
         }
     }
@@ -135,7 +154,7 @@ impl Table<'_> {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Group, MUCH, Table};
+    use super::{Group, MUCH, Rest, Table};
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
@@ -146,6 +165,11 @@ mod tests {
 
     /// The same with room for so many lines, and groups that are kept.
     fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
+        with_rest(much, most, keeps, Rest::default())
+    }
+
+    /// The same with what has no line in any case.
+    fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),
             time: Nanos::from_millis(ms),
@@ -166,6 +190,7 @@ mod tests {
             words: "",
             word: &|_| String::new(),
             keeps,
+            rest,
         };
         let mut page = Page::new(TextStyle::default());
         table.write(&mut page, &groups, most);
@@ -185,6 +210,30 @@ mod tests {
             first.contains("loadtest") && first.contains("3 others"),
             "{first}"
         );
+    }
+
+    /// Shares add up: 13.6 + 5.9 + 0.36 + 0.002 + 20.138 s are all of the 40 s.
+    #[test]
+    fn what_has_no_line_in_any_case_is_among_the_others() {
+        let told = |unknown| {
+            let rest = Rest {
+                groups: 30,
+                time: Nanos::from_millis(20_138),
+                count: 70,
+                max: Nanos::from_millis(2),
+                unknown: Nanos::from_millis(unknown),
+            };
+            with_rest(f64::INFINITY, 4, &|_| false, rest)
+        };
+        let last = |page: &str| {
+            let line = page.lines().last().unwrap_or_default();
+            line.split_whitespace().collect::<Vec<&str>>().join(" ")
+        };
+        // Four groups had room before.
+        assert_eq!(last(&told(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
+        assert_eq!(last(&told(5)), "31 others 20.1 s 50.3 % 71");
+        let all = with_rest(f64::INFINITY, 5, &|_| false, Rest::default());
+        assert!(all.contains("sshd") && !all.contains("other"), "{all}");
     }
 
     #[test]
