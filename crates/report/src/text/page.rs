@@ -1,5 +1,7 @@
 //! The page: lines that keep to its width, whatever is written on them.
 
+mod command;
+
 use std::fmt::Write;
 
 use owo_colors::Style;
@@ -162,6 +164,24 @@ impl Page {
             used += length;
         }
         self.put(tone, line.trim_end());
+    }
+
+    /// A command behind a label, for whoever copies it: where it takes several lines they are one to a shell.
+    /// Nothing where it has words that no line holds.
+    pub(super) fn command(&mut self, label: &str, text: &str) {
+        let indent = columns(label);
+        let room = self.width.saturating_sub(indent);
+        let Some(lines) = command::lines(&clean(text), room, self.width) else {
+            return;
+        };
+        for (i, line) in lines.iter().enumerate() {
+            let line = match (i, line.from_edge) {
+                (0, _) => format!("{label}{}", line.text),
+                (_, true) => line.text.clone(),
+                (_, false) => format!("{:indent$}{}", "", line.text),
+            };
+            self.put(Tone::Plain, line.trim_end());
+        }
     }
 
     /// What the words and columns above mean, where that is asked for.

@@ -281,7 +281,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let text = "its CPU is busy with other work: see whose, or take another CPU.";
             page.paragraph(Tone::Strong, "SO  ", text);
             let command = format!("ticktax audit --cpus {}", report.cpu);
-            page.paragraph(Tone::Plain, "       $ ", &command);
+            page.command("       $ ", &command);
         }
         Subject::Process(report) if late => {
             let text = match &statement.late {
@@ -292,7 +292,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             };
             page.paragraph(Tone::Strong, "SO  ", text);
             let command = format!("ticktax audit --pid {}", report.pid);
-            page.paragraph(Tone::Plain, "       $ ", &command);
+            page.command("       $ ", &command);
         }
         Subject::Loop(report)
             if figures.slipped.is_some_and(|slipped| slipped > 0)
@@ -307,7 +307,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             };
             let rule = "--rule deadline".to_owned();
             let command = again(report, figures, [sleep, Some(rule)]);
-            page.paragraph(Tone::Plain, "       $ ", &command);
+            page.command("       $ ", &command);
         }
         Subject::Loop(report) if late => {
             let text = "compare ways to sleep on this kernel:";
@@ -319,7 +319,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             };
             let vary = "--vary sleep=nanosleep,timerfd,hybrid".to_owned();
             let command = again(report, figures, [rule, Some(vary)]);
-            page.paragraph(Tone::Plain, "       $ ", &command);
+            page.command("       $ ", &command);
         }
         Subject::Process(_) | Subject::Loop(_) => {
             page.paragraph(

@@ -40,7 +40,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         let label = format!("{label}{}. ", i + 1);
         page.paragraph(Tone::Strong, &label, &sentence);
         if let Some(command) = command.filter(|it| is_live || it.starts_with('#')) {
-            page.paragraph(Tone::Plain, "       $ ", &command);
+            page.command("       $ ", &command);
         }
     }
 }

@@ -18,7 +18,7 @@ fn flat_in(statement: &Statement, elsewhere: bool) -> String {
         elsewhere,
         ..TextStyle::default()
     };
-    let page = text(statement, &style);
+    let page = text(statement, &style).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 

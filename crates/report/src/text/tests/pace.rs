@@ -498,14 +498,17 @@ fn the_first_screen_of_a_loop() {
 #[test]
 fn a_loop_is_run_again_as_it_was_but_for_what_is_proposed() {
     let mut statement = a_loop();
-    let wide = TextStyle {
-        width: 200,
-        ..TextStyle::default()
-    };
-    let told = |statement: &PaceStatement| {
-        let words = page(statement, &wide);
+    let at = |statement: &PaceStatement, width| {
+        let style = TextStyle {
+            width,
+            ..TextStyle::default()
+        };
+        let lines = page(statement, &style);
+        // A shell reads lines that end with a backslash as one.
+        let words = lines.replace("\\\n", "\n");
         words.split_whitespace().collect::<Vec<_>>().join(" ")
     };
+    let told = |statement: &PaceStatement| at(statement, 200);
     let first = told(&statement);
     let command =
         "$ ticktax pace --rate 35 --work 3ms --cpu 1 --sleep hybrid --rule deadline More:";
@@ -521,6 +524,17 @@ fn a_loop_is_run_again_as_it_was_but_for_what_is_proposed() {
     let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 --overshot-from 4ms \
                    --rule remaining --vary sleep=nanosleep,timerfd,hybrid More:";
     assert!(second.contains(command), "{second}");
+    for width in 60..=120 {
+        let narrow = at(&statement, width);
+        assert!(narrow.contains(command), "{width}: {narrow}");
+    }
+    let narrow = TextStyle {
+        width: 80,
+        ..TextStyle::default()
+    };
+    let lines = page(&statement, &narrow);
+    let first = lines.lines().find(|line| line.contains("$ ticktax pace"));
+    assert!(first.is_some_and(|line| line.ends_with(" \\")), "{lines}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn at(statement: &Statement, width: usize) -> String {
 
 /// The words of a page, as if it were as wide as they need.
 pub(super) fn flat(statement: &Statement) -> String {
-    let page = at(statement, 200);
+    let page = at(statement, 200).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
