@@ -66,6 +66,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         cost: header.cost,
         command: header.command.clone(),
         pressure: pressure(header),
+        stolen: header.stolen(),
         run_queue: header.after.run_queue,
         tick: parts.tick,
         accounting: parts.accounting,

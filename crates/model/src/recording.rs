@@ -237,6 +237,17 @@ impl Header {
         books.unwrap_or(self.after.at)
     }
 
+    /// What the hypervisor's clock says that it took meanwhile from all CPUs of the books, whatever ran there;
+    /// `None` where there is no such clock, or, in a guest, one that has never run.
+    pub fn stolen(&self) -> Option<Nanos> {
+        let mut books = self.books.iter();
+        let first = books.next()?;
+        let of = |books: &Books| self.after.steal_since(&self.before, books.cpu);
+        let all = books.try_fold(of(first)?, |sum, books| Some(sum + of(books)?))?;
+        let tells = self.machine.hypervisor.is_none() || self.after.tells_steal();
+        tells.then_some(all)
+    }
+
     /// From when on this recording's program was followed; `None` where it is about none.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;

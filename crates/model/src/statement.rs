@@ -73,6 +73,10 @@ pub struct Statement {
     /// Time lost to the scarcity of a resource, on the whole machine, by the kernel's own clocks.
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
+    /// What the hypervisor's clock says that it took from all CPUs meanwhile, whatever ran there: it may be in any
+    /// account. `None` where there is no such clock, or, in a guest, one that has never run.
+    #[serde(default, rename = "stolen_ns")]
+    pub stolen: Option<Nanos>,
     /// How many threads ran or waited for a CPU, on the whole machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,

@@ -70,9 +70,11 @@ fn held(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
     much.map(|held| (held.time, Advice::RealTimeHeld { held: held.clone() }))
 }
 
-/// What the hypervisor took, by its own clock or by the proof that nothing else ran.
+/// What the hypervisor took, by its own clock or by the proof that nothing else ran, whichever is more: without a
+/// probe nothing is seen of it.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
-    let time = statement.time_of(|class| class.holder() == Holder::Hypervisor);
+    let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
+    let time = seen.max(statement.stolen.unwrap_or_default());
     let share = time.share_of(whole(statement));
     let virtual_machine = statement.machine.hypervisor.is_some();
     (virtual_machine && share >= MUCH_STOLEN).then_some((time, Advice::Stolen { time, share }))

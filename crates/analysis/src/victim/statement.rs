@@ -27,12 +27,6 @@ pub(super) fn make(
     let usage = about.after.zip(about.before);
     let quota = header.after.throttling.as_ref();
     let quota = quota.zip(header.before.throttling.as_ref());
-    let stolen = header
-        .books
-        .iter()
-        .map(|books| header.after.steal_since(&header.before, books.cpu))
-        .sum::<Option<Nanos>>();
-    let tells = header.machine.hypervisor.is_none() || header.after.tells_steal();
     VictimStatement {
         target: about.target.clone(),
         name: about.name.clone(),
@@ -44,7 +38,7 @@ pub(super) fn make(
         usage: usage.map(|(after, before)| after.since(&before)),
         throttling: quota.and_then(|(after, before)| after.since(before)),
         frames: None,
-        stolen: stolen.filter(|_| tells),
+        stolen: header.stolen(),
     }
 }
 

@@ -31,6 +31,24 @@ fn a_machine_is_told_of_theft_of_kernel_work_and_of_full_cpus() {
     );
 }
 
+/// Without a probe what the hypervisor took is in no account of its own.
+#[test]
+fn theft_is_told_by_the_hypervisors_clock_as_well() {
+    let mut quiet = machine(&[
+        (Class::Program, "rustc", 5_000),
+        (Class::Idle, "idle", 5_000),
+    ]);
+    quiet.stolen = Some(Nanos::from_millis(99));
+    assert_eq!(advise(&quiet), []);
+    quiet.stolen = Some(Nanos::from_millis(400));
+    let told = advise(&quiet);
+    let [Advice::Stolen { time, share }] = *told else {
+        panic!("{told:?}");
+    };
+    assert_eq!(time, Nanos::from_millis(400));
+    assert!((share - 0.04).abs() < 1e-9, "{share}");
+}
+
 /// A machine of one CPU whose compiler had all of it, and whose threads waited for so long.
 fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     let mut statement = machine(&[

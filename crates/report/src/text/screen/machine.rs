@@ -4,8 +4,9 @@ use ticktax_model::Nanos;
 use ticktax_model::accounting::CpuCheck;
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::statement::{Account, Holder, Statement};
+use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
 use ticktax_model::waits::{WaitStatement, WaitingProgram};
+use ticktax_model::witness::Proof;
 
 use super::groups::{Group, programs};
 use super::tables::{MUCH, Rest, Table, WORDS_WIDTH};
@@ -24,6 +25,8 @@ const LONG_WAIT: Nanos = Nanos::from_millis(5);
 const TOLERABLE: f64 = 0.01;
 /// What takes less than this share of one CPU gives its lines to what took the rest.
 const LITTLE: f64 = 0.04;
+/// By this much of the time the hypervisor's clock may say more than was seen without a word.
+const STOLEN: f64 = 0.001;
 /// With less to spare than this, a program that runs keeps another from running.
 const SCARCE: f64 = 0.5;
 
@@ -173,8 +176,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         tied(format!("kernel {}", share(Holder::Kernel))),
     ];
     if statement.machine.hypervisor.is_some() {
-        let stolen = share(Holder::Hypervisor);
-        parts.push(tied(format!("hypervisor {stolen}")));
+        parts.push(tied(format!("hypervisor {}", hypervisor(statement))));
     }
     let unexplained = time_of(statement, Holder::Unexplained);
     if unexplained > Nanos::ZERO {
@@ -190,6 +192,25 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         ));
     }
     page.paragraph(Tone::Strong, "", &format!("{title}: {}.", parts.join(", ")));
+}
+
+/// What the hypervisor took: what was seen of it, and what its own clock says, where that is more. Nothing that
+/// was seen is no time only where such a clock runs, or a probe on each CPU would have seen it.
+fn hypervisor(statement: &Statement) -> String {
+    let whole = statement.balance.elapsed;
+    let seen = time_of(statement, Holder::Hypervisor);
+    let share = percent(seen.share_of(whole));
+    let proven = |books: &CpuBooks| {
+        let mut proofs = statement.gaps.iter().flat_map(|gaps| &gaps.proofs);
+        proofs.any(|proof| proof.cpu == books.cpu && proof.proof == Proof::Proven)
+    };
+    match statement.stolen {
+        Some(clock) if (clock - seen).share_of(whole) >= STOLEN => {
+            format!("{share} ({} by its clock)", percent(clock.share_of(whole)))
+        }
+        None if seen == Nanos::ZERO && !statement.cpus.iter().all(proven) => "not told".to_owned(),
+        _ => share,
+    }
 }
 
 /// The share of the time for which a task waited for a CPU. Unknown beside a probe: its loop is a

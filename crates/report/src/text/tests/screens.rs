@@ -6,7 +6,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::RecordingPart;
-use ticktax_model::statement::Statement;
+use ticktax_model::statement::{Account, Holder, Statement};
 use ticktax_model::victim::{Interferer, ProgramFrames, StateAccount, ThreadState};
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Kind, Nanos};
@@ -358,6 +358,24 @@ fn long_waits_are_told_where_there_is_nothing_to_do() {
         "{page}"
     );
     assert!(!page.contains("time to spare"), "{page}");
+}
+
+/// Without a probe nothing is seen of a hypervisor, and its clock may never run.
+#[test]
+fn what_a_hypervisor_does_not_tell_is_not_no_time() {
+    let mut statement = a_machine();
+    let held = |account: &Account| account.class.holder() == Holder::Hypervisor;
+    statement.accounts.retain(|account| !held(account));
+    statement.gaps = None;
+    let told = |statement: &Statement, words: &str| {
+        let page = flat(statement);
+        assert!(page.contains(words), "{words}: {page}");
+    };
+    told(&statement, "kernel 4.3 %, hypervisor not told, ");
+    statement.stolen = Some(Nanos::ZERO);
+    told(&statement, "hypervisor 0 %, ");
+    statement.stolen = Some(Nanos::from_secs(1));
+    told(&statement, "hypervisor 0 % (2.5 % by its clock), ");
 }
 
 #[test]
