@@ -74,7 +74,8 @@ pub enum Advice {
         pid: Option<i32>,
         /// The folder of its cgroup, where that is known.
         cgroup: Option<String>,
-        /// For how long, the times of its threads added up.
+        /// For how long, the times of its threads added up; where no program is watched, until they ran again,
+        /// so with their wait for a CPU once there was quota.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// How often.

@@ -208,7 +208,8 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
 fn throttled(all: &mut Families, it: &Statement) {
     let family = all.counter(
         "throttled_seconds",
-        "Time that a program wanted to run and was not allowed to.",
+        "Time from when a program's threads were taken off their CPU, the CPU quota being used up, until they ran \
+         again: with their wait for a CPU once there was quota, added up.",
     );
     for it in &it.throttled {
         let pid = pid(it.pid);

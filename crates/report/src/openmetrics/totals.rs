@@ -129,14 +129,15 @@ fn accounts(all: &mut Families, it: &Totals) {
 fn waits(all: &mut Families, it: &Totals) {
     let family = all.counter(
         "throttled_seconds",
-        "Time that a program wanted to run and its CPU quota was used up.",
+        "Time from when a program's threads were taken off their CPU, the CPU quota being used up, until they ran \
+         again: with their wait for a CPU once there was quota, added up.",
     );
     for (name, sum) in &it.throttled {
         family.time(&[("name", name), ("why", "throttled")], sum.time);
     }
     let family = all.histogram(
         "throttled_duration_seconds",
-        "Single waits for a CPU quota by their length.",
+        "The same, each time by its length.",
     );
     for (name, sum) in &it.throttled {
         family.intervals(&[("name", name)], sum);

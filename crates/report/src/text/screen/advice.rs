@@ -150,9 +150,8 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             ended,
         } => (
             format!(
-                "The CPU quota of {program} held it back for {}, {}: raise {}.",
-                tied(time),
-                counted(*count, "time"),
+                "The CPU quota of {program} held it back {}: raise {}.",
+                held_back(*time, *count, screen),
                 quota_file(cgroup.as_deref()),
             ),
             Some(match (cgroup, pid) {
@@ -229,6 +228,16 @@ fn crowding(
         tied(percent(share)),
     );
     (sentence, lower_all(programs, screen))
+}
+
+/// How often and for how long: of a machine's programs it is not known when they had quota again.
+fn held_back(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
+    let (time, count) = (tied(time), counted(count, "time"));
+    let followed = screen.statement.victim.as_ref().and_then(|victim| victim.threads.as_ref());
+    match followed {
+        Some(_) => format!("for {time}, {count}"),
+        None => format!("{count}, for {time} until it ran again"),
+    }
 }
 
 /// The file that has a cgroup's CPU quota. Version 1 mounts a controller in a folder of its name.

@@ -207,6 +207,27 @@ fn from_full_cpus_nothing_can_be_moved() {
     assert!(page.contains(told), "{page}");
 }
 
+/// Of a machine's programs it is not known for how long of that they waited for a CPU.
+#[test]
+fn a_machine_is_not_told_that_a_quota_took_what_was_waited_after_it() {
+    let throttled = Advice::Throttled {
+        program: "db".to_owned(),
+        pid: Some(77),
+        cgroup: None,
+        time: Nanos::from_millis(1_210),
+        count: 17,
+        ended: false,
+    };
+    let mut machine = kernel_level();
+    machine.advice = vec![throttled.clone()];
+    let page = flat(&machine);
+    let told = "The CPU quota of db held it back 17 times, for 1.21 s until it ran again: raise";
+    assert!(page.contains(told), "{page}");
+    let page = flat(&advised(vec![throttled]));
+    let told = "The CPU quota of db held it back for 1.21 s, 17 times: raise";
+    assert!(page.contains(told), "{page}");
+}
+
 /// A program cannot be followed where only sums are kept, and less than one CPU cannot be watched.
 #[test]
 fn against_losses_only_what_can_be_done_is_advised() {
