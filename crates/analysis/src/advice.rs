@@ -62,8 +62,8 @@ impl Processes<'_> {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
 
-    /// Which of these a nice value does not help against.
-    fn standing(&self, pids: &[i32]) -> Standing {
+    /// Which of these a nice value does not help against, for the sake of `gaining`, where these are known.
+    fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> Standing {
         let mut standing = Standing::default();
         for &pid in pids {
             if self.has_ended(pid) {
@@ -72,6 +72,8 @@ impl Processes<'_> {
                 standing.real_time.push(pid);
             } else if self.is_lowest(pid) {
                 standing.lowest.push(pid);
+            } else if !self.shares_with(pid, gaining) {
+                standing.apart.push(pid);
             }
         }
         standing
@@ -87,7 +89,7 @@ impl Processes<'_> {
         CrowdingProgram {
             program: program.to_owned(),
             autogroup_pids: self.of_each_group(&pids, gaining),
-            standing: self.standing(&pids),
+            standing: self.standing(&pids, gaining),
             pids,
             time,
         }
@@ -97,6 +99,15 @@ impl Processes<'_> {
     fn group(&self, pid: i32) -> Option<u32> {
         let known = self.autogroups.iter().find(|process| process.pid == pid)?;
         Some(known.group.number)
+    }
+
+    /// Whether the process' nice value counts beside one of `gaining`: it is in the same group, or there are none.
+    fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
+        let Some(group) = self.group(pid) else {
+            return self.autogroups.is_empty();
+        };
+        let own = gaining.into_iter().flatten();
+        own.filter_map(|&pid| self.group(pid)).any(|own| own == group)
     }
 
     /// A process of each group by session that `pids` are in, of those that are there and are not real-time; none

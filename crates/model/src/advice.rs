@@ -196,6 +196,10 @@ pub struct Standing {
     /// Those of the rest all of whose time was of threads that have the lowest priority already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lowest: Vec<i32>,
+    /// Those of the rest that are not known to be in the session of who is to gain, where CPU time is shared by
+    /// session first: in another, or in a control group with a share of its own, or nobody knows where.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<i32>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

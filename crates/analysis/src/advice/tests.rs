@@ -253,6 +253,35 @@ fn a_crowd_of_other_sessions_is_lowered_by_its_groups() {
     assert_eq!(pids_of(&[]), [] as [i32; 0]);
 }
 
+/// A nice value is proposed only where it is known to count beside the watched program: within its session, or
+/// where there are none.
+#[test]
+fn who_is_in_no_known_session_is_not_made_nicer() {
+    let crowd = vec![
+        behind("cc1", Some(101), 300, 4),
+        behind("cc1", Some(102), 300, 4),
+    ];
+    let statement = program(&[(WAITING, 1_000)], crowd);
+    let watched = statement.victim.as_ref().and_then(|victim| victim.pid);
+    let watched = watched.unwrap();
+    let apart = |groups: &[(i32, u32)]| {
+        let process = |&(pid, number): &(i32, u32)| ProcessAutogroup {
+            pid,
+            group: Autogroup { number, nice: 0 },
+        };
+        let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
+        match &*super::advise(&statement, &in_groups(&groups)) {
+            [Advice::CrowdingPrograms { programs, .. }, ..] => programs[0].standing.apart.clone(),
+            advice => panic!("{advice:?}"),
+        }
+    };
+    assert_eq!(apart(&[]), [] as [i32; 0], "there are no sessions");
+    assert_eq!(apart(&[(watched, 1), (101, 1), (102, 1)]), [] as [i32; 0]);
+    assert_eq!(apart(&[(watched, 1), (101, 1), (102, 2)]), [102]);
+    assert_eq!(apart(&[(watched, 1), (101, 1)]), [102]);
+    assert_eq!(apart(&[(101, 1), (102, 1)]), [101, 102]);
+}
+
 /// Of programs and of several processes the group of one that was followed is as good as any.
 #[test]
 fn a_crowd_is_lowered_by_its_groups_for_several_processes_too() {
@@ -345,6 +374,7 @@ fn who_cannot_be_made_nicer_is_told_apart() {
         ended: vec![101],
         real_time: vec![102],
         lowest: vec![103],
+        apart: vec![104, 105, 106],
     };
     assert_eq!(programs[0].standing, standing);
     assert_eq!(programs[0].autogroup_pids, [103]);

@@ -323,6 +323,7 @@ fn processes_that_have_ended_or_are_real_time_are_not_made_nicer() {
         ended: ended.to_vec(),
         real_time: real_time.to_vec(),
         lowest: lowest.to_vec(),
+        apart: Vec::new(),
     };
     let none = of(&[], &[], &[]);
     let all = "$ renice -n 19 -p $(ps -L -o tid= -p 20000,20001,20002)";
@@ -339,6 +340,15 @@ fn processes_that_have_ended_or_are_real_time_are_not_made_nicer() {
     assert!(!shows(ended, &[], told).contains("renice"));
     let lowest = of(&[], &[], &[20_000, 20_001, 20_002]);
     assert!(!command(lowest, &[]).contains("renice"));
+    let apart = |pids: &[i32]| Standing {
+        apart: pids.to_vec(),
+        ..Standing::default()
+    };
+    let told = "$ renice -n 19 -p $(ps -L -o tid= -p 20001)";
+    shows(apart(&[20_000, 20_002]), &[], told);
+    let told = "$ grep . /proc/20000/autogroup /proc/20000/cgroup #";
+    let page = shows(apart(&[20_000, 20_001, 20_002]), &[], told);
+    assert!(!page.contains("renice"), "{page}");
 }
 
 #[test]

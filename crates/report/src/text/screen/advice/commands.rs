@@ -48,22 +48,28 @@ pub(super) struct Lowered {
     ordinary: Vec<i32>,
     /// By having no real-time thread any more.
     real_time: Vec<i32>,
+    /// By nothing that is known: in whose session they are is not.
+    unknown: Vec<i32>,
 }
 
 impl Lowered {
     /// Those of a program that are there, by sessions where these are known to count.
     pub(super) fn of(program: &CrowdingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
-        let others = [&standing.ended, &standing.real_time, &standing.lowest];
+        let others = [
+            &standing.ended,
+            &standing.real_time,
+            &standing.lowest,
+            &standing.apart,
+        ];
         let is_ordinary = |pid: &&i32| !others.iter().any(|others| others.contains(pid));
         let ordinary = program.pids.iter().filter(is_ordinary);
+        let by_group = |pids: Vec<i32>| if groups.is_empty() { pids } else { Vec::new() };
         Self {
             groups: groups.to_vec(),
-            ordinary: match groups {
-                [] => ordinary.copied().collect(),
-                _ => Vec::new(),
-            },
+            ordinary: by_group(ordinary.copied().collect()),
             real_time: standing.real_time.clone(),
+            unknown: by_group(standing.apart.clone()),
         }
     }
 
@@ -71,6 +77,7 @@ impl Lowered {
         self.groups.extend(other.groups);
         self.ordinary.extend(other.ordinary);
         self.real_time.extend(other.real_time);
+        self.unknown.extend(other.unknown);
     }
 
     /// `None` where a command may name no processes.
@@ -104,7 +111,14 @@ impl Lowered {
             commands.push(format!("renice -n 19 -p $(ps -L -o tid= -p {pids})"));
         }
         if commands.is_empty() {
-            return Some(BUSIEST.to_owned());
+            return Some(self.unknown.first().map_or_else(
+                || BUSIEST.to_owned(),
+                |pid| {
+                    format!(
+                        "grep . /proc/{pid}/autogroup /proc/{pid}/cgroup   # its priority counts within these"
+                    )
+                },
+            ));
         }
         let all = [&self.groups, &self.ordinary, &self.real_time];
         let more = if all.iter().any(|pids| pids.len() > PIDS) {
