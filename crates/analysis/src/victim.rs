@@ -199,7 +199,7 @@ impl Victim {
             self.find_place(wait);
         }
         for slot in self.moves.slots() {
-            while let Some(wait) = self.moves.of(slot) {
+            while let Some(wait) = self.moves.of(slot, MAX_TIME) {
                 let history = timeline.history(slot).map(|(history, _)| &*history);
                 self.moved(&wait, history);
             }
@@ -249,8 +249,11 @@ impl Victim {
         while let Some(wait) = self.moves.settled(event.span.end()) {
             self.find_place(wait);
         }
-        while let Some(wait) = self.moves.of(event.slot) {
-            self.moved(&wait, Some(history));
+        // An interrupt's row comes before that of whoever it interrupted, who may have had the CPU for long.
+        if matches!(event.kind(), EventKind::OnCpu(..)) {
+            while let Some(wait) = self.moves.of(event.slot, event.span.end()) {
+                self.moved(&wait, Some(history));
+            }
         }
     }
 

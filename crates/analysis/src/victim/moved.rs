@@ -82,13 +82,14 @@ impl Moves {
         self.ready[slot].push_back(wait);
     }
 
-    /// The next wait that was spent on the CPU in `slot`.
+    /// The next wait that was spent on the CPU in `slot`, of which it is known by now who had it until `known`.
     #[inline]
-    pub(super) fn of(&mut self, slot: usize) -> Option<Moved> {
+    pub(super) fn of(&mut self, slot: usize, known: Nanos) -> Option<Moved> {
         if self.count == 0 {
             return None;
         }
-        let wait = self.ready.get_mut(slot)?.pop_front()?;
+        let ready = self.ready.get_mut(slot)?;
+        let wait = ready.pop_front_if(|wait| wait.until <= known)?;
         self.count -= 1;
         Some(wait)
     }

@@ -4,22 +4,32 @@ use ticktax_analysis::Auditor;
 use ticktax_fixture::{off_cpu, replay, row, thread};
 use ticktax_model::recording::Row;
 use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadTimes};
-use ticktax_model::{Cpu, Nanos, Owner, Source, SourceTable};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable};
 
 use crate::fixture::followed;
 
 const MS: i64 = 1_000_000;
 const BEGIN: i64 = 1_000 * MS;
 
+/// In which order the rows of the two CPUs come.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Cpu0First,
+    Cpu1First,
+    /// The compiler's row comes when it leaves its CPU, long after the wait, and that of an interrupt of it before.
+    CompilerLast,
+}
+
 /// The thread is preempted on CPU 0 by `compiler` for 20 ms, and runs on CPU 1 then, which idled for the
 /// first 15 ms of that and ran `other` from then on.
-fn audit(rows_of_cpu_1_first: bool) -> ThreadTimes {
+fn audit(order: Order) -> ThreadTimes {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid));
     let game = sources.intern(program("game", 10));
     let compiler = sources.intern(program("compiler", 20));
     let other = sources.intern(program("other", 30));
     let idle = sources.intern(Source::idle());
+    let tick = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
     let sleeping = sources.intern(off_cpu(program("game", 10), "sleeping"));
     let detail = format!("{}{MOVED}", OffCpuReason::Preempted.name());
     let waits = sources.intern(off_cpu(program("game", 10), &detail));
@@ -39,10 +49,17 @@ fn audit(rows_of_cpu_1_first: bool) -> ThreadTimes {
         of(1, 10, 30, waits),
         of(1, 30, 400, game),
     ];
-    let rows: Vec<Row> = if rows_of_cpu_1_first {
-        two.into_iter().chain(one).collect()
-    } else {
-        one.into_iter().chain(two).collect()
+    let rows: Vec<Row> = match order {
+        Order::Cpu0First => one.into_iter().chain(two).collect(),
+        Order::Cpu1First => two.into_iter().chain(one).collect(),
+        Order::CompilerLast => {
+            let mut rows = one;
+            let _ = rows.pop();
+            rows.extend(two);
+            rows.push(of(0, 410, 411, tick));
+            rows.push(of(0, 10, 600, compiler));
+            rows
+        }
     };
     let header = followed(Target::Process, "game", Some(10), BEGIN);
     let mut auditor = Auditor::books();
@@ -54,7 +71,12 @@ fn audit(rows_of_cpu_1_first: bool) -> ThreadTimes {
 
 #[test]
 fn who_ran_where_it_waited_is_who_it_waited_behind() {
-    let threads = audit(false);
+    for order in [Order::Cpu0First, Order::CompilerLast] {
+        waited_behind_both(&audit(order));
+    }
+}
+
+fn waited_behind_both(threads: &ThreadTimes) {
     assert!(threads.balances());
     let behind: Vec<(&str, i64)> = threads
         .behind
@@ -73,7 +95,7 @@ fn who_ran_where_it_waited_is_who_it_waited_behind() {
 /// ran before.
 #[test]
 fn where_it_ran_before_is_not_guessed() {
-    let threads = audit(true);
+    let threads = audit(Order::Cpu1First);
     assert!(threads.balances());
     assert_eq!(threads.delays[0].waited_on, None);
 }
