@@ -170,7 +170,8 @@ pub enum BiasKind {
     /// A program's bursts keep to a phase of the tick, so that samples find it too rarely or too
     /// often; more than chance does at five standard deviations.
     TickPhase,
-    /// Ticks that were due while a task ran did not come, so that no task was charged.
+    /// Ticks that were due while a task ran did not come, so that no task was charged: as far as the columns are
+    /// short of their time.
     TicksLost,
     /// Threads ran whose switches the kernel did not report: columns have their time, and no account of a
     /// program or of the kernel has it.

@@ -9,6 +9,8 @@ use super::check::{Case, Samples};
 
 /// Standard deviations from which a program is said to depend on the tick.
 const SIGNIFICANT: f64 = 5.0;
+/// By so much the columns, each in steps of 10 ms, may be off.
+const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
 /// The least share of a CPU's time that is worth naming.
 const WORTH_NAMING: f64 = 0.001;
 
@@ -23,7 +25,7 @@ pub(super) fn causes(
     if let Some(samples) = samples {
         causes.push(sampling(&samples));
         causes.extend(phases(case, &samples));
-        causes.extend(lost(&samples));
+        causes.extend(lost(&samples, cpu.uncounted));
     }
     causes.extend(interrupts(case, cpu, entry_exit));
     causes.extend(stolen(cpu));
@@ -92,12 +94,18 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Ticks that were due while a task ran, and did not come. One that is so late that somebody else is
-/// on the CPU when it comes looks like a lost one.
-fn lost(samples: &Samples<'_>) -> Option<Bias> {
-    let lost = samples.cpu.busy().lost(samples.by);
-    let time = samples.charged(lost);
-    (lost > 0).then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
+/// Ticks that were due while a task ran, and did not come, as far as the columns are short of them: where they are
+/// not, the kernel charged them and reported no interrupt. One that is so late that somebody else is on the CPU when
+/// it comes looks like a lost one.
+fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
+    let lost = samples.charged(samples.cpu.busy().lost(samples.by));
+    let time = if lost <= uncounted + COLUMNS_STEP {
+        lost
+    } else {
+        uncounted
+    };
+    let told = lost > Nanos::ZERO && time >= lost.min(COLUMNS_STEP);
+    told.then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
 }
 
 /// Interrupts, where the kernel does not measure them.

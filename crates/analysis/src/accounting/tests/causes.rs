@@ -24,9 +24,6 @@ fn ticks_that_do_not_come_are_no_programs_doing() {
     assert_eq!(cause(&check, BiasKind::TicksLost), None);
     let swallowed = |tick: i64| tick % 5 == 2;
     let world = OneCpu::new(&bursts).without_ticks(swallowed);
-    let check = world.check(&OneCpu::header());
-    assert_eq!(phase(&check), None);
-    let found = check.programs[0].sampled.unwrap();
     let due = |at: i64| {
         bursts
             .iter()
@@ -34,6 +31,20 @@ fn ticks_that_do_not_come_are_no_programs_doing() {
     };
     let missed = (0..TICKS).filter(|&tick| swallowed(tick) && due(tick * TICK));
     let missed = Nanos(TICK * i64::try_from(missed.count()).unwrap());
+    // Columns that have all of the time were charged by ticks of which no interrupt was reported.
+    let charged = world.check(&OneCpu::header());
+    assert_eq!(cause(&charged, BiasKind::TicksLost), None);
+    let short_of = |time: Nanos| {
+        let mut header = OneCpu::header();
+        header.after.cpu_times.get_mut(&0).unwrap().idle.0 -= time.0;
+        world.check(&header)
+    };
+    let some = Nanos(missed.0 / 2);
+    let in_part = short_of(some);
+    assert_eq!(cause(&in_part, BiasKind::TicksLost).unwrap().ran, some);
+    let check = short_of(missed);
+    assert_eq!(phase(&check), None);
+    let found = check.programs[0].sampled.unwrap();
     let lost = cause(&check, BiasKind::TicksLost).unwrap();
     assert_eq!((lost.ran, lost.time), (missed, -missed));
     let off = (found + missed).0 as f64 / (99.0 * 50e6) - 1.0;
