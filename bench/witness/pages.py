@@ -9,6 +9,7 @@ import victim as followed
 import waits
 from rows import UNREPORTED
 
+OF_GAPS = ("unexplained", "outside", "steal", "entry and exit")
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
 TIME = r"[\d .]+? (?:ns|µs|ms|s|min|h)"
 
@@ -64,6 +65,9 @@ def check(rows, page, verdicts):
 
 def table(rows, heading, lines, found, verdicts):
     whole = found.pop("", None)
+    if heading.startswith("WHO WAITED"):
+        shares = [float(share) for line in lines for share in re.findall(r"([\d.]+) %", line)]
+        verdicts.claim(heading, "shares add up to 100", True, abs(sum(shares) - 100) <= 0.06 * len(shares))
     for line in lines:
         parts = cells(line)
         if not parts:
@@ -74,7 +78,7 @@ def table(rows, heading, lines, found, verdicts):
         bare, many, pid = named(name)
         sums = found.get(bare)
         sentence = f"{heading}: {name}"
-        if sums is None and bare == "unexplained" and rows.header["probes"]:
+        if sums is None and bare in OF_GAPS and rows.header["probes"]:
             verdicts.open(heading, sentence, time, "gaps of the probe are in it")
             continue
         if sums is None:

@@ -249,6 +249,15 @@ def usage(rows, victim, verdicts):
         verdicts.claim("victim", f"user and system time is no less than between other readings, {grew}", True, used >= grew - 60_000_000)
 
 
+def apart(times, least):
+    """Of times in order, those that are so far from the last one that is kept."""
+    kept = list(times[:1])
+    for time in times[1:]:
+        if time - kept[-1] >= least:
+            kept.append(time)
+    return np.array(kept)
+
+
 def rearmed(rows, mine, figures, verdicts):
     """A loop that sleeps for a while after each frame: due a shortest interval after the one before, where a tenth is shorter."""
     begins, wakes = [], {int(rows.start[index]): int(rows.end[index]) for index in mine if rows.detail[index].startswith("woken")}
@@ -256,11 +265,14 @@ def rearmed(rows, mine, figures, verdicts):
         end = int(rows.end[index])
         begins.append(wakes.get(end, end))
     begins = np.array(sorted(begins))
+    # Of wake-ups closer than half the mean interval only the first is a frame: the mean is that of what is left.
+    mean, all_begins = float(figures["period_ns"]), begins
+    for _ in range(8):
+        begins = apart(all_begins, mean / 2)
+        if len(begins) < 9:
+            return False
+        mean = (begins[-1] - begins[0]) / (len(begins) - 1)
     gaps = np.diff(begins)
-    keep = np.concatenate([[True], gaps >= figures["period_ns"] / 2])
-    begins, gaps = begins[keep], np.diff(begins[keep])
-    if len(gaps) < 8:
-        return False
     # On a grid a delay is made up for: what is late in one interval is missing in the next.
     off = np.cumsum(gaps - np.median(gaps))
     over = np.abs((off[8:] - off[:-8]) - np.median(off[8:] - off[:-8])) if len(off) > 16 else np.abs(off)
