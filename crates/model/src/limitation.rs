@@ -208,7 +208,8 @@ pub enum Limitation {
         /// How many.
         events: u64,
     },
-    /// Only a part of a recording is shown: what was counted over the whole does not tell of it.
+    /// Only a part of a recording is shown: what was counted over the whole does not tell of it. The numbers of
+    /// other limitations beside this one are the whole's.
     PartOfRecording {
         /// Where the part begins, after the begin of the whole.
         #[serde(rename = "from_ns")]

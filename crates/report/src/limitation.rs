@@ -144,7 +144,7 @@ fn machine(limitation: &Limitation) -> Words {
             "what the kernel's own counters show",
             format!(
                 "they were read when the recording began and when it ended, and this is {from} to {to} of \
-                 it"
+                 it; numbers of events in this list are of all of it"
             ),
         ),
         Limitation::CountersUnread { cpus } => say(

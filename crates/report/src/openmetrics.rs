@@ -367,7 +367,8 @@ fn quality(all: &mut Families, it: &Statement) {
     all.gauge("limitations", "How many things could not be seen.")
         .value(&[], it.coverage.limitations.len() as f64);
     let family = all.counter("lost_events", "Events that were lost, their time counted.");
-    for loss in &it.coverage.lost {
+    // How many of the whole's were lost in a part of a recording is not known.
+    for loss in it.coverage.lost.iter().filter(|_| it.part.is_none()) {
         family.value(&[("cpu", &loss.cpu.to_string())], loss.events as f64);
     }
     let family = all.gauge("findings", "Findings, by severity.");

@@ -71,6 +71,7 @@ fn unseen(header: &Header) -> Vec<Limitation> {
                 | Limitation::SwitchesMissed { .. }
                 | Limitation::Suspended { .. }
                 | Limitation::LengthNotKept { .. }
+                | Limitation::PartOfRecording { .. }
         )
     };
     let victim = header.victim.as_ref();
@@ -287,6 +288,23 @@ mod tests {
             statement.ended_early,
             Some(PaceEnd::ProcessEnded { pid: 7 })
         );
+    }
+
+    /// How many events a part lacks is not known: the number is the whole's, and said to be.
+    #[test]
+    fn a_part_says_that_its_numbers_are_of_the_whole() {
+        let mut header = header();
+        let part = Limitation::PartOfRecording {
+            from: PERIOD,
+            to: BEGIN,
+        };
+        header.coverage.limitations = vec![part.clone()];
+        header.coverage.lost = vec![Loss {
+            events: 5,
+            ..Loss::none(Cpu(0))
+        }];
+        let lost = Limitation::FrameEventsLost { events: 5 };
+        assert_eq!(statement(&header).limitations, [lost, part]);
     }
 
     #[test]

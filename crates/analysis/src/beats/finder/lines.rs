@@ -133,10 +133,16 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         });
     }
     let lost = header.coverage.lost.iter().filter(|loss| loss.events > 0);
+    let before = unknown.len();
     unknown.extend(lost.map(|loss| Limitation::BeatEventsLost {
         cpu: loss.cpu,
         events: loss.events,
     }));
+    if unknown.len() > before {
+        // Of a part it is not known how many of the whole's these are.
+        let part = |it: &&Limitation| matches!(it, Limitation::PartOfRecording { .. });
+        unknown.extend(header.coverage.limitations.iter().find(part).cloned());
+    }
     for (cpu, trail) in (0..).map(Cpu).zip(&finder.trails) {
         if !trail.holes.is_empty() && finder.sums == 0 {
             unknown.push(Limitation::RecordingHoles {
