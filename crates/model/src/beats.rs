@@ -156,8 +156,8 @@ pub struct Outside {
 pub struct SamePeriod {
     /// The source.
     pub name: String,
-    /// How long after its events the gaps begin, where that stays the same; `None` where the two
-    /// beats have no phase in common.
+    /// How long after its events the gaps begin, where that stays the same; `None` where it does not, or where among
+    /// the gaps are others, or the source has events on other CPUs, so that its own may be among them all the same.
     #[serde(rename = "locked_at_ns")]
     pub locked_at: Option<Nanos>,
 }

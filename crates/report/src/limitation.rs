@@ -91,6 +91,11 @@ fn say(what: impl Into<String>, why: impl Into<String>) -> Words {
     Some((what.into(), why.into()))
 }
 
+/// So many of what has these names, of one and of more.
+fn several(count: u64, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
 /// What the machine, the kernel or the caller's rights did not allow.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
@@ -209,7 +214,10 @@ fn events(limitation: &Limitation) -> Words {
             "no tracepoint shows them: their time is with what they interrupted, or outside",
         ),
         Limitation::SwitchesMissed { count } => say(
-            format!("which thread ran in {count} stretches of time"),
+            format!(
+                "which thread ran in {}",
+                several(*count, "stretch of time", "stretches of time")
+            ),
             "the kernel did not report the context switch (no sched_switch event): their time is \
              unexplained",
         ),
@@ -225,21 +233,34 @@ fn events(limitation: &Limitation) -> Words {
             missing,
         } => in_part(&format!("{name} ({pid})"), *ran, *missing),
         Limitation::SwitchesUnreported { count } => say(
-            format!("at least {count} context switches"),
-            "the kernel counted them (ctxt in /proc/stat) and did not report them (no sched_switch \
-             event); where two in a row are missing, the thread between them is not seen",
+            format!(
+                "at least {}",
+                several(*count, "context switch", "context switches")
+            ),
+            "counted by the kernel (ctxt in /proc/stat) and not reported (no sched_switch event); where two in \
+             a row are missing, the thread between them is not seen",
         ),
         Limitation::FramesCut { count } => say(
-            format!("the rest of {count} interrupts or softirqs"),
+            format!(
+                "the rest of {}",
+                several(*count, "interrupt or softirq", "interrupts or softirqs")
+            ),
             "their thread was switched away from in the middle: what followed counts as the \
              thread's",
         ),
         Limitation::BordersMissed { count } => say(
-            format!("{count} entries or exits of interrupts or functions"),
+            several(
+                *count,
+                "entry or exit of an interrupt or a function",
+                "entries or exits of interrupts or functions",
+            ),
             "their events are missing: their time is counted with what is around them",
         ),
         Limitation::SourcesFolded { intervals } => say(
-            format!("the sources of {intervals} intervals"),
+            format!(
+                "the sources of {}",
+                several(*intervals, "interval", "intervals")
+            ),
             "there were more than the table of sums holds: they are counted as others",
         ),
         Limitation::FollowingCutShort { after } => say(
@@ -247,8 +268,8 @@ fn events(limitation: &Limitation) -> Words {
             "the process switches too often for the memory set aside; watch for a shorter time",
         ),
         Limitation::FrameEventsLost { events } => say(
-            format!("{events} events of the kernel"),
-            "they overran the buffer: frames may be missing or seem late",
+            several(*events, "event of the kernel", "events of the kernel"),
+            "overran the buffer: frames may be missing or seem late",
         ),
         Limitation::GapContentsUnknown { cpus } => say(
             format!("what was in the probe's gaps on {}", cpus.named()),
@@ -321,7 +342,10 @@ fn clock(limitation: &Limitation) -> Words {
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatTimesSummed { rows } => say(
-            format!("the times of what is shorter than 1 ms, in {rows} rows"),
+            format!(
+                "the times of what is shorter than 1 ms, in {}",
+                several(*rows, "row", "rows")
+            ),
             "they sum intervals over windows; beats are found in gaps and in what lasts longer: record \
              with --keep spans for all",
         ),
@@ -330,8 +354,11 @@ fn summed(limitation: &Limitation) -> Words {
             sources: 0,
             ..
         } => say(
-            format!("the times of longer intervals in {windows} windows"),
-            "they were summed, because there was no room for their times; these windows count as not \
+            format!(
+                "the times of longer intervals in {}",
+                several(*windows, "window", "windows")
+            ),
+            "they were summed, because there was no room for their times; such a window counts as not \
              observed",
         ),
         Limitation::BeatLongTimesSummed {
@@ -340,7 +367,8 @@ fn summed(limitation: &Limitation) -> Words {
             max_windows,
         } => say(
             format!(
-                "the times of longer intervals in {windows} windows (sources left out: {sources})"
+                "the times of longer intervals in {} (sources left out: {sources})",
+                several(*windows, "window", "windows")
             ),
             format!(
                 "they were summed, because there was no room for their times; a source is left out that \
@@ -370,29 +398,35 @@ fn beats(limitation: &Limitation) -> Words {
             sources,
             min_events,
         } => say(
-            format!("{sources} sources"),
-            format!("each had fewer than {min_events} events"),
+            several(*sources, "source", "sources"),
+            format!("with fewer than {min_events} events each"),
         ),
         Limitation::BeatSourcesLeftOut { sources, max } => say(
-            format!("{sources} sources"),
-            format!("they are beyond the {max} that there is memory for"),
+            several(*sources, "source", "sources"),
+            format!("beyond the {max} that there is memory for"),
         ),
         Limitation::BeatSourcesCutShort { sources } => say(
-            format!("{sources} busy sources"),
-            "their events need more memory than is set aside",
+            several(*sources, "busy source", "busy sources"),
+            "the events need more memory than is set aside",
         ),
         Limitation::BeatEventsLost { cpu, events } => say(
-            format!("{events} events on CPU {cpu}"),
-            "they were lost: beats may be missing, and counted beats are too few",
+            format!("{} on CPU {cpu}", several(*events, "event", "events")),
+            "lost: beats may be missing, and counted beats are too few",
         ),
         Limitation::RecordingHoles { cpu, time, holes } => say(
-            format!("{time} or more on CPU {cpu} in {holes} parts"),
+            format!(
+                "{time} or more on CPU {cpu} in {}",
+                several(*holes, "part", "parts")
+            ),
             "nothing at all was recorded then: lost events, a halted machine, a clock that \
              stepped; periods are counted on both sides apart",
         ),
         Limitation::BeatEventsUnordered { events } => say(
-            format!("{events} events of threads that move"),
-            "they arrived too late to be sorted",
+            format!(
+                "{} of threads that move",
+                several(*events, "event", "events")
+            ),
+            "arrived too late to be sorted",
         ),
         _ => None,
     }
@@ -435,7 +469,7 @@ fn needed_for(hook: Hook) -> &'static str {
 
 fn unreadable(reason: &Unreadable) -> String {
     let words = match reason {
-        Unreadable::NeedsRoot => "this needs root",
+        Unreadable::NeedsRoot => "permission denied: this needs root, with all its rights",
         Unreadable::NeedsSyslog => "the kernel log needs root or CAP_SYSLOG",
         Unreadable::NotAFile => "it is not a regular file",
         Unreadable::TooLong { read_bytes } => {

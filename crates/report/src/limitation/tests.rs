@@ -232,3 +232,35 @@ fn no_limitation_is_forgotten_here() {
         );
     }
 }
+
+#[test]
+fn one_is_no_plural() {
+    for (limitation, told) in [
+        (
+            Limitation::SwitchesMissed { count: 1 },
+            "which thread ran in 1 stretch of time",
+        ),
+        (
+            Limitation::SwitchesUnreported { count: 1 },
+            "at least 1 context switch",
+        ),
+        (
+            Limitation::FrameEventsLost { events: 1 },
+            "1 event of the kernel",
+        ),
+        (
+            Limitation::BeatSourcesCutShort { sources: 1 },
+            "1 busy source",
+        ),
+        (
+            Limitation::RecordingHoles {
+                cpu: Cpu(0),
+                time: Nanos::from_secs(2),
+                holes: 1,
+            },
+            "2.00 s or more on CPU 0 in 1 part",
+        ),
+    ] {
+        assert_eq!(words(&limitation).what, told);
+    }
+}

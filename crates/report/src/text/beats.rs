@@ -287,7 +287,7 @@ fn same_period(other: &SamePeriod) -> String {
             "same period as {name}, locked at {}",
             tied(format!("+{after}"))
         ),
-        None => format!("same period as {name}, unrelated phase"),
+        None => format!("same period as {name}"),
     }
 }
 

@@ -321,7 +321,7 @@ fn balance(page: &mut Page, balance: &Balance, cpus: usize) {
         .collect();
     if balance.off.len() > OFF_SHOWN {
         let more = balance.off.len() - OFF_SHOWN;
-        where_off.push(format!("and on {more} more CPUs"));
+        where_off.push(format!("and on {}", counted(more as u64, "more CPU")));
     }
     if where_off.is_empty() {
         where_off.push(format!(

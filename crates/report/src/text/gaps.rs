@@ -92,7 +92,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     proofs(page, &gaps.proofs);
     bounds(page, &gaps.entry_exit);
     causes_of(page, &gaps.causes, noun, scale);
-    worst(page, &gaps.worst, noun);
+    let all = gaps.yielded.gaps.count == 0;
+    worst(page, &gaps.worst, (noun, all));
 }
 
 /// How the probes measured.
@@ -154,8 +155,8 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
         let because = doubts.join(", ");
         let text = match first.proof {
             Proof::Proven => format!(
-                "{cpus}: outside is proven. Every entry into the kernel was watched, and the kernel's \
-                 own counts of switches, faults and interrupts agree with the trace."
+                "{cpus}: outside is proven. Every way into the kernel was watched, or not taken by the kernel's own \
+                 counts; and its counts of the probe's switches and faults agree with the trace."
             ),
             Proof::Bounded(unseen) => format!(
                 "{cpus}: a gap with nothing in it was outside, or {} not seen ({because}). The {} \
@@ -228,7 +229,8 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
         String::new()
     } else {
         let time: Nanos = others.iter().map(|bound| bound.beyond).sum();
-        format!("; around {} others {}", others.len(), tied(time))
+        let others = counted(others.len() as u64, "other");
+        format!("; around {others} {}", tied(time))
     };
     let text = format!(
         "Too long for entry and exit, and counted as outside or unexplained: {}{more}.",
@@ -277,13 +279,14 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// The longest gaps, one by one.
-fn worst(page: &mut Page, worst: &[WorstGap], noun: &str) {
+/// The longest gaps in which no program ran, one by one.
+fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;
     }
     let shown = &worst[..worst.len().min(WORST)];
-    let title = format!("The longest {noun}, and what ran in them");
+    let which = if all { "" } else { " that were not yielded" };
+    let title = format!("The longest {noun}{which}, and what ran in them");
     page.line(Tone::Strong, &title);
     for gap in shown {
         let label = format!(

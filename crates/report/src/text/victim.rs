@@ -326,7 +326,8 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
         .map(|(tid, time)| tied(format!("{time} in thread {tid}")))
         .collect();
     if threads.off.len() > OFF_SHOWN {
-        off.push(format!("in {} more threads", threads.off.len() - OFF_SHOWN));
+        let more = counted((threads.off.len() - OFF_SHOWN) as u64, "more thread");
+        off.push(format!("in {more}"));
     }
     if off.is_empty() {
         off.push(tied(threads.accounted - threads.elapsed));
@@ -359,7 +360,7 @@ fn counters(page: &mut Page, usage: &Usage) {
 
 fn throttling(page: &mut Page, quota: &Throttling) {
     let text = format!(
-        "{} used up its CPU quota in {} of {}, and was throttled for {} in total",
+        "{} used up its CPU quota in {} of {}, and was throttled for {}, its CPUs' times added up",
         quota.cgroup,
         grouped(quota.throttled),
         counted(quota.periods, "period"),

@@ -3,9 +3,10 @@
 use ticktax_model::Nanos;
 use ticktax_model::accounting::CpuCheck;
 use ticktax_model::beats::{BeatKind, BeatLine};
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
-use ticktax_model::waits::{WaitStatement, WaitingProgram};
+use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::witness::Proof;
 
 use super::groups::{Group, programs};
@@ -252,7 +253,7 @@ fn throttled(statement: &Statement) -> Vec<Group> {
     groups.collect()
 }
 
-/// The rhythms that take time from others, the costliest first; the rest is counted.
+/// The rhythms that are known to take time from others, those first that take most; the rest is counted.
 fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let Some(beats) = statement.beats.as_ref().filter(|b| !b.beats.is_empty()) else {
@@ -261,14 +262,13 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let unused = time_of(statement, Holder::Nothing);
     let scarce = unused.share_of(statement.balance.elapsed) < SCARCE;
     let tick = statement.tick.as_ref().and_then(|bill| bill.hz_configured);
-    let cost = |beat: &BeatLine| taken_by(beat, statement);
+    let taken = |beat: &BeatLine| taken_by(beat, statement, scarce);
     let costs = |beat: &&BeatLine| {
-        let known = beat.pid.is_none() || statement.waits.is_some();
-        let others = (known || scarce) && !(beat.pid.is_some() && is_slicing(beat, tick));
-        !beat.own && others && !is_tick(beat) && cost(beat) >= COSTLY
+        let slicing = beat.pid.is_some() && is_slicing(beat, tick);
+        !beat.own && !slicing && !is_tick(beat) && taken(beat) >= COSTLY
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
-    shown.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
     shown.truncate(screen.room.fewer);
     let wide = page.width() >= 60;
     let cells = |each: &str, share: &str, longest: &str| {
@@ -279,12 +279,8 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         }
     };
     if !shown.is_empty() {
-        let title = if wide {
-            "WHAT REPEATS AND TAKES TIME FROM OTHERS"
-        } else {
-            "WHAT REPEATS"
-        };
-        page.row(Tone::Strong, 0, title, &cells("each", "share", "longest"));
+        let heading = cells("each", "share", "longest");
+        page.row(Tone::Strong, 0, "WHAT REPEATS", &heading);
     }
     for beat in &shown {
         let name = format!(
@@ -300,35 +296,53 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         );
         page.row(Tone::Plain, 2, &name, &cells(&each, &share, &max));
     }
-    let left = beats.beats.len() - shown.len();
+    // The section has none of ticktax's own.
+    let all = beats.beats.iter().filter(|beat| !beat.own).count();
+    let left = all - shown.len();
     if left > 0 && shown.is_empty() {
-        let little = beats.beats.iter().all(|beat| cost(beat) < COSTLY);
-        let about = if little {
-            ", none of which takes much from others."
-        } else {
-            " (--section repeats)"
-        };
-        page.paragraph(Tone::Plain, "", &format!("Repeats: {left}{about}"));
+        let text = format!("Repeats: {left} (--section repeats)");
+        page.paragraph(Tone::Plain, "", &text);
     } else if left > 0 {
         let text = format!("and {left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
 
-/// What a beat takes from others: of a program only the time for which others waited meanwhile, where that
-/// is known.
-fn taken_by(beat: &BeatLine, statement: &Statement) -> f64 {
-    let (Some(pid), Some(waits)) = (beat.pid, &statement.waits) else {
-        return cost(beat);
+/// What a beat is known to take from others, as a share of its CPUs' time: of threads only the time for which
+/// others waited meanwhile, or all of it where nobody knows that and CPUs are `scarce`; of gaps only those that are
+/// proven to be outside, because a probe gives way to programs.
+fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
+    let is_thread = match beat.kind {
+        BeatKind::OffCpu => return 0.0,
+        BeatKind::Gaps => return beat.outside.map_or(0.0, |_| cost(beat)),
+        BeatKind::Interrupt | BeatKind::Work => false,
+        BeatKind::Thread | BeatKind::Starts => true,
     };
-    let waited = waits.behind.iter().filter(|it| it.pids.contains(&pid));
-    let waited: Nanos = waited.map(|it| it.time).sum();
-    let cpus = i64::try_from(beat.cpus.len()).unwrap_or(1).max(1);
-    let wall = crate::text::wall(statement);
-    cost(beat).min(waited.share_of(Nanos(wall.0.saturating_mul(cpus))))
+    let of_kernel = beat.kind == BeatKind::Thread && beat.pid.is_none() && beat.name != UNREPORTED;
+    match &statement.waits {
+        Some(waits) if is_thread => {
+            let cpus = i64::try_from(beat.cpus.len()).unwrap_or(1).max(1);
+            let wall = crate::text::wall(statement);
+            let whole = Nanos(wall.0.saturating_mul(cpus));
+            cost(beat).min(waited_behind(beat, waits).share_of(whole))
+        }
+        None if is_thread && !of_kernel && !scarce => 0.0,
+        _ => cost(beat),
+    }
 }
 
-/// What a beat takes, as a share of its CPUs' time: gaps without a named cause were lost as well.
+/// For how long others waited behind what beats.
+fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
+    let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
+    let is_it = |it: &&WaitedFor| match (beat.pid, beat.kind) {
+        (Some(pid), _) => it.pids.contains(&pid),
+        (None, BeatKind::Starts) => it.name == name,
+        (None, _) => it.name == name && it.pids.is_empty(),
+    };
+    waits.behind.iter().filter(is_it).map(|it| it.time).sum()
+}
+
+/// What a beat has, as a share of its CPUs' time.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -367,9 +381,12 @@ fn gaps(page: &mut Page, statement: &Statement) {
         .take(2)
         .map(|part| tied(format!("{} {}", part.name, part.time)))
         .collect();
-    let noun = match gaps.probe {
-        ProbeKind::Spin => "Longest gap of the probe: ",
-        ProbeKind::Sleep => "Latest wake-up of the probe: ",
+    // Those in which a program ran are not among the worst.
+    let noun = match (gaps.probe, gaps.yielded.gaps.count) {
+        (ProbeKind::Spin, 0) => "Longest gap of the probe: ",
+        (ProbeKind::Spin, _) => "Longest gap not yielded: ",
+        (ProbeKind::Sleep, 0) => "Latest wake-up of the probe: ",
+        (ProbeKind::Sleep, _) => "Latest wake-up but behind programs: ",
     };
     let parts = if parts.is_empty() {
         String::new()

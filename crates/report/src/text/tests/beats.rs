@@ -6,7 +6,11 @@ use ticktax_model::beats::{
 };
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::{Lengths, Nanos};
+use ticktax_model::waits::{WaitStatement, WaitedFor};
+use ticktax_model::{Kind, Lengths, Nanos};
+
+use super::samples::kernel_level;
+use crate::text::statement::statement as statement_page;
 
 fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
     let mut line = BeatLine {
@@ -145,4 +149,54 @@ fn what_is_off_its_cpu_is_not_the_costliest() {
     let page = crate::text::beats::beats(&statement, &full);
     assert!(page.contains("95.6 % of the time"), "{page}");
     assert!(!page.contains("95.6 % of its CPUs' time"), "{page}");
+}
+
+/// A probe gives its CPU to programs, a thread that is off its CPU takes none, and who starts while CPUs idle keeps
+/// nobody waiting.
+#[test]
+fn what_is_not_known_to_take_time_from_others_has_no_line_of_a_machine() {
+    let mut given = line("gaps", 100.4e6, 7.5e4, "1");
+    (given.kind, given.gaps) = (BeatKind::Gaps, Some(gaps(0.005)));
+    let outside = BeatLine {
+        outside: Some(Outside { host_hz: None }),
+        rhythm: line("gaps", 30e6, 9.0, "1").rhythm,
+        ..given.clone()
+    };
+    let mut asleep = line("game sleeping", 16_666_667.0, 20.0, "1");
+    (asleep.kind, asleep.pid, asleep.share) = (BeatKind::OffCpu, Some(7), 0.956);
+    let mut starts = line("a new bash", 367e6, 2e6, "1");
+    (starts.kind, starts.share) = (BeatKind::Starts, 0.004);
+    let mut thread = line("kdamond.0", 512e6, 2e5, "1");
+    (thread.kind, thread.share) = (BeatKind::Thread, 0.002);
+    let mut own = line("ticktax", 50e6, 3e3, "1");
+    (own.kind, own.own) = (BeatKind::Thread, true);
+    let mut statement = kernel_level();
+    statement.beats = Some(BeatStatement {
+        beats: vec![given, outside, asleep, starts, thread, own],
+        ..BeatStatement::default()
+    });
+    let told = |behind: &[(&str, i64)]| {
+        let behind = behind.iter().map(|&(name, ms)| WaitedFor {
+            name: name.to_owned(),
+            kind: Kind::Task,
+            pids: Vec::new(),
+            time: Nanos::from_millis(ms),
+        });
+        let mut statement = statement.clone();
+        statement.waits = Some(WaitStatement {
+            behind: behind.collect(),
+            ..WaitStatement::default()
+        });
+        let page = statement_page(&statement, &crate::text::TextStyle::default());
+        let lines = page.lines().filter(|line| line.contains("  every "));
+        let names = lines.map(|line| line.split("  ").nth(2).unwrap_or_default().to_owned());
+        let left = page.lines().find(|line| line.contains(" more (--section repeats)"));
+        (names.collect::<Vec<String>>(), left.unwrap_or_default().trim().to_owned())
+    };
+    let gaps = "gaps of 1.00 ms or more".to_owned();
+    let (names, left) = told(&[("bash", 9), ("kdamond.0", 9)]);
+    assert_eq!(names, [gaps.clone()]);
+    assert_eq!(left, "and 4 more (--section repeats)");
+    let (names, _) = told(&[("bash", 11), ("kdamond.0", 20)]);
+    assert_eq!(names, [gaps, "kdamond.0".to_owned(), "a new bash".to_owned()]);
 }
