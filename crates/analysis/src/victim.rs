@@ -15,7 +15,8 @@
 //! decided at the end.
 //!
 //! # Memory
-//! Sums for each thread, and a bounded window of recent interrupts for each CPU.
+//! Sums for each thread, a bounded window of recent interrupts for each CPU, and for each source that it waited
+//! behind a bounded number of the times at which it did.
 
 mod interruptions;
 mod life;
@@ -24,6 +25,7 @@ mod moved;
 mod quota;
 mod rhythm;
 mod statement;
+mod times;
 mod wakers;
 mod worst;
 
@@ -43,6 +45,7 @@ use self::moved::{Moved, Moves};
 use self::quota::{Quota, Throttled};
 pub(crate) use self::rhythm::{InRhythm, in_rhythm};
 pub(crate) use self::statement::{named, waker};
+use self::times::Times;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
 use crate::ledger::JudgedGap;
@@ -70,6 +73,8 @@ pub(crate) struct Victim {
     migrations: u64,
     /// By who had the CPU, and whether the wait ended on another.
     behind: BTreeMap<(SourceId, bool), Tally>,
+    /// The same, when.
+    behind_at: BTreeMap<(SourceId, bool), Times>,
     /// By who had the CPU, and which that was.
     behind_on: BTreeMap<(SourceId, Cpu), Nanos>,
     worst: Worst,
@@ -100,6 +105,7 @@ impl Victim {
             migrations: 0,
             behind: BTreeMap::new(),
             behind_on: BTreeMap::new(),
+            behind_at: BTreeMap::new(),
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
@@ -424,6 +430,8 @@ impl Victim {
             let length = piece.end - piece.start;
             let behind = self.behind.entry((piece.source, moved)).or_default();
             behind.add(length, length);
+            let times = self.behind_at.entry((piece.source, moved)).or_default();
+            times.add((piece.start, piece.end));
             // Of a wait on two CPUs both count.
             for cpu in on.into_iter().chain([span.cpu]) {
                 *self.behind_on.entry((piece.source, cpu)).or_default() += length;

@@ -307,8 +307,8 @@ pub struct Interferer {
     /// what moving it took.
     #[serde(default)]
     pub moved: bool,
-    /// The period in which the threads run that had most of this, ns, where a beat of theirs was found and none of
-    /// them had the CPU for as long at a time.
+    /// The period in which the threads run that had most of this, ns, where a beat of theirs was found, none of
+    /// them had the CPU for as long at a time, and most of this they had when they beat.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
 }

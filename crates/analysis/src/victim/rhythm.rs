@@ -7,6 +7,7 @@ use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::victim::Interferer;
 
+use super::times::{Stretch, keep_to};
 use crate::ledger::tally::Tally;
 
 /// What a process had of a program's waiting in a period.
@@ -20,17 +21,32 @@ pub(crate) struct InRhythm {
     pub(crate) max: Nanos,
 }
 
+/// What a thread had of a program's waiting.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Had {
+    pub(super) tally: Tally,
+    /// When, of very many as far as that is kept.
+    pub(super) times: Vec<Stretch>,
+}
+
 /// The period of the costliest beat of process `pid` whose threads had more than half of what these `threads` of it
-/// had, none of them for a whole period at a time.
-pub(super) fn period(pid: i32, threads: &BTreeMap<i32, Tally>, beats: &[BeatLine]) -> Option<f64> {
-    let all: Nanos = threads.values().map(|tally| tally.time).sum();
+/// had, none of them for a whole period at a time, and most of it when they beat. Beats' phases are after `origin`.
+pub(super) fn period(
+    pid: i32,
+    threads: &BTreeMap<i32, Had>,
+    (beats, origin): (&[BeatLine], Nanos),
+) -> Option<f64> {
+    let all: Nanos = threads.values().map(|had| had.tally.time).sum();
     let fits = |beat: &&BeatLine| {
-        let mut had = Tally::default();
-        for tally in beat.tids.iter().filter_map(|tid| threads.get(tid)) {
-            had.merge(tally);
+        let mut had = Had::default();
+        for one in beat.tids.iter().filter_map(|tid| threads.get(tid)) {
+            had.tally.merge(&one.tally);
+            had.times.extend(&one.times);
         }
-        let is_most = had.time + had.time > all;
-        is_most && (had.longest.0 as f64) < beat.rhythm.period
+        had.times.sort_unstable();
+        let Tally { time, longest, .. } = had.tally;
+        let is_most = time + time > all;
+        is_most && (longest.0 as f64) < beat.rhythm.period && keep_to(beat, &had.times, origin)
     };
     let its = beats.iter().filter(|beat| beat.pid == Some(pid));
     let costliest = its
@@ -63,7 +79,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::beats::BeatLine;
 
-    use super::period;
+    use super::{Had, period};
     use crate::ledger::tally::Tally;
 
     /// A beat of thread 8 of process 7, every 3 s.
@@ -75,20 +91,29 @@ mod tests {
         }]
     }
 
-    /// The period that is told of threads 8 and 9, of which each had a CPU once for so many ms.
-    fn told(ms: [i64; 2]) -> Option<f64> {
-        let tally = |ms| {
+    /// The period that is told of threads 8 and 9, of which each had a CPU twice for so many ms, so many seconds
+    /// apart.
+    fn told(ms: [i64; 2], apart: i64) -> Option<f64> {
+        let had = |ms| {
             let mut tally = Tally::default();
-            tally.add(Nanos::from_millis(ms), Nanos::from_millis(ms));
-            tally
+            let length = Nanos::from_millis(ms);
+            let times = [0, apart].map(|second| {
+                tally.add(length, length);
+                let begin = Nanos::from_secs(second);
+                (begin, begin + length)
+            });
+            let times = times.to_vec();
+            Had { tally, times }
         };
-        period(7, &[(8, tally(ms[0])), (9, tally(ms[1]))].into(), &beats())
+        let threads = [(8, had(ms[0])), (9, had(ms[1]))].into();
+        period(7, &threads, (&beats(), Nanos::ZERO))
     }
 
     #[test]
     fn a_period_is_that_of_the_threads_which_were_waited_for() {
-        assert_eq!(told([60, 10]), Some(3e9));
-        assert_eq!(told([10, 60]), None, "another thread's beat");
-        assert_eq!(told([3_000, 10]), None, "it ran for longer than its period");
+        assert_eq!(told([60, 10], 6), Some(3e9));
+        assert_eq!(told([10, 60], 6), None, "another thread's beat");
+        assert_eq!(told([3_000, 10], 6), None, "it ran for longer than its period");
+        assert_eq!(told([60, 10], 7), None, "it ran between its beats");
     }
 }

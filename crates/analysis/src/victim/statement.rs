@@ -12,7 +12,8 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
 
 use super::Victim;
 use super::life::Life;
-use super::rhythm::period;
+use super::rhythm::{Had, period};
+use super::times::Times;
 use super::worst::{Candidate, Episodes, Worst};
 use crate::ledger::tally::Tally;
 use crate::real_time::Held;
@@ -116,15 +117,24 @@ fn threads(
         .collect();
     told.accounted = told.accounts.iter().map(|account| account.time).sum();
     told.latency = latency(&victim);
-    told.behind = interferers(&victim.behind, sources, beats);
+    let begin = header.begin().unwrap_or(about.begin);
+    let rhythms = Rhythms {
+        beats,
+        origin: begin,
+        times: &victim.behind_at,
+    };
+    told.behind = interferers(&victim.behind, sources, &rhythms);
     told.waited_on = waited_on(&victim.behind_on, sources);
     for one in &mut told.behind {
         one.own = one.pid.is_some_and(|pid| pids.contains(&pid));
     }
     let not_moved = interrupted_by.iter();
     let not_moved = not_moved.map(|(&id, tally)| ((id, false), *tally));
-    told.interrupted_by = interferers(&not_moved.collect(), sources, &[]);
-    let begin = header.begin().unwrap_or(about.begin);
+    let rhythms = Rhythms {
+        beats: &[],
+        ..rhythms
+    };
+    told.interrupted_by = interferers(&not_moved.collect(), sources, &rhythms);
     let held = victim.real_time.map(|real_time| real_time.finish(header));
     told.delays = longest(victim.worst, held.as_ref(), begin, sources);
     if let Some(held) = held {
@@ -175,7 +185,7 @@ fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
 #[derive(Debug, Default)]
 struct Share {
     program: Option<String>,
-    threads: BTreeMap<i32, Tally>,
+    threads: BTreeMap<i32, Had>,
     tally: Tally,
 }
 
@@ -197,14 +207,26 @@ fn waited_on(behind: &BTreeMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) -
     much.map(|(cpu, _)| cpu).collect()
 }
 
+/// Beats, and the times that are held against them.
+#[derive(Clone, Copy)]
+struct Rhythms<'a> {
+    beats: &'a [BeatLine],
+    /// What their phases are after.
+    origin: Nanos,
+    /// When a source had the CPU.
+    times: &'a BTreeMap<(SourceId, bool), Times>,
+}
+
 /// By source, and whether that had a CPU that the thread left for another.
 fn interferers(
     by_source: &BTreeMap<(SourceId, bool), Tally>,
     sources: &SourceTable,
-    beats: &[BeatLine],
+    rhythms: &Rhythms<'_>,
 ) -> Vec<Interferer> {
+    let phase = (rhythms.beats, rhythms.origin);
     let mut by_name: BTreeMap<(String, Option<i32>, Kind, bool), Share> = BTreeMap::new();
     for (&(id, moved), tally) in by_source {
+        let times = rhythms.times.get(&(id, moved));
         let source = sources.get(id);
         // A function is a part of the interrupt that it ran in, and no further interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
@@ -217,7 +239,9 @@ fn interferers(
         let entry = by_name.entry((name, pid, source.kind, moved)).or_default();
         entry.program = program(id, sources);
         if let Some(thread) = &source.thread {
-            entry.threads.entry(thread.tid).or_default().merge(tally);
+            let had = entry.threads.entry(thread.tid).or_default();
+            had.tally.merge(tally);
+            had.times.extend(times.into_iter().flat_map(Times::kept));
         }
         entry.tally.merge(&Tally {
             count: if part { 0 } else { tally.count },
@@ -227,7 +251,7 @@ fn interferers(
     let mut interferers: Vec<Interferer> = by_name
         .into_iter()
         .map(|((name, pid, kind, moved), share)| Interferer {
-            period: pid.and_then(|pid| period(pid, &share.threads, beats)),
+            period: pid.and_then(|pid| period(pid, &share.threads, phase)),
             name,
             kind,
             pid,
