@@ -107,7 +107,8 @@ impl Processes<'_> {
             return self.autogroups.is_empty();
         };
         let own = gaining.into_iter().flatten();
-        own.filter_map(|&pid| self.group(pid)).any(|own| own == group)
+        own.filter_map(|&pid| self.group(pid))
+            .any(|own| own == group)
     }
 
     /// A process of each group by session that `pids` are in, of those that are there and are not real-time; none

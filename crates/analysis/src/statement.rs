@@ -74,6 +74,12 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         victim: parts.victim,
     };
     let present = header.after.present();
+    if let (Some(waits), Some(there)) = (&mut statement.waits, &present) {
+        for program in &mut waits.programs {
+            let ended = program.pids.iter().filter(|pid| !there.contains(pid));
+            program.ended = ended.copied().collect();
+        }
+    }
     let processes = Processes {
         autogroups: header.autogroups.as_deref().unwrap_or_default(),
         policies: &header.policies,

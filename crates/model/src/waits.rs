@@ -38,6 +38,9 @@ pub struct WaitingProgram {
     pub name: String,
     /// Its processes.
     pub pids: Vec<i32>,
+    /// Those of them that had ended when the recording did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<i32>,
     /// For how long, of all its threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

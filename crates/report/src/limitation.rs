@@ -269,7 +269,7 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::FrameEventsLost { events } => say(
             several(*events, "event of the kernel", "events of the kernel"),
-            "overran the buffer: frames may be missing or seem late",
+            "overran the buffer, so that frames may be missing or seem late",
         ),
         Limitation::GapContentsUnknown { cpus } => say(
             format!("what was in the probe's gaps on {}", cpus.named()),
@@ -411,7 +411,7 @@ fn beats(limitation: &Limitation) -> Words {
         ),
         Limitation::BeatEventsLost { cpu, events } => say(
             format!("{} on CPU {cpu}", several(*events, "event", "events")),
-            "lost: beats may be missing, and counted beats are too few",
+            "lost, so that beats may be missing, and counted beats are too few",
         ),
         Limitation::RecordingHoles { cpu, time, holes } => say(
             format!(
@@ -469,7 +469,7 @@ fn needed_for(hook: Hook) -> &'static str {
 
 fn unreadable(reason: &Unreadable) -> String {
     let words = match reason {
-        Unreadable::NeedsRoot => "permission denied: this needs root, with all its rights",
+        Unreadable::NeedsRoot => "permission denied; this needs root, with all its rights",
         Unreadable::NeedsSyslog => "the kernel log needs root or CAP_SYSLOG",
         Unreadable::NotAFile => "it is not a regular file",
         Unreadable::TooLong { read_bytes } => {

@@ -113,7 +113,11 @@ mod tests {
     fn a_period_is_that_of_the_threads_which_were_waited_for() {
         assert_eq!(told([60, 10], 6), Some(3e9));
         assert_eq!(told([10, 60], 6), None, "another thread's beat");
-        assert_eq!(told([3_000, 10], 6), None, "it ran for longer than its period");
+        assert_eq!(
+            told([3_000, 10], 6),
+            None,
+            "it ran for longer than its period"
+        );
         assert_eq!(told([60, 10], 7), None, "it ran between its beats");
     }
 }

@@ -95,6 +95,20 @@ fn a_woken_thread_waits_behind_who_has_the_cpu_and_a_preempted_one_behind_it() {
 }
 
 #[test]
+fn who_waited_and_has_ended_is_told_apart() {
+    let cast = Cast::new();
+    let mut header = traced(30);
+    let ended = |header: &Header| {
+        let waits = cast.told(&preempting(&cast, false), header).unwrap();
+        let programs = waits.programs.into_iter();
+        programs.map(|it| it.ended).collect::<Vec<_>>()
+    };
+    assert_eq!(ended(&header), [[0; 0]; 2], "nobody looked");
+    header.after.pids = Some([10].into());
+    assert_eq!(ended(&header), [vec![20], vec![]]);
+}
+
+#[test]
 fn a_wait_of_seconds_begins_at_its_wake_up_too() {
     let cast = Cast::new();
     let rows = [

@@ -40,7 +40,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let end = match command.exit {
             None => "still running at the end".to_owned(),
             Some(0) => "it succeeded".to_owned(),
-            Some(code @ 129..) => format!("ended by signal {}", code - 128),
+            // The same codes are a program's own to give.
+            Some(code @ 129..=192) => format!("ended by signal {} or exit code {code}", code - 128),
             Some(code) => format!("it failed with exit code {code}"),
         };
         let argv = command.argv.join(" ");
@@ -50,7 +51,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let (tone, level) = match statement.level {
         Level::Kernel => (
             Tone::Plain,
-            "kernel: everything that ran is traced by name".to_owned(),
+            "kernel: traced by name, but for what could not be seen".to_owned(),
         ),
         Level::Proc => {
             let remedy =

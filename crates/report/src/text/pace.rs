@@ -74,7 +74,14 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
     if view.shows(Section::Limits) {
         if statement.limitations.is_empty() && view != View::Full {
             page.section("What could not be seen");
-            page.paragraph(Tone::Good, "  ", "Nothing: no event was lost.");
+            let text = match &statement.subject {
+                Subject::Process(_) => "Nothing: no event was lost.",
+                Subject::Loop(report) if report.frames_lost == 0 => {
+                    "The kernel was not traced; no frame was lost."
+                }
+                Subject::Loop(_) => "The kernel was not traced.",
+            };
+            page.paragraph(Tone::Good, "  ", text);
         }
         limitations(&mut page, &statement.limitations);
     }
@@ -465,7 +472,8 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
     }
     let others = report.threads.len().saturating_sub(THREADS);
     if others > 0 {
-        page.line(Tone::Faint, &format!("  and {others} more threads"));
+        let more = counted(others as u64, "more thread");
+        page.line(Tone::Faint, &format!("  and {more}"));
     }
 }
 

@@ -60,7 +60,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         rule: "cpu-time-not-as-shown".to_owned(),
         title: format!("CPU {} is {way} than top shows", cpu.cpu),
         configured: format!("/proc/stat: {:.1} % busy", cpu.shown_share * 100.0),
-        effective: format!("{:.1} % busy", busy * 100.0),
+        effective: effective(cpu, busy),
         measured,
         confidence: if by_books {
             Confidence::Certain
@@ -77,4 +77,15 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         }),
         remedy,
     }
+}
+
+/// How busy it was, and how much of its time nobody knows of.
+fn effective(cpu: &CpuCheck, busy: f64) -> String {
+    let unexplained = cpu.unexplained.share_of(cpu.elapsed);
+    let rest = if unexplained < 0.000_5 {
+        String::new()
+    } else {
+        format!(", {:.1} % unexplained", unexplained * 100.0)
+    };
+    format!("{:.1} % busy{rest}", busy * 100.0)
 }

@@ -212,11 +212,18 @@ mod tests {
 
     #[test]
     fn a_comment_stays_one() {
-        let command = "sysctl kernel.sched_rt_runtime_us=-1   # a loop that never sleeps stops its CPU";
+        let command =
+            "sysctl kernel.sched_rt_runtime_us=-1   # a loop that never sleeps stops its CPU";
         for first in 31..100 {
-            assert_eq!(pasted(command, first, first + 9), "sysctl kernel.sched_rt_runtime_us=-1");
+            assert_eq!(
+                pasted(command, first, first + 9),
+                "sysctl kernel.sched_rt_runtime_us=-1"
+            );
         }
         assert_eq!(pasted("# mount it again, it's not as it was", 31, 40), "");
-        assert_eq!(lines("vmstat 1 10   # column st", 71, 80).unwrap()[0].text, "vmstat 1 10 # column st");
+        assert_eq!(
+            lines("vmstat 1 10   # column st", 71, 80).unwrap()[0].text,
+            "vmstat 1 10 # column st"
+        );
     }
 }

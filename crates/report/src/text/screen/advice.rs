@@ -99,12 +99,12 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
     let program = waits.programs.iter().find(long)?;
     let behind = program.behind.first();
     let behind = behind.map(|one| format!(", behind {}", name(&one.name, &one.pids)));
-    let whose = match &*program.pids {
-        [pid, ..] if screen.names_processes() => {
-            format!(": {}", tied(format!("ticktax audit --pid {pid}")))
-        }
-        _ => String::new(),
-    };
+    // Of a part of a recording it is not known who was there at its end.
+    let there = program.pids.iter().find(|pid| !program.ended.contains(pid));
+    let there = there.filter(|_| screen.names_processes() && statement.part.is_none());
+    let whose = there.map_or_else(String::new, |pid| {
+        format!(": {}", tied(format!("ticktax audit --pid {pid}")))
+    });
     Some(format!(
         "the CPUs had time to spare, but {} waited {} for one, up to {} at once{}{whose}",
         name(&program.name, &program.pids),
@@ -185,9 +185,9 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         return (String::new(), None);
     };
     let (remedy, command) = match (ended, other_cpus) {
-        (true, Some(_)) => (", and has ended: start it elsewhere", BUSIEST.to_owned()),
+        (true, Some(_)) => ("; it has ended: start it elsewhere", BUSIEST.to_owned()),
         (true, None) => (
-            ", and has ended: start it with a lower priority",
+            "; it has ended: start it with a lower priority",
             BUSIEST.to_owned(),
         ),
         (false, Some(others)) => (": move it", format!("taskset -acp {others} {pid}")),
@@ -196,11 +196,12 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             format!("chrt -ap {pid}   # and lower its priority"),
         ),
     };
+    let delays = if *ended { "delayed" } else { "delays" };
     let sentence = format!(
-        "{program} ({pid}) runs every {}, for up to {}, on {}{remedy}.",
+        "{program} ({pid}), every {} on {}, {delays} it up to {}{remedy}.",
         tied(short_period(*period)),
-        tied(max),
         cpu_names(cpus.iter()),
+        tied(max),
     );
     (sentence, screen.names_processes().then_some(command))
 }
@@ -233,7 +234,11 @@ fn crowding(
 /// How often and for how long: of a machine's programs it is not known when they had quota again.
 fn held_back(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
-    let followed = screen.statement.victim.as_ref().and_then(|victim| victim.threads.as_ref());
+    let followed = screen
+        .statement
+        .victim
+        .as_ref()
+        .and_then(|victim| victim.threads.as_ref());
     match followed {
         Some(_) => format!("for {time}, {count}"),
         None => format!("{count}, for {time} until it ran again"),

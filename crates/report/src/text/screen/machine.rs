@@ -28,6 +28,8 @@ const TOLERABLE: f64 = 0.01;
 const LITTLE: f64 = 0.04;
 /// By this much of the time the hypervisor's clock may say more than was seen without a word.
 const STOLEN: f64 = 0.001;
+/// From this share on the shares would not add up without what ticktax itself had.
+const OWN: f64 = 0.005;
 /// With less to spare than this, a program that runs keeps another from running.
 const SCARCE: f64 = 0.5;
 
@@ -144,7 +146,11 @@ fn not_told(waits: &WaitStatement, told: &[&WaitingProgram], little: &[&WaitingP
         groups: little.len() as u64 + left_out,
         time: waits.time - time,
         count: waits.count.saturating_sub(count),
-        max: little.iter().map(|program| program.max).max().unwrap_or_default(),
+        max: little
+            .iter()
+            .map(|program| program.max)
+            .max()
+            .unwrap_or_default(),
         unknown: last.map_or(Nanos::ZERO, |program| program.time),
     }
 }
@@ -183,6 +189,10 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     if unexplained > Nanos::ZERO {
         let share = percent(unexplained.share_of(whole));
         parts.push(tied(format!("UNEXPLAINED {share}")));
+    }
+    let tool = time_of(statement, Holder::Tool).share_of(whole);
+    if tool >= OWN {
+        parts.push(tied(format!("ticktax {}", percent(tool))));
     }
     parts.push(tied(format!("idle {}", share(Holder::Nothing))));
     if let Some(share) = waited(statement) {
@@ -456,7 +466,7 @@ fn tick(page: &mut Page, statement: &Statement) {
     let each = cost
         .ticks
         .median
-        .map(|median| tied(format!("{} each", median.rough())));
+        .map(|median| tied(format!("median {}", median.rough())));
     let mut parts = vec![format!("{} a CPU", tied(format!("{rate:.0} Hz")))];
     parts.extend(each);
     let share = percent(cost.cores.value / cpus);

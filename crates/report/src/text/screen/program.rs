@@ -270,7 +270,13 @@ fn lost_to(delay: &Delay, room: usize) -> String {
     if let Some(limit) = delay.limit {
         return elide(crate::text::victim::limit_name(limit), room);
     }
-    let mut text = String::new();
+    let seen: Nanos = delay.lost_to.iter().map(|lost| lost.time).sum();
+    let unseen = delay.length - seen;
+    let mut text = if unseen + unseen > delay.length {
+        format!("nothing seen {unseen}")
+    } else {
+        String::new()
+    };
     for lost in &delay.lost_to {
         // What is little is not what it was mainly lost to.
         if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
@@ -286,9 +292,6 @@ fn lost_to(delay: &Delay, room: usize) -> String {
         } else {
             break;
         }
-    }
-    if text.is_empty() {
-        text.push_str("nothing seen");
     }
     text
 }

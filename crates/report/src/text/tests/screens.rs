@@ -137,6 +137,7 @@ fn waits() -> WaitStatement {
     let program = |name: &str, pids: &[i32], ms, count, behind: &[WaitedFor]| WaitingProgram {
         name: name.to_owned(),
         pids: pids.to_vec(),
+        ended: Vec::new(),
         time: Nanos::from_millis(ms),
         count,
         max: Nanos::from_micros(ms * 100),
@@ -359,6 +360,9 @@ fn long_waits_are_told_where_there_is_nothing_to_do() {
     let told = "SO the CPUs had time to spare, but game (4121) waited 1.40 s for one, up to 140 ms at \
                 once, behind rustc x3: ticktax audit --pid 4121";
     assert!(page.contains(told), "{page}");
+    statement.waits.as_mut().unwrap().programs[0].ended = vec![4_121];
+    let page = flat(&statement);
+    assert!(page.contains("behind rustc x3 Observer:"), "{page}");
     for program in &mut statement.waits.as_mut().unwrap().programs {
         (program.time, program.max) = (Nanos::from_millis(9), Nanos::from_millis(3));
     }
@@ -386,6 +390,17 @@ fn what_a_hypervisor_does_not_tell_is_not_no_time() {
     told(&statement, "hypervisor 0 %, ");
     statement.stolen = Some(Nanos::from_secs(1));
     told(&statement, "hypervisor 0 % (2.5 % by its clock), ");
+}
+
+#[test]
+fn shares_of_a_machine_add_up_with_what_ticktax_had() {
+    let mut statement = a_machine();
+    assert!(!flat(&statement).contains("ticktax 1.0 %"));
+    let mut accounts = statement.accounts.iter_mut();
+    let own = accounts.find(|account| account.class.holder() == Holder::Tool);
+    own.unwrap().time = Nanos::from_millis(400);
+    let page = flat(&statement);
+    assert!(page.contains("ticktax 1.0 %, idle"), "{page}");
 }
 
 #[test]
@@ -453,6 +468,30 @@ fn the_culprits_are_on_the_first_screen() {
     let page = text(&held_up(), &by_process);
     assert!(page.contains("cc1 (20000)"), "{page}");
     assert!(!page.contains("cc1  x46"), "{page}");
+}
+
+/// What had a hundredth of a delay is not what it was mainly lost to.
+#[test]
+fn a_delay_of_which_little_was_seen_says_so() {
+    let mut statement = held_up();
+    let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
+    let delay = &mut threads.delays[0];
+    delay.lost_to.truncate(1);
+    delay.length = Nanos::from_millis(80);
+    delay.lost_to[0].time = Nanos::from_micros(800);
+    let page = flat(&statement);
+    assert!(page.contains("nothing seen 79.2 ms"), "{page}");
+    statement
+        .victim
+        .as_mut()
+        .unwrap()
+        .threads
+        .as_mut()
+        .unwrap()
+        .delays[0]
+        .lost_to[0]
+        .time = Nanos::from_millis(79);
+    assert!(!flat(&statement).contains("nothing seen"));
 }
 
 #[test]
