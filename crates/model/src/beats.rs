@@ -10,7 +10,8 @@ use crate::{CpuList, Lengths, Nanos};
 /// The periodic events of a recording, and what was looked at to find them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
-    /// The beats, the costliest first.
+    /// The beats, the costliest first: by their own time, or by that of the gaps that hold an event of theirs, which
+    /// a probe may have yielded to programs.
     pub beats: Vec<BeatLine>,
     /// How many sources had events enough to be searched.
     pub searched: u64,

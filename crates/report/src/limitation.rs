@@ -48,7 +48,6 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::SwitchesUnreported { .. }
         | Limitation::FramesCut { .. }
         | Limitation::BordersMissed { .. }
-        | Limitation::SourcesFolded { .. }
         | Limitation::FollowingCutShort { .. }
         | Limitation::FrameEventsLost { .. }
         | Limitation::GapContentsUnknown { .. }
@@ -60,9 +59,9 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::ClockSet { .. }
         | Limitation::InstructionTime { .. }
         | Limitation::HostTime => clock(limitation),
-        Limitation::BeatTimesSummed { .. } | Limitation::BeatLongTimesSummed { .. } => {
-            summed(limitation)
-        }
+        Limitation::SourcesFolded { .. }
+        | Limitation::BeatTimesSummed { .. }
+        | Limitation::BeatLongTimesSummed { .. } => summed(limitation),
         Limitation::BeatSourcesUnnamed
         | Limitation::BeatsTooFewEvents { .. }
         | Limitation::BeatPeriodsTooLong { .. }
@@ -256,13 +255,6 @@ fn events(limitation: &Limitation) -> Words {
             ),
             "their events are missing: their time is counted with what is around them",
         ),
-        Limitation::SourcesFolded { intervals } => say(
-            format!(
-                "the sources of {}",
-                several(*intervals, "interval", "intervals")
-            ),
-            "there were more than the table of sums holds: they are counted as others",
-        ),
         Limitation::FollowingCutShort { after } => say(
             format!("what came after {after}"),
             "the process switches too often for the memory set aside; watch for a shorter time",
@@ -338,9 +330,16 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// What the search for beats cannot see where sums are kept.
+/// What cannot be seen where sums are kept.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
+        Limitation::SourcesFolded { intervals } => say(
+            format!(
+                "the sources of {}",
+                several(*intervals, "interval", "intervals")
+            ),
+            "there were more than the table of sums holds: they are counted as others",
+        ),
         Limitation::BeatTimesSummed { rows } => say(
             format!(
                 "the times of what is shorter than 1 ms, in {}",

@@ -105,16 +105,7 @@ fn threads(
             told.off.push((tid, -missing));
         }
     }
-    told.accounts = states
-        .into_iter()
-        .filter(|(_, tally)| !tally.is_empty())
-        .map(|(state, tally)| StateAccount {
-            state,
-            time: tally.time,
-            count: tally.count,
-            max: tally.max(),
-        })
-        .collect();
+    told.accounts = accounts(states);
     told.accounted = told.accounts.iter().map(|account| account.time).sum();
     told.latency = latency(&victim);
     let begin = header.begin().unwrap_or(about.begin);
@@ -141,6 +132,18 @@ fn threads(
         told.real_time = held.programs(sources, |pid| pids.contains(&pid));
     }
     told
+}
+
+/// The states that have any time.
+fn accounts(states: BTreeMap<ThreadState, Tally>) -> Vec<StateAccount> {
+    let any = states.into_iter().filter(|(_, tally)| !tally.is_empty());
+    any.map(|(state, tally)| StateAccount {
+        state,
+        time: tally.time,
+        count: tally.count,
+        max: tally.max(),
+    })
+    .collect()
 }
 
 fn latency(victim: &Victim) -> Option<Latency> {

@@ -95,7 +95,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     page.section("What repeats");
     let about = format!(
         "{} searched over {}; the probability of any false line is below {}. Periods with their \
-         95 % interval, costliest first.",
+         95 % interval.",
         counted(beats.searched, "source"),
         tied(beats.window),
         tied(percent(beats.family_alarm)),

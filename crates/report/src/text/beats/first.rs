@@ -118,12 +118,12 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
     let left = beats.len() - shown;
     if left > 0 {
-        let text = format!("and {left} that take less (--section repeats)");
+        let text = format!("and {left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
 
-/// What a beat takes of its CPUs' time: gaps without a named cause were lost as well.
+/// What a beat takes of its CPUs' time, or of a probe's.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -131,10 +131,12 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// What a beat takes from whoever else would run: a thread that is off its CPU takes nothing.
+/// What a beat is known to take from whoever else would run: a thread that is off its CPU takes nothing, and gaps of a
+/// probe may have been yielded to programs, but for those that are proven to be outside.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
+        BeatKind::Gaps if beat.outside.is_none() => 0.0,
         _ => cost(beat),
     }
 }

@@ -142,6 +142,16 @@ fn what_is_off_its_cpu_is_not_the_costliest() {
         "{page}"
     );
     assert!(rows.contains("gamesrv sleeping"), "{page}");
+    // Nor does a probe lose what it may have yielded to programs.
+    let mut given = line("gaps", 100.4e6, 7.5e4, "1");
+    (given.kind, given.gaps) = (BeatKind::Gaps, Some(gaps(0.5)));
+    let mut with_gaps = statement.clone();
+    with_gaps.beats.insert(0, given);
+    let page_of_gaps = crate::text::beats::beats(&with_gaps, &crate::text::TextStyle::default());
+    assert!(
+        page_of_gaps.contains("the costliest is kworker wb_workfn"),
+        "{page_of_gaps}"
+    );
     let full = crate::text::TextStyle {
         view: crate::View::Full,
         ..crate::text::TextStyle::default()
@@ -198,12 +208,12 @@ fn what_is_not_known_to_take_time_from_others_has_no_line_of_a_machine() {
             left.unwrap_or_default().trim().to_owned(),
         )
     };
-    let gaps = "gaps of 1.00 ms or more".to_owned();
+    let gaps = "gaps of 1.00 ms or more";
     let (names, left) = told(&[("bash", 9), ("kdamond.0", 9)]);
-    assert_eq!(names, [gaps.clone()]);
+    assert_eq!(names, [gaps]);
     assert_eq!(left, "and 4 more (--section repeats)");
     for (name, beat) in [("kdamond.0", "kdamond.0"), ("bash", "a new bash")] {
         let (names, _) = told(&[(name, 11)]);
-        assert_eq!(names, [gaps.clone(), beat.to_owned()]);
+        assert_eq!(names, [gaps, beat]);
     }
 }
