@@ -207,7 +207,7 @@ impl Victim {
         for slot in self.moves.slots() {
             while let Some(wait) = self.moves.of(slot, MAX_TIME) {
                 let history = timeline.history(slot).map(|(history, _)| &*history);
-                self.moved(&wait, history);
+                self.moved(&wait, slot, history);
             }
         }
     }
@@ -258,7 +258,7 @@ impl Victim {
         // An interrupt's row comes before that of whoever it interrupted, who may have had the CPU for long.
         if matches!(event.kind(), EventKind::OnCpu(..)) {
             while let Some(wait) = self.moves.of(event.slot, event.span.end()) {
-                self.moved(&wait, Some(history));
+                self.moved(&wait, event.slot, Some(history));
             }
         }
     }
@@ -382,17 +382,15 @@ impl Victim {
         }
     }
 
-    /// A wait that ended on another CPU than the one that it was spent on, which has this past.
-    fn moved(&mut self, wait: &Moved, history: Option<&History>) {
+    /// A wait that ended on another CPU than the one in `slot` that it was spent on, which has this past.
+    fn moved(&mut self, wait: &Moved, slot: usize, history: Option<&History>) {
         let history = history.into_iter();
         let before = wait.before();
         let mut pieces: Vec<Piece> = history
             .flat_map(|history| history.had_cpu_during(&before))
             .collect();
         pieces.extend(wait.after());
-        let life = self.threads.get(&wait.thread.tid);
-        let on = life.and_then(|life| life.slot_before(wait.span.start));
-        let on = on.and_then(|slot| u32::try_from(slot).ok()).map(Cpu);
+        let on = u32::try_from(slot).ok().map(Cpu);
         self.waited(wait.thread, wait.kind, &wait.span, (on, true, &pieces));
     }
 
