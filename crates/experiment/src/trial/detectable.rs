@@ -23,7 +23,7 @@ pub struct Detectable {
     /// The standard deviation of a block's difference where nothing differs.
     pub noise: f64,
     /// The effect that is found in four of five trials; `None` where no effect can count, because the blocks
-    /// are too few ([`fewest_blocks`]).
+    /// are too few ([`fewest_blocks`]), and where the runs were all alike: of those no noise is known.
     pub effect: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detecta
         .collect();
     let squares: f64 = of_four.iter().map(|it| it * it).sum();
     let noise = (squares / of_four.len() as f64).sqrt();
-    let effect = (blocks >= fewest_blocks(comparisons))
+    let effect = (blocks >= fewest_blocks(comparisons) && noise > 0.0)
         .then(|| told(scale, least_effect(noise, blocks, level(comparisons))));
     Some(Detectable {
         scale,
@@ -166,6 +166,8 @@ mod tests {
         assert_eq!(detectable(&aa, 5, 1).unwrap().effect, None);
         assert!(detectable(&aa, 6, 1).unwrap().effect.is_some());
         assert_eq!(detectable(&aa[..5], 10, 1), None);
+        let same = detectable(&[0.0; 12], 10, 1).unwrap();
+        assert_eq!((same.noise, same.effect), (0.0, None));
         assert_eq!(detectable(&[f64::NAN; 9], 10, 1), None);
     }
 
