@@ -119,6 +119,22 @@ pub enum KnobError {
         /// Why, and what to do.
         why: String,
     },
+    /// A cgroup for a command cannot be found, made or joined.
+    #[error("cannot {what}: {why}")]
+    Group {
+        /// What was tried.
+        what: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// Nobody would put back what a killed run leaves.
+    #[error(
+        "cannot start the watchdog that puts settings back: {why}; nothing is changed without it"
+    )]
+    Watchdog {
+        /// Why.
+        why: String,
+    },
 }
 
 /// What the kernel, or the text that it gave, said against reading or writing.

@@ -2,7 +2,8 @@
 //!
 //! A line is checksummed JSON. `Began` says on which boot of the machine the lines after it were
 //! written, and by whom; `Intended` that a setting is about to change, with what it was; `Written` what it was
-//! when it was read back; `Undone` that nothing is left to do about it. A process may be killed anywhere in
+//! when it was read back; `Undone` that nothing is left to do about it; `Making` that a cgroup is about to be made,
+//! and `Dissolved` that it is gone. A process may be killed anywhere in
 //! between: a line that is cut short was not on the disk yet, so what it announces was not begun.
 //!
 //! The file is locked while it is open, and stays when it is empty: there is never a moment at which two runs
@@ -57,6 +58,14 @@ pub(crate) enum Record {
         target: Target,
         outcome: UndoOutcome,
     },
+    /// A cgroup is about to be made.
+    Making {
+        folder: PathBuf,
+        /// Where its processes belong once it is gone.
+        home: PathBuf,
+    },
+    /// It is gone.
+    Dissolved { folder: PathBuf },
 }
 
 /// A point at which a run may be killed: what was just done.

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use ticktax_model::Nanos;
 use ticktax_model::knob::{KnobLine, KnobReading, KnobReadings, KnobRisk, KnobScope, KnobSheet};
 
 use crate::error::{KnobError, Trouble};
 use crate::mechanism::{Held, Mechanism};
+use crate::session::Consent;
 use crate::system::System;
 use crate::target::{Presence, Target};
 use crate::values::Values;
@@ -24,6 +26,7 @@ pub struct Knob {
     pub(crate) kernels: &'static str,
     pub(crate) source: &'static str,
     pub(crate) also: &'static [&'static str],
+    pub(crate) settle: Nanos,
 }
 
 /// A row without words.
@@ -50,6 +53,15 @@ pub(crate) const fn knob(
         kernels: "",
         source: "",
         also: &[],
+        settle: match scope {
+            KnobScope::Task => Nanos::ZERO,
+            KnobScope::Cgroup => Nanos::from_millis(50),
+            KnobScope::Machine
+            | KnobScope::Cpu
+            | KnobScope::Irq
+            | KnobScope::Disk
+            | KnobScope::Net => Nanos::from_millis(200),
+        },
     }
 }
 
@@ -94,6 +106,12 @@ impl Knob {
         self
     }
 
+    /// A change is in full effect only after so many ms.
+    pub(crate) const fn settles_in_ms(mut self, time: i64) -> Self {
+        self.settle = Nanos::from_millis(time);
+        self
+    }
+
     /// Its name, as it is typed: `vm.swappiness`.
     pub const fn id(&self) -> &'static str {
         self.id
@@ -107,6 +125,31 @@ impl Knob {
     /// What may go wrong when it is changed.
     pub const fn risk(&self) -> KnobRisk {
         self.risk
+    }
+
+    /// How long to wait after a change before anything is measured.
+    pub const fn settle(&self) -> Nanos {
+        self.settle
+    }
+
+    /// That it may be changed at all, and by somebody who agreed to what may go wrong.
+    ///
+    /// # Errors
+    /// [`KnobError::ReadOnly`] or [`KnobError::Dangerous`].
+    pub fn permits(&self, consent: Consent) -> Result<(), KnobError> {
+        match (self.risk, consent) {
+            (KnobRisk::ReadOnly, _) => Err(KnobError::ReadOnly {
+                id: self.id.to_owned(),
+                why:
+                    "it takes effect as the kernel starts; try it with `ticktax lab run --cmdline`"
+                        .to_owned(),
+            }),
+            (KnobRisk::Dangerous, Consent::Withheld) => Err(KnobError::Dangerous {
+                id: self.id.to_owned(),
+                reason: self.risk_reason.to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// A value in the words that reading it gives.
@@ -227,6 +270,7 @@ impl Knob {
             kernels: self.kernels.to_owned(),
             source: self.source.to_owned(),
             also_changes: self.also.iter().map(|&id| id.to_owned()).collect(),
+            settle: self.settle,
         }
     }
 }

@@ -8,6 +8,7 @@
 mod error;
 #[cfg(test)]
 mod fixture;
+mod group;
 mod journal;
 mod knob;
 mod mechanism;
@@ -17,10 +18,13 @@ mod sys;
 mod system;
 mod target;
 mod values;
+mod watchdog;
 
 pub use error::{KnobError, Trouble};
+pub use group::{Controller, of_process as cgroup_of_process};
 pub use journal::{OnStep, Step};
 pub use knob::{Knob, of_what};
 pub use session::{Change, Consent, Session, undo, undo_observed};
 pub use system::System;
 pub use target::Target;
+pub use watchdog::{Watchdog, stand_by};

@@ -3,19 +3,24 @@
 //! A [`Session`] writes to its journal what it is about to change, changes it, reads it back, and puts
 //! everything back when it ends. What a killed one left is put back by the next, or by [`undo`].
 
+mod left;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ticktax_model::knob::{KnobRisk, UndoOutcome, UndoStatement, UndoneSetting};
+use ticktax_model::knob::{UndoOutcome, UndoStatement, UndoneSetting};
 
 use crate::error::KnobError;
+use crate::group::{self, Controller};
 use crate::journal::{Contents, Journal, OnStep, Record, Step};
 use crate::knob::Knob;
 use crate::mechanism::Held;
 use crate::registry;
 use crate::system::System;
 use crate::target::{Presence, Target};
+
+use left::{Left, Pending};
 
 /// Whether somebody agreed to change settings that are dangerous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,29 +42,12 @@ pub struct Change {
     pub got: String,
 }
 
-/// A setting that is still to be put back.
-#[derive(Clone, Debug)]
-struct Pending {
-    knob: String,
-    target: Target,
-    identity: String,
-    /// What it was before anybody of ours changed it.
-    original: String,
-    /// What it was when it was last read back.
-    last: String,
-    /// What was about to be written, and was not read back.
-    unread: Option<String>,
-    /// The kernel changes it along with another, so that any value found is of our making.
-    along: bool,
-    boot: String,
-}
-
 /// A run that changes settings. It has the journal, and is the only one.
 pub struct Session {
     system: System,
     journal: Journal,
     boot: String,
-    pending: Vec<Pending>,
+    pending: Left,
     held: BTreeMap<(String, Target), Held>,
     ended: bool,
 }
@@ -110,7 +98,7 @@ impl Session {
             system: system.clone(),
             journal,
             boot,
-            pending: pending(&contents.records),
+            pending: Left::of(&contents.records),
             held: BTreeMap::new(),
             ended: false,
         })
@@ -129,22 +117,9 @@ impl Session {
         value: &str,
         consent: Consent,
     ) -> Result<Change, KnobError> {
-        if knob.risk == KnobRisk::ReadOnly {
-            return Err(KnobError::ReadOnly {
-                id: knob.id.to_owned(),
-                why:
-                    "it takes effect as the kernel starts; try it with `ticktax lab run --cmdline`"
-                        .to_owned(),
-            });
-        }
+        knob.permits(consent)?;
         let identity = knob.require(&self.system, target)?;
         let asked = knob.parse(&self.system, target, value)?;
-        if knob.risk == KnobRisk::Dangerous && consent == Consent::Withheld {
-            return Err(KnobError::Dangerous {
-                id: knob.id.to_owned(),
-                reason: knob.risk_reason.to_owned(),
-            });
-        }
         let old = knob.read(&self.system, target)?;
         self.require_ours(knob, target, &old)?;
         self.note_companions(knob, target, &identity)?;
@@ -185,22 +160,98 @@ impl Session {
 
     /// That nobody else has changed it since this session did.
     fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
-        let ours = self.place(knob.id, target).map(|at| &self.pending[at]);
+        let ours = self
+            .place(knob.id, target)
+            .map(|at| &self.pending.settings[at]);
         let changed = ours.filter(|it| !it.along && !knob.is_held() && it.last != found);
-        let Some(left) = changed.map(|it| it.last.clone()) else {
+        match changed.map(|it| it.last.clone()) {
+            Some(left) => Err(self.disown(knob, target, found, left)),
+            None => Ok(()),
+        }
+    }
+
+    /// That a setting, changed by this session or not, still is what it was `left` at.
+    ///
+    /// # Errors
+    /// It is not, or cannot be read. Somebody else has changed it then, and it is left alone from here on.
+    pub fn require_unchanged(
+        &mut self,
+        knob: &'static Knob,
+        target: &Target,
+        left: &str,
+    ) -> Result<(), KnobError> {
+        // What is held by several is what they come to.
+        if knob.is_held() {
             return Ok(());
+        }
+        let found = knob.read(&self.system, target)?;
+        if found == left {
+            return Ok(());
+        }
+        Err(self.disown(knob, target, &found, left.to_owned()))
+    }
+
+    /// Leaves a setting to whoever else changed it, and says so.
+    fn disown(&mut self, knob: &Knob, target: &Target, found: &str, left: String) -> KnobError {
+        let noted = match self.place(knob.id, target) {
+            Some(_) => self.note(Record::Undone {
+                knob: knob.id.to_owned(),
+                target: target.clone(),
+                outcome: UndoOutcome::Foreign,
+            }),
+            None => Ok(()),
         };
-        self.note(Record::Undone {
-            knob: knob.id.to_owned(),
-            target: target.clone(),
-            outcome: UndoOutcome::Foreign,
-        })?;
-        Err(KnobError::Foreign {
+        let foreign = || KnobError::Foreign {
             id: knob.id.to_owned(),
             target: target.to_string(),
             found: found.to_owned(),
             left,
+        };
+        noted.err().unwrap_or_else(foreign)
+    }
+
+    /// Has a setting stay what it is now, because what this session found was of its own making: a thread
+    /// inherits what its parent was given.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn keep(&mut self, knob: &'static Knob, target: &Target) -> Result<(), KnobError> {
+        if self.place(knob.id, target).is_none() {
+            return Ok(());
+        }
+        self.note(Record::Undone {
+            knob: knob.id.to_owned(),
+            target: target.clone(),
+            outcome: UndoOutcome::Restored,
         })
+    }
+
+    /// Forgets the settings of what is gone meanwhile, such as threads that have ended: nothing of them is
+    /// left to be put back.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn forget_gone(&mut self) -> Result<(), KnobError> {
+        let is_gone = |it: &&Pending| match it.target.presence(&self.system) {
+            Presence::There(identity) => identity != it.identity,
+            Presence::Offline => false,
+            Presence::Gone => true,
+        };
+        let gone: Vec<Pending> = self
+            .pending
+            .settings
+            .iter()
+            .filter(is_gone)
+            .cloned()
+            .collect();
+        for it in gone {
+            self.note(Record::Undone {
+                knob: it.knob,
+                target: it.target,
+                outcome: UndoOutcome::Gone,
+            })?;
+        }
+        Ok(())
     }
 
     /// Notes what the kernel changes along with it, as far as that is there.
@@ -228,6 +279,35 @@ impl Session {
         Ok(())
     }
 
+    /// Makes a cgroup for a command, in which a setting of it is in force for nobody else. It goes when
+    /// the session ends; what still runs in it then goes back to the group of this process.
+    ///
+    /// # Errors
+    /// No group of this process' hands the controller down, or the kernel refuses.
+    pub fn make_group(&mut self, controller: Controller) -> Result<Target, KnobError> {
+        let place = group::place(&self.system, controller)?;
+        self.note(Record::Making {
+            folder: place.folder.clone(),
+            home: place.home.clone(),
+        })?;
+        group::make(&self.system, &place)?;
+        Ok(Target::Cgroup(place.folder))
+    }
+
+    /// Puts a process into a cgroup that this session made.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the process has ended.
+    pub fn join_group(&self, group: &Target, pid: i32) -> Result<(), KnobError> {
+        match group {
+            Target::Cgroup(folder) => group::join(&self.system, folder, pid),
+            other => Err(KnobError::Group {
+                what: format!("put process {pid} into {other}"),
+                why: "it is no cgroup".to_owned(),
+            }),
+        }
+    }
+
     /// Puts everything back, last things first, and says what became of each.
     pub fn undo(mut self) -> UndoStatement {
         self.ended = true;
@@ -237,14 +317,14 @@ impl Session {
     /// Writes to the journal, then takes it for so. What was read back counts also where the disk is full.
     fn note(&mut self, record: Record) -> Result<(), KnobError> {
         let noted = self.journal.append(&record);
-        if noted.is_ok() || !matches!(record, Record::Intended { .. }) {
-            apply(&mut self.pending, &self.boot, record);
+        if noted.is_ok() || !matches!(record, Record::Intended { .. } | Record::Making { .. }) {
+            self.pending.apply(&self.boot, record);
         }
         noted
     }
 
     fn place(&self, knob: &str, target: &Target) -> Option<usize> {
-        position(&self.pending, knob, target)
+        self.pending.position(knob, target)
     }
 
     fn undo_all(&mut self, contents: &Contents) -> UndoStatement {
@@ -254,7 +334,7 @@ impl Session {
             damaged_lines: contents.damaged,
             ..UndoStatement::default()
         };
-        for pending in self.pending.clone().into_iter().rev() {
+        for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
             // What the kernel might have changed, and did not, is no news.
             let is_news = !pending.along || undone.outcome != UndoOutcome::Already;
@@ -269,11 +349,38 @@ impl Session {
             }
             statement.settings.extend(is_news.then_some(undone));
         }
-        if self.pending.is_empty() {
+        self.dissolve_all(&mut statement);
+        if self.pending.settings.is_empty() && self.pending.groups.is_empty() {
             let cleared = self.journal.clear();
             statement.keep_problem(cleared);
         }
         statement
+    }
+
+    /// Takes away the cgroups that were made. One that stays is told as a setting that was not put back.
+    fn dissolve_all(&mut self, statement: &mut UndoStatement) {
+        for (place, boot) in self.pending.groups.clone() {
+            let dissolved = if boot == self.boot {
+                group::dissolve(&self.system, &place)
+            } else {
+                Ok(())
+            };
+            match dissolved {
+                Ok(()) => {
+                    let folder = place.folder;
+                    let noted = self.note(Record::Dissolved { folder });
+                    statement.keep_problem(noted);
+                }
+                Err(why) => statement.settings.push(UndoneSetting {
+                    id: "cgroup".to_owned(),
+                    target: Target::Cgroup(place.folder).to_string(),
+                    original: "not there".to_owned(),
+                    found: None,
+                    outcome: UndoOutcome::Failed,
+                    problem: Some(why),
+                }),
+            }
+        }
     }
 
     fn undo_one(&mut self, pending: &Pending) -> UndoneSetting {
@@ -385,71 +492,6 @@ pub fn undo_observed(
     let mut session = Session::new(system, opened, &contents)?;
     session.ended = true;
     Ok(session.undo_all(&contents))
-}
-
-/// The settings that a journal leaves to be put back, in the order in which they were first changed.
-fn pending(records: &[Record]) -> Vec<Pending> {
-    let mut pending = Vec::new();
-    let mut latest = "";
-    for record in records {
-        if let Record::Began { boot, .. } = record {
-            latest = boot;
-        }
-        apply(&mut pending, latest, record.clone());
-    }
-    pending
-}
-
-fn position(pending: &[Pending], knob: &str, target: &Target) -> Option<usize> {
-    let mut places = pending.iter();
-    places.position(|it| it.knob == knob && it.target == *target)
-}
-
-fn apply(pending: &mut Vec<Pending>, boot: &str, record: Record) {
-    match record {
-        Record::Began { .. } => {}
-        Record::Intended {
-            knob,
-            target,
-            identity,
-            old,
-            new,
-            along,
-        } => {
-            // What goes along with another is not written by itself.
-            let unread = Some(new).filter(|_| !along);
-            if let Some(at) = position(pending, &knob, &target) {
-                pending[at].unread = unread;
-                pending[at].along |= along;
-                return;
-            }
-            pending.push(Pending {
-                knob,
-                target,
-                identity,
-                last: old.clone(),
-                original: old,
-                unread,
-                along,
-                boot: boot.to_owned(),
-            });
-        }
-        Record::Written {
-            knob,
-            target,
-            value,
-        } => {
-            if let Some(at) = position(pending, &knob, &target) {
-                pending[at].last = value;
-                pending[at].unread = None;
-            }
-        }
-        Record::Undone { knob, target, .. } => {
-            if let Some(at) = position(pending, &knob, &target) {
-                pending.remove(at);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

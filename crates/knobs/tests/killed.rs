@@ -18,7 +18,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::signal::{Signal, raise};
 use tempfile::TempDir;
 use ticktax_knobs::{
-    Consent, KnobError, OnStep, Session, Step, System, Target, registry, undo, undo_observed,
+    Consent, Controller, KnobError, OnStep, Session, Step, System, Target, registry, undo,
+    undo_observed,
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
@@ -31,7 +32,7 @@ const NAMES: usize = 200;
 const NEVER: usize = usize::MAX;
 
 /// What the machine's files hold before anything is changed.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 11] = [
     ("proc/sys/kernel/random/boot_id", "boot-1\n"),
     ("proc/sys/vm/swappiness", "60\n"),
     ("proc/sys/vm/dirty_ratio", "20\n"),
@@ -40,6 +41,9 @@ const FILES: [(&str, &str); 8] = [
     ("sys/devices/system/cpu/cpu1/cpuidle/state0/disable", "0\n"),
     ("sys/devices/system/cpu/cpu1/cpuidle/state1/disable", "0\n"),
     ("cg/cpu.max", "max 100000\n"),
+    ("cg/cgroup.controllers", "cpu\n"),
+    ("cg/cgroup.subtree_control", "cpu\n"),
+    ("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n"),
 ];
 
 struct Machine(TempDir);
@@ -77,7 +81,11 @@ impl Machine {
             let now = fs::read_to_string(self.0.path().join(path)).unwrap();
             (now.trim() != text.trim()).then(|| format!("{path} is {now}"))
         };
-        FILES.iter().filter_map(differs).collect()
+        let files = FILES.iter().filter_map(differs);
+        let entries = fs::read_dir(self.0.path().join("cg")).unwrap().flatten();
+        let groups = entries.filter(|it| it.path().is_dir());
+        let groups = groups.map(|it| format!("{} is there", it.path().display()));
+        files.chain(groups).collect()
     }
 
     /// That an undo leaves everything as it was, says so, and has nothing left for a second.
@@ -105,15 +113,20 @@ fn journal(machine: &Path) -> PathBuf {
     machine.join("var/lib/ticktax/knobs.journal")
 }
 
-/// What a run changes: a sysctl twice, one of two files, several files of a CPU, a cgroup.
+/// What a run changes: a sysctl twice, a cgroup that it makes, one of two files, several files of a CPU, a cgroup.
 fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobError> {
     // The folders' kernel: a limit of 0 bytes goes along with a share.
     let zero = |path: &str| fs::write(machine.join(path), "0\n").unwrap();
+    let swappiness = registry::find("vm.swappiness")?;
+    session.set(swappiness, &Target::Machine, "10", Consent::Withheld)?;
+    let own = machine.join(format!("proc/{}", std::process::id()));
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("cgroup"), "0::/\n").unwrap();
+    session.make_group(Controller::Cpu)?;
     let mut set = |id: &str, target: Target, value: &str| {
         let knob = registry::find(id)?;
         session.set(knob, &target, value, Consent::Withheld)
     };
-    set("vm.swappiness", Target::Machine, "10")?;
     set("vm.dirty_limit", Target::Machine, "10%")?;
     zero("proc/sys/vm/dirty_bytes");
     set("cpu.idle_states_off", Target::Cpu(1), "0-1")?;

@@ -14,7 +14,10 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{geteuid, gettid};
 use tempfile::TempDir;
 use ticktax_fixture::Sleeper;
-use ticktax_knobs::{Change, Consent, KnobError, Session, System, Target, registry, undo};
+use ticktax_knobs::{
+    Change, Consent, Controller, KnobError, Session, System, Target, cgroup_of_process, registry,
+    undo,
+};
 use ticktax_model::knob::{KnobScope, UndoOutcome};
 
 /// A child that sleeps, and its first thread.
@@ -356,6 +359,30 @@ fn every_setting_is_read_or_says_why_not() -> Result<(), Failed> {
     }
 }
 
+/// A group of the command's own is made, joined, and gone at the end: who is in it goes home.
+fn a_group_of_a_commands_own() -> Result<(), Failed> {
+    let sleeper = Sleeper::start()?;
+    let pid = sleeper.pid();
+    let system = System::default();
+    let of = || cgroup_of_process(&system, pid, Controller::Cpu);
+    let home = of()?;
+    let mut run = Run::new();
+    let group = run.session.make_group(Controller::Cpu)?;
+    run.session.join_group(&group, pid)?;
+    if Target::Cgroup(of()?) != group {
+        return Err(format!("it is in {}, and not in {group}", of()?.display()).into());
+    }
+    run.set("cgroup.cpu_quota", &group, "50000/100000")?;
+    let statement = run.session.undo();
+    let (back, Target::Cgroup(folder)) = (of()?, group) else {
+        return Err("it is no group".into());
+    };
+    if back != home || folder.exists() || !statement.is_complete() {
+        return Err(format!("{}, {statement:?}", back.display()).into());
+    }
+    Ok(())
+}
+
 type Test = fn() -> Result<(), Failed>;
 
 const ROOT: &[(&str, Test)] = &[
@@ -393,6 +420,8 @@ fn main() -> ExitCode {
     );
     let cgroup = Trial::test("root::a_quota_and_a_weight", a_quota_and_a_weight)
         .with_ignored_flag(!allowed || Group::root().is_none());
-    let all = root.chain([cgroup, anybody]).collect();
+    let group = Trial::test("root::a_group_of_a_commands_own", a_group_of_a_commands_own)
+        .with_ignored_flag(!allowed || Group::root().is_none());
+    let all = root.chain([cgroup, group, anybody]).collect();
     libtest_mimic::run(&arguments, all).exit_code()
 }

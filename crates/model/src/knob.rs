@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Nanos;
+
 /// What a setting is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -126,6 +128,9 @@ pub struct KnobSheet {
     pub source: String,
     /// Settings that the kernel changes along with this one.
     pub also_changes: Vec<String>,
+    /// How long a trial waits after changing it before anything is measured.
+    #[serde(rename = "settle_ns", default)]
+    pub settle: Nanos,
 }
 
 /// What a setting is now.

@@ -25,6 +25,7 @@ pub(super) static KNOBS: [Knob; 12] = [
         "performance keeps it high; schedutil and ondemand save power, and are slow at first after an idle time.",
     )
     .also(&["cpu.energy_preference"])
+    .settles_in_ms(500)
     .from("2.6.9 and later, with a cpufreq driver; few guests have one", CPUFREQ),
     knob(
         "cpu.min_freq",
@@ -37,6 +38,7 @@ pub(super) static KNOBS: [Knob; 12] = [
         "the lowest frequency that may be chosen; held to what the CPU has",
         "Higher, work after an idle time is fast at once; more power is used.",
     )
+    .settles_in_ms(500)
     .from("2.6.9 and later, with a cpufreq driver", CPUFREQ),
     knob(
         "cpu.max_freq",
@@ -49,6 +51,7 @@ pub(super) static KNOBS: [Knob; 12] = [
         "the highest frequency that may be chosen; held to what the CPU has",
         "Lower, it stays cool and its speed steady; everything takes longer.",
     )
+    .settles_in_ms(500)
     .from("2.6.9 and later, with a cpufreq driver", CPUFREQ),
     knob(
         "cpu.energy_preference",
@@ -60,6 +63,7 @@ pub(super) static KNOBS: [Knob; 12] = [
         "whether the CPU itself prefers speed or saving power",
         "performance makes it fast sooner; power saves energy.",
     )
+    .settles_in_ms(500)
     .from("4.10 and later with intel_pstate, 6.3 with amd-pstate", "admin-guide/pm/intel_pstate.rst"),
     knob(
         "cpu.boost",
@@ -71,6 +75,7 @@ pub(super) static KNOBS: [Knob; 12] = [
         "whether CPUs run above their nominal frequency while it is cool enough",
         "On, they are faster; off, their speed does not hang on heat and on what the other CPUs do.",
     )
+    .settles_in_ms(500)
     .from("3.7 and later, with a driver that has it", CPUFREQ),
     knob(
         "cpuidle.governor",
@@ -82,6 +87,7 @@ pub(super) static KNOBS: [Knob; 12] = [
         "what chooses how deep an idle CPU sleeps",
         "menu and teo guess when the next interrupt comes; a wrong guess costs latency, or power.",
     )
+    .settles_in_ms(500)
     .from("5.8 and later", CPUIDLE),
     knob("cpu.idle_states_off", Cpu, IdleStates, Form(IDLE_STATES))
         .words(
@@ -145,5 +151,6 @@ pub(super) static KNOBS: [Knob; 12] = [
         "whether intel_pstate keeps to the nominal frequency",
         "On, speed does not hang on heat and on what the other CPUs do; it is lower.",
     )
+    .settles_in_ms(500)
     .from("3.9 and later, with intel_pstate", "admin-guide/pm/intel_pstate.rst"),
 ];

@@ -23,6 +23,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "how often a CPU adds its counts of memory to the machine's",
         "Longer, a work item less often interrupts each CPU; /proc/vmstat lags behind.",
     )
+    .settles_in_ms(1000)
     .from("2.6.22 and later", SYSCTL),
     knob(
         "vm.swappiness",
@@ -49,6 +50,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "Lower, waits are short and often, and a sync is short; higher, bursts are absorbed, and a sync or a crash costs more.",
     )
     .careful("Very low, all who write to files are held up.")
+    .settles_in_ms(1000)
     .from("2.6.29 and later, the share alone before", SYSCTL),
     knob(
         "vm.dirty_background_limit",
@@ -63,6 +65,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "how much may be written to files before the kernel begins to write it to the disk",
         "Lower, writing begins early and is even; higher, what is soon deleted is never written.",
     )
+    .settles_in_ms(1000)
     .from("2.6.29 and later, the share alone before", SYSCTL),
     knob(
         "vm.dirty_writeback_centisecs",
@@ -76,6 +79,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "Longer, disks and CPUs are woken less often; a power failure costs more.",
     )
     .careful("At 0, data is written only when memory or a sync asks for it.")
+    .settles_in_ms(1000)
     .from("2.6 and later", SYSCTL),
     knob(
         "vm.dirty_expire_centisecs",
@@ -88,6 +92,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "how old data of files gets before it is written to the disk",
         "Longer, more is written at once, or never; a power failure costs more.",
     )
+    .settles_in_ms(1000)
     .from("2.6 and later", SYSCTL),
     knob(
         "vm.vfs_cache_pressure",
@@ -171,6 +176,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "which programs get huge pages without asking",
         "always has fewer misses of the TLB; first faults take longer, and memory grows.",
     )
+    .settles_in_ms(1000)
     .from("2.6.38 and later", THP),
     knob(
         "thp.defrag",
@@ -205,6 +211,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "how long khugepaged sleeps between two looks at memory",
         "Longer, it takes less CPU time and locks; small pages become huge ones later.",
     )
+    .settles_in_ms(1000)
     .from("2.6.38 and later", THP),
     knob(
         "thp.scan_pages",
@@ -217,6 +224,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "how many pages khugepaged looks at at once",
         "Fewer, its stretches are short; small pages become huge ones later.",
     )
+    .settles_in_ms(1000)
     .from("2.6.38 and later", THP),
     knob(
         "ksm.run",
@@ -229,6 +237,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "Guests that are alike need less memory; ksmd takes CPU time, and a write to a merged page is slow.",
     )
     .careful("At 2, everything that was merged takes memory again at once.")
+    .settles_in_ms(1000)
     .from("2.6.32 and later", KSM),
     knob(
         "ksm.sleep",
@@ -241,6 +250,7 @@ pub(super) static KNOBS: [Knob; 20] = [
         "how long ksmd sleeps between two looks at memory",
         "Longer, it takes less CPU time; equal pages are merged later.",
     )
+    .settles_in_ms(1000)
     .from("2.6.32 and later", KSM),
     knob(
         "ksm.pages",
@@ -253,5 +263,6 @@ pub(super) static KNOBS: [Knob; 20] = [
         "how many pages ksmd looks at at once",
         "Fewer, its stretches are short; equal pages are merged later.",
     )
+    .settles_in_ms(1000)
     .from("2.6.32 and later", KSM),
 ];

@@ -78,6 +78,7 @@ pub(super) static KNOBS: [Knob; 17] = [
         "whether memory moves to the node that uses it: 1, between nodes; 2, between tiers (5.18)",
         "Memory comes nearer; page faults, and scans of each program's memory, find out what to move.",
     )
+    .settles_in_ms(1000)
     .from("3.13 and later, with CONFIG_NUMA_BALANCING", SYSCTL),
     knob(
         "kernel.watchdog",

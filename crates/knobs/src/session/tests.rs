@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ticktax_model::disk::checked_line;
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
-use super::{Consent, Record, Session, undo};
+use super::{Consent, Controller, Record, Session, undo};
 use crate::error::KnobError;
 use crate::fixture::Machine;
 use crate::registry::find;
@@ -389,4 +389,118 @@ fn a_journal_that_is_no_file_is_refused() {
         assert!(error.contains(&path.display().to_string()), "{error}");
         assert!(!error.contains("os error"), "{error}");
     }
+}
+
+#[test]
+fn a_setting_that_was_to_stay_is_looked_at() {
+    let machine = machine();
+    let mut session = begin(&machine);
+    let (swappiness, interval) = (
+        find("vm.swappiness").unwrap(),
+        find("vm.stat_interval").unwrap(),
+    );
+    let is =
+        |session: &mut Session, knob, left| session.require_unchanged(knob, &Target::Machine, left);
+    // Whether this session changed it or not.
+    set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
+    is(&mut session, swappiness, "10").unwrap();
+    is(&mut session, interval, "1").unwrap();
+    machine.put(SWAPPINESS, "33\n");
+    machine.put("proc/sys/vm/stat_interval", "7\n");
+    let why = is(&mut session, interval, "1").unwrap_err().to_string();
+    assert!(why.contains("is 7, and was left at 1"), "{why}");
+    let why = is(&mut session, swappiness, "10").unwrap_err().to_string();
+    assert!(why.contains("is 33, and was left at 10"), "{why}");
+    // From there on it is left alone.
+    assert_eq!(session.undo().settings, []);
+    assert_eq!(machine.text(SWAPPINESS), "33\n");
+    assert_eq!(length(&machine), 0);
+}
+
+#[test]
+fn what_has_ended_is_forgotten() {
+    let machine = machine();
+    let task = |start: u32| {
+        let zeros = "0 ".repeat(18);
+        machine.put("proc/7/stat", &format!("7 (a) S {zeros}{start} 0\n"));
+    };
+    task(100);
+    machine.put("proc/7/timerslack_ns", "50000\n");
+    let mut session = begin(&machine);
+    set(&mut session, "proc.timer_slack", &Target::Task(7), "1").unwrap();
+    session.forget_gone().unwrap();
+    assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
+    // Its number is another's by now, whose slack is nobody's business.
+    task(200);
+    session.forget_gone().unwrap();
+    assert_eq!(session.undo().settings, []);
+    assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
+    assert_eq!(length(&machine), 0);
+}
+
+/// A machine with a cgroup of version 2 that hands down CPU time, which this process is in.
+fn with_cgroups() -> Machine {
+    let machine = machine();
+    machine.put("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
+    let own = format!("proc/{}/cgroup", std::process::id());
+    machine.put(&own, "0::/\n");
+    machine.put("cg/cgroup.controllers", "cpu\n");
+    machine.put("cg/cgroup.subtree_control", "cpu\n");
+    machine.put("cg/cgroup.procs", "");
+    machine
+}
+
+fn group() -> String {
+    format!("cg/ticktax-try-{}", std::process::id())
+}
+
+#[test]
+fn a_group_goes_with_the_session_that_made_it() {
+    let machine = with_cgroups();
+    let mut session = begin(&machine);
+    let made = session.make_group(Controller::Cpu).unwrap();
+    assert_eq!(made, Target::Cgroup(format!("/{}", group()).into()));
+    assert!(machine.path(&group()).is_dir());
+    let statement = session.undo();
+    assert!(
+        statement.is_complete() && statement.settings.is_empty(),
+        "{statement:?}"
+    );
+    assert!(!machine.path(&group()).exists());
+    assert_eq!(length(&machine), 0);
+}
+
+#[test]
+fn a_group_that_a_killed_run_left_is_taken_away() {
+    for boot in ["boot-1", "boot-2"] {
+        let machine = with_cgroups();
+        machine.put("proc/sys/kernel/random/boot_id", &format!("{boot}\n"));
+        machine.folder(&group());
+        let making = Record::Making {
+            folder: format!("/{}", group()).into(),
+            home: "/cg".into(),
+        };
+        left_behind(&machine, &[making]);
+        assert!(undone(&machine).is_complete());
+        // One of another boot is gone with that; what has its name is not ours.
+        assert_eq!(machine.path(&group()).exists(), boot == "boot-2");
+        assert_eq!(length(&machine), 0);
+    }
+}
+
+#[test]
+fn a_group_that_stays_is_told_and_tried_again() {
+    let machine = with_cgroups();
+    let mut session = begin(&machine);
+    session.make_group(Controller::Cpu).unwrap();
+    // A folder with a file in it cannot be removed, as a group with a process cannot.
+    let file = format!("{}/x", group());
+    machine.put(&file, "");
+    let statement = session.undo();
+    assert!(!statement.is_complete());
+    assert_eq!(outcomes(&statement), [UndoOutcome::Failed]);
+    fs::remove_file(machine.path(&file)).unwrap();
+    assert!(undone(&machine).is_complete());
+    assert!(!machine.path(&group()).exists());
+    assert_eq!(length(&machine), 0);
 }

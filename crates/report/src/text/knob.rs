@@ -1,5 +1,6 @@
 //! The pages about settings: which there are, what one is, what it is set to, and what was put back.
 
+use ticktax_model::Nanos;
 use ticktax_model::knob::{
     KnobList, KnobReadings, KnobRisk, KnobScope, KnobSheet, UndoOutcome, UndoStatement,
     UndoneSetting,
@@ -96,6 +97,13 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> String {
         &format!("{}, {of}", sheet.place),
     );
     page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
+    if sheet.settle > Nanos::ZERO {
+        let text = format!(
+            "{} after a change, before anything is measured",
+            tied(sheet.settle)
+        );
+        page.paragraph(Tone::Plain, "  Settles  ", &text);
+    }
     if !sheet.also_changes.is_empty() {
         let along = format!(
             "the kernel may change {} with it; undo puts them back too",

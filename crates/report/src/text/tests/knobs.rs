@@ -1,5 +1,6 @@
 //! Pages about settings.
 
+use ticktax_model::Nanos;
 use ticktax_model::knob::{
     KnobLine, KnobList, KnobReading, KnobReadings, KnobRisk, KnobScope, KnobSheet, UndoOutcome,
     UndoStatement, UndoneSetting,
@@ -63,6 +64,7 @@ fn a_setting_and_all_about_it() {
         kernels: "2.6.10 and later".to_owned(),
         source: "block/switching-sched.rst".to_owned(),
         also_changes: vec!["disk.requests".to_owned()],
+        settle: Nanos::from_millis(200),
     };
     insta::assert_snapshot!(sheet.page(&TextStyle::default()));
 }

@@ -1,0 +1,325 @@
+//! A cgroup of a command's own: where it can be made, what it needs before a process can join, and how it is
+//! taken away again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::error::KnobError;
+use crate::system::System;
+
+/// What hands out a cgroup's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Controller {
+    /// CPU time: quotas and weights.
+    Cpu,
+    /// On which CPUs.
+    Cpuset,
+}
+
+/// How often it is tried: the kernel may take a moment to let go of a process that has just been waited for.
+const TRIES: u32 = 250;
+const MOMENT: Duration = Duration::from_millis(2);
+
+impl Controller {
+    /// The one that has this setting of a cgroup.
+    pub fn of_knob(id: &str) -> Self {
+        if id.starts_with("cgroup.cpuset") {
+            Self::Cpuset
+        } else {
+            Self::Cpu
+        }
+    }
+
+    /// The kernel's word for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cpuset => "cpuset",
+        }
+    }
+}
+
+/// The folder of the cgroup that has a process' settings of this kind, in version 1 or 2.
+///
+/// # Errors
+/// No hierarchy has the controller, or the process has ended.
+pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<PathBuf, KnobError> {
+    let name = controller.name();
+    let none = |why: String| KnobError::Group {
+        what: format!("find the cgroup of process {pid}"),
+        why,
+    };
+    let text = system
+        .text(format!("proc/{pid}/cgroup"))
+        .map_err(|_| none("it has ended, or never was".to_owned()))?;
+    let mounts = system.text("proc/self/mounts").unwrap_or_default();
+    let root = hierarchy(system, &mounts, name).ok_or_else(|| {
+        none(format!(
+            "no cgroup hierarchy with the {name} controller is mounted; mount one, such as cgroup2 on \
+             /sys/fs/cgroup"
+        ))
+    })?;
+    let own = member(&text, name, root.version);
+    let own = own.ok_or_else(|| none(format!("the kernel names none of the {name} controller")))?;
+    Ok(match own.trim_start_matches('/') {
+        "" => root.folder,
+        own => root.folder.join(own),
+    })
+}
+
+/// Which of the two interfaces a hierarchy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Hierarchy {
+    version: Version,
+    folder: PathBuf,
+}
+
+/// Where the hierarchy with a controller is mounted.
+fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarchy> {
+    let has = |text: &str| text.split_whitespace().any(|it| it == controller);
+    mounts.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (folder, kind, options) = (words.next()?, words.next()?, words.next()?);
+        let folder = PathBuf::from(folder);
+        match kind {
+            "cgroup" if options.split(',').any(|it| it == controller) => Some(Hierarchy {
+                version: Version::V1,
+                folder,
+            }),
+            "cgroup2" => {
+                let offered = system.text(folder.join("cgroup.controllers")).ok()?;
+                has(&offered).then_some(Hierarchy {
+                    version: Version::V2,
+                    folder,
+                })
+            }
+            _ => None,
+        }
+    })
+}
+
+/// The path of a process' cgroup within the hierarchy, from the text of `/proc/PID/cgroup`.
+fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_it = match version {
+            Version::V1 => controllers.split(',').any(|it| it == controller),
+            Version::V2 => controllers.is_empty(),
+        };
+        is_it.then_some(path)
+    })
+}
+
+/// A cgroup that can be made: its folder, and where its processes belong once it is taken away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    pub(crate) home: PathBuf,
+}
+
+/// Where this process can make a group of its own: below its own group, or below the nearest one above it that
+/// hands the controller to its children.
+pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
+    let pid = i32::try_from(std::process::id()).unwrap_or(-1);
+    let home = of_process(system, pid, controller)?;
+    let name = format!("ticktax-try-{pid}");
+    let mut above = home.ancestors();
+    let parent = above.find(|folder| {
+        let given = system.text(folder.join("cgroup.subtree_control"));
+        // Version 1 has no such file, and gives every child all it has.
+        let is_v1 = || system.path(folder.join("tasks")).exists();
+        given.map_or_else(
+            |_| is_v1(),
+            |list| list.split_whitespace().any(|it| it == controller.name()),
+        )
+    });
+    let parent = parent.ok_or_else(|| KnobError::Group {
+        what: "make a cgroup for the command".to_owned(),
+        why: format!(
+            "none above {} gives its children the {} controller; write +{1} to the \
+             cgroup.subtree_control of its parent",
+            home.display(),
+            controller.name(),
+        ),
+    })?;
+    Ok(Place {
+        folder: parent.join(name),
+        home,
+    })
+}
+
+/// Makes it, ready for a process to join. One of its name that a killed run left, with the same PID, is taken.
+pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
+    let folder = system.path(&place.folder);
+    let cannot = |error: &io::Error| KnobError::Group {
+        what: format!("make {}", place.folder.display()),
+        why: words(error),
+    };
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(&error)),
+        _ => {}
+    }
+    // In version 1, a new group has no CPU and no memory, and lets nobody in.
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        let is_empty = system
+            .text(place.folder.join(file))
+            .is_ok_and(|text| text.is_empty());
+        let above = place.folder.parent().map(|parent| parent.join(file));
+        if let (true, Some(Ok(value))) = (is_empty, above.map(|path| system.text(path)))
+            && !value.is_empty()
+        {
+            let put = system.put(place.folder.join(file), &value);
+            put.map_err(|error| cannot(&error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts a process into a group.
+pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobError> {
+    let put = system.put(folder.join("cgroup.procs"), &pid.to_string());
+    put.map_err(|error| KnobError::Group {
+        what: format!("put process {pid} into {}", folder.display()),
+        why: words(&error),
+    })
+}
+
+/// Takes a group away; what still runs in it goes home first. One that is gone already is no error.
+pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), String> {
+    let folder = system.path(&place.folder);
+    let mut tries = 0;
+    loop {
+        let left = system.text(place.folder.join("cgroup.procs"));
+        for pid in left.unwrap_or_default().lines() {
+            // It may have ended since.
+            let _ = system.put(place.home.join("cgroup.procs"), pid);
+        }
+        match fs::remove_dir(&folder) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if tries == TRIES => {
+                return Err(format!("{}: {}", place.folder.display(), words(&error)));
+            }
+            Err(_) => sleep(MOMENT),
+        }
+        tries += 1;
+    }
+}
+
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "permission denied; run as root".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "it is mounted read-only, as in a container; run on the host".to_owned()
+        }
+        io::ErrorKind::ResourceBusy => "a process is in it".to_owned(),
+        kind => kind.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{Controller, Place, dissolve, make, of_process, place};
+    use crate::fixture::Machine;
+
+    const V1: &str = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0
+cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0
+cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
+";
+    const V2: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n";
+
+    fn machine(mounts: &str, cgroup: &str) -> Machine {
+        let machine = Machine::new();
+        machine.put("proc/self/mounts", mounts);
+        let own = format!("proc/{}/cgroup", std::process::id());
+        for file in ["proc/7/cgroup", &own] {
+            machine.put(file, cgroup);
+        }
+        machine
+    }
+
+    #[test]
+    fn a_process_is_found_in_both_versions() {
+        let v1 = machine(V1, "4:cpuset:/set\n2:cpu,cpuacct:/a/b\n0::/c\n");
+        v1.put("sys/fs/cgroup/unified/cgroup.controllers", "\n");
+        let of = |machine: &Machine, it| of_process(&machine.system(), 7, it).ok();
+        let cpu = Path::new("/sys/fs/cgroup/cpu,cpuacct/a/b");
+        assert_eq!(of(&v1, Controller::Cpu).as_deref(), Some(cpu));
+        let set = Path::new("/sys/fs/cgroup/cpuset/set");
+        assert_eq!(of(&v1, Controller::Cpuset).as_deref(), Some(set));
+        let v2 = machine(V2, "0::/user.slice/s\n");
+        v2.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n");
+        let slice = Path::new("/sys/fs/cgroup/user.slice/s");
+        assert_eq!(of(&v2, Controller::Cpu).as_deref(), Some(slice));
+        v2.put("sys/fs/cgroup/cgroup.controllers", "io\n");
+        let why = of_process(&v2.system(), 7, Controller::Cpu).unwrap_err();
+        assert!(why.to_string().contains("mount one"), "{why}");
+    }
+
+    #[test]
+    fn version_2_makes_it_where_the_controller_is_handed_down() {
+        let machine = machine(V2, "0::/user.slice/s\n");
+        machine.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n");
+        for (group, given) in [
+            ("", "cpu io"),
+            ("/user.slice", "cpu"),
+            ("/user.slice/s", ""),
+        ] {
+            let file = format!("sys/fs/cgroup{group}/cgroup.subtree_control");
+            machine.put(&file, &format!("{given}\n"));
+        }
+        let found = place(&machine.system(), Controller::Cpu).unwrap();
+        let folder = found.folder.parent();
+        assert_eq!(folder, Some(Path::new("/sys/fs/cgroup/user.slice")));
+        let why = place(&machine.system(), Controller::Cpuset).unwrap_err();
+        assert!(why.to_string().contains("+cpuset"), "{why}");
+    }
+
+    #[test]
+    fn a_group_of_version_1_has_the_cpus_of_its_parent() {
+        let machine = machine(V1, "4:cpuset:/\n");
+        machine.put("sys/fs/cgroup/cpuset/tasks", "1\n");
+        machine.put("sys/fs/cgroup/cpuset/cpuset.cpus", "0-1\n");
+        machine.put("sys/fs/cgroup/cpuset/cpuset.mems", "0\n");
+        let system = machine.system();
+        let found = place(&system, Controller::Cpuset).unwrap();
+        let file = |name: &str| {
+            let folder = found.folder.strip_prefix("/").unwrap();
+            folder.join(name).display().to_string()
+        };
+        // As the kernel makes it.
+        machine.put(&file("cpuset.cpus"), "\n");
+        machine.put(&file("cpuset.mems"), "\n");
+        make(&system, &found).unwrap();
+        assert_eq!(machine.text(&file("cpuset.cpus")), "0-1\n");
+        assert_eq!(machine.text(&file("cpuset.mems")), "0\n");
+    }
+
+    #[test]
+    fn what_is_gone_is_gone() {
+        let machine = Machine::new();
+        let place = Place {
+            folder: "/cg/gone".into(),
+            home: "/cg".into(),
+        };
+        machine.folder("cg");
+        dissolve(&machine.system(), &place).unwrap();
+        make(&machine.system(), &place).unwrap();
+        assert!(fs::exists(machine.system().path("/cg/gone")).unwrap());
+        dissolve(&machine.system(), &place).unwrap();
+        assert!(!fs::exists(machine.system().path("/cg/gone")).unwrap());
+    }
+}
