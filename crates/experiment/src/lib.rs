@@ -15,6 +15,7 @@ pub mod fit;
 pub mod judge;
 pub mod kernels;
 pub mod matrix;
+mod measures;
 pub mod numbers;
 pub mod own;
 pub mod replay;

@@ -9,6 +9,7 @@ mod detectable;
 mod judge;
 mod lists;
 mod plan;
+pub mod run;
 
 pub use detectable::{Detectable, detectable, fewest_blocks};
 pub use judge::judge;

@@ -21,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use counters::{UNTRACED, clock_offsets, untraced_interrupts};
-pub use own::{own_peak_memory, own_process_cpu_time, own_thread_cpu_time};
+pub use own::{children_cpu_time, own_peak_memory, own_process_cpu_time, own_thread_cpu_time};
 pub use scarcity::throttling;
 use ticktax_model::CpuList;
 pub use world::world;

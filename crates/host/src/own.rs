@@ -1,6 +1,7 @@
 //! What this process itself used.
 
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::Nanos;
 
@@ -15,6 +16,14 @@ pub fn own_process_cpu_time() -> Nanos {
 pub fn own_thread_cpu_time() -> Nanos {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    })
+}
+
+/// CPU time of all children that this process has waited for, and of theirs.
+pub fn children_cpu_time() -> Nanos {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Nanos::ZERO, |usage| {
+        let time = usage.user_time() + usage.system_time();
+        Nanos::from_micros(time.num_microseconds())
     })
 }
 

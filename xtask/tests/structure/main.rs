@@ -52,6 +52,8 @@ const ARROWS: &[(&str, Arrows)] = &[
             "ticktax-model",
             "ticktax-analysis",
             "ticktax-host",
+            "ticktax-knobs",
+            "ticktax-observe",
             "ticktax-probes",
             "ticktax-sim",
         ]),

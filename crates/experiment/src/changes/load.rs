@@ -12,6 +12,8 @@ use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Nanos, SourceTable};
 
+use crate::measures;
+
 /// The parts that a recording is cut into.
 const BLOCKS: usize = 20;
 /// A block is no shorter: what runs for longer than a block falls into one of them whole.
@@ -116,34 +118,7 @@ impl Side {
 
     /// One number about the program that was asked for.
     pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
-        use ChangeMeasure as M;
-        let victim = self.statement.victim.as_ref()?;
-        let threads = victim.threads.as_ref();
-        let frames = victim.frames.as_ref().map(|frames| &frames.figures);
-        let minutes = self.wall.as_secs_f64() / 60.0;
-        let time = |state: ThreadState| {
-            let accounts = threads?.accounts.iter().filter(move |it| it.state == state);
-            Some(accounts.map(|it| it.time).sum::<Nanos>())
-        };
-        let wanted = || {
-            let accounts = threads?.accounts.iter().filter(|it| it.state.is_wanted());
-            Some(accounts.map(|it| it.time).sum::<Nanos>())
-        };
-        let share = |state| Some(time(state)?.share_of(wanted()?));
-        let latency = threads.and_then(|it| it.latency);
-        match measure {
-            M::WaitedShare => share(ThreadState::Waiting),
-            M::WaitedPerSecond => Some(time(ThreadState::Waiting)?.share_of(self.wall)),
-            M::ThrottledShare => share(ThreadState::Throttled),
-            M::RanShare => share(ThreadState::Running),
-            M::LatencyMedianNs => Some(latency?.lengths.median.0 as f64),
-            M::LatencyP99Ns => Some(latency?.lengths.p99?.0 as f64),
-            M::LatencyMaxNs => Some(latency?.lengths.max.0 as f64),
-            M::RateFps => frames?.average_fps,
-            M::DroppedPerMinute => Some(frames?.dropped as f64 / minutes),
-            M::LatePerMinute => Some(frames?.late as f64 / minutes),
-            M::TickRateHz | M::TickMedianNs | M::TickShare => None,
-        }
+        measures::of_program(&self.statement, self.wall, measure)
     }
 }
 

@@ -1,0 +1,113 @@
+//! What is typed for arms, and what it means. Everything is read on this machine, and nothing changed.
+
+use ticktax_knobs::{Consent, System};
+use ticktax_model::{Cpu, Nanos};
+
+use super::{Assignment, Named, Place, Row, Value, label, rows};
+use crate::trial::run::{Subject, TryError};
+
+fn command() -> Subject {
+    Subject::Command(vec!["true".into()])
+}
+
+fn parsed(texts: &[&str]) -> Result<Vec<Row>, TryError> {
+    of(texts, &command(), &Named::default())
+}
+
+fn of(texts: &[&str], subject: &Subject, named: &Named) -> Result<Vec<Row>, TryError> {
+    let assignments: Result<Vec<Assignment>, TryError> =
+        texts.iter().map(|text| Assignment::parse(text)).collect();
+    let system = System::default();
+    rows(&assignments?, subject, named, Consent::Withheld, &system)
+}
+
+fn values(row: &Row) -> Vec<&str> {
+    let word = |value| match value {
+        &Value::Now => "now",
+        Value::Is(value) => value,
+    };
+    row.values.iter().map(word).collect()
+}
+
+#[test]
+fn lists_of_one_length_are_arms_and_one_value_is_in_all() {
+    let rows = parsed(&["proc.nice=0, 5,10", "proc.timer_slack=1000"]).unwrap();
+    assert_eq!(values(&rows[0]), ["0", "5", "10"]);
+    assert_eq!(values(&rows[1]), ["1000"; 3]);
+    assert!(rows.iter().all(|row| row.place == Place::Command));
+    let rows = parsed(&["proc.policy=other;batch,reset-on-fork"]).unwrap();
+    assert_eq!(values(&rows[0]), ["other", "batch,reset-on-fork"]);
+    let rows = parsed(&["cgroup.cpu_quota=now,20000"]).unwrap();
+    assert_eq!(values(&rows[0]), ["now", "20000/100000"]);
+    assert_eq!(rows[0].place.words(), "the command's cgroup");
+    assert_eq!((label(0), label(2)), ("A".to_owned(), "C".to_owned()));
+}
+
+#[test]
+fn settings_of_a_process_are_of_all_its_threads() {
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let each = Nanos::from_secs(1);
+    let own = Subject::Process { pid, each };
+    let rows = of(&["proc.nice=0,5"], &own, &Named::default()).unwrap();
+    assert_eq!(rows[0].place, Place::Threads(pid));
+    let told = rows[0].place.words();
+    assert_eq!(told, format!("all threads of process {pid}"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_changed() {
+    let mut wrong = Vec::new();
+    for (texts, why) in [
+        (&["vm.swappiness"][..], "write KNOB=A,B"),
+        (&["vm.swapiness=1,2"], "did you mean vm.swappiness"),
+        (&["vm.swappiness=1,201"], "0 to 200"),
+        (&["vm.swappiness=1,"], "a value is missing"),
+        (&["vm.swappiness=1"], "a trial compares two"),
+        (&["vm.swappiness=1,1"], "arms A and B are the same"),
+        (
+            &["proc.nice=0,1", "proc.timer_slack=1,2,3"],
+            "as many, or one",
+        ),
+        (&["proc.nice=0,1", "proc.nice=2,3"], "named twice"),
+        (&["proc.nice=0,1,2,3,4,5,6,7,8"], "8 at most"),
+        (&["vm.min_free_kbytes=2000,4000"], "--yes"),
+        (&["boot.isolcpus=1,2"], "lab run --cmdline"),
+        (&["irq.affinity=0;1"], "--irq N"),
+        (&["disk.read_ahead=0,1"], "--disk NAME"),
+        (&[], "name a setting"),
+    ] {
+        match parsed(texts) {
+            Err(error) if error.to_string().contains(why) => {}
+            other => wrong.push(format!(
+                "{texts:?}: {:?}",
+                other.map_err(|it| it.to_string())
+            )),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn an_arm_that_is_as_it_is_now_is_no_other_arm() {
+    let now = ticktax_knobs::registry::find("vm.swappiness").unwrap();
+    let now = now.read(&System::default(), &ticktax_knobs::Target::Machine);
+    let Ok(now) = now else {
+        return;
+    };
+    let same = parsed(&[&format!("vm.swappiness=now,{now}")]).unwrap_err();
+    let same = same.to_string();
+    assert!(
+        same.contains(&format!("vm.swappiness is {now} in both")),
+        "{same}"
+    );
+}
+
+#[test]
+fn a_cpu_that_nothing_is_of_is_named_for_nothing() {
+    let named = Named {
+        cpus: Some([Cpu(0)].into_iter().collect()),
+        ..Named::default()
+    };
+    let unused = of(&["proc.nice=0,1"], &command(), &named).unwrap_err();
+    assert!(unused.to_string().contains("--cpu"), "{unused}");
+}

@@ -1,0 +1,227 @@
+//! A command that has been started and waits until everything is set that it is to run under.
+//!
+//! What is started is this program again, with the words of [`Starter`]: it writes a byte to its standard input, a
+//! socket, waits for one, and becomes the command. Where the socket is closed instead, it ends.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_host::Proc;
+use ticktax_model::Nanos;
+use ticktax_observe::ObserveError;
+use ticktax_probes::clock::now;
+
+use super::TryError;
+
+/// How a command is started.
+#[derive(Clone, Debug)]
+pub struct Starter {
+    /// This program.
+    pub program: PathBuf,
+    /// What it is told, before `--` and the command.
+    pub arguments: Vec<OsString>,
+    /// Whether the command writes where this process does; else what it writes is nobody's.
+    pub show_output: bool,
+}
+
+/// How a command ended.
+pub(super) struct CommandEnd {
+    /// When whoever waited for it was told.
+    pub(super) at: Nanos,
+    /// `None` where that cannot be known.
+    pub(super) status: Option<ExitStatus>,
+}
+
+/// A command that waits to be released, or runs.
+pub(super) struct Held {
+    pid: i32,
+    socket: UnixStream,
+    end: Receiver<CommandEnd>,
+    /// What the process used before it became the command.
+    before: Nanos,
+    /// What all children of this process had used.
+    children_before: Nanos,
+}
+
+impl Held {
+    /// Starts the process that will be the command.
+    pub(super) fn start(starter: &Starter, command: &[OsString]) -> Result<Self, TryError> {
+        let refused = |error: &io::Error| TryError::Start {
+            command: shown(command),
+            why: error.kind().to_string(),
+        };
+        let (mut socket, theirs) = UnixStream::pair().map_err(|error| refused(&error))?;
+        let mut starting = Command::new(&starter.program);
+        starting.args(&starter.arguments).arg("--").args(command);
+        starting.stdin(OwnedFd::from(theirs));
+        if !starter.show_output {
+            starting.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        let children_before = ticktax_host::children_cpu_time();
+        let mut child = starting.spawn().map_err(|error| refused(&error))?;
+        // It holds the other end.
+        drop(starting);
+        let pid = i32::try_from(child.id()).unwrap_or(-1);
+        let (tell, end) = channel();
+        let wait = move || {
+            let status = child.wait().ok();
+            let at = now();
+            // Nobody may want to know any more.
+            let _ = tell.send(CommandEnd { at, status });
+        };
+        let waiting = std::thread::Builder::new().spawn(wait);
+        waiting.map_err(|error| refused(&error))?;
+        let ready = socket.read_exact(&mut [0]);
+        ready.map_err(|error| refused(&error))?;
+        Ok(Self {
+            pid,
+            socket,
+            end,
+            before: Nanos::ZERO,
+            children_before,
+        })
+    }
+
+    /// Its number.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets it run; returns when that was.
+    pub(super) fn release(&mut self) -> Nanos {
+        let used = Proc::default().usage(&[self.pid]);
+        self.before = used.map_or(Nanos::ZERO, |used| {
+            used.on_cpu.unwrap_or(used.user + used.system)
+        });
+        let begin = now();
+        // One that has ended meanwhile is told by its end.
+        let _ = self.socket.write_all(&[1]);
+        begin
+    }
+
+    /// Waits for its end, so long at most.
+    pub(super) fn wait(&self, time: Duration) -> Option<CommandEnd> {
+        match self.end.recv_timeout(time) {
+            Ok(end) => Some(end),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Self::abandoned()),
+        }
+    }
+
+    /// The end of one that nobody waits for any more.
+    pub(super) fn abandoned() -> CommandEnd {
+        CommandEnd {
+            at: now(),
+            status: None,
+        }
+    }
+
+    /// What the command and all its children that it waited for used, once it has ended.
+    pub(super) fn used(&self) -> Nanos {
+        let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
+        used.max(Nanos::ZERO)
+    }
+
+    /// Passes a signal on, unless it ends of itself: a Ctrl-C at the terminal has reached it already. One that goes on
+    /// all the same is left alone.
+    pub(super) fn interrupt(&self, signal: i32) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        if self.wait(PATIENCE).is_some() {
+            return;
+        }
+        if let Ok(signal) = Signal::try_from(signal) {
+            // Nobody has waited for it yet, so its number is not another's.
+            let _ = kill(Pid::from_raw(self.pid), signal);
+            self.wait(PATIENCE);
+        }
+    }
+}
+
+/// A command, for people.
+pub(super) fn shown(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|it| it.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// That there is a program of this name, which may be run: a path, or a name in one of the folders of `search`, as
+/// `PATH` lists them.
+///
+/// # Errors
+/// As a shell would say it.
+pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<(), ObserveError> {
+    let refused = |kind| ObserveError::Command {
+        command: name.to_string_lossy().into_owned(),
+        kind,
+    };
+    let is_path = name.as_encoded_bytes().contains(&b'/');
+    let places: Vec<PathBuf> = if is_path {
+        vec![PathBuf::from(name)]
+    } else {
+        let folders = search.map(std::env::split_paths).into_iter().flatten();
+        folders.map(|folder| folder.join(name)).collect()
+    };
+    let mut found = io::ErrorKind::NotFound;
+    for place in places {
+        match look(&place) {
+            Ok(()) => return Ok(()),
+            Err(io::ErrorKind::NotFound) => {}
+            Err(kind) => found = kind,
+        }
+    }
+    Err(refused(found))
+}
+
+/// Whether a file may be run, as far as its mode tells.
+fn look(path: &Path) -> Result<(), io::ErrorKind> {
+    const MAY_RUN: u32 = 0o111;
+    match fs::metadata(path) {
+        Ok(facts) if facts.is_file() && facts.permissions().mode() & MAY_RUN != 0 => Ok(()),
+        Ok(_) => Err(io::ErrorKind::PermissionDenied),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(io::ErrorKind::NotFound),
+        Err(error) => Err(error.kind()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::io::ErrorKind;
+
+    use ticktax_observe::ObserveError;
+
+    use super::require_program;
+
+    fn kind(name: &str, search: &str) -> Option<ErrorKind> {
+        match require_program(OsStr::new(name), Some(OsStr::new(search))) {
+            Ok(()) => None,
+            Err(ObserveError::Command { kind, .. }) => Some(kind),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_as_a_shell_finds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("notes.txt");
+        std::fs::write(&file, "").unwrap();
+        let folder = folder.path().to_str().unwrap();
+        assert_eq!(kind("sh", "/nonexistent:/bin"), None);
+        assert_eq!(kind("/bin/sh", ""), None);
+        assert_eq!(kind("sh", "/nonexistent"), Some(ErrorKind::NotFound));
+        assert_eq!(kind("/bin/sh/x", ""), Some(ErrorKind::NotFound));
+        let found = kind("notes.txt", &format!("{folder}:/bin"));
+        assert_eq!(found, Some(ErrorKind::PermissionDenied));
+        assert_eq!(kind(folder, ""), Some(ErrorKind::PermissionDenied));
+        assert_eq!(kind("", "/bin"), Some(ErrorKind::PermissionDenied));
+    }
+}

@@ -1,0 +1,52 @@
+//! The order of runs.
+
+use ticktax_knobs::Consent;
+use ticktax_model::trial::RunPurpose;
+
+use super::{Named, Subject, TrialMetric, TrialPlan, schedule};
+
+fn wanted(warm_ups: u64, noise_runs: u64, blocks: u64) -> TrialPlan {
+    TrialPlan {
+        assignments: Vec::new(),
+        named: Named::default(),
+        subject: Subject::Command(vec!["true".into()]),
+        metrics: vec![TrialMetric::Time],
+        blocks,
+        warm_ups,
+        noise_runs,
+        seed: 7,
+        settle: None,
+        difference: 0.05,
+        consent: Consent::Withheld,
+        search: None,
+    }
+}
+
+#[test]
+fn every_arm_is_warm_then_the_noise_is_known_then_blocks_follow() {
+    let steps = schedule(&wanted(2, 3, 5), 2);
+    let of = |purpose| -> Vec<(u64, usize)> {
+        let steps = steps.iter().filter(|it| it.purpose == purpose);
+        steps.map(|it| (it.position, it.arm)).collect()
+    };
+    let warm_ups = [(0, 0), (1, 1), (2, 0), (3, 1)];
+    assert_eq!(of(RunPurpose::WarmUp), warm_ups);
+    assert_eq!(of(RunPurpose::Noise), [(0, 0), (1, 0), (2, 0)]);
+    let measured = of(RunPurpose::Measured);
+    assert_eq!(measured.len(), 20);
+    for block in measured.chunks(4) {
+        let arms: Vec<usize> = block.iter().map(|it| it.1).collect();
+        assert!(arms == [0, 1, 1, 0] || arms == [1, 0, 0, 1], "{arms:?}");
+    }
+    let purposes: Vec<RunPurpose> = steps.iter().map(|it| it.purpose).collect();
+    assert!(purposes[..4].iter().all(|it| *it == RunPurpose::WarmUp));
+    assert!(purposes[7..].iter().all(|it| *it == RunPurpose::Measured));
+}
+
+#[test]
+fn words_of_metrics_are_different() {
+    let mut names: Vec<&str> = TrialMetric::ALL.iter().map(|it| it.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), TrialMetric::ALL.len());
+}
