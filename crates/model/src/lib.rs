@@ -92,6 +92,7 @@ macro_rules! each_document {
                 KernelBuild "kernel-build" "`lab build`" KernelBuild;
             }
             trial {
+                Trial "trial" "`try`" TrialStatement;
                 Numbers "numbers" "`compare` (lists of numbers)" NumbersComparison;
             }
             knob {

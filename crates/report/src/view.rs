@@ -77,7 +77,9 @@ impl Section {
             DocumentKind::Beats => Self::BEATS,
             DocumentKind::Pace => Self::PACE,
             DocumentKind::Changes => Self::CHANGES,
-            DocumentKind::PaceComparison | DocumentKind::Numbers => &[Self::Legend],
+            DocumentKind::PaceComparison | DocumentKind::Trial | DocumentKind::Numbers => {
+                &[Self::Legend]
+            }
             _ => &[],
         }
     }

@@ -14,6 +14,7 @@ mod part;
 mod percent;
 mod sim;
 mod sweep;
+mod trial;
 mod vary;
 mod view;
 
@@ -47,6 +48,7 @@ pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
 pub(crate) use sim::SimArguments;
 pub(crate) use sweep::SweepArguments;
+pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
 pub(crate) use vary::KernelVariants;
 use view::sections;
 pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArguments};
@@ -60,9 +62,15 @@ Exit codes:
   3    the books do not balance: the statement says by how much, and on which CPU
   4    some points of a sweep could not be run; the results say which, and why
   5    a model does not give what was measured (sim): nothing further is predicted without --force
+  6    what --fail-if forbids is so (try)
   126  COMMAND may not be run          127  COMMAND was not found
   128+N  COMMAND, or the audit of a COMMAND that goes on, was ended by signal N
   130  ended by a second Ctrl-C";
+
+/// How this program is told to become a trial's command.
+pub(crate) const TRY_START: &str = "try-start";
+/// How this program is told to be a trial's watchdog.
+pub(crate) const TRY_WATCHDOG: &str = "try-watchdog";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -152,6 +160,19 @@ pub(crate) enum Verb {
     },
     /// Put back the settings that a killed run left changed
     Undo(UndoArguments),
+    /// Prove a setting: a command, or a running server, under two values by turns; all is put back
+    #[command(
+        after_help = trial::EXAMPLES,
+        after_long_help = format!("{}\n\n{}", trial::EXAMPLES, trial::CODES),
+        mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Trial]))),
+    )]
+    Try(TrialArguments),
+    /// What becomes the command of a trial once everything is set
+    #[command(hide = true, name = TRY_START)]
+    TryStart(StartArguments),
+    /// What puts back what a killed trial left
+    #[command(hide = true, name = TRY_WATCHDOG)]
+    TryWatchdog(WatchdogArguments),
     /// Real kernels in QEMU that differ in their tick: list, build and run them, and compare
     #[command(after_help = lab::EXAMPLES)]
     Lab {
@@ -449,114 +470,4 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::{CommandFactory, Parser};
-    use ticktax_model::Nanos;
-
-    use super::{Arguments, Length};
-
-    #[test]
-    fn the_arguments_do_not_contradict_themselves() {
-        Arguments::command().debug_assert();
-    }
-
-    /// The command lines among the examples of a verb's help, without what is said of them.
-    fn examples(verb: &clap::Command) -> Vec<String> {
-        let help = verb.get_after_help().map(ToString::to_string);
-        let mut lines: Vec<String> = Vec::new();
-        for line in help.unwrap_or_default().lines().map(str::trim) {
-            match lines.last_mut().filter(|last| last.ends_with('\\')) {
-                Some(last) => {
-                    last.pop();
-                    last.push_str(line);
-                }
-                None => lines.push(line.to_owned()),
-            }
-        }
-        let lines = lines.iter();
-        lines
-            .map(|line| line.strip_prefix("sudo ").unwrap_or(line))
-            .filter(|line| line.starts_with("ticktax "))
-            .map(|line| line.split("  ").next().unwrap_or(line).to_owned())
-            .collect()
-    }
-
-    /// The words of a command line; what is in single quotes is not divided.
-    fn words(line: &str) -> Vec<String> {
-        let mut words = vec![String::new()];
-        let mut quoted = false;
-        for letter in line.chars() {
-            match letter {
-                '\'' => quoted = !quoted,
-                ' ' if !quoted => words.push(String::new()),
-                _ => words.last_mut().expect("there is one").push(letter),
-            }
-        }
-        words
-    }
-
-    #[test]
-    fn the_examples_in_the_help_are_understood() {
-        let command = Arguments::command();
-        let nested = command.get_subcommands();
-        let nested = nested.flat_map(clap::Command::get_subcommands);
-        let verbs = command.get_subcommands().chain(nested);
-        let examples: Vec<String> = verbs.flat_map(examples).collect();
-        assert!(examples.len() > 20, "{examples:#?}");
-        for example in examples {
-            if let Err(error) = Arguments::try_parse_from(words(&example)) {
-                panic!("{example}: {error}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_about_incidents_needs_a_trigger() {
-        let understood = |line: &str| Arguments::try_parse_from(words(line)).is_ok();
-        for option in [
-            "--incidents x",
-            "--journal",
-            "--ring-mib 8",
-            "--max-count 5",
-            "--max-bytes 1M",
-        ] {
-            assert!(!understood(&format!("ticktax agent {option}")), "{option}");
-            let with = format!("ticktax agent --trigger signal {option}");
-            assert!(understood(&with), "{with}");
-        }
-        assert!(understood(
-            "ticktax record --trigger signal --max-per-hour 5"
-        ));
-    }
-
-    #[test]
-    fn times_are_read_as_people_write_them() {
-        for (text, ns) in [
-            ("20s", 20_000_000_000),
-            ("500ms", 500_000_000),
-            ("1h30m", 5_400_000_000_000),
-            ("1.5s", 1_500_000_000),
-            ("2min", 120_000_000_000),
-            ("20", 20_000_000_000),
-            ("0.5", 500_000_000),
-        ] {
-            assert_eq!(text.parse(), Ok(Length(Nanos(ns))), "{text}");
-        }
-        for text in [
-            "",
-            ".",
-            "1.2.3",
-            "0",
-            "s",
-            "-5s",
-            "1.2.3s",
-            "5 parsecs",
-            "1us",
-            "9000d",
-            "NaNs",
-            "1e9s",
-        ] {
-            assert!(text.parse::<Length>().is_err(), "{text}");
-        }
-    }
-}
+mod tests;

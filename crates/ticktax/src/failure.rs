@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ticktax_experiment::changes::CompareError;
 use ticktax_experiment::numbers::NumbersError;
 use ticktax_experiment::sweep::SweepError;
+use ticktax_experiment::trial::run::TryError;
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
@@ -21,6 +22,9 @@ pub(crate) const FAILED_POINTS: u8 = 4;
 
 /// A model does not give what was measured.
 pub(crate) const FAILED_CONTROL: u8 = 5;
+
+/// What `--fail-if` forbids is so.
+pub(crate) const FAILED_CONDITION: u8 = 6;
 
 /// The arguments make no sense, as the parser of arguments ends for its part.
 const SENSELESS: u8 = 2;
@@ -88,6 +92,9 @@ pub(crate) enum Failure {
     /// A setting cannot be read or put back.
     #[error(transparent)]
     Knob(#[from] KnobError),
+    /// Nothing can be tried, or not to the end.
+    #[error(transparent)]
+    Trial(#[from] TryError),
     /// The lab cannot do it.
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -97,26 +104,41 @@ impl Failure {
     /// How the process ends.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            // As a shell says it.
-            Self::Observe(ObserveError::Command { kind, .. }) => ExitCode::from(match kind {
-                io::ErrorKind::NotFound => NOT_FOUND,
-                _ => MAY_NOT_RUN,
-            }),
+            Self::Observe(error) | Self::Trial(TryError::Observe(error)) => of_observation(error),
+            Self::Knob(error) | Self::Trial(TryError::Knob(error)) => of_knob(error),
             Self::Arguments(_)
             | Self::Numbers(NumbersError::Choice { .. } | NumbersError::Mixed { .. })
-            | Self::Knob(
-                KnobError::Unknown { .. } | KnobError::Value { .. } | KnobError::Scope { .. },
-            )
             | Self::Lab(LabError::Senseless(_))
-            | Self::Observe(
-                ObserveError::NoCpu { .. }
-                | ObserveError::Offline { .. }
-                | ObserveError::NoFrame { .. }
-                | ObserveError::Variants { .. }
-                | ObserveError::Probe(ProbeError::Work { .. }),
-            ) => ExitCode::from(SENSELESS),
+            | Self::Trial(TryError::Senseless(_)) => ExitCode::from(SENSELESS),
             Self::Lab(LabError::Interrupted) => ExitCode::from(INTERRUPTED),
             _ => ExitCode::FAILURE,
         }
+    }
+}
+
+fn of_observation(error: &ObserveError) -> ExitCode {
+    match error {
+        // As a shell says it.
+        ObserveError::Command { kind, .. } => ExitCode::from(match kind {
+            io::ErrorKind::NotFound => NOT_FOUND,
+            _ => MAY_NOT_RUN,
+        }),
+        ObserveError::NoCpu { .. }
+        | ObserveError::Offline { .. }
+        | ObserveError::NoFrame { .. }
+        | ObserveError::Variants { .. }
+        | ObserveError::Probe(ProbeError::Work { .. }) => ExitCode::from(SENSELESS),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn of_knob(error: &KnobError) -> ExitCode {
+    match error {
+        KnobError::Unknown { .. }
+        | KnobError::Value { .. }
+        | KnobError::Scope { .. }
+        | KnobError::Dangerous { .. }
+        | KnobError::ReadOnly { .. } => ExitCode::from(SENSELESS),
+        _ => ExitCode::FAILURE,
     }
 }

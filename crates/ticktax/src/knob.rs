@@ -11,9 +11,6 @@ use crate::failure::Failure;
 use crate::state;
 use crate::terminal::Terminal;
 
-/// The journal's name among what ticktax keeps.
-const JOURNAL: &str = "knobs.journal";
-
 pub(crate) fn run(question: &KnobQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let document: Document = match question {
         KnobQuestion::List { of, .. } => list(of.as_deref()).into(),
@@ -62,7 +59,7 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let journal = match &typed.journal {
         Some(journal) => journal.clone(),
-        None => state::place(JOURNAL, "--journal")?,
+        None => state::place(state::KNOB_JOURNAL, "--journal")?,
     };
     let statement = ticktax_knobs::undo(&System::default(), &journal)?;
     let code = if statement.is_certain() {

@@ -26,6 +26,7 @@ mod sim;
 mod state;
 mod sweep;
 mod terminal;
+mod trial;
 mod wall_clock;
 mod watch;
 
@@ -57,6 +58,9 @@ fn main() -> ExitCode {
         Verb::Sim(typed) => sim::run(&typed, &terminal),
         Verb::Knob { question } => knob::run(&question, &terminal),
         Verb::Undo(typed) => knob::undo(&typed, &terminal),
+        Verb::Try(typed) => trial::run(&typed, &terminal),
+        Verb::TryStart(typed) => trial::start(&typed),
+        Verb::TryWatchdog(typed) => trial::stand_by(&typed, &terminal),
         Verb::Lab { task } => lab::run(&task, &terminal),
         Verb::LabGuest => lab::guest(),
         Verb::LabReplay(typed) => lab::replay(&typed),

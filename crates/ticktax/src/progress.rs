@@ -12,6 +12,8 @@ pub(crate) enum Extent {
     Time(Nanos),
     /// So many points, of which some are finished.
     Points { all: u64, done: u64 },
+    /// So many runs.
+    Runs(u64),
     /// There is no telling.
     Unknown,
 }
@@ -23,6 +25,7 @@ impl Extent {
             Self::Points { .. } => {
                 "{pos} of {len} points [{bar:30}] {elapsed}, {eta} to go".to_owned()
             }
+            Self::Runs(_) => "{pos} of {len} runs [{bar:30}] {elapsed}, {eta} to go".to_owned(),
             Self::Unknown => "{spinner} {elapsed} {msg}".to_owned(),
         }
     }
@@ -30,7 +33,7 @@ impl Extent {
     fn length(self) -> Option<u64> {
         match self {
             Self::Time(length) => Some(millis(length)),
-            Self::Points { all, .. } => Some(all),
+            Self::Points { all, .. } | Self::Runs(all) => Some(all),
             Self::Unknown => None,
         }
     }
@@ -53,7 +56,7 @@ impl Progress {
         bar.set_style(style.progress_chars("=> "));
         bar.set_message(what);
         match extent {
-            Extent::Time(_) => {}
+            Extent::Time(_) | Extent::Runs(_) => {}
             Extent::Points { done, .. } => {
                 bar.set_position(done);
                 bar.reset_eta();

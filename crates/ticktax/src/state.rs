@@ -6,6 +6,9 @@ use nix::unistd::geteuid;
 
 use crate::failure::Failure;
 
+/// The journal of changed settings.
+pub(crate) const KNOB_JOURNAL: &str = "knobs.journal";
+
 /// Where the file or folder of this name lies; `option` names another place.
 pub(crate) fn place(name: &str, option: &str) -> Result<PathBuf, Failure> {
     if geteuid().is_root() {

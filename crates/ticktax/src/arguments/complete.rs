@@ -7,6 +7,7 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter,
 };
 use ticktax_experiment::Case;
+use ticktax_knobs::Consent;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::recording::{Paced, RecordingReader};
 use ticktax_report::Section;
@@ -25,6 +26,19 @@ pub(super) fn knobs() -> ArgValueCandidates {
         let knobs = ticktax_knobs::registry::all();
         let word = |knob: &ticktax_knobs::Knob| {
             CompletionCandidate::new(knob.id()).help(Some(knob.line().about.into()))
+        };
+        knobs.map(word).collect()
+    })
+}
+
+/// The names of the settings that can be changed, each with what comes before its values.
+pub(super) fn assignments() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let knobs = ticktax_knobs::registry::all();
+        let knobs = knobs.filter(|knob| knob.permits(Consent::Given).is_ok());
+        let word = |knob: &ticktax_knobs::Knob| {
+            let word = CompletionCandidate::new(format!("{}=", knob.id()));
+            word.help(Some(knob.line().about.into()))
         };
         knobs.map(word).collect()
     })

@@ -44,6 +44,18 @@ fn every_arm_is_warm_then_the_noise_is_known_then_blocks_follow() {
 }
 
 #[test]
+fn the_documentation_has_a_row_for_every_metric() {
+    let page = include_str!("../../../../../docs/try.md");
+    for metric in TrialMetric::ALL {
+        let row = format!("| `{}` |", metric.name());
+        assert!(
+            page.contains(&row),
+            "docs/try.md has no row that begins {row}"
+        );
+    }
+}
+
+#[test]
 fn words_of_metrics_are_different() {
     let mut names: Vec<&str> = TrialMetric::ALL.iter().map(|it| it.name()).collect();
     names.sort_unstable();

@@ -1,0 +1,318 @@
+//! `ticktax try`: two settings or more by turns, and whether they differ.
+
+use std::collections::hash_map::RandomState;
+use std::env;
+use std::hash::BuildHasher;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use ticktax_experiment::trial::run::{
+    Assignment, Named, Place, Prepared, Runner, Starter, Stepped, Subject, TrialMetric, TrialPlan,
+    TryError,
+};
+use ticktax_experiment::trial::{Detectable, detectable, fewest_blocks, judge};
+use ticktax_knobs::{Consent, KnobError, System};
+use ticktax_model::Nanos;
+use ticktax_model::knob::UndoStatement;
+use ticktax_model::trial::{FailIf, Outcome, RunPurpose, Scale, Trial, Unit};
+use ticktax_observe::ObserveError;
+use ticktax_report::{Format, render};
+
+use crate::arguments::{
+    StartArguments, TRY_START, TRY_WATCHDOG, TrialArguments, WatchdogArguments,
+};
+use crate::failure::{FAILED_CONDITION, Failure};
+use crate::interrupt::Interrupt;
+use crate::progress::{Extent, Progress};
+use crate::state;
+use crate::terminal::{Terminal, require_writable};
+
+/// How long a process is watched for each run, without other wishes.
+const EACH: Nanos = Nanos::from_secs(5);
+
+pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let conditions = conditions(typed)?;
+    let prepared = Prepared::check(plan(typed)?)?;
+    let metrics = prepared.metrics();
+    for condition in &conditions {
+        let checked = condition.check(&metrics);
+        checked.map_err(|error| Failure::Arguments(error.to_string()))?;
+    }
+    if let Some(output) = &typed.output {
+        require_writable(output)?;
+    }
+    let journal = match &typed.journal {
+        Some(journal) => std::path::absolute(journal).unwrap_or_else(|_| journal.clone()),
+        None => state::place(state::KNOB_JOURNAL, "--journal")?,
+    };
+    let interrupt = Interrupt::listen()?;
+    let bar = terminal.progress(Extent::Runs(prepared.runs()), String::new());
+    let by = format!("ticktax try (PID {})", std::process::id());
+    let (mut runner, undone) = prepared.begin(place(typed, &journal, &by)?)?;
+    tell(&undone, terminal);
+    let ended = drive(&mut runner, &interrupt, &bar, terminal);
+    bar.done();
+    let trial = runner.trial();
+    let undone = runner.end();
+    let signal = match ended {
+        Ok(signal) => signal,
+        Err(error) => {
+            tell_incomplete(&undone, terminal);
+            return Err(error.into());
+        }
+    };
+    let mut statement = judge(trial, &conditions);
+    let complete = undone.is_complete();
+    statement.restored = undone.settings;
+    let mut answers = statement.fail_if.iter();
+    let fails = answers.any(|it| it.outcome == Outcome::Holds);
+    let terminal = terminal.viewing(&typed.page);
+    terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
+    Ok(match (complete, signal) {
+        (false, _) => ExitCode::FAILURE,
+        (true, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+        (true, None) if fails => ExitCode::from(FAILED_CONDITION),
+        (true, None) => ExitCode::SUCCESS,
+    })
+}
+
+/// What must not be.
+fn conditions(typed: &TrialArguments) -> Result<Vec<FailIf>, Failure> {
+    let parsed = typed.fail_if.iter().map(|text| FailIf::parse(text));
+    let parsed: Result<_, _> = parsed.collect();
+    parsed.map_err(|error| Failure::Arguments(error.to_string()))
+}
+
+/// What the arguments mean.
+fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
+    let assignments: Result<Vec<Assignment>, TryError> = typed
+        .settings
+        .iter()
+        .map(|text| Assignment::parse(text))
+        .collect();
+    let subject = match typed.pid {
+        Some(pid) => Subject::Process {
+            pid: pid.0,
+            each: typed.each.map_or(EACH, |each| each.0),
+        },
+        None => Subject::Command(typed.command.clone()),
+    };
+    let mut metrics = match (&*typed.metrics, &subject) {
+        ([], Subject::Command(_)) => vec![TrialMetric::Time],
+        ([], Subject::Process { .. }) => vec![TrialMetric::Wait, TrialMetric::P99],
+        (metrics, _) => metrics.to_vec(),
+    };
+    let mut seen = Vec::new();
+    metrics.retain(|it| {
+        let is_new = !seen.contains(it);
+        seen.push(*it);
+        is_new
+    });
+    Ok(TrialPlan {
+        assignments: assignments?,
+        named: Named {
+            cpus: typed.cpu.clone(),
+            irq: typed.irq,
+            disk: typed.disk.clone(),
+        },
+        subject,
+        metrics,
+        blocks: typed.blocks,
+        warm_ups: typed.warm_ups,
+        noise_runs: typed.noise_runs,
+        seed: typed.seed.unwrap_or_else(drawn_seed),
+        settle: typed.settle,
+        difference: typed.difference,
+        consent: if typed.yes {
+            Consent::Given
+        } else {
+            Consent::Withheld
+        },
+        search: env::var_os("PATH"),
+    })
+}
+
+/// A seed that is short enough to be typed again.
+fn drawn_seed() -> u64 {
+    RandomState::new().hash_one(0) >> 32
+}
+
+/// How a trial begins: this program is its own watchdog, and what becomes the command.
+fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
+    let own = env::current_exe();
+    let own = own.map_err(|error| TryError::Start {
+        command: "ticktax".to_owned(),
+        why: format!("its own file is not known: {}", error.kind()),
+    })?;
+    let mut watchdog = Command::new(&own);
+    watchdog.arg(TRY_WATCHDOG).arg(journal);
+    Ok(Place {
+        journal,
+        by,
+        watchdog,
+        starter: Starter {
+            program: own,
+            arguments: vec![TRY_START.into()],
+            show_output: typed.show_output,
+        },
+        version: env!("CARGO_PKG_VERSION"),
+    })
+}
+
+/// Makes all runs; the signal that ended them early, if one did.
+fn drive(
+    runner: &mut Runner,
+    interrupt: &Interrupt,
+    bar: &Progress,
+    terminal: &Terminal,
+) -> Result<Option<i32>, TryError> {
+    let mut told = false;
+    loop {
+        match runner.step(&|| interrupt.signal())? {
+            Stepped::Next(RunPurpose::Measured) if !told => {
+                told = true;
+                tell_ahead(&runner.trial(), bar, terminal);
+            }
+            Stepped::Next(_) => {}
+            Stepped::Over => return Ok(None),
+            Stepped::Interrupted(signal) => return Ok(Some(signal)),
+        }
+        bar.reach(runner.made());
+    }
+}
+
+/// Says what the blocks will be able to tell. Whoever asked for no runs that would tell that knows it is unknown.
+fn tell_ahead(trial: &Trial, bar: &Progress, terminal: &Terminal) {
+    if trial.design.noise_runs == 0 {
+        return;
+    }
+    for line in ahead(trial) {
+        if bar.is_shown() {
+            bar.say(&line);
+        } else {
+            terminal.remark(&line);
+        }
+    }
+}
+
+/// What the blocks will be able to tell, by the noise of the machine.
+fn ahead(trial: &Trial) -> Vec<String> {
+    let others = trial.arms.len().saturating_sub(1);
+    let comparisons = others * trial.metrics.len();
+    let metrics = trial.metrics.iter().enumerate();
+    metrics
+        .map(|(at, metric)| {
+            let runs = trial.runs.iter();
+            let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
+            let values = runs.filter_map(|run| run.values.get(at).copied().flatten());
+            let values: Vec<f64> = values.collect();
+            let blocks = trial.design.blocks;
+            match detectable(&values, blocks, comparisons) {
+                Some(_) if blocks < fewest_blocks(comparisons) => format!(
+                    "{}: {blocks} blocks are too few to tell anything apart; name {} at least",
+                    metric.id,
+                    fewest_blocks(comparisons)
+                ),
+                Some(found) => noise(&metric.id, metric.unit, found, blocks),
+                None => format!(
+                    "{}: the machine's own noise is not known; it takes 6 runs (--noise-runs)",
+                    metric.id
+                ),
+            }
+        })
+        .collect()
+}
+
+fn noise(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> String {
+    let size = |value: f64| match (found.scale, unit) {
+        (Scale::Relative, _) => format!("{:.2} %", 100.0 * value),
+        (Scale::Absolute, Unit::Share) => format!("{:.2} pt", 100.0 * value),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "times are whole nanoseconds"
+        )]
+        (Scale::Absolute, Unit::Ns) => Nanos(value.round() as i64).to_string(),
+        (Scale::Absolute, _) => format!("{value:.3}"),
+    };
+    let Some(effect) = found.effect else {
+        return format!(
+            "{metric}: A beside A is the same each time, so what blocks can tell is not known"
+        );
+    };
+    format!(
+        "{metric}: A beside A differs by {} a block; {blocks} blocks can tell {} apart",
+        size(found.noise),
+        size(effect)
+    )
+}
+
+/// Says what was put back of a killed run.
+fn tell(undone: &UndoStatement, terminal: &Terminal) {
+    if !undone.settings.is_empty() || !undone.is_complete() {
+        let page = render(&undone.clone().into(), Format::default(), &terminal.style());
+        terminal.remark(page.trim_end());
+    }
+}
+
+/// Says what is not put back.
+fn tell_incomplete(undone: &UndoStatement, terminal: &Terminal) {
+    if !undone.is_complete() {
+        tell(undone, terminal);
+    }
+}
+
+/// Waits until everything is set that the command is to run under, and becomes the command.
+pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
+    let Some((program, arguments)) = typed.command.split_first() else {
+        return Err(Failure::Arguments("name a command".to_owned()));
+    };
+    let told = || -> io::Result<()> {
+        let mut parent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        parent.write_all(&[1])?;
+        parent.read_exact(&mut [0])
+    };
+    if told().is_err() {
+        // Whoever started it has ended, or given up.
+        return Ok(ExitCode::FAILURE);
+    }
+    let error = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .exec();
+    Err(Failure::Observe(ObserveError::Command {
+        command: program.to_string_lossy().into_owned(),
+        kind: error.kind(),
+    }))
+}
+
+/// Waits for the end of the run that started it, and puts back what that left.
+pub(crate) fn stand_by(
+    typed: &WatchdogArguments,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
+    // From here on no signal of the run's terminal or group reaches it.
+    let apart = nix::unistd::setsid().map_err(|errno| io::Error::from(errno).kind());
+    let ready = apart.and_then(|_| {
+        // No file system is kept from being unmounted.
+        let _ = env::set_current_dir("/");
+        let mut output = io::stdout();
+        let told = output.write_all(b"\n").and_then(|()| output.flush());
+        told.map_err(|error| error.kind())
+    });
+    ready.map_err(|kind| KnobError::Watchdog {
+        why: kind.to_string(),
+    })?;
+    match ticktax_knobs::stand_by(io::stdin(), &System::default(), &typed.journal) {
+        // Another run has it, and has put everything back as it began.
+        Err(KnobError::Busy { .. }) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error.into()),
+        Ok(undone) => {
+            tell(&undone, terminal);
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Trials that change settings of their own commands alone, and what makes no sense.
+
+use libtest_mimic::Failed;
+
+use crate::Test;
+use crate::common::{complaint, text};
+use crate::fixture::{Place, check};
+
+pub(crate) const ALL: &[(&str, Test)] = &[
+    (
+        "what_makes_no_sense_is_said_in_a_line",
+        what_makes_no_sense_is_said_in_a_line,
+    ),
+    (
+        "a_command_that_always_fails_is_compared_with_nothing",
+        a_command_that_always_fails_is_compared_with_nothing,
+    ),
+    (
+        "arms_are_compared_by_success_too",
+        arms_are_compared_by_success_too,
+    ),
+    (
+        "what_must_not_be_has_an_exit_code",
+        what_must_not_be_has_an_exit_code,
+    ),
+];
+
+/// Children of this test's own, and none of the machine's settings.
+fn what_makes_no_sense_is_said_in_a_line() -> Result<(), Failed> {
+    let place = Place::new();
+    let mut wrong = Vec::new();
+    for (arguments, code, why) in [
+        (
+            &["vm.swapiness=1,2", "--", "true"][..],
+            2,
+            "did you mean vm.swappiness",
+        ),
+        (&["vm.swappiness=1,201", "--", "true"], 2, "0 to 200"),
+        (&["proc.nice=1", "--", "true"], 2, "compares two"),
+        (&["proc.nice=0,0", "--", "true"], 2, "are the same"),
+        (&["vm.min_free_kbytes=2000,4000", "--", "true"], 2, "--yes"),
+        (&["boot.isolcpus=1,2", "--", "true"], 2, "lab run"),
+        (
+            &["proc.nice=0,1", "--", "/nonexistent"],
+            127,
+            "no such program",
+        ),
+        (&["proc.nice=0,1", "--", "/etc/passwd"], 126, "its mode"),
+        (
+            &["proc.nice=0,1", "--fail-if", "x", "--", "true"],
+            2,
+            "invalid condition",
+        ),
+        (
+            &["proc.nice=0,1", "--fail-if", "p99 > +1%", "--", "true"],
+            2,
+            "measured is time",
+        ),
+        (
+            &["proc.nice=0,1", "--pid", "8388608"],
+            1,
+            "no process 8388608",
+        ),
+        (
+            &["proc.nice=0,1", "--pid", "1", "--metric", "time"],
+            2,
+            "is of a command",
+        ),
+        (&["proc.nice=0,1", "--cpu", "0", "--", "true"], 2, "--cpu"),
+        (
+            &["proc.nice=0,1", "--output", "/nonexistent/x", "--", "true"],
+            1,
+            "/nonexistent/x",
+        ),
+    ] {
+        let output = place.run(arguments);
+        let told = text(&output.stderr);
+        let is_it = told.lines().count() == 1 && told.contains(why);
+        if !is_it || output.status.code() != Some(code) {
+            wrong.push(format!("{arguments:?}: {}, {told}", output.status));
+        }
+    }
+    check(wrong.is_empty(), || format!("{wrong:#?}"))?;
+    check(!place.journal().exists(), || {
+        "there is a journal".to_owned()
+    })
+}
+
+fn a_command_that_always_fails_is_compared_with_nothing() -> Result<(), Failed> {
+    let place = Place::new();
+    let output = place.run(&["proc.nice=now,5", "--", "false"]);
+    let why = complaint(&output);
+    check(output.status.code() == Some(1), || {
+        format!("{}", output.status)
+    })?;
+    check(
+        why.contains("COMMAND fails in every arm (exit status: 1)"),
+        || why.clone(),
+    )?;
+    place.require_clear()
+}
+
+fn arms_are_compared_by_success_too() -> Result<(), Failed> {
+    let place = Place::new();
+    let statement = place.statement(&[
+        "proc.nice=now,5",
+        "--blocks",
+        "6",
+        "--noise-runs",
+        "0",
+        "--",
+        "sh",
+        "-c",
+        "[ $(nice) -lt 5 ]",
+    ])?;
+    let succeeded = |arm: usize| statement["successes"][arm]["succeeded"].as_u64();
+    check(succeeded(0) == Some(12) && succeeded(1) == Some(0), || {
+        format!("{:#}", statement["successes"])
+    })
+}
+
+fn what_must_not_be_has_an_exit_code() -> Result<(), Failed> {
+    let place = Place::new();
+    // Blocks of one command each, of which the second arm's sleeps for longer.
+    let script = "[ $(nice) -lt 5 ] || sleep 0.3; sleep 0.1";
+    for (condition, code) in [("time > +20%", 6), ("time < -1%", 0)] {
+        let arguments = ["proc.nice=now,5", "--blocks", "6", "--noise-runs", "0"];
+        let output = place
+            .command(&arguments)
+            .args(["--fail-if", condition, "--", "sh", "-c", script])
+            .output()?;
+        check(output.status.code() == Some(code), || {
+            format!("{condition}: {}, {}", output.status, text(&output.stdout))
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! A journal of each test's own, a setting of this machine that nothing notices, and trials that go on.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::text;
+
+/// A setting that nothing here notices.
+pub(crate) const QUIET: &str = "vm.stat_interval";
+pub(crate) const QUIET_FILE: &str = "/proc/sys/vm/stat_interval";
+/// What it is set to, where it is not that already.
+const OTHERS: [&str; 2] = ["61", "62"];
+
+/// Looks this often, 20 s in all.
+const LOOKS: u32 = 400;
+const MOMENT: Duration = Duration::from_millis(50);
+
+pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(why().into()) }
+}
+
+/// A folder with a journal of the test's own.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.0.path().join("journal")
+    }
+
+    /// `ticktax try` with this journal.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
+        command.arg("try").arg("--journal").arg(self.journal());
+        command.args(arguments);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What a trial printed as JSON.
+    pub(crate) fn statement(&self, arguments: &[&str]) -> Result<Value, Failed> {
+        let output = self
+            .command(&["--format", "json"])
+            .args(arguments)
+            .output()?;
+        check(output.status.success(), || {
+            format!("{}: {}", output.status, text(&output.stderr))
+        })?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// That nothing is left to be put back.
+    pub(crate) fn require_clear(&self) -> Result<(), Failed> {
+        let length = fs::metadata(self.journal()).map_or(0, |facts| facts.len());
+        check(length == 0, || {
+            format!("{length} bytes are left in the journal")
+        })
+    }
+}
+
+/// The verdict about a metric in the second arm, and its effect.
+pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
+    let comparisons = statement["comparisons"].as_array().unwrap();
+    let found = comparisons.iter().find(|it| it["metric"] == metric);
+    let found = found.unwrap();
+    let verdict = found["verdict"]["id"].as_str().unwrap().to_owned();
+    (
+        verdict,
+        found["effect"]["value"].as_f64().unwrap_or(f64::NAN),
+    )
+}
+
+/// A setting of this machine, which is what it was once the test is over, however that ends.
+pub(crate) struct Quiet(pub(crate) String);
+
+impl Quiet {
+    pub(crate) fn new() -> Self {
+        Self(Self::now())
+    }
+
+    pub(crate) fn now() -> String {
+        fs::read_to_string(QUIET_FILE).unwrap().trim().to_owned()
+    }
+
+    /// Another value.
+    pub(crate) fn other(&self) -> &'static str {
+        OTHERS.into_iter().find(|it| *it != self.0).unwrap()
+    }
+
+    pub(crate) fn assignment(&self) -> String {
+        format!("{QUIET}=now,{}", self.other())
+    }
+
+    /// Waits until it has a value.
+    pub(crate) fn wait_for(value: &str) -> Result<(), Failed> {
+        for _ in 0..LOOKS {
+            if Self::now() == value {
+                return Ok(());
+            }
+            sleep(MOMENT);
+        }
+        Err(format!("it is {}, and not {value}", Self::now()).into())
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if Self::now() != self.0 {
+            fs::write(QUIET_FILE, &self.0).unwrap();
+        }
+    }
+}
+
+/// A trial that goes on, and ends with the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().try_into().unwrap());
+        kill(pid, signal).unwrap();
+    }
+
+    pub(crate) fn output(mut self) -> Output {
+        let (stdout, stderr) = (self.0.stdout.take(), self.0.stderr.take());
+        let read = |stream: Option<&mut dyn std::io::Read>| {
+            let mut bytes = Vec::new();
+            if let Some(stream) = stream {
+                stream.read_to_end(&mut bytes).unwrap();
+            }
+            bytes
+        };
+        let (mut stdout, mut stderr) = (stdout, stderr);
+        let stdout = read(stdout.as_mut().map(|it| it as &mut dyn std::io::Read));
+        let stderr = read(stderr.as_mut().map(|it| it as &mut dyn std::io::Read));
+        Output {
+            status: self.0.wait().unwrap(),
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,248 @@
+//! Trials that change settings of this machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::Failed;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::common::{complaint, let_children_hear_ctrl_c, text};
+use crate::fixture::{Place, QUIET, QUIET_FILE, Quiet, Running, check, verdict};
+use crate::{AS_SLEEPER, AS_WORKER, Test, own};
+
+pub(crate) const ALL: &[(&str, Test)] = &[
+    ("timer_slack_of_a_paced_loop", timer_slack_of_a_paced_loop),
+    (
+        "a_quota_of_a_cgroup_of_its_own",
+        a_quota_of_a_cgroup_of_its_own,
+    ),
+    ("a_setting_that_does_nothing", a_setting_that_does_nothing),
+    (
+        "a_killed_trial_is_put_back_by_its_watchdog",
+        a_killed_trial_is_put_back_by_its_watchdog,
+    ),
+    ("ctrl_c_puts_everything_back", ctrl_c_puts_everything_back),
+    ("a_second_trial_refuses", a_second_trial_refuses),
+    (
+        "what_another_program_changes_is_left_alone",
+        what_another_program_changes_is_left_alone,
+    ),
+    (
+        "a_process_that_goes_on_is_watched",
+        a_process_that_goes_on_is_watched,
+    ),
+];
+
+/// A trial of the quiet setting that lasts for minutes.
+fn long(place: &Place, quiet: &Quiet) -> Command {
+    place.command(&[
+        &quiet.assignment(),
+        "--format",
+        "json",
+        "--noise-runs",
+        "0",
+        "--settle",
+        "0ms",
+        "--blocks",
+        "100",
+        "--",
+        "sleep",
+        "0.3",
+    ])
+}
+
+fn timer_slack_of_a_paced_loop() -> Result<(), Failed> {
+    let place = Place::new();
+    let statement = place.statement(&[
+        "proc.timer_slack=now,20000000",
+        // It runs as soon as its timer fires, however busy the machine is.
+        "proc.nice=-20",
+        "--blocks",
+        "8",
+        "--noise-runs",
+        "6",
+        "--",
+        &own(),
+        AS_SLEEPER,
+    ])?;
+    let (verdict, effect) = verdict(&statement, "time");
+    check(verdict == "worse" && effect > 0.5, || {
+        format!("{verdict}, {effect}: {statement:#}")
+    })?;
+    let settings = statement["arms"][1]["settings"].as_array().unwrap();
+    check(settings[0]["value"] == "20000000", || {
+        format!("{settings:?}")
+    })?;
+    check(settings[0]["target"] == "the command", || {
+        format!("{settings:?}")
+    })?;
+    place.require_clear()
+}
+
+fn a_quota_of_a_cgroup_of_its_own() -> Result<(), Failed> {
+    let place = Place::new();
+    let statement = place.statement(&[
+        "cgroup.cpu_quota=now,1000/20000",
+        "--metric",
+        "time,throttled",
+        "--blocks",
+        "8",
+        "--noise-runs",
+        "6",
+        "--",
+        &own(),
+        AS_WORKER,
+    ])?;
+    for metric in ["time", "throttled"] {
+        let (verdict, effect) = verdict(&statement, metric);
+        check(verdict == "worse" && effect > 0.3, || {
+            format!("{metric}: {verdict}, {effect}: {statement:#}")
+        })?;
+    }
+    place.require_clear()?;
+    let left = groups_left();
+    check(left.is_empty(), || format!("{left:?}"))
+}
+
+/// Groups that trials of processes that have ended left.
+fn groups_left() -> Vec<PathBuf> {
+    let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
+    let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let pid = name.and_then(|name| name.strip_prefix("ticktax-try-"));
+        pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+    };
+    entries.map(|it| it.path()).filter(is_left).collect()
+}
+
+fn a_setting_that_does_nothing() -> Result<(), Failed> {
+    let (place, quiet) = (Place::new(), Quiet::new());
+    let statement = place.statement(&[
+        &quiet.assignment(),
+        "--blocks",
+        "6",
+        "--noise-runs",
+        "6",
+        "--settle",
+        "0ms",
+        "--difference",
+        "50%",
+        "--",
+        "sleep",
+        "0.2",
+    ])?;
+    let (verdict, effect) = verdict(&statement, "time");
+    // One trial in twenty calls chance a difference, but never a large one.
+    check(
+        verdict == "no-difference-beyond" || effect.abs() < 0.2,
+        || format!("{verdict}, {effect}: {statement:#}"),
+    )?;
+    let restored = statement["restored"].as_array().unwrap();
+    let is_back = |it: &Value| {
+        it["id"] == QUIET && (it["outcome"] == "restored" || it["outcome"] == "already")
+    };
+    check(restored.len() == 1 && is_back(&restored[0]), || {
+        format!("{restored:?}")
+    })?;
+    check(Quiet::now() == quiet.0, Quiet::now)?;
+    place.require_clear()
+}
+
+/// `kill -9` in the middle of a block: the watchdog puts it back, and no other run is needed for that.
+fn a_killed_trial_is_put_back_by_its_watchdog() -> Result<(), Failed> {
+    let (place, quiet) = (Place::new(), Quiet::new());
+    let running = Running::start(long(&place, &quiet));
+    Quiet::wait_for(quiet.other())?;
+    running.signal(Signal::SIGKILL);
+    Quiet::wait_for(&quiet.0)?;
+    let output = running.output();
+    check(output.status.code().is_none(), || {
+        format!("{}", output.status)
+    })?;
+    let told = text(&output.stderr);
+    check(told.contains(QUIET), || told.clone())?;
+    place.require_clear()
+}
+
+fn ctrl_c_puts_everything_back() -> Result<(), Failed> {
+    let_children_hear_ctrl_c();
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let (place, quiet) = (Place::new(), Quiet::new());
+        let running = Running::start(long(&place, &quiet));
+        Quiet::wait_for(quiet.other())?;
+        running.signal(signal);
+        let output = running.output();
+        check(output.status.code() == Some(code), || {
+            format!("{signal}: {}, {}", output.status, text(&output.stderr))
+        })?;
+        check(Quiet::now() == quiet.0, Quiet::now)?;
+        let statement: Value = serde_json::from_slice(&output.stdout)?;
+        check(statement["interrupted"] == true, || {
+            format!("{statement:#}")
+        })?;
+        place.require_clear()?;
+    }
+    Ok(())
+}
+
+fn a_second_trial_refuses() -> Result<(), Failed> {
+    let (place, quiet) = (Place::new(), Quiet::new());
+    let running = Running::start(long(&place, &quiet));
+    Quiet::wait_for(quiet.other())?;
+    let second = place.run(&["proc.nice=0,1", "--", "true"]);
+    let why = complaint(&second);
+    let by = format!("ticktax try (PID {})", running.0.id());
+    check(second.status.code() == Some(1) && why.contains(&by), || {
+        why.clone()
+    })?;
+    running.signal(Signal::SIGTERM);
+    drop(running.output());
+    check(Quiet::now() == quiet.0, Quiet::now)
+}
+
+/// Whoever else changes a setting meanwhile keeps the change, and the trial says so.
+fn what_another_program_changes_is_left_alone() -> Result<(), Failed> {
+    let (place, quiet) = (Place::new(), Quiet::new());
+    let running = Running::start(long(&place, &quiet));
+    Quiet::wait_for(quiet.other())?;
+    fs::write(QUIET_FILE, "77")?;
+    let output = running.output();
+    let why = text(&output.stderr);
+    let is_told = why.contains("another program changes it too");
+    check(output.status.code() == Some(1) && is_told, || why.clone())?;
+    check(Quiet::now() == "77", Quiet::now)?;
+    place.require_clear()
+}
+
+fn a_process_that_goes_on_is_watched() -> Result<(), Failed> {
+    let place = Place::new();
+    let sleeper = Running::start({
+        let mut command = Command::new("sh");
+        command.args(["-c", "while sleep 0.005; do :; done"]);
+        command
+    });
+    let pid = sleeper.0.id().to_string();
+    let statement = place.statement(&[
+        "proc.timer_slack=now,1000000",
+        "--pid",
+        &pid,
+        "--for",
+        "200ms",
+        "--metric",
+        "cpu,wait",
+        "--blocks",
+        "2",
+        "--noise-runs",
+        "0",
+    ])?;
+    let runs = statement["runs"].as_array().unwrap();
+    check(runs.len() == 10, || format!("{} runs", runs.len()))?;
+    let has_cpu = |run: &Value| run["values"][0].as_f64().is_some_and(|it| it > 0.0);
+    check(runs.iter().all(has_cpu), || format!("{runs:#?}"))?;
+    let slack = fs::read_to_string(format!("/proc/{pid}/timerslack_ns"))?;
+    check(slack.trim() == "50000", || slack.clone())?;
+    place.require_clear()
+}

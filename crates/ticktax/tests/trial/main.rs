@@ -1,0 +1,80 @@
+//! `ticktax try` as people type it. Tests named `root::…` change settings of this machine and put them back; the others
+//! change their own children alone.
+//!
+//! This program is also what trials run: started with [`AS_SLEEPER`] or [`AS_WORKER`], it sleeps or works.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod anybody;
+#[path = "../common/mod.rs"]
+mod common;
+mod fixture;
+mod machine;
+mod stories;
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::geteuid;
+
+/// How this program is told to sleep 100 times for 100 µs.
+const AS_SLEEPER: &str = "--as-sleeper";
+/// How it is told to use 40 ms of CPU time.
+const AS_WORKER: &str = "--as-worker";
+
+type Test = fn() -> Result<(), Failed>;
+
+fn own() -> String {
+    env::current_exe().unwrap().display().to_string()
+}
+
+/// Sleeps or works, if that is what this process is for.
+fn as_command() -> Option<ExitCode> {
+    match &*env::args().nth(1)? {
+        AS_SLEEPER => {
+            for _ in 0..100 {
+                sleep(Duration::from_micros(100));
+            }
+        }
+        AS_WORKER => {
+            let used = || clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap();
+            while Duration::from(used()) < Duration::from_millis(40) {
+                std::hint::black_box(());
+            }
+        }
+        _ => return None,
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+fn main() -> ExitCode {
+    if let Some(exit) = as_command() {
+        return exit;
+    }
+    // They share the machine, and its settings.
+    let arguments = Arguments {
+        test_threads: Some(1),
+        ..Arguments::from_args()
+    };
+    let may_change = geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
+    let of_root = machine::ALL.iter().map(|&(name, test)| {
+        Trial::test(format!("root::{name}"), test).with_ignored_flag(!may_change)
+    });
+    let stories = stories::all().into_iter().map(|story| {
+        let name = format!("root::story::{}", story.name);
+        Trial::test(name, move || story.check()).with_ignored_flag(!may_change)
+    });
+    let of_anybody = anybody::ALL
+        .iter()
+        .map(|&(name, test)| Trial::test(name, test));
+    libtest_mimic::run(
+        &arguments,
+        of_root.chain(stories).chain(of_anybody).collect(),
+    )
+    .exit_code()
+}

@@ -1,0 +1,88 @@
+//! The stories of `docs/try.md`, run as they stand there.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use libtest_mimic::Failed;
+use serde_json::Value;
+
+use crate::common::text;
+use crate::fixture::{Place, check, verdict};
+
+const PAGE: &str = include_str!("../../../../docs/try.md");
+/// What comes before a story, as `<!-- story NAME: METRIC WHAT, … -->`.
+const MARK: &str = "<!-- story ";
+/// What an effect stays below that is called small.
+const SMALL: f64 = 0.5;
+/// Of a busier machine a story may say that it cannot tell.
+const BUSY: f64 = 3.0;
+
+/// A story: a command, and what is to come of it.
+pub(crate) struct Story {
+    pub(crate) name: &'static str,
+    /// Metrics, each with `worse` or `small`.
+    expected: Vec<(&'static str, &'static str)>,
+    command: &'static str,
+}
+
+/// All of the page.
+pub(crate) fn all() -> Vec<Story> {
+    PAGE.split(MARK).skip(1).map(story).collect()
+}
+
+fn story(text: &'static str) -> Story {
+    let (mark, rest) = text.split_once(" -->").unwrap();
+    let (name, expected) = mark.split_once(": ").unwrap();
+    let (_, block) = rest.split_once("```sh\n").unwrap();
+    let (command, _) = block.split_once("\n```").unwrap();
+    Story {
+        name,
+        expected: expected
+            .split(", ")
+            .map(|it| it.split_once(' ').unwrap())
+            .collect(),
+        command,
+    }
+}
+
+impl Story {
+    /// Runs it, and asks for what the page says.
+    pub(crate) fn check(&self) -> Result<(), Failed> {
+        let place = Place::new();
+        let typed = self.command.strip_prefix("sudo ticktax try ");
+        let typed = typed.ok_or_else(|| format!("{}: {}", self.name, self.command))?;
+        let program = env!("CARGO_BIN_EXE_ticktax");
+        let journal = place.journal();
+        let script = format!(
+            "{program} try --format json --journal {} {typed}",
+            journal.display()
+        );
+        let output = Command::new("bash").args(["-c", &script]).output()?;
+        check(output.status.success(), || {
+            format!("{}: {}", output.status, text(&output.stderr))
+        })?;
+        let statement: Value = serde_json::from_slice(&output.stdout)?;
+        for (metric, expected) in &self.expected {
+            let (verdict, effect) = verdict(&statement, metric);
+            let is_so = match *expected {
+                "worse" => verdict == "worse" || (verdict == "cannot-tell" && is_busy()),
+                _ => verdict == "no-difference-beyond" || effect.abs() < SMALL || is_busy(),
+            };
+            check(is_so, || {
+                format!("{metric}: {verdict}, {effect}: {statement:#}")
+            })?;
+        }
+        place.require_clear()
+    }
+}
+
+/// Whether other programs want the CPUs.
+fn is_busy() -> bool {
+    let load = fs::read_to_string(Path::new("/proc/loadavg")).unwrap();
+    let recent = load
+        .split_whitespace()
+        .next()
+        .and_then(|it| it.parse().ok());
+    recent.is_some_and(|load: f64| load > BUSY)
+}
