@@ -155,6 +155,10 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 quota_file(cgroup.as_deref()),
             ),
             Some(match (cgroup, pid) {
+                // It is the process' own cgroup that has the quota.
+                (Some(_), Some(pid)) if screen.watched() == Some(*pid) => {
+                    format!("ticktax try cgroup.cpu_quota=now,max --metric throttled --pid {pid}")
+                }
                 // A cgroup of version 1 has other files than one of version 2.
                 (Some(folder), _) if is_plain(folder) => {
                     format!("grep . {}/cpu.*", folder.trim_end_matches('/'))

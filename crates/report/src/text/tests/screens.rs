@@ -457,7 +457,7 @@ fn the_culprits_are_on_the_first_screen() {
         "cc1  x46",
         "EVERY 3.03 s",
         "taskset -acp 0 812",
-        "grep . /sys/fs/cgroup/games/cpu.*",
+        "ticktax try cgroup.cpu_quota=now,max --metric throttled --pid 4121",
     ] {
         assert!(page.contains(word), "{word} is missing:\n{page}");
     }
