@@ -187,14 +187,10 @@ fn a_whole_machine() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-}
-
-#[test]
-fn what_takes_much_of_one_cpu_has_its_lines_on_a_machine_of_many() {
-    let mut statement = a_machine();
-    statement.balance.elapsed = Nanos(statement.balance.elapsed.0 * 8);
-    let page = at(&statement, 80);
-    assert!(page.contains("KERNEL AND HYPERVISOR"), "{page}");
+    // What takes much of one CPU of many keeps its lines.
+    let mut of_16 = a_machine();
+    of_16.balance.elapsed = Nanos(of_16.balance.elapsed.0 * 8);
+    assert!(at(&of_16, 80).contains("KERNEL AND HYPERVISOR"));
 }
 
 #[test]
