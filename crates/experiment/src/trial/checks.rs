@@ -7,7 +7,7 @@
 use ticktax_model::trial::{ArmSuccess, Check, Scale};
 
 use super::blocks::Blocks;
-use super::detectable::{on, told};
+use super::detectable::{effect_of, on};
 use crate::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
 /// What chance does more often than this is not told.
@@ -68,7 +68,7 @@ fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let (_, chance) = spearman(&places, &levels)?;
     let points: Vec<(f64, f64)> = places.iter().copied().zip(levels).collect();
     let (_, slope) = line(&points);
-    let moved = told(scale, slope * (points.len() - 1) as f64);
+    let moved = effect_of(scale, slope * (points.len() - 1) as f64);
     (chance <= ODD).then_some(Check::Drift {
         change: moved,
         chance,
@@ -91,7 +91,7 @@ fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     };
     let (first_led, second_led) = (of(false), of(true));
     let chance = mann_whitney(&first_led, &second_led);
-    let moved = told(scale, mean(&second_led) - mean(&first_led));
+    let moved = effect_of(scale, mean(&second_led) - mean(&first_led));
     let both = !first_led.is_empty() && !second_led.is_empty();
     (both && chance <= ODD).then_some(Check::Order {
         change: moved,

@@ -51,10 +51,10 @@ pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detecta
     let squares: f64 = of_four.iter().map(|it| it * it).sum();
     let noise = (squares / of_four.len() as f64).sqrt();
     let effect = (blocks >= fewest_blocks(comparisons) && noise > 0.0)
-        .then(|| told(scale, least_effect(noise, blocks, level(comparisons))));
+        .then(|| effect_of(scale, least_effect(noise, blocks, level(comparisons))));
     Some(Detectable {
         scale,
-        noise: told(scale, noise),
+        noise: effect_of(scale, noise),
         effect,
     })
 }
@@ -78,15 +78,15 @@ pub(super) fn on(scale: Scale, a: f64, b: f64) -> f64 {
 }
 
 /// What such a sum is for people: a share, or as it is.
-pub(super) fn told(scale: Scale, sum: f64) -> f64 {
+pub(super) fn effect_of(scale: Scale, sum: f64) -> f64 {
     match scale {
         Scale::Relative => sum.exp_m1(),
         Scale::Absolute => sum,
     }
 }
 
-/// The way back.
-pub(super) fn untold(scale: Scale, effect: f64) -> f64 {
+/// The sum that is such an effect: the inverse of [`effect_of`].
+pub(super) fn sum_of(scale: Scale, effect: f64) -> f64 {
     match scale {
         Scale::Relative => effect.ln_1p(),
         Scale::Absolute => effect,

@@ -15,7 +15,7 @@ use super::FALSE_VERDICTS;
 use super::blocks::{Blocks, Pair, figures};
 use super::checks;
 use super::detectable::{
-    Detectable, blocks_that_tell, detectable, fewest_blocks, on, scale_of, told, untold,
+    Detectable, blocks_that_tell, detectable, effect_of, fewest_blocks, on, scale_of, sum_of,
 };
 use crate::statistics::{fisher_exact, holm, mean, mean_interval, signed_rank, variance};
 
@@ -125,7 +125,7 @@ impl Draft {
                 bound: effect.bound(),
             };
         }
-        let limit = untold(it.scale, limit);
+        let limit = sum_of(it.scale, limit);
         let needed = blocks_that_tell(self.centre, self.spread, limit, comparisons);
         let have = it.blocks.unwrap_or_else(|| {
             let values = it.second.map_or(0, |it| it.count);
@@ -153,9 +153,9 @@ fn compare(
     let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| on(scale, *a, *b)).collect();
     let centre = mean(&differences);
     let effect = mean_interval(&differences).map(|(low, high)| Effect {
-        value: told(scale, centre),
-        low: told(scale, low),
-        high: told(scale, high),
+        value: effect_of(scale, centre),
+        low: effect_of(scale, low),
+        high: effect_of(scale, high),
     });
     let ahead = detectable(&noise_runs(trial, metric), trial.design.blocks, comparisons);
     let ahead = ahead.and_then(|it| in_scale(it, scale, first.map(|it| it.mean)));

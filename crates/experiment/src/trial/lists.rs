@@ -5,7 +5,7 @@ use ticktax_model::trial::{Better, Check, Comparison, Effect, Scale, Verdict};
 use super::FALSE_VERDICTS;
 use super::blocks::figures;
 use super::checks;
-use super::detectable::{on, scale_of, told};
+use super::detectable::{effect_of, on, scale_of};
 use super::judge::Draft;
 use crate::statistics::{mann_whitney, mean, means_interval, variance};
 
@@ -35,9 +35,9 @@ pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: 
         on(scale, ma, mb)
     };
     let effect = means_interval(first, second, relative).map(|(low, high)| Effect {
-        value: told(scale, centre),
-        low: told(scale, low),
-        high: told(scale, high),
+        value: effect_of(scale, centre),
+        low: effect_of(scale, low),
+        high: effect_of(scale, high),
     });
     let same = checks::of_sameness(first, second);
     let mut found: Vec<Check> = Vec::new();

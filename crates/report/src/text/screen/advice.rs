@@ -151,7 +151,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         } => (
             format!(
                 "The CPU quota of {program} held it back {}: raise {}.",
-                held_back(*time, *count, screen),
+                throttled(*time, *count, screen),
                 quota_file(cgroup.as_deref()),
             ),
             Some(match (cgroup, pid) {
@@ -236,7 +236,7 @@ fn crowding(
 }
 
 /// How often and for how long: of a machine's programs it is not known when they had quota again.
-fn held_back(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
+fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen
         .statement
