@@ -364,3 +364,31 @@ fn without_edges_no_cause_is_named() {
     assert!(!statement.beats.is_empty());
     assert!(statement.beats.iter().all(|line| line.chain.is_empty()));
 }
+
+/// A thread that starts on a busy CPU loses it to others before it first sleeps: runs that nothing
+/// woke, all of one start.
+#[test]
+fn a_start_in_pieces_does_not_outvote_the_timer() {
+    let mut dice = Dice(3);
+    let mut recording = Recording::new();
+    for at in (0..LENGTH / TICK).map(|tick| tick * TICK) {
+        recording.span(Source::idle(), 0, at, TICK);
+    }
+    let task = Task::new(0, Waker::Hrtimer, &mut dice);
+    for piece in 0..4 {
+        recording.span(task.source.clone(), 0, piece * 3 * MS, MS);
+    }
+    // It sets its timer anew each time, so that its beats keep to no grid, and any run may be one.
+    for turn in 1..9 {
+        let at = 15 * MS + turn * 1_300 * MS + dice.below(2 * MS);
+        let now = recording.timer(0, at, &["hrtimer_wakeup"]);
+        let timer = frame(Kind::Irq, "local_timer", "hrtimer_wakeup");
+        recording.edge(timer, 0, now, Effect::Woke(task.tid));
+        recording.span(task.source.clone(), 0, now + 2 * US, MS);
+    }
+    let statement = recording.search();
+    let mut lines = statement.beats.iter();
+    let line = lines.find(|line| line.name == "task0").expect("its beat");
+    assert!(line.rhythm.rearmed, "{line:?}");
+    assert_eq!(line.chain, ["local_timer hrtimer_wakeup", "task0"]);
+}

@@ -282,14 +282,14 @@ impl Causes {
     ) -> Option<Cause> {
         let pairs = &self.onsets.get(stream as usize)?.pairs;
         let mut votes = Vec::new();
-        let mut woken = Nanos(i64::MIN / 2);
+        let mut counted = Nanos(i64::MIN / 2);
         for pair in pairs.iter().filter(|pair| member(pair.start)) {
-            match pair.by {
-                Some(_) => woken = pair.start,
-                // It goes on with what it was woken for.
-                None if ((pair.start - woken).0 as f64) < period / 2.0 => continue,
-                None => {}
+            // It goes on with what it was woken for, or with its start, which no edge leads to.
+            let goes_on = ((pair.start - counted).0 as f64) < period / 2.0;
+            if pair.by.is_none() && goes_on {
+                continue;
             }
+            counted = pair.start;
             votes.push(pair.by);
         }
         self.majority(&votes)
