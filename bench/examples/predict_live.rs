@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use ticktax_bench::live::{printed, tool};
 use ticktax_model::pace::{CpuClock, PaceStatement};
 use ticktax_model::prediction::{Measure, PredictionRow, PredictionStatement};
 
@@ -70,17 +71,6 @@ fn main() -> Outcome<()> {
     result
 }
 
-/// The command, beside the folder of the examples.
-fn tool() -> Outcome<PathBuf> {
-    let own = env::current_exe()?;
-    let tool = own
-        .parent()
-        .and_then(Path::parent)
-        .map(|it| it.join("ticktax"));
-    tool.filter(|tool| tool.is_file())
-        .ok_or_else(|| "build it first: cargo build --release -p ticktax".into())
-}
-
 fn compare(tool: &Path, folder: &Path, rounds: u32, seconds: u32) -> Outcome<()> {
     let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); WAYS.len()];
     // In turns, so that a machine that slows down slows all of them.
@@ -134,14 +124,6 @@ fn words((sleep, rule, rate): &Way) -> String {
     format!("{sleep} {rule} {rate}/s")
 }
 
-fn run(command: &mut Command) -> Outcome<Vec<u8>> {
-    let output = command.output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-    }
-    Ok(output.stdout)
-}
-
 /// Records a loop, and tells what it said of itself.
 fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured> {
     let (sleep, rule, rate) = way;
@@ -150,7 +132,7 @@ fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured
     audit.arg(file).arg("--").arg(tool);
     audit.args(["pace", "--sleep", sleep, "--rule", rule, "--rate", rate]);
     audit.args(["--for", &format!("{seconds}s"), "--format", "json"]);
-    let told: PaceStatement = serde_json::from_slice(&run(&mut audit)?)?;
+    let told: PaceStatement = serde_json::from_slice(&printed(&mut audit)?)?;
     let figures = told.figures.ok_or("it had no frames")?;
     let clock = |clock| {
         let reading = told

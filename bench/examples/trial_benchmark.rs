@@ -5,16 +5,15 @@
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_bench::on_all_cpus;
+use ticktax_bench::told_apart::{NETPERF_RUNS, hyperfine_tells_apart, netperf_tells_apart};
 use ticktax_bench::typed::Words;
-use ticktax_experiment::statistics::{mean, student_chance, student_quantile, variance, welch};
+use ticktax_experiment::statistics::mean;
 use ticktax_experiment::trial::{compare_lists, judge, plan};
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::trial::{Better, Comparison};
 
 /// Runs by which the noise is known ahead.
 const NOISE: usize = 12;
-/// Both of netperf's lists at their longest.
-const NETPERF_RUNS: usize = 60;
 
 fn main() {
     let mut words = Words::typed();
@@ -53,42 +52,17 @@ fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     told.comparisons.remove(0)
 }
 
-/// All runs of A, then all of B, and Welch's t test at 5 %: what hyperfine runs, and the script beside it asks.
+/// All runs of A, then all of B, as hyperfine makes them.
 fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     let times = times(law, 2 * runs, seed);
     let (a, b) = times.split_at(runs);
     let b: Vec<f64> = b.iter().map(|it| it * (1.0 + effect)).collect();
-    let (error, freedom) = welch((variance(a), runs), (variance(&b), runs));
-    student_chance((mean(&b) - mean(a)) / error, freedom) < 0.05
+    hyperfine_tells_apart(a, &b)
 }
 
-/// Runs of A until their mean is known to ±2.5 % at 99 % (`-I 99,5 -i 30,3`), then as many of B as that takes; they differ
-/// where the two intervals have nothing in common.
+/// As netperf makes them, and how many it takes.
 fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
-    let times = times(law, NETPERF_RUNS, seed);
-    let (a, used) = until_narrow(times.iter().copied());
-    let rest = times[used..].iter().map(|it| it * (1.0 + effect));
-    let (b, more) = until_narrow(rest);
-    (a.1 < b.0 || b.1 < a.0, used + more)
-}
-
-fn until_narrow(times: impl Iterator<Item = f64>) -> ((f64, f64), usize) {
-    let mut taken = Vec::new();
-    let mut interval = (f64::NEG_INFINITY, f64::INFINITY);
-    for time in times.take(NETPERF_RUNS / 2) {
-        taken.push(time);
-        if taken.len() < 3 {
-            continue;
-        }
-        let n = taken.len() as f64;
-        let margin = student_quantile(0.995, n - 1.0) * (variance(&taken) / n).sqrt();
-        let centre = mean(&taken);
-        interval = (centre - margin, centre + margin);
-        if margin <= 0.025 * centre {
-            break;
-        }
-    }
-    (interval, taken.len())
+    netperf_tells_apart(&times(law, NETPERF_RUNS, seed), effect)
 }
 
 /// Equal arms that are told apart.

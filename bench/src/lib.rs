@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 
+pub mod live;
 pub mod peers;
 pub mod table;
+pub mod told_apart;
 pub mod typed;
 
 /// Does all of `work` on all CPUs, and returns what came of each in its order.

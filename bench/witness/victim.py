@@ -91,9 +91,13 @@ def state(detail):
 
 
 def waited(rows, index):
-    """A wait's parts: one for the quota ends with the last timer that refills one, and is one for a CPU from there on."""
+    """A wait's parts: one for the quota is its own time where that is shorter, else ends with the last timer that refills
+    any; from there on it is one for a CPU."""
     name, begin, end = state(str(rows.detail[index])), int(rows.start[index]), int(rows.end[index])
     if name == "throttled":
+        held = begin + int(rows.self[index])
+        if held < end:
+            return [(name, begin, held), ("waiting", held, end)]
         refills = np.flatnonzero(np.isin(rows.detail, QUOTA) & np.isin(rows.kind, ("irq", "softirq")) & (rows.start >= begin) & (rows.start < end))
         if len(refills):
             last = refills[np.lexsort((rows.end[refills], rows.start[refills]))][-1]

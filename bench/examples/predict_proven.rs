@@ -1,0 +1,229 @@
+//! How far a prediction is off what a trial then finds: a loop is recorded, what another setting would make of it is
+//! predicted, and that setting is tried on the same loop, which runs on.
+//!
+//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example predict_proven [BLOCKS]`.
+//! Needs `stress-ng`, whose programs are in the loop's own session.
+#![allow(
+    clippy::print_stdout,
+    reason = "what it finds goes to the terminal, as a table for a document"
+)]
+
+use std::error::Error;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::{env, fs, thread};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_bench::live::{PacedLoop, computing, printed, tool};
+use ticktax_model::Nanos;
+use ticktax_model::trial::{Comparison, Effect, Scale, TrialStatement};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The first argument of this program when it is the loop.
+const LOOP: &str = "loop";
+/// What the kernel calls it: what the model's task is called, too.
+const NAME: &str = "predict_proven";
+/// For longer than that no case takes.
+const LONGEST: u32 = 900;
+/// What is watched of a loop for a recording, and for each run, s.
+const RECORDED: &str = "8s";
+const RUN: &str = "3s";
+
+/// A loop, how many programs compute beside it, what is set in the model, and what on the machine.
+struct Case {
+    paced: PacedLoop,
+    beside: u32,
+    modelled: &'static str,
+    tried: &'static str,
+}
+
+const fn case(
+    (rate, work, grid): (u32, u32, bool),
+    beside: u32,
+    modelled: &'static str,
+    tried: &'static str,
+) -> Case {
+    Case {
+        paced: PacedLoop { rate, work, grid },
+        beside,
+        modelled,
+        tried,
+    }
+}
+
+const CASES: [Case; 6] = [
+    case(
+        (60, 2_000, false),
+        0,
+        "slack=2ms",
+        "proc.timer_slack=now,2000000",
+    ),
+    case(
+        (60, 2_000, true),
+        0,
+        "slack=2ms",
+        "proc.timer_slack=now,2000000",
+    ),
+    case(
+        (100, 1_000, false),
+        0,
+        "slack=1us",
+        "proc.timer_slack=now,1000",
+    ),
+    case(
+        (60, 5_000, false),
+        4,
+        "task.predict_proven.nice=-10",
+        "proc.nice=now,-10",
+    ),
+    case(
+        (60, 5_000, false),
+        4,
+        "task.predict_proven.nice=10",
+        "proc.nice=now,10",
+    ),
+    case(
+        (100, 2_000, true),
+        4,
+        "task.predict_proven.nice=10",
+        "proc.nice=now,10",
+    ),
+];
+
+/// A loop that goes on, and ends with this.
+struct Going(Child);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        if let Ok(pid) = i32::try_from(self.0.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let Some((LOOP, typed)) = words.split_first().map(|(it, rest)| (&**it, rest)) {
+        let paced = PacedLoop::parse(typed).ok_or("name a rate, work and a rule")?;
+        paced.run(Nanos::from_secs(LONGEST.into()));
+        return Ok(());
+    }
+    let blocks = words.first().map_or(Ok(8), |it| it.parse::<u32>())?;
+    let (tool, own) = (tool()?, env::current_exe()?);
+    let folder = tempfile::tempdir()?;
+    println!(
+        "| loop | beside | in the model | tried | metric | predicted | proven | off, points |\n\
+         |---|---|---|---|---|---|---|--:|"
+    );
+    for case in &CASES {
+        // No case is worth another one's.
+        match compare(&tool, &own, folder.path(), case, blocks) {
+            Ok(told) => {
+                for comparison in &told.comparisons {
+                    println!("| {} | {} |", words_of(case), line(comparison));
+                }
+            }
+            Err(error) => println!(
+                "| {} | nothing: {} | | | |",
+                words_of(case),
+                error.to_string().trim().replace('\n', " ")
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn words_of(case: &Case) -> String {
+    let beside = match case.beside {
+        0 => "nothing else".to_owned(),
+        count => format!("{count} programs that compute"),
+    };
+    format!(
+        "{} | {beside} | `{}` | `{}`",
+        case.paced.words(),
+        case.modelled,
+        case.tried
+    )
+}
+
+/// Records, predicts and tries.
+fn compare(
+    tool: &Path,
+    own: &Path,
+    folder: &Path,
+    case: &Case,
+    blocks: u32,
+) -> Outcome<TrialStatement> {
+    let beside = match case.beside {
+        0 => None,
+        count => Some(Going(computing(&[], count, LONGEST)?)),
+    };
+    let mut command = Command::new(own);
+    let going = Going(command.arg(LOOP).args(case.paced.arguments()).spawn()?);
+    thread::sleep(std::time::Duration::from_secs(1));
+    let pid = going.0.id().to_string();
+    let (recording, predicted) = (folder.join("loop.parquet"), folder.join("predicted.json"));
+    let mut audit = Command::new(tool);
+    audit.args([
+        "audit",
+        "--probe",
+        "none",
+        "--output",
+        "/dev/null",
+        "--pid",
+        &pid,
+    ]);
+    printed(audit.args(["--for", RECORDED, "--save"]).arg(&recording))?;
+    let mut sim = Command::new(tool);
+    sim.args([
+        "sim",
+        "--format",
+        "json",
+        "--asked",
+        &case.paced.rate.to_string(),
+    ]);
+    sim.args(["--program", NAME, "--vary", case.modelled, "--load"]);
+    fs::write(&predicted, printed(sim.arg(&recording))?)?;
+    let mut trial = Command::new(tool);
+    trial.args([
+        "try", case.tried, "--pid", &pid, "--for", RUN, "--format", "json",
+    ]);
+    trial.args([
+        "--metric",
+        "fps,cpu",
+        "--noise-runs",
+        "6",
+        "--blocks",
+        &blocks.to_string(),
+    ]);
+    trial.arg("--journal").arg(folder.join("journal"));
+    let told = printed(trial.arg("--predicted").arg(&predicted))?;
+    drop((going, beside));
+    Ok(serde_json::from_slice(&told)?)
+}
+
+/// What was predicted of a metric, what was found, and by how much the prediction is off.
+fn line(comparison: &Comparison) -> String {
+    let percent = |value: f64| format!("{:+.2} %", 100.0 * value);
+    let of_first = |(value, low, high): (f64, f64, f64)| match comparison.scale {
+        Scale::Relative => format!("{} ({} to {})", percent(value), percent(low), percent(high)),
+        Scale::Absolute => format!("{value:+.2} ({low:+.2} to {high:+.2})"),
+    };
+    let effect = |it: &Effect| of_first((it.value, it.low, it.high));
+    let predicted = comparison.predicted.as_ref();
+    let off = predicted.and_then(|it| it.error);
+    let predicted = predicted.map(|it| effect(&it.effect));
+    let proven = comparison.effect.as_ref().map(effect);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    format!(
+        "{} | {} | {} | {}",
+        comparison.metric,
+        or_dash(predicted),
+        or_dash(proven),
+        or_dash(off.map(|off| format!("{:+.2}", 100.0 * off)))
+    )
+}

@@ -1,0 +1,105 @@
+//! How often a trial on this machine tells two arms apart that are one and the same, beside hyperfine's and netperf's ways
+//! on runs of the same trial.
+//!
+//! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live [TRIALS [BLOCKS]]`. The
+//! command computes and never sleeps, and the arms differ by a nanosecond of timer slack. The runs of the first arm
+//! before the blocks, one after the other, are what hyperfine and netperf would have made: both arms of theirs are
+//! from there.
+#![expect(clippy::print_stdout, reason = "an example that reports")]
+
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use ticktax_bench::told_apart::{NETPERF_RUNS, hyperfine_tells_apart, netperf_tells_apart};
+use ticktax_bench::typed::Words;
+use ticktax_experiment::statistics::{mean, variance};
+use ticktax_model::trial::{RunPurpose, TrialStatement};
+
+/// Runs of either of hyperfine's arms.
+const HYPERFINE_RUNS: usize = 20;
+/// Some milliseconds of a shell's.
+const COMMAND: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = Words::typed();
+    let (trials, blocks): (u64, u64) = (words.number(200), words.number(10));
+    let folder = tempfile::tempdir()?;
+    let load = fs::read_to_string("/proc/loadavg")?;
+    let (mut ours, mut theirs, mut netperfs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut holds, mut means, mut spreads) = (Vec::new(), Vec::new(), Vec::new());
+    for seed in 1..=trials {
+        let told = trial(&folder.path().join("journal"), blocks, seed)?;
+        let comparison = told.comparisons.first().ok_or("nothing was compared")?;
+        ours.push(comparison.verdict.differs());
+        holds.push(comparison.effect.is_some_and(|it| it.may_be_none()));
+        let times = noise(&told);
+        let (a, b) = times
+            .get(..2 * HYPERFINE_RUNS)
+            .ok_or("runs failed")?
+            .split_at(HYPERFINE_RUNS);
+        theirs.push(hyperfine_tells_apart(a, b));
+        netperfs.push(netperf_tells_apart(&times, 0.0).0);
+        means.push(mean(&times));
+        spreads.push(variance(&times).sqrt() / mean(&times));
+    }
+    let after = fs::read_to_string("/proc/loadavg")?;
+    let load_of = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
+    println!(
+        "{trials} trials of {blocks} blocks; a run takes {:.1} ms, its standard deviation is {:.1} % of that (medians of the \
+         trials); load average {} before, {} after.\n",
+        1e3 * median(&mut means),
+        100.0 * median(&mut spreads),
+        load_of(&load),
+        load_of(&after)
+    );
+    println!("| way | equal arms told apart | % |\n|---|--:|--:|");
+    for (way, told) in [
+        (format!("`ticktax try`, {blocks} blocks"), &ours),
+        ("hyperfine, 20 + 20 runs".to_owned(), &theirs),
+        ("netperf".to_owned(), &netperfs),
+    ] {
+        let apart = told.iter().filter(|it| **it).count();
+        println!("| {way} | {apart} of {trials} | {:.1} |", percent(told));
+    }
+    println!(
+        "\nIts interval of 95 % holds 0 in {:.1} %.",
+        percent(&holds)
+    );
+    Ok(())
+}
+
+/// What the release build next to this example says of one trial.
+fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<dyn Error>> {
+    let own = env::current_exe()?;
+    let folder = own.parent().and_then(Path::parent).ok_or("no folder")?;
+    let output = Command::new(folder.join("ticktax"))
+        .args(["try", "proc.timer_slack=50000,50001", "--settle", "0s"])
+        .args(["--format", "json", "--blocks", &blocks.to_string()])
+        .args(["--noise-runs", &NETPERF_RUNS.to_string()])
+        .args(["--seed", &seed.to_string()])
+        .arg("--journal")
+        .arg(journal)
+        .args(["--", "sh", "-c", COMMAND])
+        .output()?;
+    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+    serde_json::from_slice(&output.stdout).map_err(|_| said().into())
+}
+
+/// How long the runs of the first arm took, one after the other, s.
+fn noise(told: &TrialStatement) -> Vec<f64> {
+    let runs = told.trial.runs.iter();
+    let alone = runs.filter(|run| run.purpose == RunPurpose::Noise);
+    let times = alone.filter_map(|run| run.values.first().copied().flatten());
+    times.map(|ns| ns / 1e9).collect()
+}
+
+fn percent(told: &[bool]) -> f64 {
+    100.0 * told.iter().filter(|it| **it).count() as f64 / told.len().max(1) as f64
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

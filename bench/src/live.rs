@@ -1,0 +1,115 @@
+//! What examples share that measure this machine: the command beside them, a paced loop, programs that compute.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, io, thread};
+
+use ticktax_host::own_thread_cpu_time;
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+/// The release build of the command, beside the folder of the examples.
+///
+/// # Errors
+/// It is not there.
+pub fn tool() -> Result<PathBuf, String> {
+    let own = env::current_exe().map_err(|error| error.to_string())?;
+    let beside = own.parent().and_then(Path::parent);
+    let tool = beside.map(|it| it.join("ticktax"));
+    tool.filter(|tool| tool.is_file())
+        .ok_or_else(|| "build it first: cargo build --release -p ticktax".to_owned())
+}
+
+/// What a command prints.
+///
+/// # Errors
+/// It fails, or cannot be run; what it says of that.
+pub fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// A loop that works, and sleeps until its next frame is due.
+#[derive(Clone, Copy, Debug)]
+pub struct PacedLoop {
+    /// Frames a second.
+    pub rate: u32,
+    /// CPU time of a frame, µs.
+    pub work: u32,
+    /// Whether frames are due on a grid; otherwise delays add up.
+    pub grid: bool,
+}
+
+impl PacedLoop {
+    /// Its words on a command line: [`Self::parse`] reads them.
+    pub fn arguments(self) -> [String; 3] {
+        [self.rate, self.work, u32::from(self.grid)].map(|it| it.to_string())
+    }
+
+    /// The loop of such words.
+    pub fn parse(words: &[String]) -> Option<Self> {
+        let number = |place: usize| words.get(place)?.parse().ok();
+        Some(Self {
+            rate: number(0)?,
+            work: number(1)?,
+            grid: number(2)? == 1,
+        })
+    }
+
+    /// What it is called in a table.
+    pub fn words(self) -> String {
+        let rule = if self.grid { "grid" } else { "remaining" };
+        format!("{}/s, {} ms, {rule}", self.rate, f64::from(self.work) / 1e3)
+    }
+
+    /// Runs for so long.
+    pub fn run(self, length: Nanos) {
+        let period = Nanos(1_000_000_000 / i64::from(self.rate.max(1)));
+        let end = now() + length;
+        let mut due = now();
+        while due < end {
+            let began = own_thread_cpu_time();
+            while own_thread_cpu_time() - began < Nanos(i64::from(self.work) * 1_000) {}
+            let from = if self.grid {
+                due
+            } else {
+                due.max(now() - period)
+            };
+            due = from + period;
+            let left = due - now();
+            thread::sleep(Duration::from_nanos(u64::try_from(left.0).unwrap_or(0)));
+            due = if self.grid {
+                due.max(now() - period)
+            } else {
+                now()
+            };
+        }
+    }
+}
+
+/// Programs that compute for so many seconds: `stress-ng`, by way of these words where it is to be in a session
+/// of its own (`setsid --wait`).
+///
+/// # Errors
+/// It cannot be run.
+pub fn computing(by_way_of: &[&str], count: u32, seconds: u32) -> io::Result<Child> {
+    let mut words = by_way_of.iter().chain(&["stress-ng"]);
+    let mut command = Command::new(words.next().unwrap_or(&"stress-ng"));
+    command.args(words).args(["--quiet", "--cpu"]);
+    let child = command
+        .args([
+            count.to_string(),
+            "--timeout".to_owned(),
+            seconds.to_string(),
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    thread::sleep(Duration::from_secs(1));
+    Ok(child)
+}
