@@ -163,6 +163,7 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
         rule: finding.rule.clone(),
         title: finding.title.clone(),
         remedy: finding.remedy.clone(),
+        proposal: finding.proposal.clone(),
     })
 }
 

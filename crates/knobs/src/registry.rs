@@ -109,7 +109,7 @@ pub fn markdown() -> String {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use ticktax_model::knob::{KnobRisk, KnobScope};
+    use ticktax_model::knob::{KnobProposal, KnobRisk, KnobScope};
 
     use super::{all, find, known, markdown, matching};
     use crate::mechanism::Mechanism;
@@ -130,6 +130,23 @@ mod tests {
                 KnobScope::Machine => continue,
             };
             assert!(expected.contains(&prefix), "{knob:?}");
+        }
+    }
+
+    /// What is proposed by those who know no machine can be tried, and asks for consent where that is needed. Of the
+    /// whole machine's sysctls any may be.
+    #[test]
+    fn what_may_be_proposed_can_be_tried() {
+        for (id, dangerous) in KnobProposal::KNOBS {
+            let knob = known(id).unwrap_or_else(|| panic!("{id}"));
+            assert_ne!(knob.risk, KnobRisk::ReadOnly, "{id}");
+            assert_eq!(knob.risk == KnobRisk::Dangerous, dangerous, "{id}");
+        }
+        let proposed: BTreeSet<&str> = KnobProposal::KNOBS.iter().map(|it| it.0).collect();
+        let sysctls =
+            all().filter(|it| it.id.starts_with("kernel.") && it.risk != KnobRisk::ReadOnly);
+        for knob in sysctls {
+            assert!(proposed.contains(knob.id), "{knob:?}");
         }
     }
 

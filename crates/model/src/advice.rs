@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::knob::KnobProposal;
 use crate::real_time::RealTimeHeld;
 use crate::{CpuList, Nanos};
 
@@ -176,6 +177,9 @@ pub enum Advice {
         title: String,
         /// What to do.
         remedy: String,
+        /// A setting that does it, or shows what it is worth.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proposal: Option<KnobProposal>,
     },
     /// Events were lost, so that a part of the time has no name.
     EventsLost {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
+use crate::knob::KnobProposal;
 
 /// A verdict that a person can act on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +27,9 @@ pub struct Finding {
     pub cost: Option<Cost>,
     /// What to do.
     pub remedy: String,
+    /// A setting that does it, or shows what it is worth; `None` where none does while the machine runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<KnobProposal>,
 }
 
 /// What a finding costs.

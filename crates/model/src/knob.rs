@@ -1,9 +1,13 @@
 //! Settings of a live machine: what they are, what they are set to, and what was put back.
 
+mod proposal;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
+
+pub use proposal::KnobProposal;
 
 /// What a setting is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -95,6 +95,12 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// The clocksources that can be chosen, as the kernel lists them.
+    pub(super) fn clocksources(&self) -> Option<&'a str> {
+        self.configured
+            .file("sys/devices/system/clocksource/clocksource0/available_clocksource")
+    }
+
     /// What is mounted, with a line of `fstab` or without.
     pub(super) fn mounts(&self) -> impl Iterator<Item = Mount<'a>> {
         let configured: &'a Configured = self.configured;

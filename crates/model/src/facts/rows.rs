@@ -333,6 +333,7 @@ mod tests {
             severity: Severity::Note,
             cost: None,
             remedy: String::new(),
+            proposal: None,
         }
     }
 

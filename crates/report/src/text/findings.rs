@@ -1,6 +1,7 @@
 //! Findings: what is configured and not in effect.
 
 use ticktax_model::finding::{Confidence, Finding, Severity};
+use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
 
 use super::numbers::counted;
@@ -21,7 +22,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         // What to do is said once, where a rule found several things.
         let again =
             told.is_some_and(|told| told.rule == finding.rule && told.remedy == finding.remedy);
-        page.paragraph(tone(finding), "  - ", &paragraph(finding, again));
+        page.paragraph(
+            tone(finding),
+            "  - ",
+            &paragraph(finding, again, statement.world),
+        );
         told = Some(finding);
     }
     if let Some(more) = findings.len().checked_sub(SHOWN).filter(|&more| more > 0) {
@@ -41,7 +46,7 @@ fn tone(finding: &Finding) -> Tone {
     }
 }
 
-fn paragraph(finding: &Finding, again: bool) -> String {
+fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     let sure = match finding.confidence {
         Confidence::Certain => "",
         Confidence::Likely => " (likely)",
@@ -64,5 +69,11 @@ fn paragraph(finding: &Finding, again: bool) -> String {
     } else {
         format!("To do: {}", finding.remedy)
     });
+    // A guest of the lab is gone, and no model has knobs.
+    let proposal = finding.proposal.iter().filter(|_| world == World::Live);
+    sentences.extend(proposal.map(|it| {
+        let command = tied(format!("ticktax try {it} -- COMMAND"));
+        format!("What that is worth: {command}")
+    }));
     format!("{}. [{}]", sentences.join(". "), finding.rule)
 }

@@ -52,6 +52,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Likely,
         severity: Severity::Warning,
         cost: Cost::said("whatever the parameter was meant to save"),
+        proposal: None,
         remedy: "look for a misspelling, or for an option that this kernel was built without; \
                  leave it where a program reads it from /proc/cmdline"
             .to_owned(),

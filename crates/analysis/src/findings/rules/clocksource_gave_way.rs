@@ -7,8 +7,6 @@ use super::super::Facts;
 /// Clocks that are devices: reading one takes a µs or more, in a virtual machine much more.
 const SLOW: [&str; 5] = ["acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"];
 
-const AVAILABLE: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
-
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(current) = facts.header.machine.clocksource.as_deref() else {
         return Vec::new();
@@ -17,7 +15,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     if !SLOW.contains(&current) || facts.clocksource_asked() == Some(current) {
         return Vec::new();
     }
-    let available = facts.configured.file(AVAILABLE).unwrap_or("not known");
+    let available = facts.clocksources().unwrap_or("not known");
     let messages = facts.configured.log.iter().flat_map(|log| &log.clock);
     let said = messages
         .last()
@@ -31,6 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Serious,
         cost: Cost::said("every reading of the clock is a system call and a µs or more"),
+        proposal: None,
         remedy: "find out why the CPU's own counter was given up (firmware, sockets out of step, \
                  suspend); where it is known to be sound, boot with tsc=reliable"
             .to_owned(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::configured::FrequencyPolicy;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -18,7 +19,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             alike.entry(cap).or_default().push(policy);
         }
     }
-    alike.into_iter().map(finding).collect()
+    // One value is proposed for all CPUs.
+    let is_one = alike.len() == 1;
+    let mut findings: Vec<Finding> = alike.into_iter().map(finding).collect();
+    for finding in findings.iter_mut().filter(|_| !is_one) {
+        finding.proposal = None;
+    }
+    findings
 }
 
 /// About the CPUs whose highest frequency, in kHz, is the first of these, and could be the second.
@@ -45,6 +52,7 @@ fn finding(
             "up to {:.0} % of the speed",
             100.0 * (1.0 - max as f64 / hardware as f64)
         )),
+        proposal: KnobProposal::of("cpu.max_freq", hardware),
         remedy: "write cpuinfo_max_freq to scaling_max_freq, unless heat or power is what it is \
                  meant to limit"
             .to_owned(),

@@ -1,6 +1,7 @@
 //! CPUs whose governor keeps them at their lowest frequency.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -29,6 +30,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Serious,
         cost: Cost::said("everything takes as many times longer as that is below the highest"),
+        proposal: KnobProposal::of("cpu.governor", "performance"),
         remedy: "write schedutil or performance to scaling_governor".to_owned(),
     }]
 }

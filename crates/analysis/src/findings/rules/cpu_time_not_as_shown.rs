@@ -75,6 +75,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
                 Nanos(busy.0.max(cpu.shown_busy.0)) - shown
             }),
         }),
+        proposal: None,
         remedy,
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Note,
         cost: Cost::said("power, and with it turbo frequency of CPUs that are busy"),
+        proposal: None,
         remedy: "intended where wake-ups must be fast; otherwise end that program".to_owned(),
     }]
 }

@@ -24,6 +24,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 "what fsync promised is lost with the power, unless the disk's cache has a battery; and a \
                  benchmark with it is faster than the disk",
             ),
+            proposal: None,
             remedy: format!("write \"write back\" to /sys/block/{}/queue/write_cache", it.disk),
         })
         .collect()

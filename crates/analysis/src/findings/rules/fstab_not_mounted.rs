@@ -34,6 +34,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             confidence: Confidence::Likely,
             severity: Severity::Warning,
             cost: Cost::said("another disk's space and speed than was planned"),
+            proposal: None,
             remedy: format!("mount {}, or add noauto to its line", line.place),
         })
         .collect()

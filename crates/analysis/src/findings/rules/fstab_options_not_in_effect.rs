@@ -57,6 +57,7 @@ fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> F
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(cost),
+        proposal: None,
         remedy: format!(
             "mount -o remount {}; for the root file system, see the initial ramdisk and rootflags=",
             line.place
@@ -100,6 +101,7 @@ fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
         && mounted.kind == line.kind;
     unwanted.then(|| Finding {
         severity: Severity::Serious,
+        proposal: None,
         remedy: format!(
             "look into the kernel's log for an error of {}, and check the file system before it is \
              mounted for writing again",

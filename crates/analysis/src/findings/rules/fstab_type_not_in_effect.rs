@@ -54,6 +54,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                         Cost::said("without a journal: a long check after a crash, and files lost")
                     })
                     .flatten(),
+                proposal: None,
                 remedy: "for the root file system, give rootfstype= to the kernel or mend the \
                          initial ramdisk; for others, mount it anew, or mend the line"
                     .to_owned(),

@@ -107,6 +107,7 @@ fn finding(
         cost: Cost::said(
             "what was written last is lost with the power, and a benchmark measures memory instead of the disk",
         ),
+        proposal: None,
         remedy,
     }
 }

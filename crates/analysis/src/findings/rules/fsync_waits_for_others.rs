@@ -55,6 +55,7 @@ fn finding(mount: &Mount<'_>, why: &str) -> Finding {
             "a program that syncs often is held up by one that writes much, and a benchmark of fsync measures \
              what else is written",
         ),
+        proposal: None,
         remedy,
     }
 }

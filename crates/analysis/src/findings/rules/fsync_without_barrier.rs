@@ -29,6 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             "what fsync promised is lost with the power, unless the disk's cache has a battery; and a benchmark \
              with it is faster than the disk",
         ),
+        proposal: None,
         remedy: format!(
             "mount -o remount,{} {}, and take the option out",
             if off.starts_with("fsync_mode") { "fsync_mode=posix" } else { "barrier" },

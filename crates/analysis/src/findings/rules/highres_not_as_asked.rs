@@ -29,6 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(cost),
+        proposal: None,
         remedy: "look into the kernel's log for the clock event device that cannot do one-shot, \
                  or the clock that is not good enough; mend the parameter's spelling"
             .to_owned(),

@@ -1,6 +1,7 @@
 //! `transparent_hugepage=` on the command line, and another mode in force.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -29,6 +30,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 .to_owned(),
             time: facts.thread_time("khugepaged"),
         }),
+        proposal: KnobProposal::of("thp.enabled", asked),
         remedy: "find what writes that file after the boot (tuned, a service), and settle on one"
             .to_owned(),
     }]

@@ -101,6 +101,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Likely,
         severity: Severity::Warning,
         cost: Cost::said(words.cost),
+        proposal: None,
         remedy: words.remedy.to_owned(),
     }]
 }

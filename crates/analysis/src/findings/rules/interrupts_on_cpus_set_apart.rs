@@ -1,6 +1,7 @@
 //! Device interrupts on CPUs that were to be left in peace.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -11,7 +12,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     if apart.is_empty() {
         return Vec::new();
     }
-    let mut hit = Vec::new();
+    let (mut hit, mut lines) = (Vec::new(), Vec::new());
     let mut total = 0;
     for (label, row) in &facts.header.after.interrupts {
         if !label.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -35,6 +36,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         if count > 0 {
             total += count;
             hit.push(format!("{label} ({})", row.description));
+            lines.extend(label.parse::<u32>());
         }
     }
     if hit.is_empty() {
@@ -44,6 +46,14 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         Some(true) => "irqbalance runs: give it these CPUs in IRQBALANCE_BANNED_CPULIST, then ",
         _ => "",
     };
+    let online = facts.header.machine.online.iter();
+    let others: CpuList = online.filter(|cpu| !apart.contains(*cpu)).collect();
+    // irqbalance would move it again.
+    let movable = lines
+        .first()
+        .filter(|_| balancer.is_empty() && !others.is_empty());
+    let proposal =
+        movable.and_then(|irq| Some(KnobProposal::of("irq.affinity", &others)?.of_irq(*irq)));
     vec![Finding {
         rule: "interrupts-on-cpus-set-apart".to_owned(),
         title: "Devices interrupt CPUs that were set apart".to_owned(),
@@ -55,6 +65,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said("each is a gap in whatever runs there"),
+        proposal,
         remedy: format!("{balancer}write the other CPUs to /proc/irq/N/smp_affinity_list"),
     }]
 }

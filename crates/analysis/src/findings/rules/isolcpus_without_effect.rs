@@ -29,6 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Serious,
         cost: Cost::said("programs that wait behind others on CPUs meant to be theirs"),
+        proposal: None,
         remedy: "check the list against the CPUs that there are, and that the kernel was built \
                  with CONFIG_CPU_ISOLATION"
             .to_owned(),

@@ -28,6 +28,7 @@ fn found(line: &str) -> Option<Finding> {
         cost: Cost::said(
             "a crash of this machine loses what its clients' fsync promised, and they are not told",
         ),
+        proposal: None,
         remedy: format!("export {place} with sync, and run exportfs -ra"),
     })
 }

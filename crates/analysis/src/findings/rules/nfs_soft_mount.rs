@@ -43,6 +43,7 @@ fn found(mount: &Mount<'_>) -> Option<Finding> {
         cost: Cost::said(
             "what was written and not yet sent is lost, unless the program looks at what fsync and close return",
         ),
+        proposal: None,
         remedy: format!(
             "mount {} with hard, so that programs wait for the server",
             mount.place

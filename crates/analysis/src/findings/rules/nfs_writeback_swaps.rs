@@ -56,6 +56,7 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
         confidence: Confidence::Possible,
         severity: Severity::Warning,
         cost: Cost::said("programs wait for their own memory to come back from swap"),
+        proposal: None,
         remedy: format!(
             "lower vm.dirty_bytes, or the mount's own share: mountpoint -d {} prints N:M, and \
              /sys/class/bdi/N:M/max_ratio takes a percentage",

@@ -29,6 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Serious,
         cost: Some(cost(asked, facts.tick)),
+        proposal: None,
         remedy: "use a kernel with CONFIG_NO_HZ_FULL=y; leave at least the CPU that boots out of \
                  the list"
             .to_owned(),

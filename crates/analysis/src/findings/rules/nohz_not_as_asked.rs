@@ -45,6 +45,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(cost),
+        proposal: None,
         remedy: "look into /proc/timer_list for nohz and the clock event device, and into \
                  /proc/cmdline for a misspelling"
             .to_owned(),

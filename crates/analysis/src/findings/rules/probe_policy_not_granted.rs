@@ -29,6 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said("programs of the same user that ask likewise wait behind others, too"),
+        proposal: None,
         remedy: "give CAP_SYS_NICE, or raise RLIMIT_RTPRIO (limits.conf, LimitRTPRIO= of the \
                  service); in a container, let its cgroup have real-time time"
             .to_owned(),

@@ -1,6 +1,7 @@
 //! Real-time threads that the kernel stops for a part of each period.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -44,6 +45,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Cost::said(format!("gaps of up to {} ms", (period - runtime) / 1000)),
+        proposal: KnobProposal::of("kernel.sched_rt_runtime_us", -1),
         remedy: "for threads that are known to give way: kernel.sched_rt_runtime_us = -1, or \
                  since 6.12 the fair server's runtime in debugfs"
             .to_owned(),

@@ -1,6 +1,7 @@
 //! A search for equal pages that finds none.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -23,6 +24,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             what: "the time of ksmd, and what it pushes out of the caches".to_owned(),
             time: facts.thread_time("ksmd"),
         }),
+        proposal: KnobProposal::of("ksm.run", 2),
         remedy: "write 2 to /sys/kernel/mm/ksm/run, unless virtual machines with like contents \
                  are about to start"
             .to_owned(),

@@ -1,6 +1,7 @@
 //! Kernel parameters that files set and that have another value.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -57,6 +58,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             confidence: Confidence::Certain,
             severity: Severity::Warning,
             cost: cost(&setting.key),
+            proposal: KnobProposal::of(&setting.key, &setting.value),
             remedy: "load the files again with `sysctl --system`; where that does not help, a \
                      program sets it later, the kernel refuses the value, or (/etc/sysctl.conf) \
                      the loader does not read the file; or mend the file"

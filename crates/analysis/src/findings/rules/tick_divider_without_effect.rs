@@ -55,6 +55,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 .and_then(|tick| tick.cost.as_ref())
                 .map(|cost| cost.time.times(1.0 - 1.0 / asked)),
         }),
+        proposal: None,
         remedy: "use a kernel that was built for fewer ticks (CONFIG_HZ), or one that stops the \
                  tick of idle CPUs (CONFIG_NO_HZ_IDLE)"
             .to_owned(),

@@ -1,6 +1,7 @@
 //! `nmi_watchdog=` and `nowatchdog` on the command line, and the watchdog as it is.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
@@ -8,11 +9,14 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let file = |name: &str| facts.configured.file(&format!("proc/sys/kernel/{name}"));
     let off = |asked: &str, name: &str| (file(name) == Some("1")).then(|| asked.to_owned());
     let mut on_though_off = Vec::new();
+    let mut knob = "kernel.watchdog";
     if facts.parameter("nmi_watchdog") == Some("0") {
         on_though_off.extend(off("nmi_watchdog=0", "nmi_watchdog"));
     }
     if facts.words().any(|word| word == "nowatchdog") {
         on_though_off.extend(off("nowatchdog", "watchdog"));
+    } else {
+        knob = "kernel.nmi_watchdog";
     }
     if on_though_off.is_empty() {
         return Vec::new();
@@ -26,6 +30,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said("a timer on each CPU every 4 s, and a counter of the CPU"),
+        proposal: KnobProposal::of(knob, 0),
         remedy: "find what sets kernel.nmi_watchdog or kernel.watchdog after the boot".to_owned(),
     }]
 }

@@ -5,12 +5,13 @@ mod commands;
 use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
+use ticktax_model::knob::KnobProposal;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::{Level, World};
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
 use ticktax_model::waits::WaitingProgram;
 
-use self::commands::{BUSIEST, Lowered, REPEATS, again, is_plain, lower_all, page_faults};
+use self::commands::{BUSIEST, Lowered, REPEATS, again, is_plain, lower_all, page_faults, trial};
 use super::Screen;
 use crate::text::beats::short_period;
 use crate::text::foot::to_lose_less;
@@ -39,7 +40,12 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         let label = if i == 0 { "SO  " } else { "    " };
         let label = format!("{label}{}. ", i + 1);
         page.paragraph(Tone::Strong, &label, &sentence);
-        if let Some(command) = command.filter(|it| is_live || it.starts_with('#')) {
+        let proof = proof(advice, screen).filter(|_| screen.names_processes());
+        for command in command
+            .filter(|it| is_live || it.starts_with('#'))
+            .into_iter()
+            .chain(proof)
+        {
             page.command("       $ ", &command);
         }
     }
@@ -170,6 +176,37 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             }),
         ),
         _ => of_kernel(advice, screen),
+    }
+}
+
+/// A trial that shows what it would be worth, by a setting that can be changed while the machine runs and does what is
+/// advised.
+fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
+    let (proposal, metric) = match advice {
+        Advice::Finding { proposal, .. } => (proposal.clone(), None),
+        Advice::KernelWork { name, .. } => (off_switch(name), None),
+        Advice::RealTimeHeld { held } if held.limit == RealTimeLimit::Throttling => {
+            screen.watched()?;
+            let unlimited = KnobProposal::of("kernel.sched_rt_runtime_us", -1);
+            (unlimited, Some("wait"))
+        }
+        Advice::CrowdingPrograms { programs, .. } if Lowered::of_all(programs).by_nice_alone() => {
+            screen.watched()?;
+            // Its weight beside theirs is then what theirs at 19 would make of it.
+            (KnobProposal::of("proc.nice", -19), Some("wait"))
+        }
+        _ => return None,
+    };
+    Some(trial(screen, &proposal?, metric))
+}
+
+/// What stops a thread of the kernel that works for speed alone.
+fn off_switch(thread: &str) -> Option<KnobProposal> {
+    match thread {
+        "ksmd" => KnobProposal::of("ksm.run", 0),
+        "khugepaged" => KnobProposal::of("thp.enabled", "never"),
+        name if name.starts_with("kcompactd") => KnobProposal::of("vm.compaction_proactiveness", 0),
+        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What pages say is to be done, and what they leave open.
 
 use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
+use ticktax_model::knob::KnobProposal;
 use ticktax_model::recording::{Loss, RecordingPart, World};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo, Target};
@@ -60,6 +61,7 @@ fn finding() -> Advice {
         rule: "tick".to_owned(),
         title: "The tick never stops".to_owned(),
         remedy: "leave out nohz=off".to_owned(),
+        proposal: None,
     }
 }
 
@@ -137,6 +139,59 @@ fn commands_name_only_processes_that_are_there() {
         whole: Nanos::from_secs(20),
     });
     assert!(!flat(&part).contains('$'));
+}
+
+/// Where a setting does what is advised, the trial of it is proposed: of what was watched, by what it lost.
+#[test]
+fn what_a_setting_can_do_has_a_trial() {
+    let program = flat(&advised(vec![crowd()]));
+    let nice = "$ ticktax try proc.nice=now,-19 --metric wait --pid 4121";
+    assert!(program.contains(nice), "{program}");
+    let proposed = |advice: Advice| {
+        let mut statement = advised(vec![advice]);
+        (statement.victim, statement.command) = (None, None);
+        flat(&statement)
+    };
+    let governor = Advice::Finding {
+        rule: "cpu-frequency-lowest".to_owned(),
+        title: "CPUs are kept at their lowest frequency".to_owned(),
+        remedy: "write schedutil to scaling_governor".to_owned(),
+        proposal: KnobProposal::of("cpu.governor", "performance"),
+    };
+    let page = proposed(governor);
+    let governor = "$ ticktax try cpu.governor=now,performance -- COMMAND";
+    assert!(page.contains(governor), "{page}");
+    let worker = |name: &str| Advice::KernelWork {
+        name: name.to_owned(),
+        part: None,
+        time: Nanos::from_millis(900),
+        largest_share: 0.0,
+        share: 0.05,
+    };
+    let page = proposed(worker("ksmd"));
+    assert!(
+        page.contains("$ ticktax try ksm.run=now,0 -- COMMAND"),
+        "{page}"
+    );
+    let page = proposed(worker("kswapd0"));
+    assert!(!page.contains("ticktax try"), "{page}");
+    // A nice value does not matter to those that are in another session, or are gone.
+    let Advice::CrowdingPrograms {
+        mut programs,
+        time,
+        share,
+    } = crowd()
+    else {
+        unreachable!("a crowd")
+    };
+    programs[0].autogroup_pids = vec![20_000];
+    let apart = Advice::CrowdingPrograms {
+        programs,
+        time,
+        share,
+    };
+    let page = flat(&advised(vec![apart]));
+    assert!(!page.contains("ticktax try"), "{page}");
 }
 
 /// A command that has ended is run again, where it can be written down.

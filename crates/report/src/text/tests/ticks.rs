@@ -1,6 +1,7 @@
 //! Bills and findings made by hand.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
 use ticktax_model::machine::TickMode;
 use ticktax_model::statement::{Part, Statement};
 use ticktax_model::tick::{
@@ -154,6 +155,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
         confidence: Confidence::Certain,
         severity,
         cost,
+        proposal: KnobProposal::of("kernel.nmi_watchdog", 0),
         remedy: "load the files again with `sysctl --system`".to_owned(),
     }
 }

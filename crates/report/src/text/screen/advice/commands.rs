@@ -1,6 +1,7 @@
 //! Commands that do something about it or prove it: none that names a process which is gone, or another's.
 
 use ticktax_model::advice::CrowdingProgram;
+use ticktax_model::knob::KnobProposal;
 use ticktax_model::recording::World;
 use ticktax_model::victim::Target;
 
@@ -29,11 +30,7 @@ impl Screen<'_> {
 
 /// A command that gives others the right of way over all of these.
 pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Option<String> {
-    let mut lowered = Lowered::default();
-    for it in programs {
-        lowered.add(Lowered::of(it));
-    }
-    lowered.command(screen)
+    Lowered::of_all(programs).command(screen)
 }
 
 /// Who uses most CPU time, where there is nobody to name.
@@ -73,11 +70,26 @@ impl Lowered {
         }
     }
 
+    /// Whether nice values of the processes themselves are all that there is to lower.
+    pub(super) fn by_nice_alone(&self) -> bool {
+        let others = [&self.groups, &self.real_time, &self.unknown];
+        !self.ordinary.is_empty() && others.iter().all(|others| others.is_empty())
+    }
+
     fn add(&mut self, other: Self) {
         self.groups.extend(other.groups);
         self.ordinary.extend(other.ordinary);
         self.real_time.extend(other.real_time);
         self.unknown.extend(other.unknown);
+    }
+
+    /// Those of all these programs.
+    pub(super) fn of_all(programs: &[CrowdingProgram]) -> Self {
+        let mut lowered = Self::default();
+        for it in programs {
+            lowered.add(Self::of(it));
+        }
+        lowered
     }
 
     /// `None` where a command may name no processes.
@@ -160,6 +172,19 @@ pub(super) fn again(screen: &Screen<'_>, option: &str) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// A trial of a setting: of the watched process, or of the command that was audited, where there is either.
+pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
+    let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
+    let of = match screen.watched() {
+        Some(pid) => format!("--pid {pid}"),
+        None => format!(
+            "-- {}",
+            command_line(screen).unwrap_or_else(|| "COMMAND".to_owned())
+        ),
+    };
+    format!("ticktax try {proposal}{metric} {of}")
 }
 
 /// The command that was audited, as a shell takes it; `None` where a line would not hold it, or it is not to be run

@@ -1,0 +1,117 @@
+//! Settings that a finding or a piece of advice proposes to try.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A value of a setting that is worth a trial beside the present one (`ticktax try`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KnobProposal {
+    /// The setting.
+    pub knob: String,
+    /// The value.
+    pub value: String,
+    /// The interrupt line, where it is a setting of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irq: Option<u32>,
+    /// Whether a value of this setting can hang the machine, so that who tries it has to agree.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dangerous: bool,
+}
+
+impl KnobProposal {
+    /// The settings that can be proposed, and whether they are dangerous. The registry of settings is on the side of
+    /// the machine, of which those who judge a recording know nothing; it checks this list.
+    pub const KNOBS: [(&str, bool); 31] = [
+        ("clock.source", false),
+        ("cpu.governor", false),
+        ("cpu.max_freq", false),
+        ("irq.affinity", false),
+        ("kernel.hung_task_timeout_secs", false),
+        ("kernel.nmi_watchdog", false),
+        ("kernel.numa_balancing", false),
+        ("kernel.sched_autogroup_enabled", false),
+        ("kernel.sched_cfs_bandwidth_slice_us", false),
+        ("kernel.sched_rr_timeslice_ms", false),
+        ("kernel.sched_rt_runtime_us", true),
+        ("kernel.soft_watchdog", false),
+        ("kernel.split_lock_mitigate", false),
+        ("kernel.timer_migration", false),
+        ("kernel.watchdog", false),
+        ("kernel.watchdog_thresh", false),
+        ("ksm.run", false),
+        ("proc.nice", false),
+        ("thp.enabled", false),
+        ("vm.compaction_proactiveness", false),
+        ("vm.dirty_expire_centisecs", false),
+        ("vm.dirty_writeback_centisecs", false),
+        ("vm.min_free_kbytes", true),
+        ("vm.page-cluster", false),
+        ("vm.stat_interval", false),
+        ("vm.swappiness", false),
+        ("vm.vfs_cache_pressure", false),
+        ("vm.watermark_scale_factor", false),
+        ("vm.zone_reclaim_mode", false),
+        ("net.core.somaxconn", false),
+        ("net.ipv4.tcp_congestion_control", false),
+    ];
+
+    /// A value of a setting; `None` where the setting is not one that can be tried.
+    pub fn of(knob: &str, value: impl fmt::Display) -> Option<Self> {
+        let known = Self::KNOBS.iter().find(|(id, _)| *id == knob);
+        known.map(|&(id, dangerous)| Self {
+            knob: id.to_owned(),
+            value: value.to_string(),
+            irq: None,
+            dangerous,
+        })
+    }
+
+    /// The same of the interrupt line `irq`.
+    #[must_use]
+    pub fn of_irq(self, irq: u32) -> Self {
+        Self {
+            irq: Some(irq),
+            ..self
+        }
+    }
+}
+
+/// As `ticktax try` takes it in a shell, its options included: `cpu.governor=now,performance`.
+impl fmt::Display for KnobProposal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { knob, value, .. } = self;
+        // Values that hold a comma are separated by a semicolon.
+        if value.contains(',') {
+            write!(f, "'{knob}=now;{value}'")?;
+        } else {
+            write!(f, "{knob}=now,{value}")?;
+        }
+        if let Some(irq) = self.irq {
+            write!(f, " --irq {irq}")?;
+        }
+        if self.dangerous {
+            f.write_str(" --yes")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KnobProposal;
+
+    #[test]
+    fn it_is_written_as_a_shell_takes_it() {
+        let words = |knob, value| KnobProposal::of(knob, value).map(|it| it.to_string());
+        let expected = "kernel.sched_rt_runtime_us=now,-1 --yes";
+        assert_eq!(
+            words("kernel.sched_rt_runtime_us", "-1").as_deref(),
+            Some(expected)
+        );
+        assert_eq!(words("kernel.randomize_va_space", "0"), None);
+        let cpus = KnobProposal::of("irq.affinity", "0-1,3").map(|it| it.of_irq(24).to_string());
+        assert_eq!(cpus.as_deref(), Some("'irq.affinity=now;0-1,3' --irq 24"));
+    }
+}
