@@ -236,7 +236,12 @@ fn throttled(
     if programs.len() >= Accumulator::MOST && !programs.contains_key(&name) {
         name = OTHERS.into();
     }
-    intervals.add_to(programs.entry(name).or_default(), true);
+    let sum = programs.entry(name).or_default();
+    match intervals {
+        // Until it ran again: its own time is for how long the quota held it, where that was seen.
+        Intervals::One(span) => sum.record(span.dur, span.dur),
+        Intervals::Many(..) => intervals.add_to(sum, true),
+    }
 }
 
 #[cfg(test)]

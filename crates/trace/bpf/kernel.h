@@ -27,7 +27,9 @@ typedef long long __s64;
 #define __type(name, value) typeof(value) *name
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
+#define BPF_NOEXIST 1
 #define BPF_F_MMAPABLE (1U << 10)
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -55,6 +57,22 @@ struct cfs_rq {
 
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
+};
+
+struct hrtimer {
+	void *function;
+	__u8 is_soft;
+};
+
+struct cfs_bandwidth {
+	__u64 quota;
+	struct hrtimer period_timer;
+	struct hrtimer slack_timer;
+};
+
+struct task_group {
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
 };
 
 struct kernfs_node {
@@ -87,6 +105,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	void *worker_private;
 	struct sched_entity se;
+	struct task_group *sched_task_group;
 	_Bool throttled;
 	unsigned in_iowait : 1;
 };
@@ -116,11 +135,6 @@ struct work_struct {
 
 struct timer_list {
 	void *function;
-};
-
-struct hrtimer {
-	void *function;
-	__u8 is_soft;
 };
 
 #pragma clang attribute pop

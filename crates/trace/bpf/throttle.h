@@ -13,6 +13,29 @@ struct {
 	__type(value, __u64);
 } throttled SEC(".maps");
 
+/*
+ * When the timers that give cgroups quota last ran, by the timer's address, of cgroups that hold a thread; 0: not
+ * since. What such a thread waits for after that is a CPU.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_THROTTLED);
+	__type(key, __u64);
+	__type(value, __u64);
+} refills SEC(".maps");
+
+/* How many cgroups, one within the other, are looked at: a thread can be held by the quota of any. */
+#define MAX_NESTED 8
+
+/* The quota of a cgroup that has none; RUNTIME_INF in kernel/sched/sched.h. */
+#define NO_QUOTA (~0ULL)
+
+/* Single spans alone tell how a wait was spent. */
+static __always_inline int splits_waits(void)
+{
+	return !summing && !flight;
+}
+
 /* How many there are, so that a switch looks only where there is something to find. */
 __s64 throttled_now = 0;
 
@@ -24,10 +47,51 @@ static __always_inline __u64 within_books(const struct here *here, __u64 start)
 	return start < since ? since : start;
 }
 
+static __always_inline void await_refill(struct hrtimer *timer)
+{
+	__u64 key = (__u64)timer, never = 0;
+
+	bpf_map_update_elem(&refills, &key, &never, BPF_NOEXIST);
+}
+
+/* Has the timers noted that can end what holds `task`. */
+static __noinline void await_refills(struct task_struct *task)
+{
+	struct task_group *group;
+
+	if (!bpf_core_field_exists(task->sched_task_group) ||
+	    !bpf_core_field_exists(((struct task_group *)0)->cfs_bandwidth))
+		return;
+	group = task->sched_task_group;
+	for (int level = 0; level < MAX_NESTED; level++) {
+		if (!group)
+			break;
+		if (group->cfs_bandwidth.quota != NO_QUOTA) {
+			await_refill(&group->cfs_bandwidth.period_timer);
+			await_refill(&group->cfs_bandwidth.slack_timer);
+		}
+		group = group->parent;
+	}
+}
+
+/* A timer runs, perhaps one that gives a cgroup quota. */
+static __always_inline void note_refill(const struct here *here, struct hrtimer *timer)
+{
+	__u64 key = (__u64)timer, *at;
+
+	if (likely(throttled_now <= 0) || !splits_waits())
+		return;
+	at = bpf_map_lookup_elem(&refills, &key);
+	if (at)
+		*at = here->now;
+}
+
 static __noinline void begin_wait(struct here *here, struct task_struct *task)
 {
 	__u32 tid = task->pid;
 
+	if (splits_waits())
+		await_refills(task);
 	if (!bpf_map_update_elem(&throttled, &tid, &here->now, 0))
 		__sync_fetch_and_add(&throttled_now, 1);
 }
@@ -40,15 +104,48 @@ static __noinline void forget_wait(struct task_struct *task)
 		__sync_fetch_and_add(&throttled_now, -1);
 }
 
+static __always_inline __u64 later_refill(__u64 latest, struct hrtimer *timer)
+{
+	__u64 key = (__u64)timer;
+	__u64 *at = bpf_map_lookup_elem(&refills, &key);
+
+	return at && *at > latest ? *at : latest;
+}
+
+/* When a cgroup that `task` is in last got quota, if that was after `since`; else 0. */
+static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
+{
+	struct task_group *group;
+	__u64 latest = since;
+
+	if (!bpf_core_field_exists(task->sched_task_group) ||
+	    !bpf_core_field_exists(((struct task_group *)0)->cfs_bandwidth))
+		return 0;
+	group = task->sched_task_group;
+	for (int level = 0; level < MAX_NESTED; level++) {
+		if (!group)
+			break;
+		latest = later_refill(latest, &group->cfs_bandwidth.period_timer);
+		latest = later_refill(latest, &group->cfs_bandwidth.slack_timer);
+		group = group->parent;
+	}
+	return latest > since ? latest : 0;
+}
+
 static __noinline void end_wait(struct here *here, struct task_struct *task)
 {
 	struct cpu_state *state = here->state;
 	struct frame ended = {};
 	__u32 tid = task->pid;
-	__u64 *since = bpf_map_lookup_elem(&throttled, &tid);
+	__u64 *since = bpf_map_lookup_elem(&throttled, &tid), until = 0;
 
 	if (!since)
 		return;
+	/* Of a span its own time is told as well: that for which the quota held it. */
+	if (splits_waits())
+		until = refilled_after(task, *since);
+	if (until && until < here->now)
+		ended.child = here->now - until;
 	ended.start = within_books(here, *since);
 	ended.detail = DETAIL_THROTTLED;
 	ended.id = tid;

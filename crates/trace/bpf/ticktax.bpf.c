@@ -78,6 +78,7 @@ static __always_inline int enter_timer(struct hrtimer *timer)
 
 	if (!arrive(&here))
 		return 0;
+	note_refill(&here, timer);
 	if (unlikely(here.state->depth == 0)) {
 		if (is_soft(timer))
 			return 0;

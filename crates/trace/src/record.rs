@@ -567,6 +567,7 @@ pub mod vector {
 #[allow(missing_docs, reason = "each is its name")]
 pub mod map {
     pub const CONTROLS: &str = "controls";
+    pub const REFILLS: &str = "refills";
     pub const RESTS: &str = "rests";
     pub const RING_ENTRIES: &str = "ring_entries";
     pub const RULE_LENGTHS: &str = "rule_lengths";

@@ -21,7 +21,8 @@ impl Waits {
     /// Notes a wait.
     pub(super) fn note(&mut self, off: OffCpu, span: &Span) {
         if let Some(lengths) = self.of(off, span.source) {
-            lengths.add(span.self_time, span.dur);
+            // Until it ran again: its own time is for how long the quota held it, where that was seen.
+            lengths.add(span.dur, span.dur);
         }
     }
 

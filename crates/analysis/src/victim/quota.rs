@@ -1,11 +1,12 @@
 //! Threads whose CPU quota was used up: for how long, and for how long they waited for a CPU after
 //! that.
 //!
-//! The kernel reports when a throttled thread leaves its CPU and when it runs again, but not when
-//! its cgroup got time again. That is done by the timers of quotas alone, so whatever part of a
-//! wait lies behind the last of them was a wait for a CPU. Where cgroups with several quotas run,
-//! the last timer may have been another cgroup's: then a part of the wait for a CPU still counts as
-//! throttling, and never the other way round.
+//! Where the tracer saw the thread's cgroup get quota again, a wait's own time is what it was held
+//! for, and the rest was a wait for a CPU. Elsewhere (an older recording, a kernel without that function, the flight
+//! recorder, a thread that changed its CPU or its cgroup meanwhile) it is known that the timers of
+//! quotas alone give time again, so that whatever part of a wait lies behind the last of them was a wait for a CPU.
+//! Where cgroups with several quotas run, the last timer may have been another cgroup's: then a part
+//! of the wait for a CPU still counts as throttling, and never the other way round.
 
 use std::collections::VecDeque;
 
@@ -81,18 +82,22 @@ impl Quota {
     /// for a CPU.
     pub(super) fn split(&self, span: &Span) -> (Span, Option<Span>) {
         let end = span.end();
-        let before = self.refills.partition_point(|&(start, _)| start < end);
-        let refill = before.checked_sub(1).and_then(|at| self.refills.get(at));
-        let Some(&(_, done)) = refill.filter(|&&(start, _)| start >= span.start) else {
-            return (*span, None);
-        };
-        let done = done.min(end);
         let part = |start: Nanos, end: Nanos| Span {
             start,
             dur: end - start,
             self_time: end - start,
             ..*span
         };
+        if span.self_time < span.dur {
+            let free = span.start + span.self_time;
+            return (part(span.start, free), Some(part(free, end)));
+        }
+        let before = self.refills.partition_point(|&(start, _)| start < end);
+        let refill = before.checked_sub(1).and_then(|at| self.refills.get(at));
+        let Some(&(_, done)) = refill.filter(|&&(start, _)| start >= span.start) else {
+            return (*span, None);
+        };
+        let done = done.min(end);
         let waited = (done < end).then(|| part(done, end));
         (part(span.start, done), waited)
     }
@@ -132,5 +137,20 @@ mod tests {
         // It ran on another CPU before the timer was done.
         assert_eq!(split(100, 605), (505, None));
         assert_eq!(split(620, 990), (370, None));
+    }
+
+    /// Other cgroups' timers do not matter where it was seen when its own had quota again.
+    #[test]
+    fn a_cgroup_that_was_seen_to_have_quota_again_needs_no_timer() {
+        let mut quota = Quota::default();
+        quota.refill(&span(690, 700));
+        let wait = Span {
+            self_time: Nanos(300),
+            ..span(100, 900)
+        };
+        let (throttled, waited) = quota.split(&wait);
+        assert_eq!((throttled.start, throttled.dur), (Nanos(100), Nanos(300)));
+        let waited = waited.map(|it| (it.start, it.dur));
+        assert_eq!(waited, Some((Nanos(400), Nanos(500))));
     }
 }

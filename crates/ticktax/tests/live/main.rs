@@ -88,6 +88,10 @@ const ROOT: &[(&str, Test)] = &[
         "victim::is_throttled_by_its_quota",
         victims::is_throttled_by_its_quota,
     ),
+    (
+        "victim::is_throttled_by_its_own_quota_alone",
+        victims::is_throttled_by_its_own_quota_alone,
+    ),
     ("victim::sleeps", victims::sleeps),
     (
         "victim::reclaims_for_its_limit",

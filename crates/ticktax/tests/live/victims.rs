@@ -102,6 +102,30 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     Ok((serde_json::from_slice(&fs::read(truth)?)?, threads))
 }
 
+/// Another cgroup gets quota every 10 ms, and a real-time thread has the CPU for most of the time: what the program
+/// waits for behind that once its own cgroup has quota again is no throttling.
+pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
+    let cpu = ticktax_inject::default_cpu()?;
+    let (forever, millis) = (Nanos::from_secs(3600), Nanos::from_millis);
+    let quota = |quota, period| {
+        let quota = Disturbance::Throttle { quota };
+        Plan::new(quota, cpu).schedule(Schedule::every(period, Nanos::ZERO))
+    };
+    let thief = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+        .schedule(Schedule::every(millis(70), millis(40)))
+        .duration(forever);
+    let thief = ticktax_inject::spawn(&thief)?;
+    let other = ticktax_inject::spawn(&quota(millis(1), millis(10)).duration(forever))?;
+    let plan = quota(millis(10), millis(100)).duration(Nanos::from_secs(4));
+    let (truth, threads) = audit_of(&plan)?;
+    thief.stop()?;
+    other.stop()?;
+    let held = truth.injected.as_ref().ok_or("no truth")?.time;
+    let told = time(&threads, ThreadState::Throttled);
+    let (told, held) = (told.as_secs_f64(), held.as_secs_f64());
+    close("throttled, s", told, held, 0.02)
+}
+
 /// The disturbance is begun first and outlasts the audit, however long that takes to begin.
 pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
