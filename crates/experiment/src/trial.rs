@@ -6,12 +6,14 @@
 mod blocks;
 mod checks;
 mod detectable;
+mod foretold;
 mod judge;
 mod lists;
 mod plan;
 pub mod run;
 
 pub use detectable::{Detectable, detectable, fewest_blocks};
+pub use foretold::{Foretold, ForetoldError, read_prediction};
 pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};
 pub use plan::{Slot, plan};

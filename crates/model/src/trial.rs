@@ -14,7 +14,7 @@ use crate::Nanos;
 use crate::knob::UndoneSetting;
 use crate::machine::Machine;
 
-pub use comparison::{ArmFigures, Check, Comparison, Effect, Scale, Verdict};
+pub use comparison::{ArmFigures, Check, Comparison, Effect, Predicted, Scale, Verdict};
 pub use fail_if::{Bound, FailIf, FailIfError, FailIfResult, Outcome, Relation};
 pub use numbers::{Numbers, NumbersComparison};
 

@@ -14,7 +14,9 @@ use ticktax_experiment::trial::run::{
     Assignment, Named, Place, Prepared, Runner, Starter, Stepped, Subject, TrialMetric, TrialPlan,
     TryError,
 };
-use ticktax_experiment::trial::{Detectable, detectable, fewest_blocks, judge};
+use ticktax_experiment::trial::{
+    Detectable, Foretold, ForetoldError, detectable, fewest_blocks, judge, read_prediction,
+};
 use ticktax_knobs::{Consent, KnobError, System};
 use ticktax_model::Nanos;
 use ticktax_model::knob::UndoStatement;
@@ -42,6 +44,17 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
         let checked = condition.check(&metrics);
         checked.map_err(|error| Failure::Arguments(error.to_string()))?;
     }
+    let predicted = typed.predicted.as_deref().map(|file| {
+        let told = read_prediction(file).map_err(|error| not_foretold(file, &error))?;
+        Ok::<_, Failure>((file, told))
+    });
+    let predicted = predicted.transpose()?;
+    let names: Vec<&str> = metrics.iter().map(|it| &*it.id).collect();
+    let foretold = predicted.as_ref().map(|(file, told)| {
+        let rows = Foretold::new(told, prepared.arms(), &names);
+        rows.map_err(|error| not_foretold(file, &error))
+    });
+    let foretold = foretold.transpose()?;
     if let Some(output) = &typed.output {
         require_writable(output)?;
     }
@@ -66,6 +79,9 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
         }
     };
     let mut statement = judge(trial, &conditions);
+    if let Some(foretold) = foretold {
+        foretold.put_beside(&mut statement);
+    }
     let complete = undone.is_complete();
     statement.restored = undone.settings;
     let mut answers = statement.fail_if.iter();
@@ -78,6 +94,10 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
         (true, None) if fails => ExitCode::from(FAILED_CONDITION),
         (true, None) => ExitCode::SUCCESS,
     })
+}
+
+fn not_foretold(file: &Path, error: &ForetoldError) -> Failure {
+    Failure::Arguments(format!("--predicted {}: {error}", file.display()))
 }
 
 /// What must not be.

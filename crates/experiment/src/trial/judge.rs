@@ -183,6 +183,7 @@ fn compare(
             chance_corrected: None,
             noise: ahead.map(|it| it.noise),
             detectable: ahead.and_then(|it| it.effect),
+            predicted: None,
             verdict: Verdict::CannotTell { more_blocks: None },
             checks,
         },

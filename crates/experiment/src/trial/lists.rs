@@ -76,6 +76,7 @@ pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: 
             chance_corrected: chance,
             noise: None,
             detectable: None,
+            predicted: None,
             verdict: Verdict::CannotTell { more_blocks: None },
             checks: found,
         },

@@ -174,7 +174,8 @@ impl Prepared {
         schedule(&self.plan, self.arms()).len() as u64
     }
 
-    fn arms(&self) -> usize {
+    /// How many arms there are.
+    pub fn arms(&self) -> usize {
         self.rows.first().map_or(0, |row| row.values.len())
     }
 
@@ -259,6 +260,18 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     steps
 }
 
+/// Whether every arm has been run when `step` is over, and was not before: then it is known whether anything can be
+/// compared. That is after the warm-ups, and where there are none after the first block.
+fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
+    let in_first = |it: &Step| match step.purpose {
+        RunPurpose::WarmUp => it.purpose == RunPurpose::WarmUp,
+        RunPurpose::Noise => true,
+        RunPurpose::Measured => it.block == 0,
+    };
+    let is_early = step.purpose == RunPurpose::WarmUp || warm_ups == 0 && step.block == 0;
+    is_early && !next.is_some_and(in_first)
+}
+
 /// A trial that has begun. Dropping it puts every setting back.
 pub struct Runner {
     /// Dropped first: the watchdog has nothing to do once the journal is closed.
@@ -321,11 +334,11 @@ impl Runner {
             succeeded,
             values,
         });
-        let next = self.steps.get(self.runs.len()).map(|it| it.purpose);
-        if step.purpose == RunPurpose::WarmUp && next != Some(RunPurpose::WarmUp) {
+        let next = self.steps.get(self.runs.len());
+        if is_last_look(step, next, self.plan.warm_ups) {
             self.require_comparable()?;
         }
-        Ok(next.map_or(Stepped::Over, Stepped::Next))
+        Ok(next.map_or(Stepped::Over, |next| Stepped::Next(next.purpose)))
     }
 
     fn interrupted(&mut self, signal: i32) -> Stepped {

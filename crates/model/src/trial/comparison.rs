@@ -31,6 +31,9 @@ pub struct Comparison {
     pub noise: Option<f64>,
     /// The effect that a trial of so many blocks finds in four of five cases, as it was known before the blocks.
     pub detectable: Option<f64>,
+    /// What a model had said of it; `None` where none was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Predicted>,
     /// What follows from all this.
     pub verdict: Verdict,
     /// What speaks against it.
@@ -85,6 +88,20 @@ impl Effect {
     pub fn may_be_none(&self) -> bool {
         self.low <= 0.0 && self.high >= 0.0
     }
+}
+
+/// What a model had said that an arm would change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Predicted {
+    /// The file that the work of the model's runs was taken from.
+    pub load: String,
+    /// What was set in the model, such as `slack=2ms`.
+    pub settings: Vec<String>,
+    /// The effect, in the comparison's scale, by the medians of the model's runs. Its interval is what the effect
+    /// of one more run is to be expected within; of a single run it is the effect itself.
+    pub effect: Effect,
+    /// That effect less the one that was measured; `None` where none was.
+    pub error: Option<f64>,
 }
 
 /// What is to be thought of an arm.

@@ -315,6 +315,7 @@ mod tests {
             chance_corrected: None,
             noise: None,
             detectable: None,
+            predicted: None,
             verdict: Verdict::CannotTell { more_blocks: None },
             checks: Vec::new(),
         }

@@ -5,7 +5,7 @@ mod numbers;
 mod value;
 
 use ticktax_model::trial::{
-    Arm, Comparison, FailIfResult, Metric, NumbersComparison, Outcome, RunPurpose, TrialStatement,
+    Arm, Comparison, Effect, FailIfResult, Metric, NumbersComparison, Outcome, RunPurpose, TrialStatement,
     Unit, Verdict,
 };
 
@@ -109,6 +109,10 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     fail_ifs(page, &statement.fail_if, statement);
     design(page, statement, room.brief);
     table(page, statement, room.rows);
+    let most = if room.brief { 1 } else { room.rows };
+    for (text, arm) in predictions(statement, room.brief).iter().take(most) {
+        page.paragraph(Tone::Plain, &format!("Predicted of {arm}: "), text);
+    }
     let told = checks(statement);
     for text in told.iter().take(room.checks) {
         page.paragraph(Tone::Warning, "Check: ", text);
@@ -389,6 +393,38 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
         let text = format!("and {left} more (--format json)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
+}
+
+/// What a model had said of each arm, beside what was found.
+fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)> {
+    let each = statement.comparisons.iter().filter_map(|it| {
+        let told = it.predicted.as_ref()?;
+        let shown = Shown::new(unit_of(&statement.trial.metrics, it), it.scale);
+        let with_interval = |effect: &Effect| {
+            if brief {
+                return tied(shown.effect(effect));
+            }
+            let interval = tied(shown.interval_with_unit(effect));
+            format!("{} ({interval})", tied(shown.effect(effect)))
+        };
+        let predicted = with_interval(&told.effect);
+        let proven = match (&it.effect, told.error) {
+            (Some(effect), Some(error)) => {
+                let error = tied(shown.error(error));
+                format!("proven {}, so it is off by {error}", with_interval(effect))
+            }
+            _ => "nothing was measured that it could be held against".to_owned(),
+        };
+        let from = if brief {
+            String::new()
+        } else {
+            format!(", of the work in {}", clean(&told.load))
+        };
+        let (metric, settings) = (clean(&it.metric), clean(&told.settings.join(", ")));
+        let text = format!("{metric} {predicted} with {settings}{from}; {proven}");
+        Some((text, label(statement, it.arm)))
+    });
+    each.collect()
 }
 
 /// What became of the settings: in a word where all have their old values.

@@ -100,6 +100,13 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<String>,
 
+    /// Set what a model had predicted beside what is found: a file that `ticktax sim --format json` wrote, with a
+    /// setting for each arm besides A, in their order
+    ///
+    /// Of the metrics a model knows fps, lost and cpu.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) predicted: Option<PathBuf>,
+
     /// Agree to change settings that are dangerous
     #[arg(long)]
     pub(crate) yes: bool,

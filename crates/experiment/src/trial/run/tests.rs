@@ -3,7 +3,7 @@
 use ticktax_knobs::Consent;
 use ticktax_model::trial::RunPurpose;
 
-use super::{Named, Subject, TrialMetric, TrialPlan, schedule};
+use super::{Named, Subject, TrialMetric, TrialPlan, is_last_look, schedule};
 
 fn wanted(warm_ups: u64, noise_runs: u64, blocks: u64) -> TrialPlan {
     TrialPlan {
@@ -41,6 +41,24 @@ fn every_arm_is_warm_then_the_noise_is_known_then_blocks_follow() {
     let purposes: Vec<RunPurpose> = steps.iter().map(|it| it.purpose).collect();
     assert!(purposes[..4].iter().all(|it| *it == RunPurpose::WarmUp));
     assert!(purposes[7..].iter().all(|it| *it == RunPurpose::Measured));
+}
+
+/// Once, when every arm has been run, with warm-ups and without.
+#[test]
+fn it_is_looked_once_whether_anything_can_be_compared() {
+    for (warm_ups, noise_runs, blocks, expected) in [
+        (2, 3, 5, 3),
+        (2, 0, 5, 3),
+        (0, 3, 5, 6),
+        (0, 0, 1, 3),
+        (0, 0, 5, 3),
+    ] {
+        let steps = schedule(&wanted(warm_ups, noise_runs, blocks), 2);
+        let looks =
+            (0..steps.len()).filter(|&at| is_last_look(steps[at], steps.get(at + 1), warm_ups));
+        let looks: Vec<usize> = looks.collect();
+        assert_eq!(looks, [expected], "{warm_ups} {noise_runs} {blocks}");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use ticktax_model::knob::{UndoOutcome, UndoneSetting};
 use ticktax_model::machine::Machine;
 use ticktax_model::trial::{
     Arm, ArmFigures, ArmSetting, ArmSuccess, Better, Check, Comparison, Design, Effect,
-    FailIfResult, Metric, Numbers, NumbersComparison, Origin, Outcome, RunPurpose, Scale, Trial,
-    TrialRun, TrialStatement, Unit, Verdict,
+    FailIfResult, Metric, Numbers, NumbersComparison, Origin, Outcome, Predicted, RunPurpose,
+    Scale, Trial, TrialRun, TrialStatement, Unit, Verdict,
 };
 
 use crate::text::Paged;
@@ -63,6 +63,7 @@ fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) ->
         chance_corrected: Some(0.005_9),
         noise: Some(0.013),
         detectable: Some(0.012),
+        predicted: None,
         verdict,
         checks: Vec::new(),
     }
@@ -205,6 +206,16 @@ fn in_trouble() -> TrialStatement {
         checks: vec![Check::Constant { value: 0.0 }],
         ..of_third[3].clone()
     };
+    it.comparisons[0].predicted = Some(Predicted {
+        load: "build.parquet".to_owned(),
+        settings: vec!["slice=3ms".to_owned()],
+        effect: Effect {
+            value: -0.031,
+            low: -0.034,
+            high: -0.029,
+        },
+        error: it.comparisons[0].effect.map(|effect| -0.031 - effect.value),
+    });
     it.comparisons.extend(of_third);
     it.fail_if[0].outcome = Outcome::CannotTell;
     it.restored

@@ -142,6 +142,16 @@ impl Shown {
         value(self.unit, of)
     }
 
+    /// A difference of two effects with its sign: of percentages, percentage points.
+    pub(super) fn error(self, error: f64) -> String {
+        let places = decimals((100.0 * error).abs().max(1e-3), 2).min(3);
+        let text = self.signed(error, places);
+        match self.suffix() {
+            Some(_) => text + " pt",
+            None => text,
+        }
+    }
+
     /// A difference with its sign and unit.
     pub(super) fn change(self, change: f64) -> String {
         let places = decimals((100.0 * change).abs().max(1e-3), 2).min(3);
