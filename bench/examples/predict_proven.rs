@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_bench::live::{PacedLoop, computing, printed, tool};
 use ticktax_model::Nanos;
+use ticktax_model::prediction::PredictionStatement;
 use ticktax_model::trial::{Comparison, Effect, Scale, TrialStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -187,7 +188,15 @@ fn compare(
         &case.paced.rate.to_string(),
     ]);
     sim.args(["--program", NAME, "--vary", case.modelled, "--load"]);
-    fs::write(&predicted, printed(sim.arg(&recording))?)?;
+    let output = sim.arg(&recording).output()?;
+    let told: PredictionStatement = serde_json::from_slice(&output.stdout)
+        .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    if let Some(control) = told.control.filter(|control| control.failed) {
+        let (measured, as_it_was) = (control.measured, control.predicted);
+        let why = format!("the control failed, {as_it_was:.1} FPS as it was for {measured:.1}");
+        return Err(why.into());
+    }
+    fs::write(&predicted, output.stdout)?;
     let mut trial = Command::new(tool);
     trial.args([
         "try", case.tried, "--pid", &pid, "--for", RUN, "--format", "json",

@@ -5,8 +5,8 @@ mod numbers;
 mod value;
 
 use ticktax_model::trial::{
-    Arm, Comparison, Effect, FailIfResult, Metric, NumbersComparison, Outcome, RunPurpose, TrialStatement,
-    Unit, Verdict,
+    Arm, Comparison, Effect, FailIfResult, Metric, NumbersComparison, Outcome, RunPurpose,
+    TrialStatement, Unit, Verdict,
 };
 
 use self::checks::{Names, in_words, is_constant};
