@@ -174,7 +174,14 @@ impl Cut {
         let base = match source.kind {
             Kind::Idle | Kind::Task => true,
             Kind::Softirq | Kind::Irq | Kind::Nmi | Kind::Steal => false,
-            Kind::Gap | Kind::Wait | Kind::Frame => {
+            // Its own time, where a quota held it, comes first.
+            Kind::Wait => {
+                let mut kept = self.inside(span)?;
+                let held = (span.start + span.self_time).min(kept.end());
+                kept.self_time = (held - kept.start).max(Nanos::ZERO);
+                return Some(kept);
+            }
+            Kind::Gap | Kind::Frame => {
                 let mut kept = self.inside(span)?;
                 kept.self_time = kept.self_time.min(kept.dur);
                 return Some(kept);

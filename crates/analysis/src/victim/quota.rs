@@ -1,10 +1,10 @@
 //! Threads whose CPU quota was used up: for how long, and for how long they waited for a CPU after
 //! that.
 //!
-//! Where the tracer saw the thread's cgroup get quota again, a wait's own time is what it was held
-//! for, and the rest was a wait for a CPU. Elsewhere (an older recording, a kernel without that function, the flight
-//! recorder, a thread that changed its CPU or its cgroup meanwhile) it is known that the timers of
-//! quotas alone give time again, so that whatever part of a wait lies behind the last of them was a wait for a CPU.
+//! Where the tracer saw a timer give quota to the thread's cgroup or to one above it, a wait's own time is for how long it
+//! was held, and the rest was a wait for a CPU. Elsewhere (an older recording, the flight recorder, a thread whose
+//! cgroup was changed meanwhile) it is known that the timers of quotas alone give time again, so that
+//! whatever part of a wait lies behind the last of them was a wait for a CPU.
 //! Where cgroups with several quotas run, the last timer may have been another cgroup's: then a part
 //! of the wait for a CPU still counts as throttling, and never the other way round.
 

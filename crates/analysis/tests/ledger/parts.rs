@@ -119,6 +119,30 @@ fn what_runs_at_an_edge_is_cut_there_with_all_that_is_nested_in_it() {
     }
 }
 
+/// A quota held a thread from 20 to 50, and until 80 it waited for a CPU.
+#[test]
+fn of_a_wait_by_quota_what_the_quota_held_comes_first() {
+    let (_, header, mut sources) = interrupted();
+    let source = sources.intern(Source {
+        kind: Kind::Wait,
+        detail: "throttled".into(),
+        ..process(Owner::Program, "game", 7)
+    });
+    let wait = row(0, 20, 60, 30, source);
+    for (from, to, dur, held) in [
+        (0, 100, 60, 30),
+        (40, 100, 40, 10),
+        (0, 70, 50, 30),
+        (0, 40, 20, 20),
+        (60, 100, 20, 0),
+    ] {
+        let mut cut = Cut::new(&header, Some(Nanos(from)), Some(Nanos(to))).unwrap();
+        let kept = cut.row(&sources, &wait).unwrap();
+        let told = (kept.span().dur, kept.span().self_time);
+        assert_eq!(told, (Nanos(dur), Nanos(held)), "{from} to {to}");
+    }
+}
+
 /// Who was there at the end of the whole is known of a part as well, and of a part of that.
 #[test]
 fn a_part_knows_which_processes_were_there() {
