@@ -32,6 +32,7 @@ use crate::Nanos;
 mod comparison;
 mod figures;
 mod rate;
+mod rhythm;
 mod statement;
 mod turns;
 
@@ -41,6 +42,7 @@ pub use figures::{
     Quantile, TickAlias, Wakeups,
 };
 pub use rate::{FrameRate, FrameRateError};
+pub use rhythm::FrameRhythm;
 pub use statement::{
     FrameMark, LoopReport, LoopRun, PaceEnd, PaceStatement, ProcessReport, RhythmReport, Subject,
     ThreadReport,

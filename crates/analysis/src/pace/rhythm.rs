@@ -21,7 +21,7 @@ const CERTAIN: f64 = 1e-9;
 pub(crate) struct Found {
     /// The strongest first.
     pub(crate) beats: Vec<(FrameMark, Beat)>,
-    long_from: Nanos,
+    pub(crate) long_from: Nanos,
     why: Option<String>,
 }
 

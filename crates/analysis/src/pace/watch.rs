@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::pace::{Figures, Frame, ThreadReport, Wakeups};
+use ticktax_model::pace::{Figures, Frame, FrameMark, FrameRhythm, ThreadReport, Wakeups};
 use ticktax_model::recording::Header;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -76,6 +76,8 @@ pub struct Watched {
     pub threads: Vec<ThreadReport>,
     /// The thread whose rhythm is taken for the frames', by its place among them.
     pub chosen: Option<usize>,
+    /// Where only long runs are frames, the CPU time from which on one is.
+    pub long_from: Option<Nanos>,
     /// What became of the frames.
     pub figures: Option<Figures>,
     /// The frames, in order.
@@ -141,6 +143,7 @@ impl Process {
         let mut watched = Watched {
             threads,
             chosen: None,
+            long_from: None,
             figures: None,
             frames: Vec::new(),
             last_second: None,
@@ -166,6 +169,7 @@ impl Process {
         }
         watched.frames = frames;
         watched.chosen = Some(0);
+        watched.long_from = (*mark == FrameMark::LongRuns).then_some(strongest.long_from);
         watched.last_second = book.last_second();
         watched.figures = book.close().figures();
         watched.cpus = self.threads[tid].cpus.iter().copied().collect();
@@ -224,6 +228,33 @@ impl Process {
             rows.name = event.sources.get(event.span.source).name.to_string();
         }
         Some(rows)
+    }
+}
+
+impl Watched {
+    /// What somebody who waits for the next frame needs to know; in words why there are none where that is so.
+    ///
+    /// # Errors
+    /// When no thread has a rhythm.
+    pub fn rhythm(&self) -> Result<FrameRhythm, String> {
+        let chosen = self.chosen.and_then(|place| self.threads.get(place));
+        let found = chosen.and_then(|thread| Some((thread, thread.rhythms.first()?)));
+        let last = self.frames.last();
+        if let (Some((thread, rhythm)), Some(figures), Some(last)) = (found, &self.figures, last) {
+            return Ok(FrameRhythm {
+                tid: thread.tid,
+                name: thread.name.clone(),
+                period: figures.period,
+                due: last.due,
+                rearmed: rhythm.rhythm.rearmed,
+                long_from: self.long_from,
+            });
+        }
+        Err(match &self.threads[..] {
+            [] => "it did not run".to_owned(),
+            [only] => only.why_none.clone().unwrap_or_default(),
+            all => format!("none of its {} threads wakes at regular times", all.len()),
+        })
     }
 }
 

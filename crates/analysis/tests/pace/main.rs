@@ -200,12 +200,34 @@ fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
         (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-3,
         "{rhythm:?}"
     );
-    let figures = told.figures.unwrap();
+    let figures = told.figures.clone().unwrap();
     assert!((figures.average_fps.unwrap() - 35.0).abs() < 0.1);
     // It is late by up to a nap, and no frame after it is due later for that.
     assert!(!rhythm.rhythm.rearmed);
     assert!((figures.period.as_secs_f64() * 35.0 - 1.0).abs() < 1e-3);
-    assert!(told.wakeups.unwrap().count > 20 * figures.frames);
+    assert!(told.wakeups.as_ref().unwrap().count > 20 * figures.frames);
+    // Who waits for the next frame tells it from a look at the clock.
+    let rhythm = told.rhythm().unwrap();
+    let long_from = rhythm.long_from.unwrap();
+    assert_eq!((rhythm.tid, &*rhythm.name), (PID, "frames"));
+    assert!(long_from > Nanos::from_micros(5) && long_from < Nanos::from_micros(1_000));
+    assert!((rhythm.rate_hz() - 35.0).abs() < 0.1 && !rhythm.rearmed);
+}
+
+#[test]
+fn who_waits_for_the_next_frame_learns_the_rhythm_or_why_there_is_none() {
+    let grid = watch(5, &[("frames", grid(PERIOD, 170, 3_000, |_| 0))]);
+    let rhythm = grid.rhythm().unwrap();
+    assert_eq!((rhythm.long_from, rhythm.rearmed), (None, false));
+    assert_eq!(rhythm.period, grid.figures.clone().unwrap().period);
+    assert_eq!(rhythm.due, grid.frames.last().unwrap().due);
+    let none = watch(5, &[]).rhythm().unwrap_err();
+    assert_eq!(none, "it did not run");
+    let spins = vec![(BEGIN, BEGIN, BEGIN + 4_900_000)];
+    let told = watch(5, &[("frames", spins.clone())]).rhythm().unwrap_err();
+    assert!(!told.is_empty());
+    let told = watch(5, &[("frames", spins.clone()), ("other", spins)]);
+    assert!(told.rhythm().unwrap_err().contains("none of its 2 threads"));
 }
 
 #[test]
