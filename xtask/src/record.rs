@@ -64,6 +64,9 @@ const LIMIT: &str = "limit";
 /// The largest array that has a `Default`.
 const DEFAULT_UNTIL: usize = 32;
 
+/// Columns of a line of a layout.
+const COLUMNS: usize = 100;
+
 const HEAD: &str = "\
 //! The records that the BPF programs and the reader share, and the names of both sides' things.
 //!
@@ -256,12 +259,17 @@ impl Types {
                 self.comment(name, field)?
             )?;
         }
-        write!(text, "}}\n\nlayout! {{\n    {rust} {}:", record.size())?;
-        for (place, Field { name, offset, .. }) in fields.iter().enumerate() {
-            let lead = if place % 5 == 0 { "\n    " } else { " " };
-            write!(text, "{lead}{name} {offset},")?;
+        text += "}\n\nlayout! {\n";
+        let mut line = format!("    {rust} {}:", record.size());
+        for Field { name, offset, .. } in &fields {
+            let next = format!(" {name} {offset},");
+            if line.len() + next.len() > COLUMNS {
+                writeln!(text, "{line}")?;
+                line.replace_range(.., "   ");
+            }
+            line += &next;
         }
-        text += "\n}\n";
+        writeln!(text, "{line}\n}}")?;
         Ok(text)
     }
 

@@ -44,10 +44,8 @@ pub struct SpanRecord {
 }
 
 layout! {
-    SpanRecord 64:
-    start 0, dur 8, self_ns 16, detail 24, seq 32,
-    tid 36, tgid 40, kind 44, flags 45, cpu 46,
-    comm 48,
+    SpanRecord 64: start 0, dur 8, self_ns 16, detail 24, seq 32, tid 36, tgid 40, kind 44,
+    flags 45, cpu 46, comm 48,
 }
 
 /// `struct ring_entry`.
@@ -77,9 +75,8 @@ pub struct RingEntry {
 }
 
 layout! {
-    RingEntry 32:
-    start 0, dur 8, child 12, detail 16, tid 20,
-    seal 24, dur_high 28, child_high 29, kind 30, flags 31,
+    RingEntry 32: start 0, dur 8, child 12, detail 16, tid 20, seal 24, dur_high 28, child_high 29,
+    kind 30, flags 31,
 }
 
 /// `struct thread_name`.
@@ -95,8 +92,7 @@ pub struct ThreadName {
 }
 
 layout! {
-    ThreadName 24:
-    tid 0, tgid 4, comm 8,
+    ThreadName 24: tid 0, tgid 4, comm 8,
 }
 
 /// `struct sum_record`.
@@ -134,10 +130,8 @@ pub struct SumRecord {
 }
 
 layout! {
-    SumRecord 640:
-    key 0, detail 8, count 16, self_ns 24, wall 32,
-    max 40, tid 48, tgid 52, kind 56, flags 57,
-    cpu 58, reserved 60, comm 64, histogram 80,
+    SumRecord 640: key 0, detail 8, count 16, self_ns 24, wall 32, max 40, tid 48, tgid 52, kind 56,
+    flags 57, cpu 58, reserved 60, comm 64, histogram 80,
 }
 
 /// `struct frame`.
@@ -161,9 +155,7 @@ pub struct Frame {
 }
 
 layout! {
-    Frame 32:
-    start 0, child 8, detail 16, id 24, kind 28,
-    flags 29, reserved 30,
+    Frame 32: start 0, child 8, detail 16, id 24, kind 28, flags 29, reserved 30,
 }
 
 /// `struct cpu_state`.
@@ -239,14 +231,11 @@ pub struct CpuState {
 }
 
 layout! {
-    CpuState 512:
-    stack 0, depth 256, opened 264, last 272, head 280,
-    events 288, thread 296, seen 304, seen_child 312, lost 320,
-    lost_self 328, mismatched 336, folded 344, unfollowed 352, missed 360,
-    ticks_stopped 368, raised 376, switches 384, cut 392, seen_tgid 400,
-    reserved 404, seen_comm 408, burst_began 424, burst 432, suppressed 440,
-    ended 448, end_thread 456, end_tid 464, end_tgid 468, end_comm 472,
-    fitting 488, firing 492, unused 496,
+    CpuState 512: stack 0, depth 256, opened 264, last 272, head 280, events 288, thread 296,
+    seen 304, seen_child 312, lost 320, lost_self 328, mismatched 336, folded 344, unfollowed 352,
+    missed 360, ticks_stopped 368, raised 376, switches 384, cut 392, seen_tgid 400, reserved 404,
+    seen_comm 408, burst_began 424, burst 432, suppressed 440, ended 448, end_thread 456,
+    end_tid 464, end_tgid 468, end_comm 472, fitting 488, firing 492, unused 496,
 }
 
 /// `struct cpu_control`.
@@ -266,8 +255,7 @@ pub struct CpuControl {
 }
 
 layout! {
-    CpuControl 64:
-    tail 0, running 8, since 16, until 24, reserved 32,
+    CpuControl 64: tail 0, running 8, since 16, until 24, reserved 32,
 }
 
 /// `struct followed_thread`.
@@ -289,9 +277,7 @@ pub struct FollowedThread {
 }
 
 layout! {
-    FollowedThread 40:
-    since 0, detail 8, cpu 12, tgid 16, flags 20,
-    comm 24,
+    FollowedThread 40: since 0, detail 8, cpu 12, tgid 16, flags 20, comm 24,
 }
 
 /// `struct trigger_record`.
@@ -323,10 +309,8 @@ pub struct TriggerRecord {
 }
 
 layout! {
-    TriggerRecord 64:
-    time 0, lasted 8, over 16, detail 24, tid 32,
-    tgid 36, cpu 40, trigger 42, kind 43, rule 44,
-    comm 48,
+    TriggerRecord 64: time 0, lasted 8, over 16, detail 24, tid 32, tgid 36, cpu 40, trigger 42,
+    kind 43, rule 44, comm 48,
 }
 
 /// `struct trigger_rule`.
@@ -350,9 +334,7 @@ pub struct TriggerRule {
 }
 
 layout! {
-    TriggerRule 48:
-    over 0, cgroup 8, triggers 16, who 20, tgid 24,
-    reserved 28, comm 32,
+    TriggerRule 48: over 0, cgroup 8, triggers 16, who 20, tgid 24, reserved 28, comm 32,
 }
 
 /// `struct trigger_plan`.
@@ -370,8 +352,7 @@ pub struct TriggerPlan {
 }
 
 layout! {
-    TriggerPlan 448:
-    limits 0, counted 40, own 60, rules 64,
+    TriggerPlan 448: limits 0, counted 40, own 60, rules 64,
 }
 
 /// `struct rule_histogram`.
@@ -383,8 +364,7 @@ pub struct RuleHistogram {
 }
 
 layout! {
-    RuleHistogram 1120:
-    counts 0,
+    RuleHistogram 1120: counts 0,
 }
 
 /// Bytes of a thread's name, with a 0 at the end.
