@@ -10,6 +10,7 @@
 //! are more, those before the delay give way, but for the thread's own: causes are then told less far back.
 
 mod causes;
+mod frame;
 mod group;
 mod own;
 #[cfg(test)]
@@ -116,6 +117,7 @@ impl IncidentAnalysis {
             TriggerKind::Throttled => told.thread = self.thread_of_trigger(sources),
             TriggerKind::Stretch => self.stretched(&mut told, sources),
             TriggerKind::Gap => self.missed(&mut told, sources),
+            TriggerKind::Frame => self.began_late(&mut told, sources),
             TriggerKind::Signal => {}
             TriggerKind::Mark => told.words.clone_from(&trigger.comm),
         }
@@ -131,21 +133,36 @@ impl IncidentAnalysis {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
-        let mut pieces = self.own_times(cpu, begin, self.trigger.time);
+        let before = self.last_cpu(tid, begin, sources);
+        let (pieces, waited_on) =
+            self.waited_behind((begin, self.trigger.time), cpu, before, sources);
+        told.waited_on = waited_on;
+        told.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
+        self.rank(told, &pieces, sources);
+    }
+
+    /// What ran where a thread waited, in the end for `cpu`, which had left the CPU `before`; and that one, where it waited
+    /// there at first.
+    fn waited_behind(
+        &self,
+        (begin, end): (Nanos, Nanos),
+        cpu: Cpu,
+        before: Option<Cpu>,
+        sources: &SourceTable,
+    ) -> (Vec<own::Piece>, Option<Cpu>) {
+        let mut pieces = self.own_times(cpu, begin, end);
         // On a CPU that idled nobody was waiting: the thread was in the queue of another until then.
         let idle = pieces
             .iter()
             .filter(|piece| sources.get(piece.source).kind == Kind::Idle && piece.own >= MIN_IDLE);
-        if let Some(until) = idle.map(|piece| piece.end).max()
-            && let Some(before) = self.last_cpu(tid, begin, sources)
-            && before != cpu
-        {
+        let until = idle.map(|piece| piece.end).max();
+        let before = before.filter(|&before| before != cpu);
+        if let (Some(until), Some(before)) = (until, before) {
             pieces = self.own_times(before, begin, until);
-            pieces.extend(self.own_times(cpu, until, self.trigger.time));
-            told.waited_on = Some(before);
+            pieces.extend(self.own_times(cpu, until, end));
+            return (pieces, Some(before));
         }
-        told.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
-        self.rank(told, &pieces, sources);
+        (pieces, None)
     }
 
     /// A thread was blocked, and something woke it.

@@ -44,6 +44,14 @@ pub struct Incident {
     /// The part of the time of which no row tells what the CPU did.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
+    /// Of a frame that began late, the part of the time in which its thread was not able to run: it slept, was blocked
+    /// or throttled.
+    #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
+    pub asleep: Nanos,
+    /// Of a frame that began late, for how long from when it was due its thread was still at the one before, on a CPU or
+    /// preempted.
+    #[serde(rename = "overran_ns", default, skip_serializing_if = "Nanos::is_zero")]
+    pub overran: Nanos,
     /// What woke the thread: before its wait or, where it was blocked, at the end. `None` where no wake-up was
     /// seen.
     pub woken_by: Option<String>,
@@ -116,6 +124,8 @@ impl Incident {
             ran: Vec::new(),
             others: Nanos::ZERO,
             unseen: Nanos::ZERO,
+            asleep: Nanos::ZERO,
+            overran: Nanos::ZERO,
             woken_by: None,
             chain: Vec::new(),
             words: String::new(),
@@ -126,8 +136,10 @@ impl Incident {
 
     /// What it is alike to others by.
     pub fn signature(&self) -> Signature {
-        // A CPU that idled kept nobody waiting.
-        let first = self.ran.first().filter(|ran| ran.kind != Kind::Idle);
+        // A CPU that idled kept nobody waiting, and a frame whose thread slept for longer is not late because of
+        // what ran then.
+        let to_blame = |ran: &&RanInstead| ran.kind != Kind::Idle && ran.time >= self.asleep;
+        let first = self.ran.first().filter(to_blame);
         let first = first.map(|ran| ran.name.clone());
         let waker = self
             .woken_by

@@ -56,6 +56,11 @@ impl Nanos {
         Self::from_secs(days * 86_400)
     }
 
+    /// Whether it is no time at all.
+    pub const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// As it can be parsed again, rounded nowhere: `1.5ms`, `0s`. Negative times, which no option
     /// takes, have a sign.
     pub fn exact(self) -> String {

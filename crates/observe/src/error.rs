@@ -43,6 +43,15 @@ pub enum ObserveError {
         /// The name.
         name: String,
     },
+    /// Frames are asked for of a name that several processes have.
+    #[error(
+        "several processes are named `{name}`, and a frame trigger is about one: give one of the PIDs \
+         that `pgrep -x {name}` prints, as frame:pid=N"
+    )]
+    SeveralNamed {
+        /// The name.
+        name: String,
+    },
     /// The folder is no cgroup's.
     #[error("{} is not a cgroup: name its folder below /sys/fs/cgroup", folder.display())]
     NoCgroup {

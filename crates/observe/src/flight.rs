@@ -23,6 +23,7 @@ use crate::collector::Collector;
 use crate::error::ObserveError;
 use crate::plan::{Plan, Settings};
 
+mod frames;
 mod grow;
 mod header;
 mod learner;
@@ -32,10 +33,11 @@ mod told;
 mod window;
 
 pub use told::{
-    FrozenWindow, PercentileStatus, RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus,
-    SumsWindow,
+    FrameState, FrameStatus, FrozenWindow, PercentileStatus, ProgramWindow, RecorderEvent,
+    RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow,
 };
 
+use frames::Programs;
 use grow::{Loading, Past};
 use rules::{Fired, Rules};
 use window::{Margins, Window};
@@ -84,6 +86,8 @@ pub struct Recorder {
     triggers: Triggers,
     wake: Waker,
     rules: Rules,
+    /// Those whose frames triggers are about.
+    programs: Programs,
     /// Where a trigger is about gaps.
     gaps: Option<GapWatch>,
     /// Gaps that probes before these did not hand over.
@@ -125,6 +129,7 @@ impl Recorder {
         )?;
         let cpus = (&settings.watched, &settings.online);
         let mut rules = Rules::of(&plan.triggers, cpus, &proc)?;
+        let mut programs = Programs::of(&plan.triggers, &proc)?;
         let cpu_before = own_thread_cpu_time();
         let room = proc.room_for_cpus();
         let per_cpu = sizes::records_per_cpu(&proc, settings.online.len(), room, &plan);
@@ -140,6 +145,7 @@ impl Recorder {
         tracer.start_flight(&settings.watched, &settings.online);
         let begin = now();
         rules.begin(&mut tracer).map_err(refused)?;
+        programs.begin(begin);
         Ok(Self {
             started: RecorderStarted {
                 machine: proc.machine(),
@@ -154,6 +160,7 @@ impl Recorder {
             },
             watched: settings.watched,
             rules,
+            programs,
             gaps,
             gaps_suppressed: 0,
             next_minute: begin + plan.minute,
@@ -251,6 +258,8 @@ impl Recorder {
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
         let cpus = (&self.watched, &self.started.cpus);
         let mut rules = Rules::of(triggers, cpus, &self.proc)?;
+        let mut programs = Programs::of(triggers, &self.proc)?;
+        programs.begin(now());
         let gaps = rules.probe(self.plan.probe, ring(&self.wake))?;
         if let Some(tracer) = &mut self.tracer {
             let begun = rules.begin(tracer);
@@ -265,6 +274,7 @@ impl Recorder {
             gaps.begin();
         }
         self.rules = rules;
+        self.programs = programs;
         self.plan.triggers = triggers.to_vec();
         Ok(())
     }
@@ -310,6 +320,9 @@ impl Recorder {
             self.take_triggers();
             let time = now();
             self.turn_minute(time);
+            if let Some(seen) = self.turn_frames(time) {
+                return RecorderEvent::Program(Box::new(seen));
+            }
             if let Some(frozen) = self.turn_window(time) {
                 return RecorderEvent::Frozen(Box::new(frozen));
             }
@@ -349,6 +362,9 @@ impl Recorder {
         if self.rules.learns() {
             sums = sums.min(self.next_minute);
         }
+        if let (None, Some(visit)) = (&self.open, self.programs.next_visit()) {
+            sums = sums.min(visit);
+        }
         match &self.open {
             Some((window, _)) => sums.min(self.next_reading).min(window.end() + SETTLE),
             None => sums,
@@ -361,6 +377,9 @@ impl Recorder {
             return;
         };
         while let Some(noticed) = tracer.next_trigger(&mut self.triggers) {
+            if let Some(target) = self.rules.framed(&noticed) {
+                self.programs.lost_one(target, noticed.time);
+            }
             if let Some(Fired { kind, above }) = self.rules.fired(&noticed) {
                 self.waiting.push_back(Trigger {
                     kind,

@@ -35,8 +35,8 @@ mod witness;
 pub use error::ObserveError;
 pub use event::{Event, Observation, Progress, Started};
 pub use flight::{
-    FrozenWindow, PercentileStatus, Recorder, RecorderEvent, RecorderPlan, RecorderStarted,
-    RecorderStatus, SumsWindow, Waker,
+    FrameState, FrameStatus, FrozenWindow, PercentileStatus, ProgramWindow, Recorder,
+    RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow, Waker,
 };
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};

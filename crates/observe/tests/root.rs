@@ -12,11 +12,12 @@ use nix::unistd::Pid;
 use ticktax_inject::{Disturbance, Event as Stalled, Schedule};
 use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::limitation::Limitation;
+use ticktax_model::pace::FrameRhythm;
 use ticktax_model::recording::{Books, Row};
 use ticktax_model::{Cpu, Kind, Nanos};
 use ticktax_observe::{
-    Event, FrozenWindow, GapProbe, Plan, ProbeChoice, Program, Recorder, RecorderEvent,
-    RecorderPlan, Session, SumsWindow,
+    Event, FrameState, FrameStatus, FrozenWindow, GapProbe, Plan, ProbeChoice, Program, Recorder,
+    RecorderEvent, RecorderPlan, Session, SumsWindow,
 };
 
 type Test = fn() -> Result<(), Failed>;
@@ -38,6 +39,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "a_gap_is_noticed_by_its_probe",
         a_gap_is_noticed_by_its_probe,
+    ),
+    (
+        "a_frame_that_is_a_period_late_is_noticed",
+        a_frame_that_is_a_period_late_is_noticed,
     ),
     (
         "a_percentile_is_learnt_and_then_fires",
@@ -242,6 +247,57 @@ fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
         if !is_it {
             return Err(format!("{gap:?} of {event:?}").into());
         }
+    }
+    Ok(())
+}
+
+/// A thread that wakes each ms, taken for one that has a frame 10 ms after the last: what else wakes it is none.
+fn a_frame_that_is_a_period_late_is_noticed() -> Result<(), Failed> {
+    const STALL: Nanos = Nanos::from_millis(60);
+    let cpu = ticktax_inject::default_cpu()?;
+    let paced = Paced::start(cpu)?;
+    let mut recorder = Recorder::start(RecorderPlan {
+        triggers: vec![format!("frame:pid={}", paced.pid()).parse()?],
+        before: Nanos::from_millis(200),
+        after: Nanos::from_millis(200),
+        ..RecorderPlan::default()
+    })?;
+    let seen = drive(&mut recorder, 60, |event| match event {
+        RecorderEvent::Program(seen) => Some(seen),
+        _ => None,
+    })?;
+    let waits = |row: &Row| seen.sources.get(row.source()).kind == Kind::Wait;
+    let waits = seen.rows.iter().filter(waits).count();
+    if seen.pid != paced.pid() || seen.begin >= seen.end || waits == 0 {
+        return Err(format!("{} to {}, {waits} waits", seen.begin, seen.end).into());
+    }
+    let rhythm = FrameRhythm {
+        tid: paced.pid(),
+        name: "paced".to_owned(),
+        period: Nanos::from_millis(10),
+        due: seen.end,
+        rearmed: true,
+        long_from: None,
+    };
+    recorder.set_rhythm(&seen, &Ok(rhythm));
+    let known = recorder.frames();
+    let is_known = |it: &FrameStatus| matches!(it.state, FrameState::Known { .. });
+    if known.len() != 1 || !known.iter().all(is_known) || recorder.has_nobody_left() {
+        return Err(format!("{known:?}").into());
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let event = stall(cpu, STALL)?;
+    let caught = drive(&mut recorder, 60, |step| {
+        let frozen = frozen(step)?;
+        let during = |it: &&Trigger| is_during(it, &event);
+        frozen.header.triggers.iter().find(during).cloned()
+    })?;
+    let is_it = caught.kind == TriggerKind::Frame
+        && (caught.pid, caught.tid) == (paced.pid(), paced.pid())
+        && caught.cpu == Some(cpu)
+        && caught.lasted >= Nanos(STALL.0 / 2);
+    if !is_it {
+        return Err(format!("{caught:?} of {event:?}").into());
     }
     Ok(())
 }

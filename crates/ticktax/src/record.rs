@@ -1,6 +1,7 @@
 //! `ticktax record`: watches without end, and keeps the seconds around what lasted too long.
 
 mod asks;
+mod frames;
 mod journal;
 mod keeper;
 
@@ -18,6 +19,8 @@ use ticktax_report::not_kept_line;
 
 pub(crate) use asks::Asks;
 pub(crate) use keeper::Keeper;
+
+use frames::Frames;
 
 use crate::arguments::RecordArguments;
 use crate::failure::Failure;
@@ -46,6 +49,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
         let ends = Ends {
             interrupt: &interrupt,
             until,
+            with_programs: true,
         };
         let nobody = &mut |_: Step<'_>, _: &Recorder, _: &Keeper| {};
         Ok(drive(
@@ -72,6 +76,16 @@ pub(crate) struct Ends<'a> {
     pub(crate) interrupt: &'a Interrupt,
     /// It is so late, on `CLOCK_MONOTONIC`.
     pub(crate) until: Option<Nanos>,
+    /// Where nothing is watched but frames of processes, these have ended.
+    pub(crate) with_programs: bool,
+}
+
+impl Ends<'_> {
+    fn are_there(&self, recorder: &Recorder) -> bool {
+        self.interrupt.signal().is_some()
+            || self.until.is_some_and(|it| clock::now() >= it)
+            || (self.with_programs && recorder.has_nobody_left())
+    }
 }
 
 /// What a caller is told of while a recorder is driven.
@@ -94,6 +108,7 @@ pub(crate) fn drive(
     // Loading took some, too.
     let used_before = recorder.status().cpu;
     let mut learnt = Learnt::new(recorder.percentiles());
+    let mut frames = Frames::new();
     loop {
         let left = ends
             .until
@@ -101,7 +116,7 @@ pub(crate) fn drive(
         let left = left.map_or(IDLE, |left| {
             Duration::from_nanos(left.0.unsigned_abs()).min(IDLE)
         });
-        let (mut sums, mut frozen) = (None, None);
+        let (mut sums, mut frozen, mut seen) = (None, None, None);
         match recorder.next_event(left) {
             RecorderEvent::Started(started) => {
                 keeper.began(started.begin, terminal);
@@ -114,6 +129,7 @@ pub(crate) fn drive(
             RecorderEvent::Idle => {}
             RecorderEvent::Sums(window) => sums = Some(window),
             RecorderEvent::Frozen(window) => frozen = Some(window),
+            RecorderEvent::Program(window) => seen = Some(window),
             RecorderEvent::Ended(status) => {
                 keeper.suppressed(status.suppressed, terminal);
                 let status = RecorderStatus {
@@ -123,6 +139,10 @@ pub(crate) fn drive(
                 return (clock::now() - begin, status);
             }
         }
+        if let Some(seen) = seen {
+            recorder.set_rhythm(&seen, &frames::find(&seen));
+        }
+        frames.tell(recorder, terminal);
         if let Some(sums) = sums {
             learnt.tell(&recorder.percentiles(), terminal);
             // So what was suppressed is in the index soon, and not at the end alone.
@@ -139,7 +159,7 @@ pub(crate) fn drive(
             recorder.trigger(ask.kind, &ask.words);
         }
         keeper.lose_marks(asks.refused(), terminal);
-        if ends.interrupt.signal().is_some() || ends.until.is_some_and(|it| clock::now() >= it) {
+        if ends.are_there(recorder) {
             keeper.ends();
             recorder.stop();
         }

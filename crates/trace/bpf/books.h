@@ -166,6 +166,7 @@ static __always_inline int find_books(struct here *here, __u32 cpu)
 }
 
 #include "trigger.h"
+#include "frames.h"
 #include "ring.h"
 #include "hand_out.h"
 

@@ -104,6 +104,8 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct css_set *cgroups;
 	void *worker_private;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	struct sched_entity se;
 	struct task_group *sched_task_group;
 	_Bool throttled;

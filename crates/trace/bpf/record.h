@@ -72,6 +72,7 @@ enum trigger {
 	TRIGGER_PREEMPTED = 2, /* waited for a CPU since another took its place */
 	TRIGGER_THROTTLED = 3, /* off its CPU because the quota of its cgroup was used up */
 	TRIGGER_STRETCH = 4,   /* a kernel thread, interrupt or softirq had a CPU in one piece */
+	TRIGGER_FRAME = 5,     /* a paced thread's frame began later than it was due */
 };
 
 /* Whose waits are looked at. */
@@ -95,7 +96,7 @@ enum limit {
 	WAITING_SLOTS = 32768, /* threads off their CPUs of which the flight recorder knows since when; a power of two */
 	OPENING = 1, /* in a [`CpuState`], instead of the time since when the books are open: it is known who is there, and nothing is recorded yet */
 	TRIGGER_RULES = 8, /* rules of what is a trigger */
-	TRIGGERS = 5, /* kinds of triggers */
+	TRIGGERS = 6, /* kinds of triggers */
 	BURST = 16, /* triggers that a CPU hands out within `BURST_NS` */
 	BURST_NS = 1000000000, /* ns */
 	NAME_SLOTS = 32768, /* threads whose names the flight recorder keeps beside its ring; a power of two */
@@ -242,10 +243,15 @@ struct trigger_record {
 struct trigger_rule {
 	__u64 over;     /* ns: from how long on */
 	__u64 cgroup;   /* number of the cgroup */
+	__u64 period;   /* ns: of frames, from when one is due to when the next one is */
+	__u64 due;      /* ns: of frames, when one was due, `CLOCK_MONOTONIC` */
+	__u64 rearmed;  /* of frames, whether one is due a period after the last began, so that there is no grid */
+	__u64 long_from; /* ns: of frames, the CPU time from which on a run is one; 0 where each is */
+	__u64 armed;    /* of frames, a number of its own for each rhythm that was learnt; never 0 */
 	__u32 triggers; /* a bit for each of [`trigger`] that it is about; 0 where there is no rule */
 	__u32 who;      /* one of [`who`] */
 	__u32 tgid;     /* process */
-	__u32 reserved; /* nothing */
+	__u32 tid;      /* of frames, the thread that has them; 0 where none is known */
 	char comm[COMM_LEN]; /* the name, padded with zeros */
 };
 
@@ -254,6 +260,7 @@ struct trigger_plan {
 	__u64 limits[TRIGGERS]; /* ns, by [`trigger`]: the least of all rules, 0 where one counts; all bits set for never */
 	__u32 counted[TRIGGERS]; /* by [`trigger`]: a bit for each rule that counts what it is about */
 	__u32 own;              /* the recorder's process */
+	__u32 framed;           /* a bit by the low 5 bits of each thread that has frames */
 	struct trigger_rule rules[TRIGGER_RULES]; /* the first that fits counts */
 };
 

@@ -204,8 +204,10 @@ int sched_switch(__u64 *ctx)
 	if (flight) {
 		note_leaving(&here, prev, here.left);
 		note_name(prev);
+		watch_frames(&here, prev, here.left == DETAIL_PREEMPTED ? STANDS_READY : STANDS_ASLEEP);
 		here.left = 0;
 		look_at_wait(&here, next);
+		watch_frames(&here, next, STANDS_RUNNING);
 	}
 	if (unlikely(throttled_now > 0) && next->pid)
 		end_wait(&here, next);

@@ -44,6 +44,8 @@ pub enum Delay {
     Throttled,
     /// A thread of the kernel, an interrupt or a softirq on a CPU in one piece.
     Stretch,
+    /// The next frame of a paced thread, from when it was due to its begin.
+    Frame,
 }
 
 impl Delay {
@@ -55,6 +57,7 @@ impl Delay {
             Self::Blocked => bit(trigger::BLOCKED),
             Self::Throttled => bit(trigger::THROTTLED),
             Self::Stretch => bit(trigger::STRETCH),
+            Self::Frame => bit(trigger::FRAME),
         }
     }
 }
@@ -73,17 +76,36 @@ pub enum Whose {
     Cgroup(u64),
 }
 
+/// A thread that has a program's frames, and when these are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacedThread {
+    /// The thread.
+    pub tid: i32,
+    /// From when a frame is due to when the next one is.
+    pub period: Nanos,
+    /// When one was due, on `CLOCK_MONOTONIC`.
+    pub due: Nanos,
+    /// Whether a frame is due a period after the last began; else frames are due on a grid.
+    pub rearmed: bool,
+    /// The CPU time from which on a run is a frame; `None` where each is one.
+    pub long_from: Option<Nanos>,
+    /// A number of its own for each rhythm that was learnt, from 1 on. With another one, slots are counted from `due` on.
+    pub armed: u64,
+}
+
 /// What is a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The sort of delay.
     pub delay: Delay,
-    /// Whose. Of a stretch it is not looked at.
+    /// Whose. Of a stretch and of frames it is not looked at.
     pub whose: Whose,
     /// From how long on; [`Nanos::MAX`] where it is not to fire yet.
     pub over: Nanos,
     /// Whether all that it is about is counted by length: see [`Tracer::lengths`].
     pub counted: bool,
+    /// Of frames, whose they are; `None` where that is not known, and it does not fire.
+    pub paced: Option<PacedThread>,
 }
 
 impl Rule {
@@ -96,6 +118,15 @@ impl Rule {
             triggers: self.delay.bits(),
             ..TriggerRule::default()
         };
+        if let Some(paced) = self.paced {
+            let time = |time: Nanos| u64::try_from(time.0).unwrap_or(0);
+            record.tid = u32::try_from(paced.tid).unwrap_or(0);
+            record.period = time(paced.period);
+            record.due = time(paced.due);
+            record.rearmed = paced.rearmed.into();
+            record.long_from = paced.long_from.map_or(0, time);
+            record.armed = paced.armed;
+        }
         match &self.whose {
             Whose::Any => record.who = who::ANY,
             Whose::Process(pid) => (record.who, record.tgid) = (who::PROCESS, *pid),
@@ -119,6 +150,9 @@ fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     };
     for (number, (place, rule)) in plan.rules.iter_mut().zip(rules).enumerate() {
         *place = rule.record();
+        if place.tid > 0 {
+            plan.framed |= 1 << (place.tid & 31);
+        }
         let bit = u32::from(rule.counted) << number;
         for (number, limit) in plan.limits.iter_mut().enumerate() {
             if place.triggers >> number & 1 == 1 {
@@ -360,7 +394,7 @@ impl Tracer {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Delay, Rule, Whose, plan_of};
+    use super::{Delay, PacedThread, Rule, Whose, plan_of};
     use crate::record::trigger;
 
     #[test]
@@ -370,6 +404,7 @@ mod tests {
             whose: Whose::Any,
             over: Nanos::from_millis(millis),
             counted: false,
+            paced: None,
         };
         let plan = plan_of(&[rule(Delay::Waiting, 5), rule(Delay::Woken, 2)], 7);
         let limit = |trigger: u8| plan.limits[usize::from(trigger)];
@@ -388,6 +423,7 @@ mod tests {
             whose: Whose::Any,
             over: Nanos::MAX,
             counted,
+            paced: None,
         };
         let plan = plan_of(&[rule(Delay::Waiting, false), rule(Delay::Woken, true)], 7);
         let of = |trigger: u8| {
@@ -399,12 +435,44 @@ mod tests {
     }
 
     #[test]
+    fn only_threads_that_have_frames_are_looked_at_for_them() {
+        let frames = |paced| Rule {
+            delay: Delay::Frame,
+            whose: Whose::Any,
+            over: Nanos::from_millis(20),
+            counted: false,
+            paced,
+        };
+        let paced = |tid, armed| {
+            Some(PacedThread {
+                tid,
+                period: Nanos::from_millis(20),
+                due: Nanos(7),
+                rearmed: true,
+                long_from: None,
+                armed,
+            })
+        };
+        let rules = [frames(None), frames(paced(4_129, 1)), frames(paced(66, 2))];
+        let plan = plan_of(&rules, 7);
+        assert_eq!(plan.framed, 1 << 1 | 1 << 2);
+        let threads: Vec<u32> = plan.rules.iter().map(|rule| rule.tid).collect();
+        assert_eq!(threads, [0, 4_129, 66, 0, 0, 0, 0, 0]);
+        let rule = plan.rules[1];
+        assert_eq!(
+            (rule.period, rule.due, rule.rearmed, rule.long_from),
+            (20_000_000, 7, 1, 0)
+        );
+    }
+
+    #[test]
     fn a_name_is_cut_to_what_the_kernel_keeps() {
         let rule = Rule {
             delay: Delay::Blocked,
             whose: Whose::Named("a-name-of-more-than-15".to_owned()),
             over: Nanos(1),
             counted: false,
+            paced: None,
         };
         assert_eq!(&rule.record().comm, b"a-name-of-more-\0");
     }

@@ -20,7 +20,7 @@ mod tracer;
 pub use close::Closing;
 pub use decode::{Decoder, Identity};
 pub use error::TraceError;
-pub use flight::{Capture, Delay, Frozen, FrozenRows, Noticed, Rule, Triggers, Whose};
+pub use flight::{Capture, Delay, Frozen, FrozenRows, Noticed, PacedThread, Rule, Triggers, Whose};
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, TraceSettings};
 pub use names::{KernelFunctions, Names};

@@ -321,20 +321,31 @@ pub struct TriggerRule {
     pub over: u64,
     /// Number of the cgroup.
     pub cgroup: u64,
+    /// ns: of frames, from when one is due to when the next one is.
+    pub period: u64,
+    /// ns: of frames, when one was due, `CLOCK_MONOTONIC`.
+    pub due: u64,
+    /// Of frames, whether one is due a period after the last began, so that there is no grid.
+    pub rearmed: u64,
+    /// ns: of frames, the CPU time from which on a run is one; 0 where each is.
+    pub long_from: u64,
+    /// Of frames, a number of its own for each rhythm that was learnt; never 0.
+    pub armed: u64,
     /// A bit for each of [`trigger`] that it is about; 0 where there is no rule.
     pub triggers: u32,
     /// One of [`who`].
     pub who: u32,
     /// Process.
     pub tgid: u32,
-    /// Nothing.
-    pub reserved: u32,
+    /// Of frames, the thread that has them; 0 where none is known.
+    pub tid: u32,
     /// The name, padded with zeros.
     pub comm: [u8; 16],
 }
 
 layout! {
-    TriggerRule 48: over 0, cgroup 8, triggers 16, who 20, tgid 24, reserved 28, comm 32,
+    TriggerRule 88: over 0, cgroup 8, period 16, due 24, rearmed 32, long_from 40, armed 48,
+    triggers 56, who 60, tgid 64, tid 68, comm 72,
 }
 
 /// `struct trigger_plan`.
@@ -342,17 +353,19 @@ layout! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerPlan {
     /// ns, by [`trigger`]: the least of all rules, 0 where one counts; all bits set for never.
-    pub limits: [u64; 5],
+    pub limits: [u64; 6],
     /// By [`trigger`]: a bit for each rule that counts what it is about.
-    pub counted: [u32; 5],
+    pub counted: [u32; 6],
     /// The recorder's process.
     pub own: u32,
+    /// A bit by the low 5 bits of each thread that has frames.
+    pub framed: u32,
     /// The first that fits counts.
     pub rules: [TriggerRule; 8],
 }
 
 layout! {
-    TriggerPlan 448: limits 0, counted 40, own 60, rules 64,
+    TriggerPlan 784: limits 0, counted 48, own 72, framed 76, rules 80,
 }
 
 /// `struct rule_histogram`.
@@ -404,7 +417,7 @@ pub const OPENING: usize = 1;
 pub const TRIGGER_RULES: usize = 8;
 
 /// Kinds of triggers.
-pub const TRIGGERS: usize = 5;
+pub const TRIGGERS: usize = 6;
 
 /// Triggers that a CPU hands out within `BURST_NS`.
 pub const BURST: usize = 16;
@@ -508,6 +521,8 @@ pub mod trigger {
     pub const THROTTLED: u8 = 3;
     /// A kernel thread, interrupt or softirq had a CPU in one piece.
     pub const STRETCH: u8 = 4;
+    /// A paced thread's frame began later than it was due.
+    pub const FRAME: u8 = 5;
 }
 
 /// Whose waits are looked at.
@@ -547,6 +562,7 @@ pub mod vector {
 #[allow(missing_docs, reason = "each is its name")]
 pub mod map {
     pub const CONTROLS: &str = "controls";
+    pub const FRAME_CLOCKS: &str = "frame_clocks";
     pub const REFILLS: &str = "refills";
     pub const RESTS: &str = "rests";
     pub const RING_ENTRIES: &str = "ring_entries";

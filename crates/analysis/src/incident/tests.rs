@@ -199,6 +199,110 @@ fn a_gap_is_told_by_what_ran_and_never_by_the_probe() {
 }
 
 #[test]
+fn a_frame_is_told_by_what_its_thread_had_to_wait_for() {
+    let cast = Cast::new();
+    // Due at 100, which is when the timer woke it; the backup has its CPU until 148.
+    let rows = [
+        ran(0, 80, 85, cast.game),
+        edge(0, 100 * MS, cast.timer, Effect::Woke(GAME)),
+        ran(0, 85, 95, cast.idle),
+        ran(0, 95, 148, cast.backup),
+        ran(0, 148, 150, cast.game),
+    ];
+    let late = [trigger(TriggerKind::Frame, 148, 48, GAME, "game")];
+    let told = cast.told(&late, &rows);
+    assert_eq!(instead(&told), [("backup", 48)]);
+    assert_eq!((told.asleep, told.unseen), (Nanos::ZERO, Nanos::ZERO));
+    assert_eq!(told.woken_by.as_deref(), Some("local_timer hrtimer_wakeup"));
+    assert_eq!(&*told.signature().by, "backup");
+    // Without a wake-up that was seen, nothing is known of who kept it.
+    let told = cast.told(&late, &[rows[0].clone(), rows[3].clone()]);
+    assert_eq!((told.ran.len(), told.unseen), (0, Nanos(48 * MS)));
+}
+
+#[test]
+fn a_frame_that_the_one_before_ran_into_is_its_own_work() {
+    let cast = Cast::new();
+    // The work goes on from 80 to 130, but for 10 ms in which the backup has its CPU; then it sleeps until 140.
+    let rows = [
+        ran(0, 80, 110, cast.game),
+        ran(0, 110, 120, cast.backup),
+        ran(0, 120, 130, cast.game),
+        ran(0, 130, 140, cast.idle),
+        edge(0, 140 * MS, cast.timer, Effect::Woke(GAME)),
+        ran(0, 140, 141, cast.game),
+    ];
+    let late = [trigger(TriggerKind::Frame, 140, 40, GAME, "game")];
+    let told = cast.told(&late, &rows);
+    assert_eq!(instead(&told), [("game", 20), ("backup", 10)]);
+    assert_eq!((told.asleep, told.unseen), (Nanos(10 * MS), Nanos::ZERO));
+    assert_eq!(told.overran, Nanos(30 * MS));
+    let signature = told.signature();
+    assert_eq!((&*signature.program, &*signature.by), ("game", "game"));
+}
+
+#[test]
+fn a_slot_that_the_frame_before_ran_into_is_told_by_how_long_that_went_on() {
+    let cast = Cast::new();
+    // The backup held it up, mostly before 100, which is not looked at; it sees the time, and sleeps until the slot after.
+    let rows = [
+        ran(0, 70, 80, cast.game),
+        ran(0, 80, 102, cast.backup),
+        ran(0, 102, 103, cast.game),
+        ran(0, 103, 120, cast.idle),
+        edge(0, 120 * MS, cast.timer, Effect::Woke(GAME)),
+        ran(0, 120, 125, cast.game),
+    ];
+    let late = [trigger(TriggerKind::Frame, 120, 20, GAME, "game")];
+    let told = cast.told(&late, &rows);
+    assert_eq!(instead(&told), [("backup", 2), ("game", 1)]);
+    assert_eq!((told.asleep, told.overran), (Nanos(17 * MS), Nanos(3 * MS)));
+    assert_eq!((&*told.signature().by, told.chain.len()), ("", 0));
+}
+
+#[test]
+fn a_frame_whose_thread_slept_is_late_because_of_nobody() {
+    let cast = Cast::new();
+    // Something else runs meanwhile, and for 2 ms once it was woken.
+    let rows = [
+        ran(0, 80, 85, cast.game),
+        edge(0, 85 * MS, cast.timer, Effect::Woke(BACKUP)),
+        ran(0, 85, 142, cast.backup),
+        edge(0, 140 * MS, cast.timer, Effect::Woke(GAME)),
+        ran(0, 142, 150, cast.game),
+    ];
+    let late = [trigger(TriggerKind::Frame, 142, 42, GAME, "game")];
+    let told = cast.told(&late, &rows);
+    assert_eq!((told.asleep, told.unseen), (Nanos(40 * MS), Nanos::ZERO));
+    assert_eq!(instead(&told), [("backup", 2)]);
+    assert_eq!((&*told.signature().by, told.chain.len()), ("", 0));
+    assert_eq!(told.overran, Nanos::ZERO);
+    // It had not run for longer than is looked at.
+    let told = cast.told(&late, &rows[1..]);
+    assert_eq!((told.asleep, told.unseen), (Nanos(40 * MS), Nanos::ZERO));
+}
+
+#[test]
+fn a_frame_of_a_thread_that_naps_is_told_nap_by_nap() {
+    let cast = Cast::new();
+    // It looks at the clock each 10 ms; the backup keeps it from that from 120 on.
+    let mut rows = vec![ran(0, 80, 81, cast.game)];
+    for nap in [90, 100, 110] {
+        rows.push(ran(0, nap - 9, nap, cast.idle));
+        rows.push(edge(0, nap * MS, cast.timer, Effect::Woke(GAME)));
+        rows.push(ran(0, nap, nap + 1, cast.game));
+    }
+    rows.push(ran(0, 111, 119, cast.idle));
+    rows.push(ran(0, 119, 150, cast.backup));
+    rows.push(edge(0, 120 * MS, cast.timer, Effect::Woke(GAME)));
+    let late = [trigger(TriggerKind::Frame, 150, 45, GAME, "game")];
+    let told = cast.told(&late, &rows);
+    // From 105 on: asleep until 110, its look, asleep until 120.
+    assert_eq!(instead(&told), [("backup", 30), ("game", 1)]);
+    assert_eq!((told.asleep, told.unseen), (Nanos(14 * MS), Nanos::ZERO));
+}
+
+#[test]
 fn a_blocked_thread_is_told_by_who_woke_it() {
     let cast = Cast::new();
     let rows = [

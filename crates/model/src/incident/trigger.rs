@@ -28,6 +28,8 @@ pub enum TriggerKind {
     Stretch,
     /// A probe that wanted its CPU did not have it.
     Gap,
+    /// A frame of a paced program began late: a whole period, so that one was lost, or from another time on.
+    Frame,
     /// The recorder was sent a signal.
     Signal,
     /// A program or a person asked for it.
@@ -36,13 +38,14 @@ pub enum TriggerKind {
 
 impl TriggerKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Wait,
         Self::Late,
         Self::Blocked,
         Self::Throttled,
         Self::Stretch,
         Self::Gap,
+        Self::Frame,
         Self::Signal,
         Self::Mark,
     ];
@@ -56,6 +59,7 @@ impl TriggerKind {
             Self::Throttled => "throttled",
             Self::Stretch => "stretch",
             Self::Gap => "gap",
+            Self::Frame => "frame",
             Self::Signal => "signal",
             Self::Mark => "mark",
         }
@@ -76,7 +80,7 @@ impl TriggerKind {
     pub const fn is_of_thread(self) -> bool {
         matches!(
             self,
-            Self::Wait | Self::Late | Self::Blocked | Self::Throttled
+            Self::Wait | Self::Late | Self::Blocked | Self::Throttled | Self::Frame
         )
     }
 }
@@ -141,7 +145,7 @@ pub enum TriggerTarget {
 /// From how long on a trigger fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerLimit {
-    /// It has no length: whenever somebody asks.
+    /// It has no length: whenever somebody asks. Of frames: those that are a whole period late, which lost one.
     None,
     /// From this time on.
     Time(Nanos),
@@ -149,11 +153,12 @@ pub enum TriggerLimit {
     Percentile(Percentile),
 }
 
-/// A trigger as it is asked for: `KIND[:WHOSE]>LIMIT`, or `signal`.
+/// A trigger as it is asked for: `KIND[:WHOSE]>LIMIT`, `frame:WHOSE`, or `signal`.
 ///
 /// KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`; WHOSE is `pid=N`, `comm=NAME` or
 /// `cgroup=FOLDER`, of gaps `cpu=LIST`, and not for stretches, which are the kernel's; LIMIT is a time from 10 µs to
-/// 1 min, such as `5ms`, or a percentile of its own last hour, such as `p99.9`.
+/// 1 min, such as `5ms`, or a percentile of its own last hour, such as `p99.9`. Frames are those of `pid=N` or `comm=NAME`:
+/// `frame:pid=N` is about those that were lost, `frame:pid=N>LIMIT` about those that began so late.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerSpec {
     /// What it is about.
@@ -224,7 +229,8 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
     let kind = TriggerKind::from_name(word).filter(|&kind| kind != TriggerKind::Mark);
     let Some(kind) = kind else {
         return Err(
-            "write wait, late, blocked, throttled, stretch or gap and for how long, such as wait>5ms; or signal"
+            "write wait, late, blocked, throttled, stretch or gap and for how long, such as wait>5ms; \
+             frame and whose, such as frame:pid=4121; or signal"
                 .to_owned(),
         );
     };
@@ -237,6 +243,9 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
             }),
             _ => Err(format!("write {kind} alone")),
         };
+    }
+    if kind == TriggerKind::Frame {
+        return parse_frames(target, over);
     }
     let Some(over) = over else {
         return Err(format!("a threshold is missing: write {what}>5ms"));
@@ -257,6 +266,26 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
         kind,
         target,
         over: limit,
+    })
+}
+
+/// Whose frames are asked for, or what is wrong with that.
+fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec, String> {
+    let is_program = |text: &&str| {
+        let named = text.split_once('=');
+        named.is_some_and(|(key, value)| matches!(key, "pid" | "comm") && !value.is_empty())
+    };
+    let Some(target) = target.filter(is_program) else {
+        return Err(
+            "frames are a program's: write frame:pid=4121 or frame:comm=gamesrv".to_owned(),
+        );
+    };
+    let target = parse_target(target)?;
+    let limit = over.map(|over| parse_limit(over.trim())).transpose()?;
+    Ok(TriggerSpec {
+        kind: TriggerKind::Frame,
+        target,
+        over: limit.unwrap_or(TriggerLimit::None),
     })
 }
 
@@ -407,6 +436,32 @@ mod tests {
     }
 
     #[test]
+    fn frames_are_a_programs_and_lost_where_no_threshold_is_given() {
+        for (text, target, over) in [
+            (
+                "frame:pid=12",
+                TriggerTarget::Process(12),
+                TriggerLimit::None,
+            ),
+            (
+                "frame:comm=gamesrv>8ms",
+                TriggerTarget::Named("gamesrv".to_owned()),
+                TriggerLimit::Time(Nanos::from_millis(8)),
+            ),
+            (
+                "frame:pid=12>p99.9",
+                TriggerTarget::Process(12),
+                TriggerLimit::Percentile("p99.9".parse().unwrap()),
+            ),
+        ] {
+            let kind = TriggerKind::Frame;
+            let spec = TriggerSpec { kind, target, over };
+            assert_eq!(read(text), Ok(spec.clone()), "{text}");
+            assert_eq!(read(&spec.to_string()), Ok(spec), "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_trigger_is_told_in_a_line_with_what_to_write() {
         for (text, why) in [
             ("", "write wait, late"),
@@ -434,6 +489,14 @@ mod tests {
             ("gap:cpu=>5ms", "write gap:cpu=LIST"),
             ("gap:cpu=x>5ms", "is not a CPU list"),
             ("wait:cpu=3>5ms", "no target `cpu`"),
+            ("frame", "write frame:pid=4121"),
+            ("frame>5ms", "write frame:pid=4121"),
+            ("frame:", "write frame:pid=4121"),
+            ("frame:pid=", "write frame:pid=4121"),
+            ("frame:cgroup=x", "write frame:pid=4121"),
+            ("frame:cpu=3", "write frame:pid=4121"),
+            ("frame:pid=0", "invalid PID `0`"),
+            ("frame:pid=3>1us", "10us to 1m"),
             ("signal>5ms", "write signal alone"),
             ("signal:pid=3", "write signal alone"),
         ] {

@@ -10,6 +10,7 @@ use ticktax_probes::gaps::{GapProbe, GapWatch, LongGap};
 use ticktax_trace::{Delay, Noticed, Rule, TraceError, Tracer, Whose};
 
 use super::PercentileStatus;
+use super::frames::Programs;
 use super::learner::Learner;
 use crate::error::ObserveError;
 
@@ -78,6 +79,7 @@ impl Rules {
                 TriggerKind::Blocked => Delay::Blocked,
                 TriggerKind::Throttled => Delay::Throttled,
                 TriggerKind::Stretch => Delay::Stretch,
+                TriggerKind::Frame => Delay::Frame,
                 TriggerKind::Gap => {
                     rules.gaps.push(GapRule {
                         spec: spec.clone(),
@@ -93,9 +95,14 @@ impl Rules {
                 spec: spec.clone(),
                 rule: Rule {
                     delay,
-                    whose: whose(&spec.target, proc)?,
+                    whose: match delay {
+                        // Which process has the name, `Programs` finds out again and again.
+                        Delay::Frame => Whose::Any,
+                        _ => whose(&spec.target, proc)?,
+                    },
                     over,
                     counted: learner.is_some(),
+                    paced: None,
                 },
                 learner,
             });
@@ -129,7 +136,25 @@ impl Rules {
         Ok(())
     }
 
-    fn apply(&self, tracer: &mut Tracer) -> Result<(), TraceError> {
+    /// Has those about frames go by what is known of their programs: a frame is lost from a period on. They are to be
+    /// told to the kernel then.
+    pub(super) fn pace(&mut self, programs: &Programs) {
+        let of_frames = |it: &&mut KernelRule| it.spec.kind == TriggerKind::Frame;
+        for it in self.kernel.iter_mut().filter(of_frames) {
+            it.rule.paced = programs.paced(&it.spec.target);
+            if let (TriggerLimit::None, Some(paced)) = (it.spec.over, it.rule.paced) {
+                it.rule.over = paced.period;
+            }
+        }
+    }
+
+    /// Whose frames a trigger was about, where it was.
+    pub(super) fn framed(&self, it: &Noticed) -> Option<&TriggerTarget> {
+        let rule = self.kernel.get(it.rule)?;
+        (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
+    }
+
+    pub(super) fn apply(&self, tracer: &mut Tracer) -> Result<(), TraceError> {
         let rules: Vec<Rule> = self.kernel.iter().map(|it| it.rule.clone()).collect();
         tracer.set_rules(&rules)
     }

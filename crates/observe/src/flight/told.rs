@@ -1,8 +1,9 @@
 //! What a recorder is asked for, and what it tells.
 
-use ticktax_model::incident::TriggerSpec;
+use ticktax_model::incident::{TriggerSpec, TriggerTarget};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
+use ticktax_model::pace::FrameRhythm;
 use ticktax_model::recording::{Header, Row};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::PolicyGrant;
@@ -115,6 +116,54 @@ pub struct PercentileStatus {
     pub limit: Option<Nanos>,
 }
 
+/// A program whose frames triggers are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameStatus {
+    /// How it was named.
+    pub target: TriggerTarget,
+    /// The process; 0 before there is one.
+    pub pid: i32,
+    /// Its name, as far as that is known.
+    pub name: String,
+    /// What is known of its frames.
+    pub state: FrameState,
+}
+
+/// What a recorder knows of a program's frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameState {
+    /// They were not looked for yet, or are looked for anew because their thread has ended.
+    Sought,
+    /// When they are due: a lost one triggers.
+    Known {
+        /// The rhythm that was found last.
+        rhythm: FrameRhythm,
+        /// What it was found in.
+        learnt_in: Nanos,
+    },
+    /// They have no rhythm, in words why. They are looked for again.
+    Unknown(String),
+    /// No process has the name, or several have. It is looked for again.
+    Absent,
+    /// The process that was named by its number has ended.
+    Ended,
+}
+
+/// The last seconds of a program whose frames triggers are about.
+#[derive(Clone, Debug)]
+pub struct ProgramWindow {
+    /// The process.
+    pub pid: i32,
+    /// From when on every CPU's events are there, on `CLOCK_MONOTONIC`.
+    pub begin: Nanos,
+    /// Until when.
+    pub end: Nanos,
+    /// The sources that the rows name.
+    pub sources: SourceTable,
+    /// Those of every CPU, and what the process' threads did off them.
+    pub rows: FrozenRows,
+}
+
 /// The sums of one window of time.
 #[derive(Clone, Debug)]
 pub struct SumsWindow {
@@ -150,6 +199,9 @@ pub enum RecorderEvent<'a> {
     Sums(Box<SumsWindow>),
     /// Something triggered, and what is to be kept after it has passed.
     Frozen(Box<FrozenWindow>),
+    /// A program's frames are to be looked for in these: [`Recorder::set_rhythm`](super::Recorder::set_rhythm) takes
+    /// what was found.
+    Program(Box<ProgramWindow>),
     /// Nothing, for as long as asked, or until [`Waker::wake`](super::Waker::wake).
     Idle,
     /// Comes last, again and again.

@@ -186,6 +186,9 @@ fn signature(it: &Signature) -> String {
         (TriggerKind::Stretch, who, by) => format!("{who} kept waiting by {by}"),
         (TriggerKind::Gap, _, "") => "gap of a probe".to_owned(),
         (TriggerKind::Gap, _, by) => format!("gap of a probe, {by} ran"),
+        (TriggerKind::Frame, who, by) if who == by && !by.is_empty() => {
+            format!("{who} began a frame late, by its own work")
+        }
         (kind, who, "") => format!("{who} {}", verb(kind)),
         (TriggerKind::Blocked, who, by) => format!("{who} blocked, woken by {by}"),
         (kind, who, by) => format!("{who} {} behind {by}", verb(kind)),
@@ -201,6 +204,7 @@ fn verb(kind: TriggerKind) -> &'static str {
         TriggerKind::Throttled => "was throttled",
         TriggerKind::Stretch => "ran on",
         TriggerKind::Gap => "was not there",
+        TriggerKind::Frame => "began a frame late",
         TriggerKind::Signal => "asked for by a signal",
         TriggerKind::Mark => "marked",
     }
@@ -275,15 +279,48 @@ fn what_happened(incident: &Incident) -> String {
             };
             format!("a probe did not have {whose} for {lasted}; {what}")
         }
+        TriggerKind::Frame => {
+            let on = incident.cpu.map(|cpu| tied(format!("CPU {cpu}")));
+            let on = on.map_or_else(String::new, |cpu| format!(" on {cpu}"));
+            let why = why_late(incident);
+            format!("a frame of {who} began {lasted} late{on}: {why}")
+        }
         TriggerKind::Signal => "asked for by a signal".to_owned(),
         TriggerKind::Mark if incident.words.is_empty() => "marked".to_owned(),
         TriggerKind::Mark => format!("marked: {}", incident.words),
     }
 }
 
+/// What a frame's delay was, for the most part. Its thread may have worked and waited on several CPUs.
+fn why_late(incident: &Incident) -> String {
+    let pid = incident.thread.as_ref().map_or(0, |thread| thread.pid);
+    let first = incident.ran.first();
+    match first.filter(|ran| ran.time >= incident.asleep) {
+        Some(ran) if pid > 0 && ran.pids.contains(&pid) => {
+            format!("its own work took {}", tied(ran.time))
+        }
+        Some(ran) if ran.kind == Kind::Idle => {
+            format!("the CPU that it waited for idled for {}", tied(ran.time))
+        }
+        Some(ran) => tied(format!("{} ran instead for {}", named(ran), ran.time)),
+        None if incident.asleep > Nanos::ZERO => {
+            let asleep = tied(format!("asleep or blocked for {}", incident.asleep));
+            match incident.overran {
+                Nanos::ZERO => format!("it was {asleep}"),
+                overran => format!(
+                    "the one before went on for {} after it was due, then the thread was {asleep}",
+                    tied(overran)
+                ),
+            }
+        }
+        None => "what ran then was not seen".to_owned(),
+    }
+}
+
 /// What ran instead and why, as far as it was seen.
 fn details(page: &mut Page, incident: &Incident) {
-    if incident.ran.len() > 1 || incident.others > Nanos::ZERO {
+    let asleep = incident.asleep > Nanos::ZERO;
+    if incident.ran.len() + usize::from(asleep) > 1 || incident.others > Nanos::ZERO {
         let mut parts: Vec<String> = incident
             .ran
             .iter()
@@ -291,6 +328,9 @@ fn details(page: &mut Page, incident: &Incident) {
             .collect();
         if incident.others > Nanos::ZERO {
             parts.push(tied(format!("others {}", incident.others)));
+        }
+        if asleep {
+            parts.push(tied(format!("asleep or blocked {}", incident.asleep)));
         }
         page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
     }

@@ -139,6 +139,7 @@ impl Agent {
                 let ends = Ends {
                     interrupt,
                     until: length.map(|length| now() + length),
+                    with_programs: false,
                 };
                 self.watch_flight(*recorder, (*keeper, &asks), &ends, terminal)
             }

@@ -23,19 +23,24 @@ Examples:
                                           a process' late wake-ups, for a working day
   sudo ticktax record --trigger 'gap>2ms' --trigger 'late:comm=gamesrv>p99.99'
                                           what no program did; the longest one in 10,000 of its late wake-ups
+  sudo ticktax record --trigger 'frame:comm=gamesrv'
+                                          each frame that a paced program loses, whatever made it lose that
 
-A trigger is KIND[:WHOSE]>TIME:
+A trigger is KIND[:WHOSE]>TIME, or a program's frames:
   wait>5ms       a thread was able to run and waited for a CPU
   late>2ms       the same from its wake-up on only
   blocked>50ms   a thread was off its CPU in the kernel, for a disk or a lock
   throttled>50ms the CPU quota of its cgroup was used up
   stretch>5ms    a thread of the kernel, an interrupt or a softirq had a CPU without a break
   gap>5ms        a probe did not have its CPU: the kernel, the hypervisor or the firmware had it
+  frame:pid=4121 a paced program lost a frame: the next one began a whole period late;
+                 with frame:pid=4121>5ms, each that began so late
   signal         nothing else: SIGUSR1 and `ticktax mark` always keep the moment
-WHOSE is pid=N, comm=NAME or cgroup=FOLDER, of a gap cpu=LIST.
+WHOSE is pid=N, comm=NAME or cgroup=FOLDER, of a gap cpu=LIST, of frames pid=N or comm=NAME.
 TIME may be a percentile, such as wait:comm=gamesrv>p99.99: that of all these waits within the last hour. It is set
 each minute, and nothing triggers before it is known: p99.99 takes 100,000 of them.
-A gap takes a probe, which has its cost: see --probe.";
+A gap takes a probe, which has its cost: see --probe. When frames are due is learnt from the program's wake-ups, as
+`ticktax pace --pid` does: it takes 5 s, and no frame triggers before.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! The flight recorder: rare stalls of known making.
 
 mod faults;
+mod frames;
 mod kinds;
 mod recorder;
 
@@ -22,6 +23,10 @@ use recorder::{Recorder, Victim, incidents, triggers_of};
 pub(crate) use faults::{
     a_folder_that_becomes_read_only_is_said_and_stops_nothing, a_full_disk_is_said_and_counted,
     a_killed_recorder_leaves_a_folder_that_goes_on, triggers_without_end_are_counted,
+};
+pub(crate) use frames::{
+    a_lost_frame_is_caught_with_who_had_its_cpu, a_program_that_ends_loses_no_more_frames,
+    frames_that_are_caught_at_load_were_lost,
 };
 pub(crate) use kinds::{
     a_block_is_caught_with_what_woke_it, a_gap_is_caught_with_what_ran_in_it,

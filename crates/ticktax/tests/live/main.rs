@@ -199,6 +199,18 @@ const ROOT: &[(&str, Test)] = &[
         incidents::a_gap_is_caught_with_what_ran_in_it,
     ),
     (
+        "incidents::a_lost_frame_is_caught_with_who_had_its_cpu",
+        incidents::a_lost_frame_is_caught_with_who_had_its_cpu,
+    ),
+    (
+        "incidents::frames_that_are_caught_at_load_were_lost",
+        incidents::frames_that_are_caught_at_load_were_lost,
+    ),
+    (
+        "incidents::a_program_that_ends_loses_no_more_frames",
+        incidents::a_program_that_ends_loses_no_more_frames,
+    ),
+    (
         "agent::its_probes_run_without_rights",
         agent::its_probes_run_without_rights,
     ),

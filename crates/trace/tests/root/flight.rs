@@ -244,6 +244,7 @@ pub(super) fn a_wait_that_is_too_long_is_noticed() -> Result<(), Failed> {
         whose: Whose::Process(pid),
         over,
         counted: false,
+        paced: None,
     };
     // It has no quota. The recorder's own process is left out whatever the rule.
     let (pid, own) = (held.0.id(), std::process::id());

@@ -43,6 +43,8 @@ fn waited() -> Incident {
         ],
         others: Nanos(50_000),
         unseen: Nanos(50_000),
+        asleep: Nanos::ZERO,
+        overran: Nanos::ZERO,
         woken_by: Some("virtio0-input.0".to_owned()),
         chain: vec![
             "local_timer hrtimer_wakeup".to_owned(),
@@ -219,7 +221,12 @@ fn each_kind_in_a_line() {
     }
     let mut idle = waited();
     idle.ran = vec![ran("idle", Kind::Idle, &[], 20_100_000)];
-    for kind in [TriggerKind::Gap, TriggerKind::Wait, TriggerKind::Late] {
+    for kind in [
+        TriggerKind::Gap,
+        TriggerKind::Wait,
+        TriggerKind::Late,
+        TriggerKind::Frame,
+    ] {
         idle.kind = kind;
         lines.push(incident_line(&idle));
         assert_eq!(
@@ -228,6 +235,16 @@ fn each_kind_in_a_line() {
             "a CPU that idled kept nobody waiting"
         );
     }
+    let mut slept = waited();
+    slept.kind = TriggerKind::Frame;
+    slept.asleep = Nanos::from_millis(20);
+    slept.ran = vec![ran("backup", Kind::Task, &[977], 400_000)];
+    lines.push(incident_line(&slept));
+    slept.overran = Nanos::from_micros(400);
+    lines.push(incident_line(&slept));
+    assert_eq!(slept.signature().by, "");
+    slept.ran = vec![ran("gamesrv", Kind::Task, &[4_121], 20_100_000)];
+    lines.push(incident_line(&slept));
     let mut odd = waited();
     odd.ran[0].name = "a\nb\u{1b}[31m".to_owned();
     lines.push(incident_line(&odd));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, gettid};
@@ -117,6 +119,26 @@ impl Recorder {
             line.push(byte[0]);
         }
         Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+
+    /// Waits for a remark with these words on its standard error, up to a minute from one to the next.
+    pub(super) fn remark(&mut self, words: &str) -> Result<String, Failed> {
+        let error = self.child.stderr.as_mut().ok_or("no standard error")?;
+        let mut said = Vec::new();
+        loop {
+            let mut waited = [PollFd::new(error.as_fd(), PollFlags::POLLIN)];
+            let mut byte = [0];
+            if poll(&mut waited, 60_000_u16)? == 0 || error.read(&mut byte)? == 0 {
+                let said = String::from_utf8_lossy(&said);
+                return Err(format!("nothing of `{words}`: {said}").into());
+            }
+            said.push(byte[0]);
+            let line = String::from_utf8_lossy(&said);
+            let line = line.rsplit_terminator('\n').next().unwrap_or_default();
+            if byte[0] == b'\n' && line.contains(words) {
+                return Ok(line.to_owned());
+            }
+        }
     }
 
     /// Ends it as a service is ended; what it still said.
