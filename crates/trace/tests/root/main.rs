@@ -10,6 +10,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use ticktax_host::Proc;
+use ticktax_inject::{Disturbance, Schedule};
 use ticktax_model::hook::Hook;
 use ticktax_model::kernel_words::{TICK_FUNCTIONS, UNREPORTED, UNTRACED_TIMER};
 use ticktax_model::limitation::{HookMissing, Limitation};
@@ -246,19 +247,23 @@ fn all_books_open_at_one_moment() -> Result<(), Failed> {
 
 /// A thread comes to a CPU on which nothing is seen any more, and is there after the end.
 fn unreported_switch_at_the_end_is_noticed() -> Result<(), Failed> {
+    const INTRUSION: Nanos = Nanos::from_millis(400);
     let mut tracer = load(&TraceSettings::default())?;
     let online = Proc::default().online().unwrap_or_default();
     let cpu = online.iter().last().ok_or("no CPU is online")?;
     run_on(online.iter().filter(|&other| other != cpu));
     tracer.start(&online, &online);
     std::thread::sleep(MOMENT / 20);
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
     tracer.pause(cpu);
-    let thread = std::thread::spawn(move || {
-        run_on([cpu].into_iter());
-        while !told.load(Ordering::Relaxed) {}
-    });
+    // It preempts whoever ran there, so that the one who ran before cannot be the one who runs after. It may run only
+    // where this thread may.
+    run_on(online.iter());
+    let intruder = ticktax_inject::spawn(
+        &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
+            .schedule(Schedule::every(Nanos::from_secs(1), INTRUSION))
+            .duration(INTRUSION),
+    )?;
+    run_on(online.iter().filter(|&other| other != cpu));
     std::thread::sleep(MOMENT / 20);
     // As an event after the end finds it: the programs go on with an end that has passed.
     tracer.end_at(now());
@@ -276,8 +281,7 @@ fn unreported_switch_at_the_end_is_noticed() -> Result<(), Failed> {
     };
     let closing = tracer.close(&online, now(), &mut SourceTable::default(), &mut sink);
     run_on(online.iter());
-    stop.store(true, Ordering::Relaxed);
-    thread.join().map_err(|_| "the thread failed")?;
+    intruder.finish()?;
     balances(&closing, &times)?;
     if closing.missed == 0 || lost == 0 {
         return Err(format!("{} missed, {lost} ns", closing.missed).into());
