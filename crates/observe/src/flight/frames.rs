@@ -22,7 +22,8 @@ const MEMORY: usize = 4;
 /// From one visit to the next: whether the thread is there still, or a rhythm by now.
 const VISIT: Nanos = Nanos::from_secs(10);
 
-/// Of so many visits one looks for a rhythm that is known, too: it may have changed without a frame being lost.
+/// Of so many visits one looks for a rhythm, also where it is known: it may have changed without a frame being lost. Where
+/// there is none, the visits between two looks double up to this, since a look at a busy machine's events costs CPU time.
 const ANEW: u32 = 6;
 
 /// So many frames that triggered within [`OFTEN`] are no rare ones: the rate may have changed.
@@ -52,6 +53,8 @@ struct Program {
     visit: Option<Nanos>,
     /// Visits since its rhythm was looked for.
     visits: u32,
+    /// Of so many the next one looks.
+    look_at: u32,
     /// When frames triggered, the last [`MANY`].
     lost: VecDeque<Nanos>,
     /// It loses many by the rhythm that it has: looking for another one was in vain.
@@ -124,6 +127,11 @@ impl Programs {
             it.visits = 0;
             it.lost.clear();
             let known = it.rhythm().is_some();
+            it.look_at = match found {
+                Ok(_) => ANEW,
+                Err(_) if known => 1,
+                Err(_) => (2 * it.look_at).clamp(1, ANEW),
+            };
             let same = match (it.rhythm(), found) {
                 (Some(before), Ok(found)) => before.is_as(found),
                 _ => false,
@@ -200,6 +208,7 @@ impl Program {
             armed: 0,
             visit: None,
             visits: ANEW,
+            look_at: 0,
             lost: VecDeque::new(),
             loses_many: false,
         };
@@ -237,13 +246,11 @@ impl Program {
         let is_its = |tid| proc.process_of(tid) == Some(self.pid);
         if self.thread().is_some_and(|tid| !is_its(tid)) {
             // Another thread may have them now.
-            self.state = FrameState::Sought;
-            self.visits = ANEW;
-            self.visit = Some(now + LOOK + SETTLE);
+            self.seek(now);
             return false;
         }
         self.visits += 1;
-        self.rhythm().is_none() || self.visits >= ANEW
+        self.visits >= self.look_at
     }
 
     /// Its process has ended: one of the same name may have begun.
@@ -260,12 +267,18 @@ impl Program {
         if self.pid == 0 {
             self.state = FrameState::Absent;
         } else {
-            self.state = FrameState::Sought;
-            self.visits = ANEW;
-            self.visit = Some(now + LOOK + SETTLE);
+            self.seek(now);
             self.name_it(proc);
         }
         false
+    }
+
+    /// Its rhythm is looked for once it was seen for long enough.
+    fn seek(&mut self, now: Nanos) {
+        self.state = FrameState::Sought;
+        self.visits = ANEW;
+        self.look_at = 0;
+        self.visit = Some(now + LOOK + SETTLE);
     }
 }
 
@@ -468,6 +481,26 @@ mod tests {
         assert_ne!(programs.all[0].armed, armed);
         programs.set(7, &Err("it did not run".to_owned()), LOOK);
         assert_eq!(thread(&programs), None);
+    }
+
+    #[test]
+    fn where_there_is_no_rhythm_looks_become_rarer() {
+        let world = World::new();
+        let mut programs = world.programs(&["frame:pid=7"]).unwrap();
+        let none = Err("it did not run".to_owned());
+        let mut looks = Vec::new();
+        while looks.len() < 7 {
+            let (at, look) = visit(&mut programs, &world);
+            if look.is_some() {
+                looks.push((at - LOOK - SETTLE).0 / VISIT.0);
+                programs.set(7, &none, LOOK);
+            }
+        }
+        assert_eq!(looks, [0, 1, 3, 7, 13, 19, 25]);
+        // One that was lost is looked for at once.
+        programs.set(7, &Ok(rhythm(8, 60)), LOOK);
+        programs.set(7, &none, LOOK);
+        assert_eq!(visit(&mut programs, &world).1, Some(7));
     }
 
     #[test]
