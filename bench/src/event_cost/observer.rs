@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ticktax_trace::Output;
 
+use super::floor::Floor;
 use crate::Bench;
 use crate::peer::{Running, with_tracefs};
 use crate::ping_pong::{self, Taken};
@@ -29,6 +30,8 @@ const SETTLE: Duration = Duration::from_millis(1_500);
 #[derive(Clone, Debug)]
 pub(super) enum Observer {
     Nobody,
+    /// Programs on these hooks that only read the clock.
+    Floor(&'static [&'static str]),
     Ticktax(Output),
     /// The tracer before it is started: its programs run and return at once.
     Waiting,
@@ -57,6 +60,10 @@ pub(super) fn observe(
     let play = |meanwhile: &mut dyn FnMut()| play(bench, statistics, meanwhile);
     match observer {
         Observer::Nobody => play(&mut || {}).map(|played| played.turn(None)),
+        Observer::Floor(hooks) => {
+            let _floor = Floor::attach(hooks)?;
+            play(&mut || {}).map(|played| played.turn(None))
+        }
         Observer::Ticktax(output) => {
             let mut tracing = Tracing::load(*output)?;
             tracing.start();
