@@ -213,6 +213,21 @@ fn is_during(trigger: &Trigger, event: &Stalled) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }
 
+/// The same, and the trigger that went on during that.
+fn caught_in_a_stall(
+    recorder: &mut Recorder,
+    cpu: Cpu,
+    length: Nanos,
+) -> Result<(Stalled, Trigger), Failed> {
+    let event = stall(cpu, length)?;
+    let caught = drive(recorder, 60, |step| {
+        let frozen = frozen(step)?;
+        let during = |it: &&Trigger| is_during(it, &event);
+        frozen.header.triggers.iter().find(during).cloned()
+    })?;
+    Ok((event, caught))
+}
+
 fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(40);
     let cpu = ticktax_inject::default_cpu()?;
@@ -286,12 +301,7 @@ fn a_frame_that_is_a_period_late_is_noticed() -> Result<(), Failed> {
         return Err(format!("{known:?}").into());
     }
     std::thread::sleep(Duration::from_millis(100));
-    let event = stall(cpu, STALL)?;
-    let caught = drive(&mut recorder, 60, |step| {
-        let frozen = frozen(step)?;
-        let during = |it: &&Trigger| is_during(it, &event);
-        frozen.header.triggers.iter().find(during).cloned()
-    })?;
+    let (event, caught) = caught_in_a_stall(&mut recorder, cpu, STALL)?;
     let is_it = caught.kind == TriggerKind::Frame
         && (caught.pid, caught.tid) == (paced.pid(), paced.pid())
         && caught.cpu == Some(cpu)
@@ -330,12 +340,7 @@ fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
     if learnt.is_none() || too_early {
         return Err(format!("{status:?}, too early: {too_early}").into());
     }
-    let event = stall(cpu, STALL)?;
-    let caught = drive(&mut recorder, 60, |step| {
-        let frozen = frozen(step)?;
-        let during = |it: &&Trigger| is_during(it, &event);
-        frozen.header.triggers.iter().find(during).cloned()
-    })?;
+    let (event, caught) = caught_in_a_stall(&mut recorder, cpu, STALL)?;
     let above = caught.above.ok_or("by no percentile")?;
     let is_it = caught.kind == TriggerKind::Wait
         && caught.pid == paced.pid()

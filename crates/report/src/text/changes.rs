@@ -12,7 +12,7 @@ use super::beats::{short_period, who};
 use super::head;
 use super::numbers::{counted, date, grouped, percent};
 use super::page::{Page, Tone, tied};
-use super::screen::{fitted, narrowed};
+use super::screen::{explained, fitted, narrowed};
 use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
@@ -48,14 +48,8 @@ const WORDS: &str = "A, B: the first and the second recording. Shares are of the
 
 fn changes(statement: &ChangeStatement, style: &TextStyle) -> String {
     if style.view == View::First {
-        let mut text = fitted(&ROOMS, |room| first(statement, style, room));
-        if style.explain {
-            let mut page = Page::new(*style);
-            page.blank();
-            page.paragraph(Tone::Faint, "  ", WORDS);
-            text.push_str(&page.finish());
-        }
-        return text;
+        let text = fitted(&ROOMS, |room| first(statement, style, room));
+        return explained(text, WORDS, style);
     }
     let mut page = Page::new(*style);
     let view = style.view;

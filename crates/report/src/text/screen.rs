@@ -85,6 +85,17 @@ pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> String) -> Strin
     text
 }
 
+/// A first screen, with the meaning of its `words` below it where that was asked for.
+pub(super) fn explained(screen: String, words: &str, style: &TextStyle) -> String {
+    if !style.explain {
+        return screen;
+    }
+    let mut page = Page::new(*style);
+    page.blank();
+    page.paragraph(Tone::Faint, "  ", words);
+    screen + &page.finish()
+}
+
 /// The style of a first screen: no wider than a table can be read.
 pub(super) fn narrowed(style: &TextStyle) -> TextStyle {
     TextStyle {

@@ -14,7 +14,7 @@ use self::value::{Shown, chance, value};
 use super::knob::{is_back, undone};
 use super::numbers::{counted, date, grouped};
 use super::page::{Page, Tone, clean, tied};
-use super::screen::{fitted, narrowed};
+use super::screen::{explained, fitted, narrowed};
 use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
@@ -77,18 +77,12 @@ const WORDS: &str = "A: the mean of the first arm's runs; the next column: of th
 
 fn trial(statement: &TrialStatement, style: &TextStyle) -> String {
     if style.view == View::First {
-        let mut text = fitted(&ROOMS, |room| {
+        let text = fitted(&ROOMS, |room| {
             let mut page = Page::new(narrowed(style));
             answer(&mut page, statement, room);
             page.finish()
         });
-        if style.explain {
-            let mut page = Page::new(*style);
-            page.blank();
-            page.paragraph(Tone::Faint, "  ", WORDS);
-            text.push_str(&page.finish());
-        }
-        return text;
+        return explained(text, WORDS, style);
     }
     let mut page = Page::new(*style);
     if style.view == View::Full {

@@ -6,7 +6,7 @@ use super::{WORDS, outside_text, plain, same_period, unknown, who};
 use crate::text::TextStyle;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
-use crate::text::screen::{fitted, narrowed};
+use crate::text::screen::{explained, fitted, narrowed};
 
 /// From this width on a table says how long each event takes.
 const ROOMY: usize = 60;
@@ -32,14 +32,8 @@ const ROOMS: [(usize, bool); 12] = [
 
 /// The first screen, with a line break at the end.
 pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> String {
-    let mut text = fitted(&ROOMS, |room| with(beats, style, room));
-    if style.explain {
-        let mut page = Page::new(*style);
-        page.blank();
-        page.paragraph(Tone::Faint, "  ", WORDS);
-        text.push_str(&page.finish());
-    }
-    text
+    let text = fitted(&ROOMS, |room| with(beats, style, room));
+    explained(text, WORDS, style)
 }
 
 fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool)) -> String {

@@ -13,7 +13,7 @@ use crate::text::head;
 use crate::text::late;
 use crate::text::numbers::{counted, grouped, percent, quantile_or_blank, rate};
 use crate::text::page::{Page, Tone, tied};
-use crate::text::screen::{fitted, narrowed};
+use crate::text::screen::{explained, fitted, narrowed};
 
 /// How many lines the seconds get, and whether empty lines set the parts off.
 const ROOMS: [(usize, bool); 6] = [
@@ -29,14 +29,11 @@ const TABLE: usize = 70;
 
 /// The first screen, with a line break at the end.
 pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> String {
-    let mut text = fitted(&ROOMS, |room| with(statement, style, room));
-    if let Some(figures) = statement.figures.as_ref().filter(|_| style.explain) {
-        let mut page = Page::new(*style);
-        page.blank();
-        page.paragraph(Tone::Faint, "  ", &legend(figures, &statement.subject));
-        text.push_str(&page.finish());
+    let text = fitted(&ROOMS, |room| with(statement, style, room));
+    match &statement.figures {
+        Some(figures) => explained(text, &legend(figures, &statement.subject), style),
+        None => text,
     }
-    text
 }
 
 fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, bool)) -> String {
