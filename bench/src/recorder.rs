@@ -22,7 +22,7 @@ use ticktax_probes::clock::now;
 use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
-use stalls::{Running, Stall};
+use stalls::{LONG, Running, Stall, Victim};
 
 /// Stalls, where there is time for so many.
 const STALLS: i64 = 40;
@@ -37,13 +37,18 @@ const SETTLE: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_261_122;
 
 /// An incident: when it began and ended, how long ago its line came then, and whether the injector had most of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Caught {
     begin: Nanos,
     end: Nanos,
     line: Option<Nanos>,
     right: bool,
+    /// What was said of it.
+    words: String,
 }
+
+/// When the line of an incident came, and the line, by its number.
+type Lines = BTreeMap<u64, (Nanos, String)>;
 
 /// What became of the stalls.
 #[derive(Debug, Default)]
@@ -51,8 +56,10 @@ struct Score {
     right: u64,
     wrong: u64,
     missed: u64,
-    /// Incidents without a stall.
-    wild: u64,
+    /// Incidents while nothing was injected and the program did not run, by its own clock: somebody else was there.
+    others: Vec<String>,
+    /// Incidents while it ran.
+    wild: Vec<String>,
     /// From the end of a stall to its line, ms.
     latency: Series,
 }
@@ -63,7 +70,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     let length = Nanos::from_secs(60 * bench.choose(i64::from(bench.minutes), 1));
     let count = stalls::count(length, STALLS);
     let folder = tempfile::tempdir()?;
-    let victim = Running::victim(bench.measured)?;
+    let victim = Victim::start(bench.measured)?;
     let mut recorder = Recorder::start(&tool, victim.pid(), folder.path())?;
     let mut injector = Running::injector(bench.measured, (count, length, SEED))?;
     let pid = injector.pid();
@@ -76,7 +83,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     let (lines, said) = recorder.end()?;
     let index = fs::read_to_string(folder.path().join("index.jsonl"))?;
     let found = caught(&index, &lines, pid)?;
-    print(&score(&stalls, &found), length);
+    print(&score(&stalls, &victim.gaps()?, &found), length);
     println!("\n{}", said.trim_end());
     Ok(())
 }
@@ -91,7 +98,7 @@ struct Recorder {
 
 impl Recorder {
     fn start(tool: &Tool, victim: u32, folder: &Path) -> Result<Self, Box<dyn Error>> {
-        let trigger = format!("wait:pid={victim}>5ms");
+        let trigger = format!("wait:pid={victim}>{}", LONG.exact());
         let mut command = tool.command("record");
         command.args(["--trigger", &trigger, "--max-per-hour", "1000", "--dir"]);
         let mut child = command
@@ -142,14 +149,14 @@ impl Recorder {
         }
     }
 
-    /// Ends it: when the line of each incident came, by its number, and what it said of itself.
-    fn end(mut self) -> Result<(BTreeMap<u64, Nanos>, String), Box<dyn Error>> {
+    /// Ends it: the lines of its incidents, and what it said of itself.
+    fn end(mut self) -> Result<(Lines, String), Box<dyn Error>> {
         kill(
             Pid::from_raw(i32::try_from(self.child.id())?),
             Signal::SIGINT,
         )?;
         self.child.wait()?;
-        let numbered = |(at, line): (Nanos, String)| Some((number_of(&line)?, at));
+        let numbered = |(at, line): (Nanos, String)| Some((number_of(&line)?, (at, line)));
         let lines = self.lines.iter().filter_map(numbered).collect();
         let said = self.said.take().map(thread::JoinHandle::join);
         let said = said.transpose().map_err(|_| "the reader panicked")?;
@@ -171,11 +178,7 @@ fn number_of(line: &str) -> Option<u64> {
 }
 
 /// The incidents of an index.
-fn caught(
-    index: &str,
-    lines: &BTreeMap<u64, Nanos>,
-    injector: u32,
-) -> Result<Vec<Caught>, Box<dyn Error>> {
+fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<dyn Error>> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let offset = i64::try_from(unix)? - now().0;
     let mut found = Vec::new();
@@ -195,15 +198,18 @@ fn caught(
         found.push(Caught {
             begin: end - Nanos(incident["lasted_ns"].as_i64().unwrap_or(0)),
             end,
-            line: lines.get(&number).copied(),
+            line: lines.get(&number).map(|(at, _)| *at),
             right,
+            words: lines
+                .get(&number)
+                .map_or_else(String::new, |(_, line)| line.clone()),
         });
     }
     Ok(found)
 }
 
-/// Puts incidents and stalls side by side.
-fn score(stalls: &[Stall], found: &[Caught]) -> Score {
+/// Puts incidents, stalls and the times in which the program did not run side by side.
+fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     let overlap = |stall: &Stall, it: &Caught| {
         it.begin < stall.end + TOLERANCE && it.end > stall.begin - TOLERANCE
     };
@@ -223,15 +229,25 @@ fn score(stalls: &[Stall], found: &[Caught]) -> Score {
             score.latency.push((line - stall.end).0 as f64 / 1e6);
         }
     }
-    let wild = |it: &&Caught| !stalls.iter().any(|stall| overlap(stall, it));
-    score.wild = found.iter().filter(wild).count() as u64;
+    for it in found {
+        let is_in = |all: &[Stall]| all.iter().any(|stall| overlap(stall, it));
+        if is_in(stalls) {
+            continue;
+        }
+        let whose = if is_in(gaps) {
+            &mut score.others
+        } else {
+            &mut score.wild
+        };
+        whose.push(it.words.clone());
+    }
     score
 }
 
 fn print(score: &Score, length: Nanos) {
     let all = score.right + score.wrong + score.missed;
     let share = 100.0 * score.right as f64 / all.max(1) as f64;
-    let per_hour = score.wild as f64 * 3_600.0 / length.as_secs_f64();
+    let per_hour = score.wild.len() as f64 * 3_600.0 / length.as_secs_f64();
     let (wild, latency) = TARGETS;
     let slowest = score.latency.quantile(1.0);
     let met = share >= TARGET && per_hour <= wild && slowest <= latency;
@@ -240,6 +256,7 @@ fn print(score: &Score, length: Nanos) {
         "right culprit",
         "wrong culprit",
         "missed",
+        "others' stalls",
         "false captures",
         "an hour",
         "stall to line, ms",
@@ -251,7 +268,8 @@ fn print(score: &Score, length: Nanos) {
         score.right.to_string(),
         score.wrong.to_string(),
         score.missed.to_string(),
-        score.wild.to_string(),
+        score.others.len().to_string(),
+        score.wild.len().to_string(),
         format!("{per_hour:.1}"),
         format!("{:.0}", score.latency.median()),
         format!("{slowest:.0}"),
@@ -262,9 +280,18 @@ fn print(score: &Score, length: Nanos) {
     ]);
     table.print();
     println!(
-        "\nfalse captures: incidents while nothing was injected. From a stall's end to its line: 2 s of it are \
-         the window, which ends as much later."
+        "\nothers' stalls: incidents while nothing was injected, in which the program did not run for {LONG} or more by its \
+         own clock; false captures: in which it did. From a stall's end to its line: 2 s of it are the window, which \
+         ends as much later."
     );
+    for (what, lines) in [
+        ("others' stall", &score.others),
+        ("false capture", &score.wild),
+    ] {
+        for line in lines {
+            println!("{what}: {line}");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -285,17 +312,20 @@ mod tests {
             end: ms(begin + 10),
             line: Some(ms(begin + 2_010)),
             right,
+            words: begin.to_string(),
         };
         let stalls = [stall(1_000), stall(10_000), stall(20_000)];
         let found = [
             caught(1_000, true),
             caught(9_999, false),
             caught(15_000, true),
+            caught(17_000, false),
         ];
-        let score = score(&stalls, &found);
+        let score = score(&stalls, &[stall(1_000), stall(14_999)], &found);
+        assert_eq!((score.right, score.wrong, score.missed), (1, 1, 1));
         assert_eq!(
-            (score.right, score.wrong, score.missed, score.wild),
-            (1, 1, 1, 1)
+            (score.others, score.wild),
+            (vec!["15000".to_owned()], vec!["17000".to_owned()])
         );
         assert!((score.latency.quantile(1.0) - 2_000.0).abs() < 1.5);
     }

@@ -1,8 +1,10 @@
-//! Stalls of known time and length, and the program that they hold up, each a process of its own.
+//! Stalls of known time and length, and the program that they hold up, each a process of its own. The program reads the
+//! clock all the time, and so knows itself when it was held up, whoever did it.
 
 use std::env;
 use std::error::Error;
 use std::hint::spin_loop;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -22,6 +24,9 @@ pub(crate) const VICTIM: &str = "recorder-victim";
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
 /// Between two stalls is at least as much: each is an incident of its own.
 const APART: Nanos = Nanos::from_secs(5);
+
+/// What the program that is held up says of itself: a delay of so much is a trigger.
+pub(super) const LONG: Nanos = Nanos::from_millis(5);
 
 /// When a stall began and ended, on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +53,60 @@ pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos
         .collect()
 }
 
+/// What holds a CPU whenever it can, as a game that renders or a server under load. Dropping it ends it.
+pub(super) struct Victim {
+    running: Running,
+    gaps: Option<thread::JoinHandle<Vec<Stall>>>,
+}
+
+impl Victim {
+    pub(super) fn start(cpu: Cpu) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new(env::current_exe()?);
+        command.args([VICTIM, &cpu.to_string()]);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take();
+        let running = Running(child);
+        let out = out.ok_or("no standard output")?;
+        let gaps = thread::spawn(move || {
+            let lines = BufReader::new(out).lines().map_while(Result::ok);
+            lines.filter_map(|line| Stall::parse(&line)).collect()
+        });
+        Ok(Self {
+            running,
+            gaps: Some(gaps),
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// Ends it: all times of [`LONG`] or more in which it did not run.
+    pub(super) fn gaps(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
+        self.running.0.kill()?;
+        let gaps = self.gaps.take().map(thread::JoinHandle::join);
+        let gaps = gaps.transpose().map_err(|_| "the reader panicked")?;
+        Ok(gaps.unwrap_or_default())
+    }
+}
+
+impl Stall {
+    fn parse(line: &str) -> Option<Self> {
+        let (begin, end) = line.split_once(' ')?;
+        Some(Self {
+            begin: Nanos(begin.parse().ok()?),
+            end: Nanos(end.parse().ok()?),
+        })
+    }
+}
+
 /// A program of this file at work. Dropping it ends it.
 pub(super) struct Running(Child);
 
 impl Running {
-    /// What holds a CPU whenever it can, as a game that renders or a server under load.
-    pub(super) fn victim(cpu: Cpu) -> Result<Self, Box<dyn Error>> {
-        let mut command = Command::new(env::current_exe()?);
-        command.args([VICTIM, &cpu.to_string()]);
-        Ok(Self(command.stdin(Stdio::null()).spawn()?))
-    }
-
     /// What takes it away, before all that is not real-time.
     pub(super) fn injector(
         cpu: Cpu,
@@ -98,14 +146,7 @@ impl Running {
         if !status.success() {
             return Err(format!("the injector ended with {status}: {said}").into());
         }
-        let stall = |line: &str| {
-            let (begin, end) = line.split_once(' ')?;
-            Some(Stall {
-                begin: Nanos(begin.parse().ok()?),
-                end: Nanos(end.parse().ok()?),
-            })
-        };
-        let stalls: Option<Vec<Stall>> = said.lines().map(stall).collect();
+        let stalls: Option<Vec<Stall>> = said.lines().map(Stall::parse).collect();
         Ok(stalls.ok_or("the injector said what is no stall")?)
     }
 }
@@ -118,14 +159,20 @@ impl Drop for Running {
     }
 }
 
-/// The program that is held up: computes until it is killed, or the benchmark has ended.
+/// The program that is held up: computes until it is killed, or the benchmark has ended, and says when it did not run.
 pub(crate) fn hold(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();
+    let mut last = now();
     while std::os::unix::process::parent_id() == parent {
         let until = now() + Nanos::from_millis(500);
-        while now() < until {
+        while last < until {
             spin_loop();
+            let time = now();
+            if time - last >= LONG {
+                println!("{} {}", last.0, time.0);
+            }
+            last = time;
         }
     }
     Ok(())
