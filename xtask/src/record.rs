@@ -10,7 +10,7 @@ use btf_rs::{Btf, Type};
 use object::{Object, ObjectSection};
 
 /// The structs that both sides use.
-const RECORDS: [&str; 12] = [
+const RECORDS: [&str; 13] = [
     "span_record",
     "ring_entry",
     "thread_name",
@@ -18,6 +18,7 @@ const RECORDS: [&str; 12] = [
     "frame",
     "cpu_state",
     "cpu_control",
+    "throttled_wait",
     "followed_thread",
     "trigger_record",
     "trigger_rule",

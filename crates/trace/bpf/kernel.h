@@ -52,6 +52,7 @@ static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct cfs_rq {
+	__u64 throttled_clock_self_time;
 	int throttle_count;
 };
 

@@ -171,6 +171,13 @@ struct frame {
 	__u16 reserved; /* nothing */
 };
 
+/* A thread that the quota of a cgroup keeps off its CPU. */
+struct throttled_wait {
+	__u64 since;  /* ns: when it was taken off */
+	__u64 queue;  /* address of the queue that it was taken off, a `struct cfs_rq`; 0 where that does not tell for how long */
+	__u64 held;   /* ns: for how long a quota had held that queue before */
+};
+
 /* Where a followed thread stands. */
 struct followed_thread {
 	__u64 since;  /* ns: from when on it does what `detail` says */

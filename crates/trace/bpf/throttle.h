@@ -5,16 +5,16 @@
 
 #include "books.h"
 
-/* When each throttled thread was taken off its CPU, by thread. */
+/* Of each throttled thread, by its number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_THROTTLED);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct throttled_wait);
 } throttled SEC(".maps");
 
 /*
- * When the timers that give cgroups quota last ran, by the timer's address, of cgroups that hold a thread; 0: not
+ * Where queues do not count for how long a quota held them (before 6.6): when the timers that give cgroups quota last ran, by the timer's address, of cgroups that hold a thread; 0: not
  * since. What such a thread waits for after that is a CPU.
  */
 struct {
@@ -86,13 +86,35 @@ static __always_inline void note_refill(const struct here *here, struct hrtimer 
 		*at = here->now;
 }
 
+/*
+ * For how long a quota, its own or one above, held a queue so far. The kernel adds to it when there is quota again for this
+ * queue: the first refill need not be enough, where the threads had used more than there was.
+ */
+static __always_inline __u64 held_so_far(const struct cfs_rq *queue)
+{
+	__u64 time = 0;
+
+	bpf_probe_read_kernel(&time, sizeof(time),
+			      __builtin_preserve_access_index(&queue->throttled_clock_self_time));
+	return time;
+}
+
 static __noinline void begin_wait(struct here *here, struct task_struct *task)
 {
+	struct throttled_wait wait = { .since = here->now };
+	struct cfs_rq *queue = task->se.cfs_rq;
 	__u32 tid = task->pid;
 
-	if (splits_waits())
+	if (!splits_waits())
+		goto known;
+	if (bpf_core_field_exists(queue->throttled_clock_self_time)) {
+		wait.queue = (__u64)queue;
+		wait.held = held_so_far(queue);
+	} else {
 		await_refills(task);
-	if (!bpf_map_update_elem(&throttled, &tid, &here->now, 0))
+	}
+known:
+	if (!bpf_map_update_elem(&throttled, &tid, &wait, 0))
 		__sync_fetch_and_add(&throttled_now, 1);
 }
 
@@ -132,21 +154,36 @@ static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
 	return latest > since ? latest : 0;
 }
 
+/* When the quota no longer held `task`; 0 where that is not known. */
+static __always_inline __u64 held_until(struct task_struct *task, const struct throttled_wait *wait)
+{
+	const struct cfs_rq *queue = (void *)wait->queue;
+	__u64 time;
+
+	/* Asked again: the verifier does not know that there is no queue where there is no such count. */
+	if (!bpf_core_field_exists(queue->throttled_clock_self_time) || !queue)
+		return refilled_after(task, wait->since);
+	time = held_so_far(queue);
+	/* As long as nothing was added to it, nobody there had quota: the thread has another queue by now. */
+	return time > wait->held ? wait->since + (time - wait->held) : 0;
+}
+
 static __noinline void end_wait(struct here *here, struct task_struct *task)
 {
 	struct cpu_state *state = here->state;
 	struct frame ended = {};
 	__u32 tid = task->pid;
-	__u64 *since = bpf_map_lookup_elem(&throttled, &tid), until = 0;
+	const struct throttled_wait *wait = bpf_map_lookup_elem(&throttled, &tid);
+	__u64 until = 0;
 
-	if (!since)
+	if (!wait)
 		return;
 	/* Of a span its own time is told as well: that for which the quota held it. */
 	if (splits_waits())
-		until = refilled_after(task, *since);
+		until = held_until(task, wait);
 	if (until && until < here->now)
 		ended.child = here->now - until;
-	ended.start = within_books(here, *since);
+	ended.start = within_books(here, wait->since);
 	ended.detail = DETAIL_THROTTLED;
 	ended.id = tid;
 	ended.kind = KIND_WAIT;

@@ -13,7 +13,7 @@ use ticktax_model::recording::{Books, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::nudge::nudge;
-use crate::record::{CpuState, OPENING, SpanRecord, detail, flag, kind, map};
+use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind, map};
 use crate::tracer::{AHEAD, Tracer};
 
 /// A program that was entered just before recording was stopped ends within this time, unless the
@@ -230,16 +230,16 @@ impl Tracer {
         let Some(map) = self.programs.map_mut(map::THROTTLED) else {
             return Vec::new();
         };
-        let Ok(waits) = aya::maps::HashMap::<_, u32, u64>::try_from(map) else {
+        let Ok(waits) = aya::maps::HashMap::<_, u32, ThrottledWait>::try_from(map) else {
             return Vec::new();
         };
-        let mut waits: Vec<(u32, u64)> = waits.iter().filter_map(Result::ok).collect();
+        let mut waits: Vec<(u32, ThrottledWait)> = waits.iter().filter_map(Result::ok).collect();
         // Those of followed threads are among their absences.
         let followed: Vec<u32> = self.followed();
         waits.retain(|(tid, _)| !followed.contains(tid));
         let begin = self.since.0.cast_unsigned();
-        let record = |(tid, since): (u32, u64)| {
-            let since = since.max(begin);
+        let record = |(tid, wait): (u32, ThrottledWait)| {
+            let since = wait.since.max(begin);
             let dur = u64::try_from(end.0).unwrap_or(0).saturating_sub(since);
             self.with_thread(SpanRecord {
                 start: since,

@@ -258,6 +258,22 @@ layout! {
     CpuControl 64: tail 0, running 8, since 16, until 24, reserved 32,
 }
 
+/// `struct throttled_wait`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThrottledWait {
+    /// ns: when it was taken off.
+    pub since: u64,
+    /// Address of the queue that it was taken off, a `struct cfs_rq`; 0 where that does not tell for how long.
+    pub queue: u64,
+    /// ns: for how long a quota had held that queue before.
+    pub held: u64,
+}
+
+layout! {
+    ThrottledWait 24: since 0, queue 8, held 16,
+}
+
 /// `struct followed_thread`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

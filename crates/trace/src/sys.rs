@@ -10,7 +10,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::record::{
     CpuControl, CpuState, FollowedThread, RingEntry, RuleHistogram, SpanRecord, SumRecord,
-    ThreadName, TriggerPlan, TriggerRecord, run,
+    ThreadName, ThrottledWait, TriggerPlan, TriggerRecord, run,
 };
 
 /// The nice value of the calling thread.
@@ -70,6 +70,8 @@ unsafe impl Shared for ThreadName {}
 
 // SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
 unsafe impl aya::Pod for FollowedThread {}
+// SAFETY: as above.
+unsafe impl aya::Pod for ThrottledWait {}
 
 /// The trigger that these bytes are; `None` where they are too few.
 pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {

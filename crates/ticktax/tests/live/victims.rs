@@ -103,8 +103,15 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
 }
 
 /// Another cgroup gets quota every 10 ms, and a real-time thread has the CPU for most of the time: what the program
-/// waits for behind that once its own cgroup has quota again is no throttling.
+/// waits for behind that once its own cgroup has quota again is no throttling: nor where that wait lasts for further
+/// periods of the quota.
 pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
+    let millis = Nanos::from_millis;
+    own_quota_alone(millis(10), millis(100))?;
+    own_quota_alone(millis(2), millis(20))
+}
+
+fn own_quota_alone(length: Nanos, period: Nanos) -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let (forever, millis) = (Nanos::from_secs(3600), Nanos::from_millis);
     let quota = |quota, period| {
@@ -116,14 +123,15 @@ pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
         .duration(forever);
     let thief = ticktax_inject::spawn(&thief)?;
     let other = ticktax_inject::spawn(&quota(millis(1), millis(10)).duration(forever))?;
-    let plan = quota(millis(10), millis(100)).duration(Nanos::from_secs(4));
+    let plan = quota(length, period).duration(Nanos::from_secs(4));
     let (truth, threads) = audit_of(&plan)?;
     thief.stop()?;
     other.stop()?;
     let held = truth.injected.as_ref().ok_or("no truth")?.time;
     let told = time(&threads, ThreadState::Throttled);
     let (told, held) = (told.as_secs_f64(), held.as_secs_f64());
-    close("throttled, s", told, held, 0.02)
+    let what = format!("throttled of {length} in {period}, s");
+    close(&what, told, held, 0.02)
 }
 
 /// The disturbance is begun first and outlasts the audit, however long that takes to begin.
