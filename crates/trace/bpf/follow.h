@@ -15,6 +15,9 @@
 
 #include "throttle.h"
 
+/* Threads that can be followed at one time. */
+#define MAX_FOLLOWED 16384
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_FOLLOWED); /* the loader: 1 where nobody is followed */

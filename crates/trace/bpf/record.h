@@ -88,8 +88,6 @@ enum limit {
 	HISTOGRAM_BUCKETS = 140, /* buckets of a histogram of lengths */
 	LONG_NS = 917504,	 /* ns: intervals from this length on keep their times beside sums; the bucket of 1 ms begins here */
 	RESTS_PER_CPU = 16,	 /* entries for sources that the table of sums has no room for */
-	MAX_THROTTLED = 16384,	 /* threads that can be throttled at one time */
-	MAX_FOLLOWED = 16384,	 /* threads that can be followed at one time */
 	MAX_DEPTH = 8, /* task, softirq, its function, irq, its function, and three to spare */
 	MAX_CPUS = 1024, /* numbers of CPUs */
 	LEFT_SHIFT = 4, /* in a [`RingEntry`], `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`] */

@@ -5,6 +5,9 @@
 
 #include "books.h"
 
+/* Threads that can be throttled at one time. */
+#define MAX_THROTTLED 16384
+
 /* Of each throttled thread, by its number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -408,12 +408,6 @@ pub const LONG_NS: usize = 917_504;
 /// Entries for sources that the table of sums has no room for.
 pub const RESTS_PER_CPU: usize = 16;
 
-/// Threads that can be throttled at one time.
-pub const MAX_THROTTLED: usize = 16384;
-
-/// Threads that can be followed at one time.
-pub const MAX_FOLLOWED: usize = 16384;
-
 /// Task, softirq, its function, irq, its function, and three to spare.
 pub const MAX_DEPTH: usize = 8;
 
