@@ -7,6 +7,7 @@
 
 mod clock_cost;
 mod floor;
+pub(crate) mod guest;
 mod observer;
 
 use std::path::Path;
@@ -55,13 +56,40 @@ struct Contender {
     missed: Series,
 }
 
+/// In what a cost is told.
+struct Unit {
+    name: &'static str,
+    /// How many nanoseconds one is.
+    ns: f64,
+}
+
 pub(crate) fn run(bench: &Bench) -> Outcome {
     println!("\n## event-cost");
+    let (contenders, base) = measure(bench, bench.choose(15, 3))?;
+    print(
+        &contenders,
+        &base,
+        &Unit {
+            name: "ns",
+            ns: 1.0,
+        },
+    );
+    if let Some(bpftrace) = BPFTRACE.find() {
+        clock_cost::run(bench, &bpftrace)?;
+    }
+    Ok(())
+}
+
+/// What each observer's events cost, and what a switch takes without one.
+fn measure(
+    bench: &Bench,
+    rounds: u32,
+) -> Result<(Vec<Contender>, Series), Box<dyn std::error::Error>> {
     machine::pin(bench.other)?;
     let mut contenders = contenders();
     let folder = tempfile::tempdir()?;
     let mut base = Series::default();
-    for _ in 0..bench.choose(15, 3) {
+    for _ in 0..rounds {
         let mut nothing = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
         for contender in &mut contenders {
             bench.go_on()?;
@@ -89,11 +117,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
             }
         }
     }
-    print(&contenders, &base);
-    if let Some(bpftrace) = BPFTRACE.find() {
-        clock_cost::run(bench, &bpftrace)?;
-    }
-    Ok(())
+    Ok((contenders, base))
 }
 
 fn contenders() -> Vec<Contender> {
@@ -172,17 +196,24 @@ fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<
     observe(bench, &contender.observer, folder, Some(&statistics)).map(|turn| turn.inside)
 }
 
-fn print(contenders: &[Contender], base: &Series) {
+/// How many times the cost of another a contender's is; `None` where the other's cannot be told from nothing.
+fn ratio(contender: &Series, beside: &Series) -> Option<f64> {
+    let told = beside.quantile(0.25) > 0.0;
+    told.then(|| contender.median() / beside.median())
+}
+
+fn print(contenders: &[Contender], base: &Series, unit: &Unit) {
     println!(
-        "\nWithout an observer, a switch takes {:.0} ns of CPU time (n {}, quartiles {}).",
-        base.median(),
+        "\nWithout an observer, a switch takes {:.0} {} of CPU time (n {}, quartiles {}).",
+        base.median() / unit.ns,
+        unit.name,
         base.n(),
-        base.quartiles(0)
+        base.scaled(unit.ns).quartiles(0)
     );
     let mut table = Table::new([
         "observer",
         "n",
-        "ns an event, median",
+        &format!("{} an event, median", unit.name),
         "quartiles",
         "least to most",
         "in the BPF program",
@@ -191,31 +222,49 @@ fn print(contenders: &[Contender], base: &Series) {
         "target",
     ]);
     for contender in contenders {
-        let median = contender.cost.median();
-        let ratio = median / contenders[contender.beside].cost.median();
-        let met = if ratio <= TARGET { "met" } else { "not met" };
+        let cost = contender.cost.scaled(unit.ns);
+        let ratio = ratio(&contender.cost, &contenders[contender.beside].cost);
+        let verdict = match ratio {
+            None => "not told apart",
+            Some(ratio) if ratio <= TARGET => "met",
+            Some(_) => "not met",
+        };
         let beside = match contender.beside {
             FLOOR_OF_SWITCH | FLOOR_OF_BOTH => "the floor",
             _ => "ticktax",
         };
         table.row([
             contender.name.to_owned(),
-            contender.cost.n().to_string(),
-            format!("{median:.0}"),
-            contender.cost.quartiles(0),
-            contender.cost.range(0),
+            cost.n().to_string(),
+            format!("{:.0}", cost.median()),
+            cost.quartiles(0),
+            cost.range(0),
             match contender.inside.n() {
                 0 => "-".to_owned(),
-                _ => format!("{:.0}", contender.inside.median()),
+                _ => format!("{:.0}", contender.inside.median() / unit.ns),
             },
             format!("{:.2} %", contender.missed.median()),
-            format!("{ratio:.2} × {beside}"),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2} × {beside}")),
             if contender.has_target {
-                format!("≤ {TARGET} × the floor: {met}")
+                format!("≤ {TARGET} × the floor: {verdict}")
             } else {
                 "-".to_owned()
             },
         ]);
     }
     table.print();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ratio;
+    use crate::table::Series;
+
+    #[test]
+    fn a_floor_that_may_be_nothing_judges_nobody() {
+        let series = |values: [f64; 3]| values.into_iter().collect::<Series>();
+        let cost = series([150.0, 160.0, 170.0]);
+        assert_eq!(ratio(&cost, &series([70.0, 80.0, 90.0])), Some(2.0));
+        assert_eq!(ratio(&cost, &series([-90.0, 80.0, 90.0])), None);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+pub mod guest;
 pub mod live;
 pub mod peers;
 pub mod table;

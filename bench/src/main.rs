@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::event_cost::guest::InstructionsArguments;
 use clap::{Parser, Subcommand, ValueEnum};
 use ticktax_bench::peers::host::{self, PeersArguments};
 use ticktax_bench::peers::{guest, page};
@@ -84,6 +85,11 @@ enum Verb {
         /// How long each tool is to run
         seconds: u32,
     },
+    /// What one traced event costs in instructions, in a guest of the lab
+    EventInstructions(InstructionsArguments),
+    /// What runs in that guest
+    #[command(name = event_cost::guest::VERB, hide = true)]
+    EventInstructionsGuest,
     /// The program whose time the benchmark of the observer is about
     #[command(name = observer::VERB, hide = true)]
     ObserverVictim {
@@ -108,7 +114,7 @@ enum Verb {
         /// What the random times are made from
         seed: u64,
     },
-    /// PID 1 of that guest
+    /// PID 1 of a guest
     #[command(name = ticktax_lab::guest::WORD, hide = true)]
     LabGuest,
 }
@@ -186,6 +192,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match (&arguments.verb, arguments.name) {
         (Some(Verb::Peers(typed)), _) => peers(typed),
+        (Some(Verb::EventInstructions(typed)), _) => event_instructions(typed),
+        (Some(Verb::EventInstructionsGuest), _) => {
+            bench(true, 0).and_then(|bench| event_cost::guest::in_guest(&bench))
+        }
         (Some(Verb::PeersGuest { seconds }), _) => guest::run(*seconds).map_err(Into::into),
         (Some(Verb::ObserverVictim { cpu }), _) => observer::compute_when_asked(Cpu(*cpu)),
         (Some(Verb::RecorderVictim { cpu }), _) => recorder::stalls::hold(Cpu(*cpu)),
@@ -234,17 +244,27 @@ fn peers(typed: &PeersArguments) -> Outcome {
     }
 }
 
-fn run(asked: Name, arguments: &Arguments) -> Outcome {
+fn event_instructions(typed: &InstructionsArguments) -> Outcome {
     let interrupted = interrupted()?;
+    event_cost::guest::run(typed, &|| interrupted.load(Ordering::Relaxed))
+}
+
+/// What this machine has for benchmarks.
+fn bench(quick: bool, minutes: u16) -> Result<Bench, Box<dyn Error>> {
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));
-    let bench = Bench {
-        quick: arguments.quick,
-        minutes: arguments.minutes,
+    Ok(Bench {
+        quick,
+        minutes,
         measured: online.iter().last().unwrap_or(first),
         other: first,
-        interrupted,
-    };
+        interrupted: interrupted()?,
+    })
+}
+
+fn run(asked: Name, arguments: &Arguments) -> Outcome {
+    let bench = bench(arguments.quick, arguments.minutes)?;
+    let online = ticktax_probes::online_cpus()?;
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
     let all: [(Name, Benchmark); 13] = [

@@ -18,6 +18,12 @@ impl Series {
         self.0.insert(at, value);
     }
 
+    /// In a unit that is `size` of this one.
+    #[must_use]
+    pub fn scaled(&self, size: f64) -> Self {
+        Self(self.0.iter().map(|value| value / size).collect())
+    }
+
     /// How many there are.
     pub fn n(&self) -> usize {
         self.0.len()

@@ -3,18 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::Args;
 use ticktax_analysis::Auditor;
-use ticktax_lab::kernel::{Cache, Wanted, find};
-use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
-use ticktax_lab::{LabError, Program, Run};
+use ticktax_lab::kernel::Wanted;
+use ticktax_lab::qemu::{Clock, Outcome};
+use ticktax_lab::{LabError, Program};
 use ticktax_model::recording::{RecordingReader, RowSink};
 
 use super::packages::Tools;
 use super::statement::{Peer, PeerOutcome, PeersStatement};
 use super::{Counter, PeersError, RECORDING, RUNS, Ran, guest, report};
+use crate::guest::{GuestArguments, Job, cache, own_program, run as run_in_guest};
 
 /// What was typed after `peers`.
 #[derive(Debug, Args)]
@@ -28,15 +28,6 @@ pub struct PeersArguments {
     )]
     pub kernel: Wanted,
 
-    /// Parameters for the kernel
-    #[arg(
-        long,
-        value_name = "WORDS",
-        default_value = "",
-        allow_hyphen_values = true
-    )]
-    pub cmdline: String,
-
     /// How long each tool is to run, in whole seconds
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     pub length: Seconds,
@@ -49,9 +40,9 @@ pub struct PeersArguments {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// Keep what the guest's kernel said
-    #[arg(long, value_name = "FILE")]
-    pub console: Option<PathBuf>,
+    /// What else there is to say of the guest.
+    #[command(flatten)]
+    pub guest: GuestArguments,
 }
 
 /// A length of time that rtla and cyclictest can be told: whole seconds, up to ten minutes, for
@@ -73,13 +64,6 @@ impl FromStr for Seconds {
     }
 }
 
-/// Virtual CPUs of the guest: the tools take turns on one.
-const CPUS: u32 = 1;
-/// Memory of the guest, in MiB.
-const MEMORY: u32 = 512;
-/// How long the guest may take on the host's clock.
-const LIMIT: Duration = Duration::from_mins(30);
-
 /// Boots the guest, and brings back what the tools said. `stop` is asked whether to give up; `tell`
 /// hears what takes a while.
 ///
@@ -90,41 +74,22 @@ pub fn run(
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<PeersStatement, PeersError> {
-    let own = own_program()?;
-    let ticktax = audited_by(typed.ticktax.as_deref(), &own)?;
-    let cache = cache()?;
-    let tools = Tools::find(&cache, tell)?;
-    let kernel = find(&typed.kernel, &cache, tell)?;
+    let ticktax = audited_by(typed.ticktax.as_deref(), &own_program()?)?;
+    let tools = Tools::find(&cache()?, tell)?;
     let mut programs = tools.programs();
     programs.push(Program {
         name: guest::AUDIT.to_owned(),
         file: ticktax,
         libraries: None,
     });
-    let arguments = [guest::VERB.to_owned(), typed.length.0.to_string()];
-    let run = Run {
-        kernel: &kernel,
-        program: &own,
-        arguments: &arguments,
+    let job = Job {
+        kernel: &typed.kernel,
+        typed: &typed.guest,
+        arguments: &[guest::VERB.to_owned(), typed.length.0.to_string()],
         programs: &programs,
-        accepted: &[],
-        settings: GuestSettings {
-            cmdline: &typed.cmdline,
-            cpus: CPUS,
-            memory: MEMORY,
-            clock: Clock::Icount { shift: 2 },
-            limit: LIMIT,
-            count: false,
-        },
-        scratch: &std::env::temp_dir(),
-        console: typed.console.as_deref(),
+        clock: Clock::Icount { shift: 2 },
     };
-    let mut tell = |stage| match stage {
-        Stage::Boots => tell("the guest boots"),
-        Stage::Runs => tell("the guest runs"),
-        Stage::Sends(_) => {}
-    };
-    let outcome = run.start(stop, &mut tell)?;
+    let outcome = run_in_guest(&job, stop, tell)?;
     let statement = statement(&outcome, &tools)?;
     if let Some(file) = &typed.save {
         let json = serde_json::to_string_pretty(&statement)
@@ -132,10 +97,6 @@ pub fn run(
         fs::write(file, json).map_err(PeersError::file("write", file))?;
     }
     Ok(statement)
-}
-
-fn own_program() -> Result<PathBuf, PeersError> {
-    std::env::current_exe().map_err(PeersError::file("find", Path::new("/proc/self/exe")))
 }
 
 /// The ticktax that was asked for, or the one beside `own`.
@@ -149,12 +110,6 @@ fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
          --ticktax",
         file.display()
     )))
-}
-
-/// The cache that `ticktax lab` keeps kernels in (XDG Base Directory Specification).
-fn cache() -> Result<Cache, PeersError> {
-    let set = std::env::var_os;
-    Ok(Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))?)
 }
 
 /// The statement, of what a guest brought.
