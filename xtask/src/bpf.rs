@@ -1,5 +1,5 @@
 //! `cargo xtask bpf`: the BPF object that is committed, so that users need no clang, and the Rust
-//! module of the records that it shares.
+//! modules of the records that it shares and of the names in it.
 
 use std::fs;
 use std::io::Write;
@@ -7,21 +7,23 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::clang::Clang;
-use crate::record;
+use crate::record::{self, Modules};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
 const HEADER: &str = "crates/trace/bpf/record.h";
 const RECORDS: &str = "crates/trace/src/record.rs";
+const NAMES: &str = "crates/trace/src/object.rs";
 
-/// Compiles the source into the object that is to be committed, and writes the module by it.
+/// Compiles the source into the object that is to be committed, and writes the modules by it.
 pub(crate) fn build() -> Result<String, String> {
     let object = compile()?;
-    let records = records(&object)?;
+    let modules = modules(&object)?;
     Ok(format!(
-        "{}\n{}",
+        "{}\n{}\n{}",
         renew(OBJECT, &object)?,
-        renew(RECORDS, records.as_bytes())?
+        renew(RECORDS, modules.records.as_bytes())?,
+        renew(NAMES, modules.names.as_bytes())?
     ))
 }
 
@@ -35,13 +37,15 @@ fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     Ok(format!("{file} is new: {} bytes", fresh.len()))
 }
 
-/// Compares the committed object with what the source compiles to, and the module with both.
+/// Compares the committed object with what the source compiles to, and the modules with both.
 pub(crate) fn check() -> Result<String, String> {
     let object = compile()?;
     compare(OBJECT, &object)?;
-    compare(RECORDS, records(&object)?.as_bytes())?;
+    let modules = modules(&object)?;
+    compare(RECORDS, modules.records.as_bytes())?;
+    compare(NAMES, modules.names.as_bytes())?;
     Ok(format!(
-        "{OBJECT} and {RECORDS} are what the source compiles to"
+        "{OBJECT}, {RECORDS} and {NAMES} are what the source compiles to"
     ))
 }
 
@@ -59,15 +63,22 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
     fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
-/// The module for an object, as rustfmt writes it.
-fn records(object: &[u8]) -> Result<String, String> {
+/// The modules for an object, as rustfmt writes them.
+fn modules(object: &[u8]) -> Result<Modules, String> {
     let header = String::from_utf8(read(HEADER)?).map_err(|_| {
         format!(
             "{HEADER} is not UTF-8 \
         text"
         )
     })?;
-    let text = record::generate(object, &header)?;
+    let modules = record::generate(object, &header)?;
+    Ok(Modules {
+        records: formatted(&modules.records)?,
+        names: formatted(&modules.names)?,
+    })
+}
+
+fn formatted(text: &str) -> Result<String, String> {
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition", "2024", "--config-path"]);
     let child = rustfmt
@@ -125,7 +136,8 @@ impl Drop for Scratch {
 
 /// The part of `--check` that needs no clang.
 #[test]
-fn the_records_are_those_of_the_committed_object() {
-    let fresh = records(&read(OBJECT).expect("it is committed")).expect("it can be read");
-    compare(RECORDS, fresh.as_bytes()).expect("they agree");
+fn the_modules_are_those_of_the_committed_object() {
+    let fresh = modules(&read(OBJECT).expect("it is committed")).expect("it can be read");
+    compare(RECORDS, fresh.records.as_bytes()).expect("they agree");
+    compare(NAMES, fresh.names.as_bytes()).expect("they agree");
 }

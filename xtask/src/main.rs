@@ -14,7 +14,7 @@ mod screens;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c, and write src/record.rs by it
+usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c, and write src/record.rs and src/object.rs by it
        cargo xtask bpf --check    say whether the committed object and record.rs are what they give
        cargo xtask picture        draw docs/picture.svg, the terminal in the README
        cargo xtask screens        measure what README.md and docs/tutorial.md print, as root";

@@ -16,6 +16,7 @@ volatile const __u32 ring_order = 0;	/* log2 of records a CPU */
 volatile const __u32 summing = 0;	/* sums in place of spans shorter than LONG_NS */
 volatile const __u32 sum_mask = 0;	/* entries of the table of sums - 1 */
 volatile const __u32 flight = 0;	/* the flight recorder: sums, and beside them a ring that is overwritten */
+volatile const __u32 stores_in_order = 0; /* CPUs see each other's stores in the order in which they were made, as on x86 */
 volatile const struct record_constants record_constants = {};
 
 struct {
@@ -165,19 +166,31 @@ static __always_inline int find_books(struct here *here, __u32 cpu)
 	return 1;
 }
 
+/* The last store of a record: a reader on another CPU that sees it sees the record whole. */
+static __always_inline void publish(__u32 *mark, __u32 value)
+{
+	if (!stores_in_order) {
+		__sync_lock_test_and_set(mark, value);
+		return;
+	}
+	/* A locked instruction would cost as much as the rest of the record. */
+	barrier();
+	*(volatile __u32 *)mark = value;
+}
+
 #include "trigger.h"
 #include "frames.h"
 #include "ring.h"
 #include "hand_out.h"
 
 /* The function that a worker thread is in the middle of. */
-static __always_inline __u64 work_in_progress(struct task_struct *task)
+static __always_inline __u64 work_in_progress(struct task_struct *task, __u32 flags)
 {
 	struct worker *worker = 0;
 	struct kthread *kthread;
 	void *function = 0;
 
-	if (likely(!(task->flags & PF_WQ_WORKER)))
+	if (likely(!(flags & PF_WQ_WORKER)))
 		return DETAIL_NONE;
 	if (!bpf_core_field_exists(task->worker_private))
 		return DETAIL_NONE;
@@ -189,15 +202,23 @@ static __always_inline __u64 work_in_progress(struct task_struct *task)
 	return (__u64)function;
 }
 
-/* Who is at the bottom of the stack from now on. */
+/* Whose a thread's stretch is. `id` and `flags` are read once, by the caller: each look at a thread is checked. */
+static __always_inline void name_thread_frame(struct frame *frame, __u32 id, __u32 flags)
+{
+	frame->id = id;
+	frame->kind = id ? KIND_TASK : KIND_IDLE;
+	frame->flags = flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+}
+
+/* Who is at the bottom of the stack from now on, and what it does. */
 static __always_inline void set_current(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
+	__u32 id = task->pid, flags = task->flags;
 
 	here->state->thread = (__u64)task;
-	base->id = task->pid;
-	base->kind = task->pid ? KIND_TASK : KIND_IDLE;
-	base->flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+	base->detail = work_in_progress(task, flags);
+	name_thread_frame(base, id, flags);
 }
 
 /* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since. */
@@ -276,7 +297,6 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	ended.flags = base->flags;
 	if (here->running & RUN_FOLLOW)
 		lose_thread(base->id, seen);
-	base->detail = work_in_progress(task);
 	state->last = here->now;
 	state->missed++;
 	set_current(here, task);
@@ -368,6 +388,15 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
+ * What interrupts charged to a frame. Mostly that is nothing, and a locked instruction costs as much as a few look-ups;
+ * where it is something, it is taken in one step, because the next interrupt may add to it meanwhile.
+ */
+static __always_inline __u64 take_child(struct frame *frame)
+{
+	return frame->child ? __sync_lock_test_and_set(&frame->child, 0) : 0;
+}
+
+/*
  * Ends what is on top. An interrupt since the clock was read was within what ends, which then ends after
  * it. One that came too late for that, before `depth` is lowered, is charged to the frame below.
  */
@@ -388,7 +417,7 @@ static __always_inline void end_top(struct here *here)
 	ended.id = frame->id;
 	ended.kind = frame->kind;
 	ended.flags = frame->flags;
-	ended.child = __sync_lock_test_and_set(&frame->child, 0);
+	ended.child = take_child(frame);
 	if (unlikely(was_interrupted(here)))
 		ended.child += catch_up(here, frame);
 	state->last = here->now;
@@ -471,25 +500,22 @@ found:
 }
 
 /*
- * At a switch: ends the stretch of the thread at the bottom of the stack, and begins the next one's.
- * Nothing but an NMI can come between.
+ * At a switch: ends the stretch of the thread at the bottom of the stack, and begins the next one's, which set_current()
+ * names. Nothing but an NMI can come between.
  */
-static __noinline void end_stretch(struct here *here, struct task_struct *task, __u64 detail)
+static __noinline void end_stretch(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
 	struct frame ended;
 
 	ended.start = base->start;
 	ended.detail = base->detail;
-	ended.id = task->pid;
-	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
-	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+	name_thread_frame(&ended, task->pid, task->flags);
 	/* See end_top() for an NMI just here. */
-	ended.child = __sync_lock_test_and_set(&base->child, 0);
+	ended.child = take_child(base);
 	base->start = here->now;
-	base->detail = detail;
 	here->state->last = here->now;
-	account(here, &ended, here->now, task);
+	account_switch(here, &ended, task);
 }
 
 /*
@@ -530,9 +556,7 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	return;
 claimed:
 	__sync_fetch_and_sub(&base->child, ended.child);
-	ended.id = task->pid;
-	ended.kind = task->pid ? KIND_TASK : KIND_IDLE;
-	ended.flags = task->flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
+	name_thread_frame(&ended, task->pid, task->flags);
 	base->detail = detail;
 	state->last = here->now;
 	account(here, &ended, here->now, task);

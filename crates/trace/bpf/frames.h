@@ -225,11 +225,8 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 }
 
 /* At a switch: a thread comes to this CPU or leaves it, as `what` says. One that no rule can be about is done with at once. */
-static __always_inline void watch_frames(struct here *here, struct task_struct *task, __u32 what)
+static __always_inline void watch_frames(struct here *here, const struct trigger_plan *plan, __u32 tid, __u32 what)
 {
-	struct trigger_plan *plan = plan_of_triggers();
-	__u32 tid = task->pid;
-
 	if (likely(!plan || !(plan->framed >> (tid & 31) & 1)))
 		return;
 	follow_frames(here->cpu, here->now, tid, what);

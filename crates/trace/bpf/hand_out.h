@@ -41,11 +41,20 @@ static __always_inline void name_thread(__u32 *tgid, char *comm, const struct he
 	((__u64 *)comm)[1] = second;
 }
 
-/* Never 0: the lowest bit says that the entry is taken. */
-static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
+#define KIND_AT 32
+#define FLAGS_AT 40
+#define CPU_AT 48
+
+/* A frame's number, kind and flags in one word: its last 8 bytes, as a machine with the lowest byte first has them. */
+static __always_inline __u64 name_of(const struct frame *frame)
 {
-	return ((__u64)frame->id << 32) | ((__u64)(cpu & 0xffff) << 16) | ((__u64)frame->kind << 10) |
-	       ((__u64)frame->flags << 1) | 1;
+	return frame->id | (__u64)frame->kind << KIND_AT | (__u64)frame->flags << FLAGS_AT;
+}
+
+/* Never 0: CPUs count from 1. */
+static __always_inline __u64 sum_key(__u64 name, __u32 cpu)
+{
+	return name | (__u64)(cpu + 1) << CPU_AT;
 }
 
 #define SUM_PROBES 8
@@ -53,12 +62,21 @@ static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
 #define NO_SUM (~0U)
 
 /* In a key, where no CPU's number reaches: the flight recorder's second table. */
-#define SECOND_TABLE (1ULL << 31)
+#define SECOND_TABLE (1ULL << 63)
 
-/* What sum_up() is told beside a key, likewise: that it was not the running thread's, and `left` of `here`. */
-#define SEEN_BEFORE (1ULL << 30)
-#define LEFT_AT 26
+/* What sum_up() is told beside a key, likewise: that it was not the running thread's, and `left` of `here`, above the kind. */
+#define SEEN_BEFORE (1ULL << 62)
+#define LEFT_AT (KIND_AT + LEFT_SHIFT)
 #define BESIDE_KEY (SEEN_BEFORE | 15ULL << LEFT_AT)
+
+/* Where the entry for this source on this CPU is looked for at the `probe`th try. */
+static __always_inline __u32 sum_place(__u64 key, __u64 detail, __u32 probe)
+{
+	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
+	__u32 index = ((__u32)(hash >> 40) + probe) & sum_mask;
+
+	return flight && key & SECOND_TABLE ? index + sum_mask + 1 : index;
+}
 
 /*
  * The index of the entry for this source on this CPU; NO_SUM when the table has no room left for it. A
@@ -66,16 +84,11 @@ static __always_inline __u64 sum_key(const struct frame *frame, __u32 cpu)
  */
 __noinline __u32 sum_index(__u64 key, __u64 detail)
 {
-	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
-	__u32 at = hash >> 40;
-
 #pragma unroll
 	for (int i = 0; i < SUM_PROBES; i++) {
-		__u32 index = (at + i) & sum_mask;
+		__u32 index = sum_place(key, detail, i);
 		struct sum_record *sum;
 
-		if (flight && key & SECOND_TABLE)
-			index += sum_mask + 1;
 		sum = bpf_map_lookup_elem(&sums, &index);
 		if (!sum)
 			return NO_SUM;
@@ -103,8 +116,13 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 	__u8 flags = frame->flags;
 	__u32 index;
 
-	index = sum_index(key, frame->detail);
+	/* Mostly it is there and the first that is looked at: a call less. */
+	index = sum_place(key, frame->detail, 0);
 	sum = bpf_map_lookup_elem(&sums, &index);
+	if (unlikely(!sum || sum->key != key || sum->detail != frame->detail)) {
+		index = sum_index(key, frame->detail);
+		sum = bpf_map_lookup_elem(&sums, &index);
+	}
 	if (unlikely(!sum)) {
 		/* The table is full: one entry of each CPU takes all the rest of a kind. */
 		index = here->cpu;
@@ -180,8 +198,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	span->tid = frame->id;
 	if (names_thread(frame->kind))
 		name_thread(&span->tgid, span->comm, here, task);
-	/* Full order, so that the reader on another CPU sees the record whole. */
-	__sync_lock_test_and_set(&span->seq, (__u32)number + 1);
+	publish(&span->seq, (__u32)number + 1);
 }
 
 /*
@@ -193,35 +210,49 @@ static __always_inline int keeps_time(const struct here *here, const struct fram
 	return dur >= LONG_NS && frame->kind != KIND_IDLE && !ring_is_full(here);
 }
 
-/*
- * A global function, which the verifier looks at once and not for every frame that a program may end. So it is given
- * numbers alone: `what` is a key and what stands beside it.
- */
+/* What ended, where sums are kept. `what` is its key and what stands beside that. */
+static __always_inline void add_up(struct here *here, const struct frame *frame, __u64 what, __u64 dur,
+				   __s64 self)
+{
+	if (flight) {
+		add_to_sum(here, frame, what, dur, self);
+		write_entry(here, frame, dur, self);
+		look_at_stretch(here, frame, dur);
+		return;
+	}
+	if (unlikely(keeps_time(here, frame, dur)))
+		hand_out(here, frame, dur, self, whose(what));
+	else
+		add_to_sum(here, frame, what, dur, self);
+}
+
+/* The same as a global function, which the verifier looks at once and not for every frame that a program may end. */
 __noinline int sum_up(__u64 what, __u64 detail, __u64 start, __u64 dur, __s64 self)
 {
 	struct here here = {};
 	struct frame frame = {};
 
-	if (!find_books(&here, what >> 16 & (MAX_CPUS - 1)))
+	if (!find_books(&here, (what >> CPU_AT) - 1 & (MAX_CPUS - 1)))
 		return 0;
 	here.now = start + dur;
 	here.left = what >> LEFT_AT & 15;
 	frame.start = start;
 	frame.detail = detail;
-	frame.id = what >> 32;
-	frame.kind = what >> 10 & 7;
-	frame.flags = what >> 1;
-	if (flight) {
-		add_to_sum(&here, &frame, what, dur, self);
-		write_entry(&here, &frame, dur, self);
-		look_at_stretch(&here, &frame, dur);
-		return 0;
-	}
-	if (unlikely(keeps_time(&here, &frame, dur)))
-		hand_out(&here, &frame, dur, self, whose(what));
-	else
-		add_to_sum(&here, &frame, what, dur, self);
+	frame.id = what;
+	frame.kind = what >> KIND_AT & 7;
+	frame.flags = what >> FLAGS_AT;
+	add_up(&here, &frame, what, dur, self);
 	return 0;
+}
+
+static __always_inline __u64 what_to_sum(const struct here *here, const struct frame *frame)
+{
+	__u64 what = sum_key(name_of(frame), here->cpu);
+
+	if (!flight)
+		return what;
+	what |= (__u64)(here->left & 15) << LEFT_AT;
+	return here->running & RUN_SECOND ? what | SECOND_TABLE : what;
 }
 
 /*
@@ -241,12 +272,24 @@ static __always_inline void account(struct here *here, const struct frame *frame
 		hand_out(here, frame, dur, self, task);
 		return;
 	}
-	what = sum_key(frame, here->cpu) | (__u64)(here->left & 15) << LEFT_AT;
-	if (flight && here->running & RUN_SECOND)
-		what |= SECOND_TABLE;
+	what = what_to_sum(here, frame);
 	if (!task)
 		what |= SEEN_BEFORE;
 	sum_up(what, frame->detail, frame->start, dur, self);
+}
+
+/* The same of the running thread at a switch, which comes so often that a call and what that looks up again matter. */
+static __always_inline void account_switch(struct here *here, const struct frame *frame, struct task_struct *task)
+{
+	__u64 dur = here->now - frame->start;
+	__s64 self = dur - frame->child;
+
+	if (unlikely(here->state->opened == OPENING))
+		return;
+	if (summing)
+		add_up(here, frame, what_to_sum(here, frame), dur, self);
+	else
+		hand_out(here, frame, dur, self, task);
 }
 
 #endif

@@ -17,6 +17,13 @@ static __always_inline __u32 bits_set(__u64 word)
 	return (word * 0x0101010101010101ULL) >> 56;
 }
 
+/* The highest bit, by the product of all bits up to it and a de Bruijn sequence: H. S. Warren, Hacker's Delight, 5-3. */
+static const __u8 highest_bit[64] = {
+	0,  47, 1,  56, 48, 27, 2,  60, 57, 49, 41, 37, 28, 16, 3,  61, 54, 58, 35, 52, 50, 42,
+	21, 44, 38, 32, 29, 23, 17, 11, 4,  62, 46, 55, 26, 59, 40, 36, 15, 53, 34, 51, 20, 43,
+	31, 22, 10, 45, 25, 39, 14, 33, 19, 30, 9,  24, 13, 18, 8,  12, 7,  6,  5,  63,
+};
+
 /*
  * The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. Hardly
  * a branch: the verifier follows each of them to the end of the program.
@@ -34,7 +41,7 @@ static __always_inline __u32 bucket(__u64 value)
 	below |= below >> 8;
 	below |= below >> 16;
 	below |= below >> 32;
-	octave = bits_set(below) - 1;
+	octave = highest_bit[below * 0x03f79d71b4cb0a89ULL >> 58];
 	index = (octave - 1) * 4 + ((value >> ((octave - 2) & 63)) & 3);
 	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
 }

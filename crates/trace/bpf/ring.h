@@ -57,34 +57,30 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 	entry->tid = frame->id;
 	entry->kind = frame->kind | here->left << LEFT_SHIFT;
 	entry->flags = frame->flags;
-	/* Full order, so that the reader on another CPU sees the entry whole. */
-	__sync_lock_test_and_set(&entry->seal, (__u32)((number >> ring_order) + 1) << 16 |
-						       (state->events & 0xffff));
+	publish(&entry->seal, (__u32)((number >> ring_order) + 1) << 16 | (state->events & 0xffff));
 }
 
 /*
  * At a switch: who the thread is that leaves. Mostly that stands there already. Two threads with one place
  * push each other out; the one that runs again is then noted again.
  */
-static __always_inline void note_name(struct task_struct *task)
+static __always_inline void note_name(struct task_struct *task, __u32 tid)
 {
-	__u32 tid = task->pid, tgid = task->tgid, place = tid & (NAME_SLOTS - 1);
+	__u64 who = tid | (__u64)task->tgid << 32;
 	__u64 first = *(const __u64 *)&task->comm[0], second = *(const __u64 *)&task->comm[8];
+	__u32 place = tid & (NAME_SLOTS - 1);
 	struct thread_name *name = bpf_map_lookup_elem(&thread_names, &place);
-	__u64 differs;
+	__u64 *words = (void *)name;
 
 	if (!name || !tid)
 		return;
 	/* In one branch: the verifier follows each of them to the end of the program. */
-	differs = (name->tid ^ tid) | (name->tgid ^ tgid);
-	differs |= ((__u64 *)name->comm)[0] ^ first;
-	differs |= ((__u64 *)name->comm)[1] ^ second;
-	if (likely(!differs))
+	if (likely(!((words[0] ^ who) | (words[1] ^ first) | (words[2] ^ second))))
 		return;
 	__sync_lock_test_and_set(&name->tid, 0);
-	name->tgid = tgid;
-	((__u64 *)name->comm)[0] = first;
-	((__u64 *)name->comm)[1] = second;
+	name->tgid = who >> 32;
+	words[1] = first;
+	words[2] = second;
 	__sync_lock_test_and_set(&name->tid, tid);
 }
 

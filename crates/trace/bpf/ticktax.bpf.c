@@ -140,6 +140,21 @@ static __always_inline int is_throttled(struct task_struct *task)
 	return task->__state == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
 }
 
+/* What the flight recorder knows of two threads at a switch: who they are, since when one is off its CPU, what the other waited. */
+static __always_inline void note_switch(struct here *here, struct task_struct *prev, struct task_struct *next)
+{
+	__u32 leaves = prev->pid, comes = here->state->stack[0].id;
+	struct trigger_plan *plan = plan_of_triggers();
+
+	note_leaving(here, leaves, here->left);
+	note_name(prev, leaves);
+	watch_frames(here, plan, leaves,
+		     here->left == DETAIL_PREEMPTED ? STANDS_READY : STANDS_ASLEEP);
+	here->left = 0;
+	look_at_wait(here, plan, next, comes);
+	watch_frames(here, plan, comes, STANDS_RUNNING);
+}
+
 SEC("tp_btf/sched_switch")
 int sched_switch(__u64 *ctx)
 {
@@ -170,7 +185,6 @@ int sched_switch(__u64 *ctx)
 		state->depth = 0;
 		state->stack[0].start = here.now;
 		state->stack[0].child = 0;
-		state->stack[0].detail = work_in_progress(next);
 		state->switches++;
 		set_current(&here, next);
 		if (unlikely(here.running & RUN_FOLLOW)) {
@@ -194,21 +208,13 @@ int sched_switch(__u64 *ctx)
 	if (flight && prev->pid)
 		here.left = throttled_here ? DETAIL_THROTTLED :
 					     why_absent(prev, state_of(prev), ctx[0] & 1);
-	if (likely(state->thread == (__u64)prev)) {
-		end_stretch(&here, prev, work_in_progress(next));
-	} else {
+	if (likely(state->thread == (__u64)prev))
+		end_stretch(&here, prev);
+	else
 		here.now = lost_sight(here.cpu, here.now, here.left);
-		state->stack[0].detail = work_in_progress(next);
-	}
 	set_current(&here, next);
-	if (flight) {
-		note_leaving(&here, prev, here.left);
-		note_name(prev);
-		watch_frames(&here, prev, here.left == DETAIL_PREEMPTED ? STANDS_READY : STANDS_ASLEEP);
-		here.left = 0;
-		look_at_wait(&here, next);
-		watch_frames(&here, next, STANDS_RUNNING);
-	}
+	if (flight)
+		note_switch(&here, prev, next);
 	if (unlikely(throttled_now > 0) && next->pid)
 		end_wait(&here, next);
 	if (unlikely(throttled_here))
@@ -232,12 +238,14 @@ int sched_waking(__u64 *ctx)
 {
 	struct task_struct *woken = (void *)ctx[0];
 	struct here here;
+	__u32 tid;
 
 	if (!arrive(&here))
 		return 0;
-	edge(&here, FLAG_WOKE, woken->pid);
+	tid = woken->pid;
+	edge(&here, FLAG_WOKE, tid);
 	if (flight)
-		note_waking(&here, woken);
+		note_waking(&here, woken, tid);
 	return 0;
 }
 

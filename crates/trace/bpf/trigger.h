@@ -267,17 +267,14 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 }
 
 /* Or is to be counted. */
-static __always_inline int is_too_long(__u64 lasted, __u64 why)
+static __always_inline int is_too_long(const struct trigger_plan *plan, __u64 lasted, __u64 why)
 {
-	struct trigger_plan *plan = plan_of_triggers();
-
 	return plan && lasted >= plan->limits[why & WAITING_WHY];
 }
 
 /* At a switch: from now on the thread is off its CPU. `left` is one of `enum detail`. */
-static __always_inline void note_leaving(struct here *here, struct task_struct *task, __u32 left)
+static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 left)
 {
-	__u32 tid = task->pid;
 	__u64 *slot = waiting_slot(tid);
 
 	if (!slot || !tid)
@@ -293,9 +290,8 @@ static __always_inline void note_leaving(struct here *here, struct task_struct *
 }
 
 /* From now on the thread waits for a CPU, unless it does already. */
-static __always_inline void note_waking(struct here *here, struct task_struct *task)
+static __always_inline void note_waking(struct here *here, struct task_struct *task, __u32 tid)
 {
-	__u32 tid = task->pid;
 	__u64 *slot = waiting_slot(tid);
 	__u64 entry, why, lasted;
 
@@ -307,16 +303,16 @@ static __always_inline void note_waking(struct here *here, struct task_struct *t
 		if (why != TRIGGER_BLOCKED)
 			return;
 		lasted = waited_until(entry, here->now);
-		if (unlikely(is_too_long(lasted, TRIGGER_BLOCKED)))
+		if (unlikely(is_too_long(plan_of_triggers(), lasted, TRIGGER_BLOCKED)))
 			trigger_wait(here, task, lasted, TRIGGER_BLOCKED);
 	}
 	*slot = waiting_entry(here->now, tid, TRIGGER_WOKEN);
 }
 
 /* At a switch: the thread has a CPU. */
-static __always_inline void look_at_wait(struct here *here, struct task_struct *task)
+static __always_inline void look_at_wait(struct here *here, const struct trigger_plan *plan,
+					 struct task_struct *task, __u32 tid)
 {
-	__u32 tid = task->pid;
 	__u64 *slot = waiting_slot(tid);
 	__u64 entry, lasted;
 
@@ -327,7 +323,7 @@ static __always_inline void look_at_wait(struct here *here, struct task_struct *
 		return;
 	*slot = 0;
 	lasted = waited_until(entry, here->now);
-	if (unlikely(is_too_long(lasted, entry & WAITING_WHY)))
+	if (unlikely(is_too_long(plan, lasted, entry & WAITING_WHY)))
 		trigger_wait(here, task, lasted, entry & WAITING_WHY);
 }
 

@@ -13,7 +13,8 @@ use ticktax_model::recording::{Books, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::nudge::nudge;
-use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind, map};
+use crate::object::map;
+use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
 use crate::tracer::{AHEAD, Tracer};
 
 /// A program that was entered just before recording was stopped ends within this time, unless the

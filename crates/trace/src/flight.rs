@@ -12,9 +12,9 @@ use ticktax_model::{Cpu, CpuList, Histogram, Nanos, SourceTable};
 
 use crate::decode::Identity;
 use crate::error::TraceError;
+use crate::object::map;
 use crate::record::{
-    RESTS_PER_CPU, TRIGGER_RULES, TriggerPlan, TriggerRecord, TriggerRule, kind, map, run, trigger,
-    who,
+    RESTS_PER_CPU, TRIGGER_RULES, TriggerPlan, TriggerRecord, TriggerRule, kind, run, trigger, who,
 };
 use crate::sys;
 use crate::tracer::{Tracer, shared};

@@ -12,7 +12,8 @@ use ticktax_model::victim::{FollowedThread, RunState};
 use ticktax_model::{Nanos, SourceTable};
 
 use crate::close::Unseen;
-use crate::record::{self, MAX_CPUS, SpanRecord, detail, kind, map};
+use crate::object::map;
+use crate::record::{self, MAX_CPUS, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
 /// The detail of a wait that a thread in this state is in.

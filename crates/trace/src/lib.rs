@@ -11,6 +11,7 @@ mod hooks;
 mod load;
 mod names;
 mod nudge;
+mod object;
 #[doc(hidden)]
 pub mod record;
 mod recycle;

@@ -13,9 +13,10 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 
 use crate::error::{TraceError, one_line};
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
+use crate::object::{global, map};
 use crate::record::{
     MAX_CPUS, NAME_SLOTS, RESTS_PER_CPU, RingEntry, RuleHistogram, SpanRecord, SumRecord,
-    TRIGGER_RULES, ThreadName, WAITING_SLOTS, global, map,
+    TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
@@ -235,6 +236,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         // A page, which is the least that a ring buffer takes.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
+    let in_order = u32::from(cfg!(target_arch = "x86_64"));
     let mut programs = loader
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -243,6 +245,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .override_global(global::SUM_MASK, &(sizes.sum_entries - 1), true)
         .override_global(global::SUMMING, &u32::from(sizes.summing), true)
         .override_global(global::FLIGHT, &u32::from(sizes.flight), true)
+        .override_global(global::STORES_IN_ORDER, &in_order, true)
         .map_max_entries(map::SPANS, count(sizes.span_entries()))
         .map_max_entries(map::RING_ENTRIES, count(sizes.ring_entries()))
         .map_max_entries(map::THREAD_NAMES, count(sizes.name_entries()))

@@ -19,9 +19,10 @@ use crate::follow::FirstStates;
 use crate::load::{Loaded, Sizes, TraceSettings, load};
 use crate::names::Names;
 use crate::nudge::nudge;
+use crate::object::map;
 use crate::record::{
     CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, RuleHistogram, SpanRecord, SumRecord,
-    ThreadName, map, run,
+    ThreadName, run,
 };
 use crate::sys::{self, Shared, SharedArray};
 
