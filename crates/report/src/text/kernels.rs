@@ -39,6 +39,11 @@ impl Paged for KernelBuild {
 /// The width of a plot in characters.
 const PLOT: usize = 24;
 
+/// What stands beside the bar of a row that is too far from what was expected.
+const OFF: &str = "off";
+/// And of one that what was expected was calibrated by.
+const FIT: &str = "fit";
+
 /// The kernels in the lab's cache.
 pub(super) fn list(list: &KernelList) -> String {
     let mut page = String::new();
@@ -132,6 +137,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
             line(&mut page, &format!("{figures}  {plot}"));
         }
     }
+    marks(&mut page, &statement.tables);
     let (met, judged) = statement.met();
     section(
         &mut page,
@@ -155,6 +161,23 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     }
     remarks(&mut page, "Beside the figures", &statement.remarks);
     page
+}
+
+/// What the words beside the bars mean, of those that are there.
+fn marks(page: &mut String, tables: &[KernelTable]) {
+    let has = |mark: &str| {
+        let of = |table: &KernelTable| table.rows.iter().any(|row| self::mark(table, row) == mark);
+        tables.iter().any(of)
+    };
+    if has(OFF) || has(FIT) {
+        line(page, "");
+    }
+    if has(OFF) {
+        line(page, "  off: farther from what was expected than the table allows");
+    }
+    if has(FIT) {
+        line(page, "  fit: what was expected was calibrated by this row");
+    }
 }
 
 fn title(table: &KernelTable) -> String {
@@ -219,13 +242,18 @@ pub(super) fn legend(max: f64) -> String {
     }
 }
 
+/// How near a row is to what was expected.
+fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
+    match table.met(row) {
+        Some(false) => OFF,
+        Some(true) if row.fit => FIT,
+        _ => "",
+    }
+}
+
 /// A row's place on the scale of its table, and how near it is.
 fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
-    let mark = match table.met(row) {
-        Some(false) => "off",
-        Some(true) if row.fit => "fit",
-        _ => "",
-    };
+    let mark = mark(table, row);
     let share = if max > 0.0 { row.kernel / max } else { 0.0 };
     #[expect(
         clippy::cast_possible_truncation,

@@ -192,7 +192,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         line(
             page,
             &format!(
-                "  differs: {} {} {} {}: {}",
+                "  * differs: {} {} {} {}: {}",
                 cell.kernel,
                 cell.cmdline,
                 cell.sleep,
