@@ -52,6 +52,11 @@ impl Processes<'_> {
         share.unwrap_or_default()
     }
 
+    /// How all of its threads that had any time are scheduled, where that is not by the ordinary rules.
+    fn policy(&self, pid: i32) -> Option<SpecialPolicy> {
+        self.ran.and_then(|ran| ran.policy(pid, self.policies))
+    }
+
     /// Whether most of its time was of real-time threads.
     fn is_real_time(&self, pid: i32) -> bool {
         self.share(pid, SpecialPolicy::goes_first) > 0.5

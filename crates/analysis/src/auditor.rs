@@ -217,6 +217,10 @@ impl Auditor {
             None => books.ran.clone(),
         };
         let victim = victim.finish(header, sources, lines).map(|mut victim| {
+            let behind = victim.threads.iter_mut();
+            for one in behind.flat_map(|threads| &mut threads.behind) {
+                one.policy = one.pid.and_then(|pid| ran.policy(pid, &header.policies));
+            }
             victim.frames = own_frames.map(|mut frames| {
                 let threads = victim.threads.as_ref();
                 let behind = threads.map_or(&[][..], |threads| &*threads.behind);

@@ -43,7 +43,7 @@ pub(crate) use self::losses::Loss;
 use self::losses::Losses;
 use self::moved::{Moved, Moves};
 use self::quota::{Quota, Throttled};
-pub(crate) use self::rhythm::{InRhythm, in_rhythm};
+pub(crate) use self::rhythm::{InRhythm, beat_of, in_rhythm, timer_of};
 pub(crate) use self::statement::{named, waker};
 use self::times::Times;
 use self::wakers::Wakers;

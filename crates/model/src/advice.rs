@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::knob::KnobProposal;
+use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
 use crate::{CpuList, Nanos};
 
@@ -21,6 +22,12 @@ pub enum Advice {
         /// The period of the beat of those threads that had most of its time, ns.
         #[serde(rename = "period_ns")]
         period: f64,
+        /// What makes these run, where the kernel reported it: a timer's function.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timer: Option<String>,
+        /// How it is scheduled, where that is not by the ordinary rules.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy: Option<SpecialPolicy>,
         /// The CPUs that they were seen on.
         cpus: CpuList,
         /// The CPUs to move it to: online, not set apart, and none on which the watched program waited for long;
@@ -85,11 +92,40 @@ pub enum Advice {
         #[serde(default, skip_serializing_if = "is_false")]
         ended: bool,
     },
+    /// Others waited for a CPU while a process had it that goes before every ordinary thread.
+    RealTimeFirst {
+        /// Its name.
+        program: String,
+        /// Its process.
+        pid: i32,
+        /// How it is scheduled.
+        policy: SpecialPolicy,
+        /// The period of the costliest beat of its threads that a timer was seen to cause, ns.
+        #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
+        period: Option<f64>,
+        /// That timer's function.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timer: Option<String>,
+        /// For how long others waited meanwhile, added up.
+        #[serde(rename = "time_ns")]
+        time: Nanos,
+        /// The program that waited longest of them.
+        waiter: String,
+        /// A process of that which was there at the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waiter_pid: Option<i32>,
+        /// Whether it has ended.
+        #[serde(default, skip_serializing_if = "is_false")]
+        ended: bool,
+    },
     /// Real-time threads were kept from a CPU on which nobody went before them.
     RealTimeHeld {
         /// Which, and by what.
         #[serde(flatten)]
         held: RealTimeHeld,
+        /// Whether others waited for it longer than that: there the limit did what it is for.
+        #[serde(default, skip_serializing_if = "is_false")]
+        costly: bool,
     },
     /// Interrupts and softirqs took much of the time for which a program wanted to run.
     Interrupts {

@@ -15,6 +15,7 @@ pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy}
 
 use crate::machine::Throttling;
 use crate::pace::Figures;
+use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, CpuList, Kind, Lengths, Nanos};
 
@@ -311,6 +312,10 @@ pub struct Interferer {
     /// them had the CPU for as long at a time, and most of this they had when they beat.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
+    /// How its process is scheduled, where that is not by the ordinary rules, and the same for each of its threads that
+    /// others waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<SpecialPolicy>,
 }
 
 /// What kind of delay.

@@ -4,9 +4,12 @@ use std::cmp::Reverse;
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
+use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
+use ticktax_model::waits::WaitingProgram;
 
 use super::{Processes, programs, whole};
+use crate::victim::timer_of;
 
 /// From this share of all CPUs' time on, what the hypervisor took is worth a word.
 const MUCH_STOLEN: f64 = 0.01;
@@ -21,6 +24,8 @@ const OVERBOOKED: f64 = 0.1;
 const ROOM: f64 = 0.6;
 /// With fewer samples than these it is not known how many threads wanted a CPU.
 const SAMPLES: u64 = 20;
+/// From this share of the audit on, waiting behind a process that goes first is worth a word.
+const MUCH_BEHIND: f64 = 0.01;
 /// From this share of the audit on, being throttled is worth a word.
 const MUCH_THROTTLED: f64 = 0.01;
 
@@ -28,12 +33,20 @@ const MUCH_THROTTLED: f64 = 0.01;
 pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     found.extend(throttled(statement, processes));
-    found.extend(held(statement));
+    let first: Vec<_> = real_time_first(statement, processes).collect();
+    found.extend(held(statement, &first));
+    found.extend(first);
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
+    let overbooked = overbooked(statement, processes);
+    // Full CPUs for which nobody waited may be intended, so that they come last.
+    let full = match overbooked {
+        None => full(statement, processes),
+        Some(_) => None,
+    };
+    found.extend(overbooked);
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
-    // Full CPUs may be intended, so that they come last.
-    found.extend(overbooked(statement, processes).or_else(|| full(statement, processes)));
+    found.extend(full);
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
@@ -61,13 +74,67 @@ fn throttled(
     })
 }
 
-/// Real-time threads that were kept from their CPUs.
-fn held(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
+/// Processes for which others waited because they go before every ordinary thread.
+fn real_time_first(
+    statement: &Statement,
+    processes: &Processes<'_>,
+) -> impl Iterator<Item = (Nanos, Advice)> {
+    let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
+    let wall = wall.unwrap_or_default();
+    let waits = statement.waits.iter();
+    waits.flat_map(move |waits| {
+        let much = waits.behind.iter();
+        let much = much.filter(move |one| one.time.share_of(wall) >= MUCH_BEHIND);
+        much.filter_map(move |one| {
+            let [pid] = *one.pids else {
+                return None;
+            };
+            let policy = processes.policy(pid).filter(|it| it.goes_first())?;
+            let behind = |program: &&WaitingProgram| {
+                let its = program.behind.iter().filter(|it| it.pids.contains(&pid));
+                its.map(|it| it.time).sum::<Nanos>()
+            };
+            let waiter = waits.programs.iter().max_by_key(behind)?;
+            let there = |pid: &&i32| !waiter.ended.contains(pid);
+            let beat = timed_beat(statement, pid);
+            let advice = Advice::RealTimeFirst {
+                program: one.name.clone(),
+                pid,
+                policy,
+                period: beat.map(|beat| beat.rhythm.period),
+                timer: beat.and_then(timer_of).cloned(),
+                time: one.time,
+                waiter: waiter.name.clone(),
+                waiter_pid: waiter.pids.iter().find(there).copied(),
+                ended: processes.has_ended(pid),
+            };
+            Some((one.time, advice))
+        })
+    })
+}
+
+/// The costliest beat of a process' threads that something was seen to cause.
+fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
+    let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
+    beats.find(|beat| {
+        beat.pid == Some(pid) && beat.kind == BeatKind::Thread && timer_of(beat).is_some()
+    })
+}
+
+/// Real-time threads that were kept from their CPUs; `first` are those for which others waited.
+fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item = (Nanos, Advice)> {
     let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = wall.unwrap_or_default();
     let all = statement.waits.iter().flat_map(|waits| &waits.real_time);
     let much = all.filter(move |held| held.time.share_of(wall) >= MUCH_THROTTLED);
-    much.map(|held| (held.time, Advice::RealTimeHeld { held: held.clone() }))
+    much.map(|held| {
+        let costly = first.iter().any(|(time, advice)| match advice {
+            Advice::RealTimeFirst { pid, .. } => held.pids.contains(pid) && *time > held.time,
+            _ => false,
+        });
+        let held = held.clone();
+        (held.time, Advice::RealTimeHeld { held, costly })
+    })
 }
 
 /// What the hypervisor took, by its own clock or by the proof that nothing else ran, whichever is more: without a
@@ -144,7 +211,9 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         share: time.share_of(wanted),
         sampled: waits.is_none(),
     };
-    Some((time, advice))
+    // What it costs is that others wait; where that is not known, the time that is wanted says nothing beside it.
+    let weight = waits.map_or(Nanos::ZERO, |waits| waits.time);
+    Some((weight, advice))
 }
 
 /// A process of the program that waited most besides `program`, and whose group by session is known.

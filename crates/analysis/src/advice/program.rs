@@ -13,7 +13,7 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::Processes;
 use super::machine::stolen;
-use crate::victim::{InRhythm, in_rhythm};
+use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
 /// From this share of the time that it wanted on, waiting for a CPU is worth a word.
 const MUCH_WAITING: f64 = 0.01;
@@ -149,11 +149,13 @@ fn waiting(
                 own_time += crowd.time;
                 continue;
             }
-            (Whose::Others, &[pid], Some((rhythm, cpus))) => Advice::PeriodicProgram {
+            (Whose::Others, &[pid], Some((rhythm, beat))) => Advice::PeriodicProgram {
                 program: name.to_owned(),
                 pid,
                 period: rhythm.period,
-                cpus,
+                timer: timer_of(beat).cloned(),
+                policy: crowd.parts.first().and_then(|part| part.policy),
+                cpus: beat.cpus.clone(),
                 other_cpus: other_cpus(statement, &threads.waited_on),
                 time: rhythm.time,
                 max: rhythm.max,
@@ -198,7 +200,13 @@ fn waiting(
 fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
-    much.map(|held| (held.time, Advice::RealTimeHeld { held: held.clone() }))
+    much.map(|held| {
+        let advice = Advice::RealTimeHeld {
+            held: held.clone(),
+            costly: false,
+        };
+        (held.time, advice)
+    })
 }
 
 fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, Whose), Crowd<'_>> {
@@ -227,17 +235,14 @@ fn is_somebody(one: &Interferer) -> bool {
     !by_name && !matches!(one.kind, Kind::Idle | Kind::Steal)
 }
 
-/// In which period most of it ran, where it is one process and has one, and on which CPUs.
-fn rhythm(crowd: &Crowd<'_>, statement: &Statement) -> Option<(InRhythm, CpuList)> {
+/// In which period most of it ran, where it is one process and has one, and the beat that says so.
+fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
         return None;
     };
     let rhythm = in_rhythm(&crowd.parts)?;
-    let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
-    // It was copied from there.
-    let same =
-        |beat: &&BeatLine| beat.pid == Some(pid) && Some(beat.rhythm.period) == Some(rhythm.period);
-    Some((rhythm, beats.find(same)?.cpus.clone()))
+    let beats = &statement.beats.as_ref()?.beats;
+    Some((rhythm, beat_of(beats, pid, rhythm.period)?))
 }
 
 /// The CPUs on which the program did not wait, but for those that are set apart for something; `None` where there is

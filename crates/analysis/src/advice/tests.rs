@@ -8,6 +8,7 @@ use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::machine::{Machine, Throttling};
 use ticktax_model::pace::Frame;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::recording::{Level, Loss, RecordingPart};
 use ticktax_model::statement::{Account, Balance, Class, Statement};
 use ticktax_model::victim::{
@@ -65,6 +66,7 @@ fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
 
 fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
     Interferer {
+        policy: None,
         name: name.to_owned(),
         kind: if name == "idle" {
             Kind::Idle
@@ -416,6 +418,16 @@ fn a_rhythm_is_claimed_only_of_a_process_that_has_one() {
     assert_eq!(periodic(&statement), None, "no thread that was waited for");
     behind_of(&mut statement)[1].period = Some(3.03e9);
     assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
+    // How it is scheduled, and by which timer it runs, are the ones of who was waited for and of its beat.
+    behind_of(&mut statement)[1].policy = Some(SpecialPolicy::Fifo(10));
+    let beats = statement.beats.as_mut().expect("it has beats");
+    beats.beats[0].chain = vec!["hrtimer_wakeup".to_owned(), "backupd".to_owned()];
+    let told = advise(&statement).into_iter().find_map(|it| match it {
+        Advice::PeriodicProgram { policy, timer, .. } => policy.zip(timer),
+        _ => None,
+    });
+    let told = told.expect("both are known");
+    assert_eq!(told, (SpecialPolicy::Fifo(10), "hrtimer_wakeup".to_owned()));
     // Another of its threads had as much, at no regular times.
     let other = Interferer {
         name: "indexer of backupd".to_owned(),

@@ -23,7 +23,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use crate::ledger::Books;
 use crate::ran::Ran;
-use crate::victim::{Loss, in_rhythm};
+use crate::victim::{Loss, beat_of, in_rhythm, timer_of};
 
 /// Frames that are told one by one.
 const LATEST: usize = 10;
@@ -328,12 +328,8 @@ pub(crate) fn link(
         let its = behind.iter().filter(|one| one.pid == Some(pid));
         let rhythm = in_rhythm(&its.collect::<Vec<&Interferer>>());
         cause.period = rhythm.map(|rhythm| rhythm.period);
-        let same =
-            |beat: &&BeatLine| beat.pid == Some(pid) && cause.period == Some(beat.rhythm.period);
-        // The last of a chain is the beat's own.
-        let chain = beats.iter().find(same).map(|beat| &*beat.chain);
-        let before = chain.and_then(|chain| chain.split_last()?.1.first());
-        cause.timer = before.cloned();
+        let beat = cause.period.and_then(|period| beat_of(beats, pid, period));
+        cause.timer = beat.and_then(timer_of).cloned();
         cause.policy = ran.policy(pid, policies);
     }
 }

@@ -22,6 +22,10 @@ use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 /// The most rows that are kept: 40 MiB.
 const MAX: usize = 1 << 20;
 
+/// With less than this part of the time that the process' threads wanted, a thread's rhythm is not that of its frames: it
+/// only looks after something.
+const FEW: f64 = 0.05;
+
 /// What is kept of the process.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -128,6 +132,11 @@ impl Process {
             })
             .collect();
         found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
+        let all: Nanos = self.threads.values().map(Rows::wanted).sum();
+        let has_work = |tid: &i32| self.threads[tid].wanted().share_of(all) >= FEW;
+        let idles = |tid: &i32| {
+            (!has_work(tid)).then(|| "it wanted little of the process' time".to_owned())
+        };
         let threads: Vec<ThreadReport> = found
             .iter()
             .map(|(tid, runs, found)| ThreadReport {
@@ -137,7 +146,7 @@ impl Process {
                 ended_idle: runs.iter().filter(|run| run.ended_idle).count() as u64,
                 cpu: self.threads[tid].on_cpu.iter().map(|piece| piece.own).sum(),
                 rhythms: found.reports(runs),
-                why_none: found.why_none(),
+                why_none: found.why_none().or_else(|| idles(tid)),
             })
             .collect();
         let mut watched = Watched {
@@ -151,9 +160,10 @@ impl Process {
             cpus: CpuList::default(),
             full_at: self.full_at,
         };
-        let Some((tid, runs, strongest)) = found.first() else {
+        let Some(place) = found.iter().position(|(tid, ..)| has_work(tid)) else {
             return watched;
         };
+        let (tid, runs, strongest) = &found[place];
         let Some((mark, beat)) = strongest.beats.first() else {
             return watched;
         };
@@ -168,7 +178,7 @@ impl Process {
             book.frame(frame);
         }
         watched.frames = frames;
-        watched.chosen = Some(0);
+        watched.chosen = Some(place);
         watched.long_from = (*mark == FrameMark::LongRuns).then_some(strongest.long_from);
         watched.last_second = book.last_second();
         watched.figures = book.close().figures();
@@ -177,7 +187,7 @@ impl Process {
             elapsed: end - begin,
             count: runs.len() as u64,
             ended_idle: Some(ticktax_model::pace::EndedIdle {
-                count: watched.threads[0].ended_idle,
+                count: watched.threads[place].ended_idle,
                 own: true,
             }),
         });
@@ -253,6 +263,9 @@ impl Watched {
         Err(match &self.threads[..] {
             [] => "it did not run".to_owned(),
             [only] => only.why_none.clone().unwrap_or_default(),
+            all if all.iter().any(|thread| !thread.rhythms.is_empty()) => {
+                "only threads with little of its time wake at regular times".to_owned()
+            }
             all => format!("none of its {} threads wakes at regular times", all.len()),
         })
     }
@@ -261,6 +274,18 @@ impl Watched {
 impl Rows {
     fn slept(&self) -> bool {
         !self.off.is_empty()
+    }
+
+    /// For how long it ran, or could have: from its first row to its last, but for what it was off.
+    fn wanted(&self) -> Nanos {
+        let on = self.on_cpu.iter().map(|piece| (piece.start, piece.end));
+        let rows = || on.clone().chain(self.off.iter().copied());
+        let first = rows().map(|(start, _)| start).min();
+        let last = rows().map(|(_, end)| end).max();
+        let off: Nanos = self.off.iter().map(|&(start, end)| end - start).sum();
+        first
+            .zip(last)
+            .map_or(Nanos::ZERO, |(first, last)| last - first - off)
     }
 
     /// What the thread did between its sleeps. Before the first and after the last sleep that was

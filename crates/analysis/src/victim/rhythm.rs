@@ -74,6 +74,18 @@ pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
     (sum.time + sum.time > all).then_some(sum)
 }
 
+/// The beat of process `pid` from which this period was copied.
+pub(crate) fn beat_of(beats: &[BeatLine], pid: i32, period: f64) -> Option<&BeatLine> {
+    let same =
+        |beat: &&BeatLine| beat.pid == Some(pid) && beat.rhythm.period.total_cmp(&period).is_eq();
+    beats.iter().find(same)
+}
+
+/// What makes a beat's threads run, where the kernel reported it: the last of a chain is the beat's own.
+pub(crate) fn timer_of(beat: &BeatLine) -> Option<&String> {
+    beat.chain.split_last()?.1.first()
+}
+
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;

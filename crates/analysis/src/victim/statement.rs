@@ -265,6 +265,7 @@ fn interferers(
             count: share.tally.count,
             max: share.tally.longest,
             moved,
+            policy: None,
         })
         .collect();
     interferers.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));

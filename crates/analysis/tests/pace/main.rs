@@ -94,6 +94,31 @@ fn an_audit_finds_the_same_frames() {
     assert_eq!(audit(PID + 100), None);
 }
 
+/// One that looks after something twenty times a second, beside one that works at no regular times.
+#[test]
+fn a_thread_that_does_little_has_not_the_frames() {
+    let mut random = SplitMix64::new(3);
+    let mut at = BEGIN + 5_000;
+    let mut work: Vec<Doing> = Vec::new();
+    while at < BEGIN + 9_900_000 {
+        let (waits, works) = (random.between(0, 20_000), random.between(2_000, 30_000));
+        work.push((at, at + waits, at + waits + works));
+        at += waits + works + random.between(1_000, 40_000);
+    }
+    let looks = grid(50_000, 198, 50, |_| 0);
+    let told = watch(10, &[("work", work), ("looks", looks.clone())]);
+    assert_eq!((&told.chosen, told.frames.len()), (&None, 0));
+    let looking = told.threads.iter().find(|it| it.name == "looks").unwrap();
+    assert!(!looking.rhythms.is_empty());
+    let why = looking.why_none.as_deref();
+    assert_eq!(why, Some("it wanted little of the process' time"));
+    let why = told.rhythm().unwrap_err();
+    assert!(why.contains("little of its time"), "{why}");
+    // By itself it is the one that has them.
+    let alone = watch(10, &[("looks", looks)]);
+    assert_eq!(alone.chosen, Some(0));
+}
+
 #[test]
 fn late_frames_are_late_by_as_much_as_they_were() {
     let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };

@@ -165,7 +165,7 @@ pub struct ThreadReport {
     pub cpu: Nanos,
     /// What in it repeats, the strongest first.
     pub rhythms: Vec<RhythmReport>,
-    /// Why nothing does, or nothing could be found.
+    /// Why nothing does, nothing could be found, or what repeats is not taken for its process' frames.
     pub why_none: Option<String>,
 }
 

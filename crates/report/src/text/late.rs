@@ -14,12 +14,16 @@ const CAUSES: usize = 3;
 pub(super) fn write(page: &mut Page, late: &LateFrames) {
     let (shown, others) = late.causes.split_at(late.causes.len().min(CAUSES));
     let mut parts: Vec<String> = shown.iter().map(cause).collect();
-    let rest: u64 = others.iter().map(|cause| cause.frames).sum();
-    for (word, frames) in [("others", rest), ("not looked at", late.not_judged)] {
-        parts.extend((frames > 0).then(|| format!("{word} {}", tied(grouped(frames)))));
+    let sum = |of: fn(&LateCause) -> u64| others.iter().map(of).sum();
+    let rest = (sum(|cause| cause.frames), sum(|cause| cause.lost));
+    for (word, (frames, lost)) in [("others", rest), ("not looked at", (late.not_judged, 0))] {
+        parts.extend((frames > 0).then(|| format!("{word} {}", with_lost(frames, lost))));
     }
     let all = late.frames + late.not_judged;
-    let head = format!("{}: ", counted(all, "late frame"));
+    let head = match late.lost {
+        0 => format!("{}: ", counted(all, "late frame")),
+        lost => format!("{} late + {} dropped: ", grouped(all), grouped(lost)),
+    };
     page.paragraph(Tone::Strong, &head.replace(TIE, " "), &parts.join("; "));
 }
 
@@ -67,9 +71,17 @@ fn most(one: &LateTime, late: &LateFrames) -> Nanos {
     }
 }
 
+/// Late frames, and the slots before them that got none.
+fn with_lost(frames: u64, lost: u64) -> String {
+    match lost {
+        0 => tied(grouped(frames)),
+        lost => tied(format!("{}+{}", grouped(frames), grouped(lost))),
+    }
+}
+
 /// A cause with its frames and, where it has one, its rhythm.
 fn cause(cause: &LateCause) -> String {
-    let mut text = format!("{} {}", name(cause), tied(grouped(cause.frames)));
+    let mut text = format!("{} {}", name(cause), with_lost(cause.frames, cause.lost));
     let mut about = Vec::new();
     about.extend(
         cause

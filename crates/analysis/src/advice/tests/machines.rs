@@ -2,13 +2,18 @@
 
 use ticktax_model::advice::Advice;
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
+use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::machine::RunQueue;
+use ticktax_model::policy::SpecialPolicy;
+use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::statement::{Class, ClassTime, CpuBooks, Part, Statement};
-use ticktax_model::waits::{WaitStatement, WaitingProgram};
-use ticktax_model::{Cpu, Nanos};
+use ticktax_model::victim::ThreadPolicy;
+use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
+use ticktax_model::{Cpu, Kind, Nanos, Owner};
 
-use super::super::advise as advise_with;
+use super::super::{Processes, advise as advise_with};
 use super::{advise, in_groups, machine};
+use crate::ran::Ran;
 
 #[test]
 fn a_machine_is_told_of_theft_of_kernel_work_and_of_full_cpus() {
@@ -75,6 +80,94 @@ fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
         ..WaitStatement::default()
     });
     statement
+}
+
+/// A backup of a real-time policy for which others waited; the kernel kept it from its CPU in turn, and the machine is
+/// overbooked besides.
+#[test]
+fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
+    let mut statement = crowded(&[("rustc", 7, 3_000), ("sshd", 9, 900)]);
+    let backup = |ms| WaitedFor {
+        name: "backupd".to_owned(),
+        kind: Kind::Task,
+        pids: vec![8],
+        time: Nanos::from_millis(ms),
+    };
+    let waits = statement.waits.as_mut().expect("it has waits");
+    waits.programs[1].behind = vec![backup(800)];
+    waits.programs[0].behind = vec![backup(400)];
+    waits.behind = vec![backup(1_200)];
+    waits.real_time = vec![RealTimeHeld {
+        name: "backupd".to_owned(),
+        pids: vec![8],
+        time: Nanos::from_millis(270),
+        count: 5,
+        max: Nanos::from_millis(60),
+        limit: RealTimeLimit::FairServer,
+        runtime: None,
+        period: Nanos::from_secs(1),
+    }];
+    statement.beats = Some(BeatStatement {
+        beats: vec![BeatLine {
+            pid: Some(8),
+            chain: vec!["timerfd_tmrproc".to_owned(), "backupd".to_owned()],
+            ..ticktax_fixture::beat("backupd", 300e6, 1e3)
+        }],
+        ..BeatStatement::default()
+    });
+    let mut ran = Ran::default();
+    let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 8));
+    ran.add(&source, Nanos::from_millis(1_000));
+    let policies = [ThreadPolicy {
+        pid: 8,
+        tid: 8,
+        policy: SpecialPolicy::Fifo(10),
+    }];
+    let known = Processes {
+        policies: &policies,
+        ran: Some(&ran),
+        ..Processes::default()
+    };
+    let told = |statement: &Statement| {
+        let of = advise_with(statement, &known);
+        of.into_iter()
+            .filter_map(|advice| match advice {
+                Advice::RealTimeFirst {
+                    waiter,
+                    timer,
+                    time,
+                    ..
+                } => Some(format!("{waiter} {} {}", timer.unwrap_or_default(), time)),
+                Advice::RealTimeHeld { costly, .. } => Some(format!("held, costly {costly}")),
+                Advice::Overbooked { .. } => Some("overbooked".to_owned()),
+                _ => None,
+            })
+            .collect::<Vec<String>>()
+    };
+    // Threads waited for 3.9 s in all.
+    assert_eq!(
+        told(&statement),
+        [
+            "overbooked",
+            "sshd timerfd_tmrproc 1.20 s",
+            "held, costly true"
+        ]
+    );
+    // It was kept from its CPU for longer than others waited for it.
+    let waits = statement.waits.as_mut().expect("it has waits");
+    waits.real_time[0].time = Nanos::from_millis(1_300);
+    assert_eq!(
+        told(&statement),
+        [
+            "overbooked",
+            "held, costly false",
+            "sshd timerfd_tmrproc 1.20 s"
+        ]
+    );
+    // Of an ordinary program it is no news that others wait while it runs.
+    let ordinary = advise_with(&statement, &Processes::default());
+    let first = |it: &Advice| matches!(it, Advice::RealTimeFirst { .. });
+    assert!(!ordinary.iter().any(first));
 }
 
 /// The CPUs that were wanted, by whom most and for how long, and its groups.

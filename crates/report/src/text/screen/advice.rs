@@ -13,6 +13,7 @@ use ticktax_model::waits::WaitingProgram;
 
 use self::commands::{BUSIEST, Lowered, REPEATS, again, is_plain, lower_all, page_faults, trial};
 use super::Screen;
+use super::tables::ROOMY;
 use crate::text::beats::short_period;
 use crate::text::foot::to_lose_less;
 use crate::text::late;
@@ -185,7 +186,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
         Advice::KernelWork { name, .. } => (off_switch(name), None),
-        Advice::RealTimeHeld { held } if held.limit == RealTimeLimit::Throttling => {
+        Advice::RealTimeHeld { held, .. } if held.limit == RealTimeLimit::Throttling => {
             screen.watched()?;
             let unlimited = KnobProposal::of("kernel.sched_rt_runtime_us", -1);
             (unlimited, Some("wait"))
@@ -216,6 +217,8 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         program,
         pid,
         period,
+        timer,
+        policy,
         cpus,
         other_cpus,
         max,
@@ -232,17 +235,23 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             BUSIEST.to_owned(),
         ),
         (false, Some(others)) => (": move it", format!("taskset -acp {others} {pid}")),
-        (false, None) => (
-            ": lower its priority",
-            format!("chrt -ap {pid}   # and lower its priority"),
-        ),
+        (false, None) => (": lower its priority", format!("chrt -ap {pid}")),
     };
     let delays = if *ended { "delayed" } else { "delays" };
+    let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
+    let timer = timer.as_ref();
+    let timer = timer.map_or_else(String::new, |timer| format!(" by {timer}"));
+    // Where lines are short, the command has the CPUs.
+    let place = if screen.style.width >= ROOMY {
+        format!("{timer} on {}", cpu_names(cpus.iter()))
+    } else {
+        String::new()
+    };
     let sentence = format!(
-        "{program} ({pid}), every {} on {}, {delays} it up to {}{remedy}.",
-        tied(short_period(*period)),
-        cpu_names(cpus.iter()),
+        "{program} {} {delays} it up to {} every {}{place}{remedy}.",
+        tied(format!("({pid}{policy})")),
         tied(max),
+        tied(short_period(*period)),
     );
     (sentence, screen.names_processes().then_some(command))
 }
@@ -424,7 +433,8 @@ fn of_machine(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) 
             ),
             Lowered::of(most).command(screen),
         ),
-        Advice::RealTimeHeld { held } => real_time(held),
+        Advice::RealTimeHeld { held, costly } => real_time(held, *costly),
+        Advice::RealTimeFirst { .. } => real_time_first(advice, screen),
         _ => (String::new(), None),
     }
 }
@@ -437,17 +447,60 @@ fn run_fewer(most: &CrowdingProgram) -> &'static str {
     }
 }
 
+/// A process that goes before every ordinary thread, and the proof that others wait for it.
+fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
+    let Advice::RealTimeFirst {
+        program,
+        pid,
+        policy,
+        period,
+        timer,
+        time,
+        waiter,
+        waiter_pid,
+        ended,
+    } = advice
+    else {
+        return (String::new(), None);
+    };
+    let timer = timer.as_ref();
+    let timer = timer.map_or_else(String::new, |timer| format!(" by {timer}"));
+    let period = period.map_or_else(String::new, |period| {
+        format!(", every {}{timer}", tied(short_period(period)))
+    });
+    let (waited, remedy) = if *ended {
+        ("waited", "it has ended: start it on another CPU")
+    } else {
+        ("wait", "move it, or lower its priority")
+    };
+    let sentence = format!(
+        "{program} ({pid}), {}{period}, goes before all others, and {} {waited} for it, in all {}: {remedy}.",
+        tied(policy),
+        waiter,
+        tied(time),
+    );
+    let there = waiter_pid.filter(|_| screen.names_processes() && screen.statement.part.is_none());
+    (
+        sentence,
+        there.map(|pid| format!("ticktax audit --pid {pid}")),
+    )
+}
+
 /// What kept real-time threads from their CPU, and what lifts it.
-fn real_time(held: &RealTimeHeld) -> (String, Option<String>) {
+fn real_time(held: &RealTimeHeld, costly: bool) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
         (RealTimeLimit::Either, Some(_)) => format!("{} or the fair server", setting(held)),
         _ => "The kernel's fair server, which lets ordinary threads have a part of each second,"
             .to_owned(),
     };
+    let remedy = if costly {
+        "have it sleep in time"
+    } else {
+        "have it sleep in time, or lift the limit"
+    };
     let sentence = format!(
-        "{cause} kept {} from its CPU for {}, {}, up to {} at once: have it sleep in time, or lift \
-         the limit.",
+        "{cause} kept {} from its CPU for {}, {}, up to {} at once: {remedy}.",
         name(&held.name, &held.pids),
         tied(held.time),
         counted(held.count, "time"),
@@ -455,14 +508,13 @@ fn real_time(held: &RealTimeHeld) -> (String, Option<String>) {
     );
     let throttling = "sysctl kernel.sched_rt_runtime_us=-1";
     let server = "echo 0 | tee /sys/kernel/debug/sched/fair_server/cpu*/runtime";
+    let risk = "  # then a loop that never sleeps stops its CPU";
     let command = match held.limit {
-        RealTimeLimit::Throttling => {
-            format!("{throttling}   # a loop that never sleeps stops its CPU")
-        }
-        RealTimeLimit::FairServer => server.to_owned(),
-        RealTimeLimit::Either => format!("{throttling}; {server}"),
+        RealTimeLimit::Throttling => format!("{throttling} {risk}"),
+        RealTimeLimit::FairServer => format!("{server} {risk}"),
+        RealTimeLimit::Either => format!("{throttling}; {server} {risk}"),
     };
-    (sentence, Some(command))
+    (sentence, (!costly).then_some(command))
 }
 
 /// The setting of real-time throttling, by its name and in its own unit.

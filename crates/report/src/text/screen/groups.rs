@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::statement::{Account, Class};
 use ticktax_model::victim::Interferer;
 use ticktax_model::{Kind, Nanos};
@@ -26,6 +27,8 @@ pub(super) struct Group {
     pub(super) period: Option<f64>,
     /// What those had that run in it.
     pub(super) in_period: Nanos,
+    /// How all of it is scheduled, where that is not by the ordinary rules.
+    pub(super) policy: Option<SpecialPolicy>,
 }
 
 impl Group {
@@ -58,6 +61,9 @@ impl Group {
         self.time += other.time;
         self.count += other.count;
         self.max = self.max.max(other.max);
+        if other.policy != self.policy {
+            self.policy = None;
+        }
         if other.period == self.period {
             self.in_period += other.in_period;
         }
@@ -113,6 +119,7 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
             max: one.max,
             period: one.period,
             in_period: one.period.map_or(Nanos::ZERO, |_| one.time),
+            policy: one.policy,
         };
         ((name.clone(), pid), group)
     });

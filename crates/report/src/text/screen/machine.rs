@@ -365,8 +365,12 @@ fn is_tick(beat: &BeatLine) -> bool {
     beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
 }
 
-/// Whether a program's rhythm is only the scheduler's, which hands a busy CPU round at the tick.
+/// Whether a program's rhythm is only the scheduler's, which hands a busy CPU round at the tick. What is woken in it is
+/// not: something else keeps time for that.
 fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>) -> bool {
+    if beat.chain.len() > 1 {
+        return false;
+    }
     let Some(hz) = tick_hz.filter(|&hz| hz > 0) else {
         return false;
     };

@@ -125,7 +125,8 @@ fn is_held_up(advice: &Advice) -> Option<bool> {
         | Advice::PageFaults { .. }
         | Advice::MemoryReclaim { .. } => Some(true),
         Advice::Stolen { .. } | Advice::EventsLost { .. } => None,
-        Advice::Overbooked { .. }
+        Advice::RealTimeFirst { .. }
+        | Advice::Overbooked { .. }
         | Advice::CpusFull { .. }
         | Advice::KernelWork { .. }
         | Advice::Finding { .. } => Some(false),
@@ -227,13 +228,14 @@ fn rounded(share: f64) -> String {
     }
 }
 
-/// The rhythm in which most of a group ran, where it is one process.
+/// The rhythm in which most of a group ran, where it is one process, and how it is scheduled where it goes before others.
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
-    period.map_or_else(String::new, |period| {
-        format!("EVERY {}", short_period(period))
-    })
+    let period = period.map(|period| format!("EVERY {}", short_period(period)));
+    let policy = group.policy.filter(|policy| policy.goes_first());
+    let parts = period.into_iter().chain(policy.map(|it| it.to_string()));
+    parts.collect::<Vec<String>>().join(", ")
 }
 
 fn delays(page: &mut Page, delays: &[Delay], most: usize) {

@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 
 use super::groups::Group;
 use crate::text::numbers::{counted, grouped, percent};
-use crate::text::page::{Page, TIE, Tone, elide};
+use crate::text::page::{Page, TIE, Tone, columns, elide};
 
 /// From this width on a table says how often.
 const TIMES: usize = 56;
@@ -13,9 +13,11 @@ pub(super) const MUCH: f64 = 0.05;
 /// From this width on it has a column of words.
 const WORDS: usize = 72;
 /// From this width on it counts threads.
-const ROOMY: usize = 100;
+pub(super) const ROOMY: usize = 100;
 /// The width of that column.
 pub(super) const WORDS_WIDTH: usize = 13;
+/// And where there is room.
+const MORE_WORDS: usize = 22;
 
 /// A table of groups.
 pub(super) struct Table<'a> {
@@ -143,8 +145,16 @@ impl Table<'_> {
             cells.push(format!(" {max:>9}"));
         }
         if page.width() >= WORDS && !self.words.is_empty() {
-            let word = elide(word, WORDS_WIDTH);
-            cells.push(format!("  {word:<WORDS_WIDTH$}"));
+            let room = if page.width() >= ROOMY {
+                MORE_WORDS
+            } else {
+                WORDS_WIDTH
+            };
+            // What comes first says most; half of the rest says nothing.
+            let first = word.split_once(", ").map_or(word, |(first, _)| first);
+            let word = if columns(word) <= room { word } else { first };
+            let word = elide(word, room);
+            cells.push(format!("  {word:<room$}"));
         }
         cells.concat()
     }

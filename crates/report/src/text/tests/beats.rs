@@ -217,3 +217,35 @@ fn what_is_not_known_to_take_time_from_others_has_no_line_of_a_machine() {
         assert_eq!(names, [gaps, beat]);
     }
 }
+
+/// A program that a timer wakes is one however its period and its runs fall on ticks; one that nothing wakes is handed its
+/// turns by the scheduler.
+#[test]
+fn what_is_woken_at_whole_ticks_has_a_line() {
+    let mut thief = line("ttx-inj-fifo", 300e6, 2e3, "1");
+    (thief.kind, thief.pid, thief.share) = (BeatKind::Thread, Some(9), 0.13);
+    thief.lengths.median = Nanos::from_millis(40);
+    let mut statement = kernel_level();
+    if let Some(tick) = &mut statement.tick {
+        tick.hz_configured = Some(250);
+    }
+    statement.waits = Some(WaitStatement {
+        behind: vec![WaitedFor {
+            name: "ttx-inj-fifo".to_owned(),
+            kind: Kind::Task,
+            pids: vec![9],
+            time: Nanos::from_secs(2),
+        }],
+        ..WaitStatement::default()
+    });
+    let mut shown = |chain: &[&str]| {
+        thief.chain = chain.iter().map(|&name| name.to_owned()).collect();
+        statement.beats = Some(BeatStatement {
+            beats: vec![thief.clone()],
+            ..BeatStatement::default()
+        });
+        statement_page(&statement, &crate::text::TextStyle::default()).contains("ttx-inj-fifo (9)")
+    };
+    assert!(shown(&["timerfd_tmrproc", "ttx-inj-fifo"]));
+    assert!(!shown(&[]));
+}

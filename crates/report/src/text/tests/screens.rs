@@ -4,6 +4,7 @@ use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::RecordingPart;
 use ticktax_model::statement::{Account, Holder, Statement};
@@ -38,6 +39,7 @@ pub(super) fn flat(statement: &Statement) -> String {
 /// A compiler of many processes.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
+        policy: None,
         name: if i % 2 == 0 {
             "cc1".to_owned()
         } else {
@@ -116,6 +118,8 @@ pub(super) fn held_up() -> Statement {
             program: "backup".to_owned(),
             pid: 812,
             period: 3.03e9,
+            timer: Some("hrtimer_wakeup".to_owned()),
+            policy: Some(SpecialPolicy::Fifo(10)),
             cpus: "1".parse().unwrap(),
             other_cpus: Some("0".parse().unwrap()),
             time: Nanos::from_millis(200),
@@ -274,7 +278,10 @@ fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
         let threads = threads.expect("it was followed");
         threads.delays[0].limit = Some(limit);
         threads.real_time = vec![held.clone()];
-        statement.advice = vec![Advice::RealTimeHeld { held }];
+        statement.advice = vec![Advice::RealTimeHeld {
+            held,
+            costly: false,
+        }];
         flat(&statement)
     };
     let runtime = Some(Nanos::from_millis(950));

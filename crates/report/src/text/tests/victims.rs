@@ -16,6 +16,7 @@ use crate::TextStyle;
 
 fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> Interferer {
     Interferer {
+        policy: None,
         name: name.to_owned(),
         kind,
         pid,
