@@ -21,15 +21,15 @@ pub(crate) fn begin(files: &FileArguments, output: Option<&Path>) -> Result<RowF
     Ok(begun)
 }
 
-/// Prints the document, and finishes the files: a page that cannot be printed is no reason to lose a
-/// recording as well.
+/// Finishes the files, and prints the document below what is said of them: a first screen fills a terminal, and what
+/// came after it would scroll its verdict away. A file that cannot be written is no reason to lose the page as well.
 pub(crate) fn finish(
     ended: &RowsEnded<'_>,
     files: RowFiles,
     (format, output): (Format, Option<&Path>),
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let mut result = terminal.put(ended.document, format, output);
+    let mut written = Ok(());
     for finished in files.finish(ended) {
         match finished {
             Ok(finished) => {
@@ -38,8 +38,8 @@ pub(crate) fn finish(
                 }
                 terminal.remark(&finished.note);
             }
-            Err(error) => result = result.and(Err(error.into())),
+            Err(error) => written = written.and(Err(error.into())),
         }
     }
-    result
+    terminal.put(ended.document, format, output).and(written)
 }
