@@ -161,7 +161,7 @@ impl<'a> Screen<'a> {
 
     fn show(&mut self, elapsed: Nanos, auditor: &mut Auditor, sources: &SourceTable) {
         if self.bar.is_shown() && elapsed - self.glanced >= GLANCE {
-            let style = self.terminal.style();
+            let style = self.terminal.watched_style();
             let lines = ticktax_report::glance(&auditor.glance(sources), &style);
             self.bar.tell(format!("{lines}\n{}", self.what));
             self.glanced = elapsed;
@@ -172,7 +172,7 @@ impl<'a> Screen<'a> {
         }
         if self.terminal.is_watched() && elapsed - self.told >= NEWS {
             for beat in auditor.news() {
-                let style = self.terminal.style();
+                let style = self.terminal.watched_style();
                 self.bar.say(&ticktax_report::beat_news(&beat, &style));
             }
             self.told = elapsed;

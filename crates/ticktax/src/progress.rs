@@ -5,6 +5,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ticktax_model::Nanos;
 
+/// Columns of a bar, where there is room,
+const BAR: usize = 30;
+/// and fewer than these tell nothing.
+const SHORTEST: usize = 5;
+
 /// How much there is to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extent {
@@ -19,13 +24,27 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    fn template(self) -> String {
-        match self {
-            Self::Time(length) => format!("{{msg}} [{{bar:30}}] {{elapsed}} of {length}"),
-            Self::Points { .. } => {
-                "{pos} of {len} points [{bar:30}] {elapsed}, {eta} to go".to_owned()
+    /// The line on a screen of so many columns, of which a message takes some: the bar gives way to the numbers.
+    fn template(self, width: usize, message: usize) -> String {
+        // Times are told in one unit, as `12s`.
+        let taken = match self {
+            Self::Time(length) => message + length.to_string().len() + " [] 59s of ".len(),
+            Self::Points { all, .. } | Self::Runs(all) => {
+                2 * all.to_string().len() + " of  points [] 59s, 59s to go".len()
             }
-            Self::Runs(_) => "{pos} of {len} runs [{bar:30}] {elapsed}, {eta} to go".to_owned(),
+            Self::Unknown => 0,
+        };
+        let bar = match (width - 1).saturating_sub(taken).min(BAR) {
+            room if room < SHORTEST => String::new(),
+            room => format!("[{{bar:{room}}}] "),
+        };
+        match self {
+            Self::Time(_) if taken > width => "{msg}".to_owned(),
+            Self::Time(length) => format!("{{msg}} {bar}{{elapsed}} of {length}"),
+            Self::Points { .. } => {
+                format!("{{pos}} of {{len}} points {bar}{{elapsed}}, {{eta}} to go")
+            }
+            Self::Runs(_) => format!("{{pos}} of {{len}} runs {bar}{{elapsed}}, {{eta}} to go"),
             Self::Unknown => "{spinner} {elapsed} {msg}".to_owned(),
         }
     }
@@ -46,12 +65,13 @@ impl Progress {
     /// How often the bar wants to be told.
     pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
 
-    /// On standard error.
-    pub(crate) fn shown(extent: Extent, what: String) -> Self {
+    /// On standard error, of so many columns.
+    pub(crate) fn shown(extent: Extent, what: String, width: usize) -> Self {
         // Four times a second: drawing is work, too.
         let target = ProgressDrawTarget::stderr_with_hz(4);
         let bar = ProgressBar::with_draw_target(extent.length(), target);
-        let style = ProgressStyle::with_template(&extent.template());
+        let template = extent.template(width, what.chars().count());
+        let style = ProgressStyle::with_template(&template);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style.progress_chars("=> "));
         bar.set_message(what);
@@ -104,4 +124,25 @@ impl Progress {
 
 fn millis(time: Nanos) -> u64 {
     u64::try_from(time.0 / 1_000_000).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::Extent;
+
+    #[test]
+    fn the_bar_gives_way_where_the_screen_is_narrow() {
+        let time = Extent::Time(Nanos::from_secs(20));
+        let what = "Watching CPUs 0-1";
+        let of = |width| time.template(width, what.len());
+        assert_eq!(of(80), "{msg} [{bar:30}] {elapsed} of 20.0 s");
+        assert_eq!(of(40), "{msg} [{bar:5}] {elapsed} of 20.0 s");
+        assert_eq!(of(36), "{msg} {elapsed} of 20.0 s");
+        assert_eq!(of(30), "{msg}");
+        let points = Extent::Points { all: 120, done: 7 };
+        let at_40 = points.template(40, 0);
+        assert_eq!(at_40, "{pos} of {len} points {elapsed}, {eta} to go");
+    }
 }

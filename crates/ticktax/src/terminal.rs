@@ -113,6 +113,16 @@ impl Terminal {
         self.style
     }
 
+    /// How what is shown on standard error is to look: it may be another terminal than standard output, or the only one.
+    pub(crate) fn watched_style(&self) -> TextStyle {
+        let measured = terminal_size::terminal_size_of(io::stderr());
+        let measured = measured.map(|(width, _)| usize::from(width.0));
+        TextStyle {
+            width: measured.unwrap_or(self.style.width),
+            ..self.style
+        }
+    }
+
     /// Whether progress can be shown: standard error is a terminal.
     pub(crate) fn is_watched(&self) -> bool {
         self.error_is_tty
@@ -155,7 +165,7 @@ impl Terminal {
     /// How far something has come, on a terminal; nothing in a pipe.
     pub(crate) fn progress(&self, extent: Extent, what: impl Into<String>) -> Progress {
         if self.error_is_tty {
-            Progress::shown(extent, what.into())
+            Progress::shown(extent, what.into(), self.watched_style().width)
         } else {
             Progress::hidden()
         }

@@ -8,24 +8,25 @@ use ticktax_model::statement::{Account, Class, Holder};
 
 use super::TextStyle;
 use super::numbers::percent;
-use super::page::{TIE, clean, elide};
+use super::page::{TIE, clean, columns, elide};
 
 /// Names in a line.
 const NAMES: usize = 4;
+/// From this width on there is room for whole words.
+const ROOMY: usize = 60;
 
 /// What is known so far in two lines, each no wider than the page: how the CPUs' time was shared out and
-/// which programs had most of it; or how long a program waited, and behind whom.
+/// which programs had most of it; or how long a program waited, and behind whom. What has no room is left out whole.
 pub fn glance(glance: &Glance, style: &TextStyle) -> String {
-    let lines = match &glance.program {
-        Some(program) => of_program(program),
-        None => of_machine(&glance.accounts),
-    };
     let width = style.width.clamp(40, 200);
-    let fitted = |line: String| elide(&clean(&line.replace(TIE, " ")), width);
-    lines.map(fitted).join("\n")
+    let lines = match &glance.program {
+        Some(program) => of_program(program, width),
+        None => of_machine(&glance.accounts, width),
+    };
+    lines.join("\n")
 }
 
-fn of_program(program: &ProgramGlance) -> [String; 2] {
+fn of_program(program: &ProgramGlance, width: usize) -> [String; 2] {
     let ProgramGlance {
         wanted,
         waited,
@@ -33,49 +34,87 @@ fn of_program(program: &ProgramGlance) -> [String; 2] {
         behind,
     } = program;
     let share = percent(waited.share_of(*wanted));
-    let first = format!("Wanted the CPU {wanted}, WAITED {waited} ({share}), worst {longest}");
+    let worst = format!("worst {longest}");
+    let first = if width >= ROOMY {
+        let waited = format!("WAITED {waited} ({share})");
+        fitting(
+            "",
+            [format!("Wanted the CPU {wanted}"), waited, worst],
+            width,
+        )
+    } else {
+        fitting(
+            "",
+            [format!("WAITED {waited} of {wanted} ({share})"), worst],
+            width,
+        )
+    };
     let names = behind.iter().map(|(name, time)| (&**name, *time));
-    [first, format!("Behind: {}", listed(names))]
+    [first, listed("Behind: ", names, width)]
 }
 
-fn of_machine(accounts: &[Account]) -> [String; 2] {
+fn of_machine(accounts: &[Account], width: usize) -> [String; 2] {
     let whole: Nanos = accounts.iter().map(|account| account.time).sum();
     let time = |is_it: &dyn Fn(Class) -> bool| {
         let of_class = accounts.iter().filter(|account| is_it(account.class));
         let time: Nanos = of_class.map(|account| account.time).sum();
         percent(time.share_of(whole))
     };
-    let first = format!(
-        "Programs {}, kernel and hypervisor {}, idle {}",
-        time(&|class| class == Class::Program),
-        time(&Class::is_taken),
-        time(&|class| class.holder() == Holder::Nothing),
-    );
+    let taken = if width >= ROOMY {
+        "kernel and hypervisor"
+    } else {
+        "taken"
+    };
+    let parts = [
+        format!("Programs {}", time(&|class| class == Class::Program)),
+        format!("{taken} {}", time(&Class::is_taken)),
+        format!("idle {}", time(&|class| class.holder() == Holder::Nothing)),
+    ];
+    let first = fitting("", parts, width);
     let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
     for account in accounts.iter().filter(|it| it.class == Class::Program) {
         *programs.entry(&account.name).or_default() += account.time;
     }
     let mut programs: Vec<(&str, Nanos)> = programs.into_iter().collect();
     programs.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-    [first, format!("Most: {}", listed(programs.into_iter()))]
+    [first, listed("Most: ", programs.into_iter(), width)]
 }
 
-/// The first few with their times.
-fn listed<'a>(all: impl Iterator<Item = (&'a str, Nanos)>) -> String {
-    let told: Vec<String> = all
-        .take(NAMES)
-        .map(|(name, time)| format!("{name} {time}"))
-        .collect();
-    if told.is_empty() {
-        return "nobody so far".to_owned();
+/// As many of the parts as there is room for.
+fn fitting(label: &str, parts: impl IntoIterator<Item = String>, width: usize) -> String {
+    let mut line = label.to_owned();
+    for part in parts {
+        let part = clean(&part.replace(TIE, " "));
+        let separator = if line == label { "" } else { ", " };
+        if columns(&line) + separator.len() + columns(&part) > width {
+            break;
+        }
+        line = format!("{line}{separator}{part}");
     }
-    told.join(", ")
+    line
+}
+
+/// The first few with their times. A name that is too long for the line is cut where it is the first.
+fn listed<'a>(label: &str, all: impl Iterator<Item = (&'a str, Nanos)>, width: usize) -> String {
+    let told = all.take(NAMES).enumerate().map(|(nth, (name, time))| {
+        let time = time.to_string();
+        let room = width.saturating_sub(columns(label) + columns(&time) + 1);
+        let name = clean(name);
+        let name = if nth == 0 { elide(&name, room) } else { name };
+        format!("{name} {time}")
+    });
+    let mut told = told.peekable();
+    if told.peek().is_none() {
+        return format!("{label}nobody so far");
+    }
+    fitting(label, told, width)
 }
 
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::glance::{Glance, ProgramGlance};
+    use ticktax_model::statement::Account;
 
     use super::glance;
     use crate::TextStyle;
@@ -112,7 +151,47 @@ mod tests {
             "{lines}"
         );
         assert!(!lines.contains('\u{1b}'), "{lines}");
+        assert!(lines.ends_with(" 900 ms"), "{lines}");
         let nothing = glance(&Glance::default(), &TextStyle::default());
         assert!(nothing.contains("nobody so far"), "{nothing}");
+    }
+
+    /// A name may be cut, a number never: what has no room is left out.
+    #[test]
+    fn numbers_are_whole_however_narrow_the_terminal() {
+        let account = |name: &str, ms| Account {
+            time: Nanos::from_millis(ms),
+            name: name.to_owned(),
+            ..kernel_level().accounts[0].clone()
+        };
+        let machine = Glance {
+            accounts: vec![
+                account("qemu-system-x86", 66_123),
+                account("stress-ng-cpu", 1_400),
+            ],
+            program: None,
+        };
+        let at = |width| {
+            let style = TextStyle {
+                width,
+                ..TextStyle::default()
+            };
+            glance(&machine, &style)
+        };
+        assert!(
+            at(80).ends_with("Most: qemu-system-x86 66.1 s, stress-ng-cpu 1.40 s"),
+            "{}",
+            at(80)
+        );
+        assert!(
+            at(40).ends_with("Most: qemu-system-x86 66.1 s"),
+            "{}",
+            at(40)
+        );
+        assert!(
+            at(40).starts_with("Programs 100.0 %, taken 0 %, idle 0 %"),
+            "{}",
+            at(40)
+        );
     }
 }
