@@ -61,11 +61,54 @@ fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     verbs.filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
 }
 
-fn roff(command: Command) -> String {
+fn roff(mut command: Command) -> String {
+    let usage = command.render_usage().to_string();
+    let source = concat!("ticktax ", env!("CARGO_PKG_VERSION"));
     let mut roff = Vec::new();
     // Writing into memory does not fail.
-    drop(clap_mangen::Man::new(command).render(&mut roff));
-    String::from_utf8_lossy(&roff).into_owned()
+    drop(
+        clap_mangen::Man::new(command)
+            .source(source)
+            .render(&mut roff),
+    );
+    with_sections(&String::from_utf8_lossy(&roff), &usage)
+}
+
+/// The page with the usage as the help has it, which names values, and with the lines of its end as they were typed, in
+/// sections of their own.
+fn with_sections(roff: &str, usage: &str) -> String {
+    let mut page: Vec<String> = Vec::new();
+    let mut lines = roff.lines();
+    // Whether the text that clap has behind the options is being read, and a section of it was begun.
+    let (mut at_end, mut begun) = (false, false);
+    while let Some(line) = lines.next() {
+        if line == ".SH EXTRA" {
+            at_end = true;
+            continue;
+        }
+        if line.starts_with(".SH") {
+            at_end = false;
+        }
+        let title = match line {
+            "Examples:" => Some("EXAMPLES"),
+            "Exit codes:" => Some("\"EXIT STATUS\""),
+            _ => None,
+        };
+        match title.filter(|_| at_end) {
+            Some(title) => page.extend([format!(".SH {title}"), ".nf".to_owned()]),
+            None if at_end && !begun => page.extend([".SH NOTES", ".nf", line].map(str::to_owned)),
+            None => page.push(line.to_owned()),
+        }
+        begun = at_end;
+        if line == ".SH SYNOPSIS" {
+            lines.next();
+            let usage = usage.trim_start_matches("Usage:").lines().map(str::trim);
+            page.push(".nf".to_owned());
+            page.extend(usage.map(|line| line.replace('-', "\\-")));
+            page.push(".fi".to_owned());
+        }
+    }
+    page.join("\n") + "\n"
 }
 
 fn write_all(folder: &Path) -> Result<(), Failure> {

@@ -217,6 +217,17 @@ fn the_page_explains_itself() {
         man.contains(".TH ticktax-audit 1") && man.contains("\\-\\-probe"),
         "{man}"
     );
+    // The version, the values, and the lines of the examples each by itself.
+    let title = man.lines().find(|line| line.starts_with(".TH"));
+    let version = concat!("ticktax ", env!("CARGO_PKG_VERSION"));
+    assert!(title.is_some_and(|it| it.contains(version)), "{man}");
+    for words in [
+        ".SH SYNOPSIS\n.nf\nticktax audit [OPTIONS]",
+        ".SH EXAMPLES\n.nf\n  ticktax audit",
+        ".SH \"EXIT STATUS\"\n.nf\n  0 ",
+    ] {
+        assert!(man.contains(words), "{words} in {man}");
+    }
     let nested = text(&ticktax(&["man", "case", "run"]).stdout);
     assert!(nested.contains(".TH ticktax-case-run 1"), "{nested}");
     let unknown = ticktax(&["man", "audti"]);
