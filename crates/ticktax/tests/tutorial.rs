@@ -48,20 +48,57 @@ fn tutorial() -> Result<(), Failed> {
     if !output.status.success() {
         return Err(format!("{}: {complaint}", output.status).into());
     }
+    let read = |file: &str| fs::read_to_string(at.join(file));
     for (file, words) in [
         ("lag.txt", &["WHO MADE IT WAIT", "backupd"][..]),
         ("beats.txt", &["backupd"]),
         ("time.txt", &["backupd"]),
         ("proof.txt", &["waited, per second", "calm.parquet"]),
     ] {
-        let text = fs::read_to_string(at.join(file))?;
+        let text = read(file)?;
         for word in words {
             if !text.contains(word) {
                 return Err(format!("{word} is not in {file}:\n{text}").into());
             }
         }
     }
-    Ok(())
+    // It no longer runs where the server does.
+    let calm = read("calm.txt")?;
+    let blamed = calm.lines().find(|line| line.starts_with("  backupd"));
+    if let Some(line) = blamed {
+        return Err(format!("still blamed after it was moved: {line}\n{calm}").into());
+    }
+    // Where others keep every CPU busy, the server waits for them as well, and they come first on the page.
+    if others_run()? {
+        return Ok(());
+    }
+    let lag = read("lag.txt")?;
+    if !lag.contains("$ taskset -acp ") {
+        return Err(format!("the page does not print step 4's command:\n{lag}").into());
+    }
+    let proof = read("proof.txt")?;
+    match interval(&proof) {
+        Some((_, high)) if high < 0.0 => Ok(()),
+        told => Err(format!("it waited no less, {told:?}:\n{proof}").into()),
+    }
+}
+
+/// The ends of the 95 % interval of what it waited, per second, in percentage points.
+fn interval(proof: &str) -> Option<(f64, f64)> {
+    let mut lines = proof.lines();
+    let line = lines.find(|line| line.contains("waited, per second"))?;
+    let (before, after) = line.split_once(" to ")?;
+    let low = before.split_whitespace().last()?.parse().ok()?;
+    let high = after.split_whitespace().next()?.parse().ok()?;
+    Some((low, high))
+}
+
+/// Whether about as many threads wanted to run, of late, as there are CPUs.
+fn others_run() -> Result<bool, Failed> {
+    let load = fs::read_to_string("/proc/loadavg")?;
+    let load: f64 = load.split_whitespace().next().unwrap_or_default().parse()?;
+    let cpus = std::thread::available_parallelism()?.get();
+    Ok(load > 0.75 * cpus as f64)
 }
 
 /// The commands of the page, in its order.

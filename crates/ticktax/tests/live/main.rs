@@ -271,6 +271,10 @@ const SCREENS: &[(&str, Test)] = &[
     ),
     ("screens::a_quota_is_named", screens::a_quota_is_named),
     (
+        "screens::a_page_that_is_saved_keeps_its_verdict",
+        screens::a_page_that_is_saved_keeps_its_verdict,
+    ),
+    (
         "screens::a_storm_of_packets_is_named",
         screens::a_storm_of_packets_is_named,
     ),

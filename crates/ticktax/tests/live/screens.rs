@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -34,13 +33,13 @@ pub(crate) fn has_tmux() -> bool {
 
 /// What is visible at the end of a command, in a terminal of its own.
 fn screen_of(command: &str) -> Result<String, Failed> {
-    static SESSIONS: AtomicU32 = AtomicU32::new(0);
-    let nth = SESSIONS.fetch_add(1, Ordering::Relaxed);
-    let socket = format!("ticktax-test-{}-{nth}", std::process::id());
+    // The socket goes with its folder: tmux leaves it where it was.
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("tmux");
     let tmux = |arguments: &[&str]| {
         let mut tmux = Command::new("tmux");
-        tmux.args(["-L", &socket, "-f", "/dev/null"])
-            .args(arguments);
+        tmux.arg("-S").arg(&socket).args(["-f", "/dev/null"]);
+        tmux.args(arguments);
         tmux.env_remove("TMUX").output()
     };
     // The prompt of a shell, which has the last line.
@@ -61,8 +60,9 @@ fn screen_of(command: &str) -> Result<String, Failed> {
     Ok(screen)
 }
 
-/// Fails unless the command succeeded, and all of these words are on the screen it left.
-fn shows(command: &str, words: &[&str]) -> Result<(), Failed> {
+/// Fails unless the command succeeded, the screen it left begins with the page's first line, which begins with `first`,
+/// and all of these words are on it.
+fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     let screen = screen_of(command)?;
     check(screen.contains("ended=0"), || screen.clone())?;
     for word in words {
@@ -70,11 +70,33 @@ fn shows(command: &str, words: &[&str]) -> Result<(), Failed> {
             format!("{word} is not on the screen:\n{screen}")
         })?;
     }
-    // The page's first line has not left the screen.
-    let first = screen.lines().next().unwrap_or_default();
-    check(!first.trim().is_empty(), || {
-        format!("the screen begins with an empty line:\n{screen}")
+    let top = screen.lines().next().unwrap_or_default();
+    check(top.starts_with(first), || {
+        format!("the screen does not begin with `{first}`, as the page does:\n{screen}")
     })
+}
+
+/// How the page about a machine begins, which has the name of this one.
+fn machine() -> Result<String, Failed> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
+    Ok(format!("{}: ", name.trim()))
+}
+
+/// What is said of a file that was saved does not cost the page its first line: it stands above it.
+pub(crate) fn a_page_that_is_saved_keeps_its_verdict() -> Result<(), Failed> {
+    let place = Place::new();
+    let file = place.file("saved.parquet");
+    let screen = screen_of(&format!(
+        "{} audit --for 3 --save {}",
+        ticktax(),
+        file.display()
+    ))?;
+    check(screen.contains("ended=0"), || screen.clone())?;
+    let verdict = machine()?;
+    check(
+        screen.lines().any(|line| line.starts_with(&verdict)),
+        || format!("the verdict has left the screen:\n{screen}"),
+    )
 }
 
 fn ticktax() -> &'static str {
@@ -180,6 +202,7 @@ pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &place)?;
     shows(
         &audit(&server),
+        "gamesrv (",
         &["gamesrv", "LAGGING", "backupd", "EVERY 50", "taskset"],
     )
 }
@@ -192,6 +215,7 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
     let _compilers = (0..3).map(compile).collect::<Result<Vec<_>, _>>()?;
     shows(
         &audit(&server),
+        "gamesrv (",
         // They are real-time threads, to which nice values mean nothing.
         &["gamesrv", "HELD UP", "ttx-cc1  x3", "chrt -a -o"],
     )
@@ -206,10 +230,16 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
         .duration(Nanos::from_secs(3));
     let (command, _) = injector(&plan, &place)?;
+    let program = env::current_exe()?;
+    let program = program.file_name().unwrap_or_default().to_string_lossy();
+    // The kernel keeps 15 letters of it.
+    let named: String = program.chars().take(15).collect();
     let words = command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ");
     shows(
         &format!("{} audit --probe none -- {command}", ticktax()),
+        // The program that it runs has the name of this one.
+        &named,
         &["THROTTLED", "The CPU quota of"],
     )
 }
@@ -221,6 +251,7 @@ pub(crate) fn a_storm_of_packets_is_named() -> Result<(), Failed> {
     let _storm = backup(Disturbance::Softirq { packets: 128 }, schedule, &place)?;
     shows(
         &format!("{} audit --for 3 --probe none", ticktax()),
+        &machine()?,
         &["KERNEL AND HYPERVISOR", "NET_RX"],
     )
 }
@@ -232,6 +263,7 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
     let _storm = backup(Disturbance::Timer, schedule, &place)?;
     shows(
         &audit(&server),
+        "gamesrv (",
         &["gamesrv", "backupd", "Interrupted by: local_timer"],
     )
 }
@@ -243,7 +275,7 @@ pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> 
     // A hypervisor may make a frame late now and then, and the screen says so then, rightly.
     let mut seen = Ok(());
     for _ in 0..5 {
-        seen = shows(&audit(&server), &words);
+        seen = shows(&audit(&server), "gamesrv (", &words);
         if seen.is_ok() {
             break;
         }
@@ -296,6 +328,7 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     let file = recording(&place, guest, &turn)?;
     shows(
         &report(&file),
+        "vm-7: ",
         &[
             "hypervisor 20",
             "steal",
@@ -336,6 +369,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
     let file = recording(&place, followed, &turn)?;
     shows(
         &report(&file),
+        "gamesrv (4290)",
         &[
             "gamesrv",
             "HELD UP",
