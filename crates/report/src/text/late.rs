@@ -50,17 +50,22 @@ pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
 
 /// What the hypervisor took, where that may be more than was seen of it.
 pub(super) fn perhaps(page: &mut Page, late: &LateFrames) {
-    let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
-    let mut kinds = late.by_kind.iter();
-    let placed = kinds.any(|one| one.kind == HoldUp::Steal && one.frames > 0);
-    let stolen = late.stolen.filter(|time| time.share_of(all) >= SMALL);
-    if let Some(stolen) = stolen.filter(|_| !placed) {
+    if let Some(stolen) = perhaps_stolen(late) {
         let text = format!(
             "the hypervisor took {} of its CPUs meanwhile, seen in no late frame.",
             tied(stolen)
         );
         page.paragraph(Tone::Warning, "Perhaps: ", &text);
     }
+}
+
+/// What the hypervisor took of its CPUs during late frames without being seen in one, where that is much.
+pub(super) fn perhaps_stolen(late: &LateFrames) -> Option<Nanos> {
+    let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
+    let mut kinds = late.by_kind.iter();
+    let placed = kinds.any(|one| one.kind == HoldUp::Steal && one.frames > 0);
+    let stolen = late.stolen.filter(|time| time.share_of(all) >= SMALL);
+    stolen.filter(|_| !placed)
 }
 
 /// The most that this kind of delay may have taken.

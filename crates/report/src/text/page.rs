@@ -86,6 +86,11 @@ impl Page {
         self.width
     }
 
+    /// How much was written.
+    pub(super) fn length(&self) -> usize {
+        self.out.len()
+    }
+
     /// The text that was written.
     pub(super) fn finish(self) -> String {
         self.out
@@ -133,6 +138,31 @@ impl Page {
         let gap = room - columns(&name) + 1;
         let line = format!("{:indent$}{name}{:gap$}{cells}", "", "");
         self.put(tone, line.trim_end());
+    }
+
+    /// A line of a table whose name stands behind what is `kept` whole: only the name gives way, and what follows it,
+    /// as [`elide_name`] does; where nothing would be left of it, it has a line of its own below.
+    pub(super) fn named_row(
+        &mut self,
+        tone: Tone,
+        indent: usize,
+        (kept, name): (&str, &str),
+        cells: &str,
+    ) {
+        let name = clean(name);
+        let taken = indent + columns(kept) + columns(cells) + 1;
+        let room = self.width.saturating_sub(taken);
+        if room >= columns(&name).min(Self::NAME) {
+            let name = elide_name(&name, room);
+            self.row(tone, indent, &format!("{kept}{name}"), cells);
+        } else if kept.is_empty() {
+            self.row(tone, indent, &elide_name(&name, self.width - indent), cells);
+        } else {
+            self.row(tone, indent, kept.trim_end(), cells);
+            let below = " ".repeat(indent + 4);
+            let name = elide_name(&name, self.width - below.len());
+            self.put(tone, format!("{below}{name}").trim_end());
+        }
     }
 
     /// Running text behind a label; further lines begin below the text's first word.
@@ -310,4 +340,76 @@ pub(super) fn elide(text: &str, room: usize) -> String {
     let mut tail = fitting(&mut text.chars().rev(), room / 2);
     tail.reverse();
     head.into_iter().chain(['…']).chain(tail).collect()
+}
+
+/// A name cut to `room` columns: what follows it, as in `rustc (4290)  12 threads` or `cc1  x23`, is kept whole or left
+/// out, the rearmost first.
+pub(super) fn elide_name(text: &str, room: usize) -> String {
+    /// A name that is cut to less says less than no number.
+    const SHORTEST: usize = 8;
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let (name, _) = text.split_once("  ").unwrap_or((text, ""));
+    let is_pid = |pid: &str| {
+        pid.strip_suffix(')')
+            .is_some_and(|pid| pid.parse::<u32>().is_ok())
+    };
+    let name = match name.rsplit_once(" (") {
+        Some((name, pid)) if is_pid(pid) => name,
+        _ => name,
+    };
+    let behind = &text[name.len()..];
+    let (pid, _) = behind.split_once("  ").unwrap_or((behind, ""));
+    let left = |kept: &str| room.saturating_sub(columns(kept));
+    if let Some(kept) = [behind, pid]
+        .into_iter()
+        .find(|kept| left(kept) >= columns(name))
+    {
+        return format!("{name}{kept}");
+    }
+    match left(pid) {
+        room if room >= SHORTEST => format!("{}{pid}", elide(name, room)),
+        _ => elide(name, room),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Page, TextStyle, Tone, elide_name};
+
+    #[test]
+    fn a_name_is_cut_and_its_numbers_are_not() {
+        let qemu = "qemu-system-x86 (23192)  14 threads";
+        assert_eq!(elide_name(qemu, 40), qemu);
+        assert_eq!(elide_name(qemu, 30), "qemu-system-x86 (23192)");
+        assert_eq!(elide_name(qemu, 20), "qemu-s…m-x86 (23192)");
+        assert_eq!(elide_name(qemu, 11), "qemu-…m-x86");
+        assert_eq!(elide_name("stress-ng-cpu  x4", 14), "stress-ng-cpu");
+        assert_eq!(
+            elide_name("a thread (of two) with words", 12),
+            "a thre…words"
+        );
+    }
+
+    #[test]
+    fn a_period_is_never_cut() {
+        let row = |width, kept| {
+            let mut page = Page::new(TextStyle {
+                width,
+                ..TextStyle::default()
+            });
+            page.named_row(Tone::Plain, 2, (kept, "nightly-backupd (16025)"), "  1.2 %");
+            page.finish()
+        };
+        assert_eq!(
+            row(40, "every 3.06 s  "),
+            "  every 3.06 s  nigh…upd (16025)   1.2 %\n"
+        );
+        let two = row(40, "moved  3.06 s → 2.98 s  ");
+        assert_eq!(
+            two,
+            "  moved  3.06 s → 2.98 s           1.2 %\n      nightly-backupd (16025)\n"
+        );
+    }
 }

@@ -10,14 +10,19 @@ mod proc_level;
 mod program;
 mod tables;
 
+use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, RecordingPart, World};
 use ticktax_model::statement::Statement;
 
 use super::TextStyle;
+use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
 
 /// The lines of a page at 80 columns: a terminal of 24 lines has its prompt on the last one.
 const LINES: usize = 23;
+
+/// What was lost of the CPUs' time is said at the top from this share on.
+const LOST: f64 = 0.001;
 
 /// A table with more columns than this between a name and its numbers is hard to read.
 const WIDEST: usize = 120;
@@ -33,6 +38,8 @@ struct Room {
     acts: usize,
     /// Whether empty lines set the parts off.
     airy: bool,
+    /// Rows of what is large in the first table, where that is more; one less in that of who waited.
+    large: usize,
 }
 
 impl Room {
@@ -42,25 +49,39 @@ impl Room {
             fewer,
             acts,
             airy,
+            // More than nine have no tenth each.
+            large: 9,
+        }
+    }
+
+    /// The least that is an answer, with so many rows of what is large.
+    const fn least(large: usize) -> Self {
+        Self {
+            large,
+            ..Self::new(2, 1, 1, false)
         }
     }
 }
 
 /// From the most that is worth reading to the least that is an answer.
-const ROOMS: [Room; 13] = [
+const ROOMS: [Room; 17] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
     Room::new(5, 3, 3, false),
     Room::new(4, 2, 3, false),
     Room::new(3, 2, 3, false),
+    Room::new(3, 1, 3, false),
     Room::new(5, 3, 2, false),
     Room::new(4, 2, 2, false),
     Room::new(3, 2, 1, false),
-    Room::new(2, 2, 1, false),
     Room::new(4, 1, 1, false),
     Room::new(3, 1, 1, false),
     Room::new(2, 1, 1, false),
+    Room::least(4),
+    Room::least(3),
+    Room::least(2),
+    Room::least(1),
 ];
 
 /// The first screen as text, with a line break at the end.
@@ -114,6 +135,7 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
     if let Some(part) = &statement.part {
         page.paragraph(Tone::Warning, "", &in_words(part));
     }
+    lost(&mut page, statement);
     let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
     match (statement.level, &statement.victim, threads) {
         (Level::Proc, ..) => proc_level::write(&mut page, &screen),
@@ -124,6 +146,27 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
     }
     foot::write(&mut page, &screen);
     page.finish()
+}
+
+/// How much of the time is unexplained because events were lost, where that is much: no figure below is whole then.
+fn lost(page: &mut Page, statement: &Statement) {
+    let lost = &statement.coverage.lost;
+    let events = lost.iter().map(|loss| loss.events).sum();
+    let time: Nanos = lost.iter().map(|loss| loss.self_time).sum();
+    let share = time.share_of(statement.balance.elapsed);
+    if share < LOST {
+        return;
+    }
+    // How many of them were of a part of the recording is not known.
+    let events = match statement.part {
+        None => tied(counted(events, "event")),
+        Some(_) => "events".to_owned(),
+    };
+    let text = format!(
+        "{events}, and with them {} of the CPUs' time.",
+        tied(percent(share)),
+    );
+    page.paragraph(Tone::Warning, "LOST: ", &text);
 }
 
 /// Which part of a recording a page is about.

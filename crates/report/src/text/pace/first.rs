@@ -243,7 +243,8 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
         };
         parts.push(tied(format!(
             "top shows {} for all of {noun}",
-            percent(shown.time.share_of(shown.elapsed))
+            // It counts ticks, of which there may be one more than fit; top stops at all.
+            percent(shown.time.share_of(shown.elapsed).min(1.0))
         )));
     }
     if let Some(wakeups) = &statement.wakeups {

@@ -5,16 +5,17 @@ use ticktax_model::accounting::CpuCheck;
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
+use ticktax_model::statement::{Account, Class, CpuBooks, Holder, Statement};
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::witness::Proof;
 
 use super::groups::{Group, programs};
-use super::tables::{MUCH, Rest, Table, WORDS_WIDTH};
+use super::tables::{LARGE, MUCH, Rest, Table, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{short_period, who};
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone, columns, tied};
+use crate::view::Grouping;
 
 /// Beats that take less than this share of their CPUs cost too little for a line.
 const COSTLY: f64 = 0.000_5;
@@ -52,7 +53,9 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,
+        large: screen.room.large,
         rest: Rest::default(),
+        unseen: Nanos::ZERO,
     };
     let groups = programs(&statement.accounts, screen.style.grouping);
     if !groups.is_empty() {
@@ -92,7 +95,12 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let is_much = |program: &&WaitingProgram| {
         program.time.share_of(wall) >= WAITED || program.max >= LONG_WAIT
     };
-    let (much, little): (Vec<&WaitingProgram>, Vec<_>) = waits.programs.iter().partition(is_much);
+    let (mut much, mut little): (Vec<&WaitingProgram>, Vec<_>) =
+        waits.programs.iter().partition(is_much);
+    // A line for one that is left has its name.
+    if little.len() == 1 && waits.programs_left_out == 0 {
+        much.append(&mut little);
+    }
     let rest = not_told(waits, &much, &little);
     let groups: Vec<Group> = much
         .into_iter()
@@ -122,14 +130,21 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         }
         text
     };
+    // Waits are known by name alone.
+    let title = match screen.style.grouping {
+        Grouping::Name => "WHO WAITED FOR A CPU",
+        Grouping::Process | Grouping::Thread => "WHO WAITED, BY NAME",
+    };
     let table = Table {
-        much: f64::INFINITY,
-        title: "WHO WAITED FOR A CPU",
+        much: LARGE,
+        large: screen.room.large.saturating_sub(1).max(1),
+        title,
         whole: Some(waits.time),
         words: "behind",
         word: &behind,
         keeps: &|_| false,
         rest,
+        unseen: Nanos::ZERO,
     };
     table.write(page, &groups, screen.room.fewer + 1);
 }
@@ -293,18 +308,15 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         page.row(Tone::Strong, 0, "WHAT REPEATS", &heading);
     }
     for beat in &shown {
-        let name = format!(
-            "every {}  {}  {}",
-            short_period(beat.rhythm.period),
-            who(beat),
-            cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ")
-        );
+        let every = format!("every {}  ", short_period(beat.rhythm.period));
+        let cpus = cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ");
+        let name = format!("{}  {cpus}", whose(beat, statement));
         let share = percent(cost(beat));
         let (each, max) = (
             beat.lengths.median.to_string(),
             beat.lengths.max.to_string(),
         );
-        page.row(Tone::Plain, 2, &name, &cells(&each, &share, &max));
+        page.named_row(Tone::Plain, 2, (&every, &name), &cells(&each, &share, &max));
     }
     // The section has none of ticktax's own.
     let all = beats.beats.iter().filter(|beat| !beat.own).count();
@@ -315,6 +327,21 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     } else if left > 0 {
         let text = format!("and {left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+/// Who beats: a thread with its program, where that has another name.
+fn whose(beat: &BeatLine, statement: &Statement) -> String {
+    let mut programs = statement
+        .accounts
+        .iter()
+        .filter(|it| it.class == Class::Program);
+    let program = programs.find(|it| it.pid.is_some() && it.pid == beat.pid);
+    match (program, beat.pid) {
+        (Some(program), Some(pid)) if program.name != beat.name => {
+            format!("{} of {} ({pid})", beat.name, program.name)
+        }
+        _ => who(beat),
     }
 }
 
@@ -446,8 +473,25 @@ fn top(page: &mut Page, statement: &Statement) {
     } else if check.cpus.iter().all(is_right) {
         page.paragraph(Tone::Plain, "", "top is right within 1 % on each CPU.");
     } else if !off.is_empty() {
-        page.paragraph(Tone::Plain, "", "top is not shown to be wrong.");
+        page.paragraph(Tone::Plain, "", &no_error(&check.cpus, off.len()));
     }
+}
+
+/// How far top was compared, where nothing shows that it is wrong.
+fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
+    if compared < cpus.len() {
+        let all = counted(cpus.len() as u64, "CPU");
+        return format!(
+            "No error in top on {}: the others were not traced.",
+            tied(format!("{compared} of {all}"))
+        );
+    }
+    let unexplained = cpus.iter().map(|cpu| cpu.unexplained.share_of(cpu.elapsed));
+    let most = unexplained.fold(0.0, f64::max);
+    format!(
+        "No error in top beyond the {} unexplained.",
+        tied(percent(most))
+    )
 }
 
 /// Whether top is right about a CPU, whatever the unexplained time was.
@@ -479,13 +523,20 @@ fn tick(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Tick: ", &text);
 }
 
-/// What watching cost.
+/// What watching cost: what was seen of ticktax is its share in the verdict, too; its own clock tells of the time
+/// around the recording as well.
 pub(super) fn observer(statement: &Statement) -> String {
-    let time = time_of(statement, Holder::Tool).max(statement.cost.cpu);
+    let (seen, own) = (time_of(statement, Holder::Tool), statement.cost.cpu);
+    let time = if seen == Nanos::ZERO { own } else { seen };
     let share = percent(time.share_of(statement.balance.elapsed));
+    let by_clock = if own > time {
+        format!(", {} by its own clock", tied(own))
+    } else {
+        String::new()
+    };
     format!(
-        "ticktax used {} ({}).",
+        "ticktax used {} ({}){by_clock}.",
         tied(time),
-        tied(format!("{share} of the CPUs"))
+        tied(format!("{share} of the CPUs")),
     )
 }

@@ -18,14 +18,14 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let why = match Untraced::of(statement) {
         Untraced::NeedsRoot => {
-            "WITHOUT ROOT: how much, but not by whom. Run as root to see what ran, and why it \
-                                waited."
+            "WITHOUT ROOT: the kernel's counters only. Run as root to see who waited, \
+                                and behind whom."
                 .to_owned()
         }
         Untraced::Because(why) => {
-            format!("NOT TRACED: how much, but not by whom: {}.", clean(why))
+            format!("NOT TRACED, the kernel's counters only: {}.", clean(why))
         }
-        Untraced::Unknown => "NOT TRACED: how much, but not by whom.".to_owned(),
+        Untraced::Unknown => "NOT TRACED: the kernel's counters only.".to_owned(),
     };
     page.paragraph(Tone::Warning, "", &why);
     screen.gap(page);
@@ -118,6 +118,10 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         return;
     }
     screen.gap(page);
+    // Programs that ended meanwhile have no counters any more.
+    let statement = screen.statement;
+    let ran = statement.time_of(|class| matches!(class, Class::Program | Class::KernelThread));
+    let told: Nanos = groups.iter().map(|group| group.time).sum();
     let table = Table {
         much: MUCH,
         title: "TOP CPU TIME, BY /proc/PID",
@@ -125,7 +129,9 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,
+        large: screen.room.large,
         rest: Rest::default(),
+        unseen: (ran - told).max(Nanos::ZERO),
     };
     table.write(page, &groups, screen.room.rows);
 }

@@ -12,7 +12,7 @@ use ticktax_model::victim::{
 };
 
 use super::groups::{Group, called, interferers};
-use super::tables::{Rest, Table};
+use super::tables::{LARGE, Rest, Table};
 use super::{Screen, advice};
 use crate::text::beats::short_period;
 use crate::text::late;
@@ -49,13 +49,15 @@ pub(super) fn write(
         let word = |group: &Group| pattern(group);
         let whole = time_of(threads, ThreadState::Waiting);
         let table = Table {
-            much: f64::INFINITY,
+            much: LARGE,
             title: "WHO MADE IT WAIT",
             whole: Some(whole),
             words: "pattern",
             word: &word,
             keeps: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
+            large: screen.room.large,
             rest: Rest::default(),
+            unseen: whole - groups.iter().map(|group| group.time).sum::<Nanos>(),
         };
         table.write(page, &groups, screen.room.rows);
     }
@@ -344,7 +346,10 @@ fn not_the_cause(
         tell("quota", time_of(threads, ThreadState::Throttled));
     }
     let guest = statement.machine.hypervisor.is_some();
-    if let Some(stolen) = victim.stolen.filter(|_| guest) {
+    let late = victim.frames.as_ref().and_then(|it| it.late.as_ref());
+    // It is not both perhaps the cause and not the cause.
+    let perhaps = late.is_some_and(|late| late::perhaps_stolen(late).is_some());
+    if let Some(stolen) = victim.stolen.filter(|_| guest && !perhaps) {
         tell("steal", stolen);
     }
     if let [rest @ .., last] = &*none {

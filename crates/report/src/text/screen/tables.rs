@@ -10,6 +10,10 @@ use crate::text::page::{Page, TIE, Tone, columns, elide};
 const TIMES: usize = 56;
 /// A group with this share of the CPUs' time keeps its line.
 pub(super) const MUCH: f64 = 0.05;
+/// A group with this share of what a table is about is not among the others while a smaller one has a line.
+pub(super) const LARGE: f64 = 0.1;
+/// A table that does not add up by less than this has no line for it.
+const UNSEEN: f64 = 0.005;
 /// From this width on it has a column of words.
 const WORDS: usize = 72;
 /// From this width on it counts threads.
@@ -24,8 +28,10 @@ pub(super) struct Table<'a> {
     pub(super) title: &'a str,
     /// What shares are of; `None` where times are added up over threads, and are a share of nothing.
     pub(super) whole: Option<Nanos>,
-    /// The share of it from which on a group keeps its line; above 1 where none does.
+    /// The share of it from which on a group keeps its line, no matter how long others had a CPU at once.
     pub(super) much: f64,
+    /// How many groups have a line because they are [`LARGE`], at most.
+    pub(super) large: usize,
     /// The heading of the last column.
     pub(super) words: &'a str,
     /// What stands in it.
@@ -34,6 +40,8 @@ pub(super) struct Table<'a> {
     pub(super) keeps: &'a dyn Fn(&Group) -> bool,
     /// What has no line of its own whatever room there is: it is among the others.
     pub(super) rest: Rest,
+    /// What belongs to nobody that was seen.
+    pub(super) unseen: Nanos,
 }
 
 /// What a table sums up without having its groups.
@@ -50,8 +58,8 @@ pub(super) struct Rest {
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines, of which the last sums up what is left; one more where that
-    /// would leave only the costliest group of those that are kept.
+    /// Writes the heading and at most `most` lines, of which the last sums up what is left; more where that would
+    /// leave out what has a line in any case.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
         // Counters tell neither.
         let times = groups.iter().any(|group| group.count > 0);
@@ -65,60 +73,89 @@ impl Table<'_> {
         ];
         let heading = self.cells(page, words, self.words);
         page.row(Tone::Strong, 0, self.title, &heading);
-        let rest = self.rest;
-        let shown = if groups.len() + usize::from(rest.groups > 0) <= most {
+        let (shown, others) = self.chosen(groups, most);
+        for group in shown {
+            let cells = self.of(page, group, &(self.word)(group));
+            let title = group.title(page.width() >= ROOMY);
+            page.named_row(Tone::Plain, 2, ("", &title), &cells);
+        }
+        self.others(page, &others);
+        if self.is(|share| share >= UNSEEN, self.unseen) {
+            let unseen = Group {
+                time: self.unseen,
+                ..Group::default()
+            };
+            let cells = self.of(page, &unseen, "");
+            page.row(Tone::Faint, 2, "not seen", &cells);
+        }
+    }
+
+    /// Which groups have a line, and which have not; a line that would sum up one group is that group's.
+    fn chosen<'g>(&self, groups: &'g [Group], most: usize) -> (Vec<&'g Group>, Vec<&'g Group>) {
+        let mut groups: Vec<&Group> = groups.iter().collect();
+        let large = groups.iter().take(self.large);
+        let large = large.take_while(|&group| self.is_large(group)).count();
+        let most = most.max(large + 1);
+        let rest = usize::from(self.rest.groups > 0);
+        let mut shown = if groups.len() + rest <= most {
             groups.len()
         } else {
-            most.saturating_sub(1)
+            most.saturating_sub(1).max(1)
         };
         // The longest time on a CPU is worth a line, however rare it was, but not that of what had much.
-        let mut groups: Vec<&Group> = groups.iter().collect();
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
+        let much = |group: &Group| self.is(|share| share >= self.much, group.time);
         if let Some(longest) =
-            longest.filter(|&i| shown > 1 && i >= shown && !self.is_much(groups[shown - 1]))
+            longest.filter(|&i| shown > 1 && i >= shown && !much(groups[shown - 1]))
         {
             groups[shown - 1..=longest].rotate_right(1);
         }
         let kept = groups.iter().position(|&group| (self.keeps)(group));
-        let shown = match kept {
-            Some(kept) if kept >= shown => {
-                let shown = shown.max(2);
-                if kept >= shown {
-                    groups[shown - 1..=kept].rotate_right(1);
-                }
-                shown
+        if let Some(kept) = kept.filter(|&kept| kept >= shown) {
+            // It takes the last line, or one more.
+            if shown == 1 || self.is_large(groups[shown - 1]) {
+                shown += 1;
             }
-            _ => shown,
-        };
-        for group in &groups[..shown] {
-            let cells = self.of(page, group, &(self.word)(group));
-            page.row(Tone::Plain, 2, &group.title(page.width() >= ROOMY), &cells);
+            groups[shown - 1..=kept].rotate_right(1);
         }
-        let others = &groups[shown..];
-        let number = others.len() as u64 + rest.groups;
-        if number > 0 {
-            let longest = others.iter().map(|group| group.max);
-            let longest = longest.fold(rest.max, Nanos::max);
-            let sum = Group {
-                time: rest.time + others.iter().map(|group| group.time).sum::<Nanos>(),
-                count: rest.count + others.iter().map(|group| group.count).sum::<u64>(),
-                max: if longest < rest.unknown {
-                    Nanos::ZERO
-                } else {
-                    longest
-                },
-                ..Group::default()
-            };
-            let cells = self.of(page, &sum, "");
-            let name = counted(number, "other").replace(TIE, " ");
-            page.row(Tone::Faint, 2, &name, &cells);
+        if groups.len() == shown + 1 && rest == 0 {
+            shown += 1;
         }
+        let others = groups.split_off(shown);
+        (groups, others)
     }
 
-    /// Whether a group has so much of all time that it is not left out for a longer one.
-    fn is_much(&self, group: &Group) -> bool {
-        self.whole
-            .is_some_and(|whole| group.time.share_of(whole) >= self.much)
+    /// The line that sums up those without one.
+    fn others(&self, page: &mut Page, others: &[&Group]) {
+        let rest = self.rest;
+        let number = others.len() as u64 + rest.groups;
+        if number == 0 {
+            return;
+        }
+        let longest = others.iter().map(|group| group.max);
+        let longest = longest.fold(rest.max, Nanos::max);
+        let sum = Group {
+            time: rest.time + others.iter().map(|group| group.time).sum::<Nanos>(),
+            count: rest.count + others.iter().map(|group| group.count).sum::<u64>(),
+            max: if longest < rest.unknown {
+                Nanos::ZERO
+            } else {
+                longest
+            },
+            ..Group::default()
+        };
+        let cells = self.of(page, &sum, "");
+        let name = counted(number, "other").replace(TIE, " ");
+        page.row(Tone::Faint, 2, &name, &cells);
+    }
+
+    fn is_large(&self, group: &Group) -> bool {
+        self.is(|share| share >= LARGE, group.time)
+    }
+
+    /// Whether the share that a time is of all is such; of nothing it is none.
+    fn is(&self, such: impl Fn(f64) -> bool, time: Nanos) -> bool {
+        self.whole.is_some_and(|whole| such(time.share_of(whole)))
     }
 
     fn of(&self, page: &Page, group: &Group, word: &str) -> String {
@@ -164,7 +201,7 @@ impl Table<'_> {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Group, MUCH, Rest, Table};
+    use super::{Group, LARGE, MUCH, Rest, Table};
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
@@ -201,6 +238,8 @@ mod tests {
             word: &|_| String::new(),
             keeps,
             rest,
+            large: 2,
+            unseen: Nanos::ZERO,
         };
         let mut page = Page::new(TextStyle::default());
         table.write(&mut page, &groups, most);
@@ -211,13 +250,17 @@ mod tests {
     fn what_is_kept_has_a_line_in_the_smallest_table() {
         let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
         for most in [1, 2, 3] {
-            let page = table(f64::INFINITY, most, sshd);
-            assert!(page.contains("loadtest") && page.contains("sshd"), "{page}");
-            assert!(page.contains("2 others"), "{page}");
+            let page = table(LARGE, most, sshd);
+            // It takes no line from what is large, and then only one group is left.
+            assert!(
+                page.contains("loadtest") && page.contains("gamesrv"),
+                "{page}"
+            );
+            assert!(page.contains("sshd") && page.contains("backupd"), "{page}");
         }
-        let first = table(f64::INFINITY, 2, &|group| group.name == "loadtest");
+        let first = table(LARGE, 2, &|group| group.name == "loadtest");
         assert!(
-            first.contains("loadtest") && first.contains("3 others"),
+            first.contains("gamesrv") && first.contains("2 others"),
             "{first}"
         );
     }
@@ -233,7 +276,7 @@ mod tests {
                 max: Nanos::from_millis(2),
                 unknown: Nanos::from_millis(unknown),
             };
-            with_rest(f64::INFINITY, 4, &|_| false, rest)
+            with_rest(LARGE, 4, &|_| false, rest)
         };
         let last = |page: &str| {
             let line = page.lines().last().unwrap_or_default();
@@ -242,7 +285,7 @@ mod tests {
         // Four groups had room before.
         assert_eq!(last(&told(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
         assert_eq!(last(&told(5)), "31 others 20.1 s 50.3 % 71");
-        let all = with_rest(f64::INFINITY, 5, &|_| false, Rest::default());
+        let all = with_rest(LARGE, 5, &|_| false, Rest::default());
         assert!(all.contains("sshd") && !all.contains("other"), "{all}");
     }
 
@@ -256,11 +299,22 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_that_others_wait_for_has_a_line() {
-        let page = shown(f64::INFINITY);
+    fn the_longest_that_others_wait_for_has_the_line_of_what_is_not_large() {
+        let page = shown(0.2);
         assert!(
             page.contains("backupd") && !page.contains("gamesrv"),
             "{page}"
         );
+        let page = shown(LARGE);
+        assert!(
+            page.contains("gamesrv") && !page.contains("backupd"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn one_group_that_is_left_has_its_name() {
+        let page = table(MUCH, 1, &|group| group.name == "backupd");
+        assert!(page.contains("sshd") && !page.contains("other"), "{page}");
     }
 }
