@@ -2,7 +2,7 @@
 
 use ticktax_model::statement::Statement;
 
-use super::page::Page;
+use super::page::{Page, Tone};
 use super::{
     Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, head, held, screen,
     tick, victim, waits,
@@ -29,12 +29,31 @@ pub(super) fn statement(statement: &Statement, style: &TextStyle) -> String {
     let shows = |section| legends || style.view.shows(section);
     for (section, parts) in SECTIONS {
         if shows(*section) {
+            let before = page.length();
             for write in *parts {
                 write(&mut page, statement);
+            }
+            let asked = matches!(style.view, View::Only(_)) && !legends;
+            if asked && page.length() == before {
+                page.paragraph(Tone::Plain, "", nothing(*section));
             }
         }
     }
     page.finish()
+}
+
+/// Why a section that was asked for is empty.
+fn nothing(section: Section) -> &'static str {
+    match section {
+        Section::Noise => "noise: no probe ran (--probe spin, --probe sleep).",
+        Section::Repeats => {
+            "repeats: not searched: that takes a traced recording with its spans (--keep spans)."
+        }
+        Section::Tick => "tick: none was seen or counted.",
+        Section::Accounting => "accounting: what top shows was not recorded.",
+        Section::Findings => "findings: none.",
+        Section::Time | Section::Frames | Section::Limits | Section::Legend => "nothing to tell.",
+    }
 }
 
 /// Writes a part of a page.

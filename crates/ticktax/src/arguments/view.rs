@@ -32,7 +32,8 @@ pub(crate) struct ViewArguments {
     pub(crate) page: PageArguments,
 
     /// What the first screen counts as one
-    #[arg(long = "by", value_name = "WHAT", value_parser = groupings(), default_value = "name")]
+    #[arg(long = "by", value_name = "WHAT", value_parser = groupings(), default_value = "name",
+          conflicts_with_all = ["sections", "full"])]
     grouping: Grouping,
 }
 

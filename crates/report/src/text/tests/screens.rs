@@ -577,11 +577,11 @@ fn sections_are_parts_of_the_full_page() {
             ..TextStyle::default()
         };
         let page = text(&statement, &style);
-        // Nothing is said of the tick where no tick was seen.
-        assert_eq!(
-            page.is_empty(),
-            *section == Section::Tick || *section == Section::Accounting
-        );
+        // A section that was asked for says why it is empty.
+        if matches!(section, Section::Tick | Section::Accounting) {
+            assert!(page.starts_with(section.name()), "{page}");
+            continue;
+        }
         for line in page.lines() {
             assert!(full.contains(line), "{}: {line}", section.name());
         }
