@@ -16,7 +16,7 @@ use ticktax_model::changes::{
 };
 use ticktax_model::statement::{Class, Statement};
 
-use judge::{Judge, beats};
+use judge::{Judge, beats, programs};
 pub use load::CompareError;
 use load::Side;
 
@@ -51,7 +51,11 @@ fn of_sides(a: &Side, b: &Side, version: &str) -> ChangeStatement {
             .total_cmp(&size(x))
             .then_with(|| x.name.cmp(&y.name))
     });
-    let (beats, beats_kept) = beats(a.statement.beats.as_ref(), b.statement.beats.as_ref());
+    let (in_a, in_b) = (programs(&a.statement), programs(&b.statement));
+    let (beats, beats_kept) = beats(
+        a.statement.beats.as_ref().map(|it| (it, &in_a)),
+        b.statement.beats.as_ref().map(|it| (it, &in_b)),
+    );
     ChangeStatement {
         tool_version: version.to_owned(),
         first: about(a),

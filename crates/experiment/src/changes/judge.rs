@@ -1,7 +1,10 @@
 //! Which differences are more than chance.
 
-use ticktax_model::beats::{BeatLine, BeatStatement};
+use std::collections::BTreeMap;
+
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::changes::Change;
+use ticktax_model::statement::{Class, Statement};
 
 use super::BeatChange;
 use crate::statistics::{student_quantile, variance, welch};
@@ -75,23 +78,41 @@ fn spread(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     (a.len().min(b.len()) >= FEWEST).then(|| welch(of(a), of(b)))
 }
 
-/// The beats that came, went or have another period, the costliest first, and how many are the same.
+/// The names of programs by their process.
+pub(super) type Programs = BTreeMap<i32, String>;
+
+/// The programs of a statement.
+pub(super) fn programs(statement: &Statement) -> Programs {
+    let programs = statement
+        .accounts
+        .iter()
+        .filter(|it| it.class == Class::Program);
+    programs
+        .filter_map(|it| Some((it.pid?, it.name.clone())))
+        .collect()
+}
+
+/// The beats that came, went or have another period, the costliest first, and how many are the same. Those of being
+/// off a CPU are left out: they take nothing, and the thread's own beat says the same.
 pub(super) fn beats(
-    a: Option<&BeatStatement>,
-    b: Option<&BeatStatement>,
+    a: Option<(&BeatStatement, &Programs)>,
+    b: Option<(&BeatStatement, &Programs)>,
 ) -> (Vec<BeatChange>, u64) {
     let (Some(a), Some(b)) = (a, b) else {
         return (Vec::new(), 0);
     };
-    let of = |it: &BeatStatement| {
-        let others = it.beats.iter().filter(|it| !it.own);
-        others.cloned().collect::<Vec<BeatLine>>()
+    let of = |(it, programs): (&BeatStatement, &Programs)| {
+        let told = |it: &&BeatLine| !it.own && it.kind != BeatKind::OffCpu;
+        let others = it.beats.iter().filter(told).cloned();
+        others
+            .map(|beat| (program(&beat, programs), beat))
+            .collect::<Vec<_>>()
     };
     let (firsts, mut seconds) = (of(a), of(b));
     let mut kept = 0;
     let mut unmatched = Vec::new();
     for first in firsts {
-        let same = |it: &BeatLine| same_source(&first, it) && same_period(&first, it);
+        let same = |it: &OfProgram| same_source(&first, it) && same_period(&first.1, &it.1);
         match seconds.iter().position(same) {
             Some(place) => {
                 seconds.remove(place);
@@ -102,15 +123,15 @@ pub(super) fn beats(
     }
     let mut changes = Vec::new();
     for first in unmatched {
-        // What has one beat in each, with different periods, changed its period.
-        let alone = |it: &BeatLine| same_source(&first, it);
-        let place = seconds.iter().position(alone);
+        // What has one beat in each, with different periods, changed its period. Another process is another one.
+        let moved = |it: &OfProgram| same_source(&first, it) && first.1.pid == it.1.pid;
+        let place = seconds.iter().position(moved);
         changes.push(BeatChange {
-            second: place.map(|place| seconds.remove(place)),
-            first: Some(first),
+            second: place.map(|place| seconds.remove(place).1),
+            first: Some(first.1),
         });
     }
-    changes.extend(seconds.into_iter().map(|second| BeatChange {
+    changes.extend(seconds.into_iter().map(|(_, second)| BeatChange {
         first: None,
         second: Some(second),
     }));
@@ -120,8 +141,16 @@ pub(super) fn beats(
     (changes, kept)
 }
 
-fn same_source(a: &BeatLine, b: &BeatLine) -> bool {
-    a.name == b.name && a.kind == b.kind
+/// A beat, and the program of its process where that is known.
+type OfProgram = (Option<String>, BeatLine);
+
+fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
+    programs.get(&beat.pid?).cloned()
+}
+
+/// Whether both are the same program's thread, or the same work of the kernel's.
+fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
+    a.name == b.name && a.kind == b.kind && program == other
 }
 
 /// Whether the intervals of both periods have something in common, or the periods differ by less than

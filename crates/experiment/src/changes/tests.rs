@@ -1,10 +1,10 @@
 //! What counts as a change, on statements and samples made by hand.
 
-use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::{Lengths, Nanos};
 use ticktax_sim::{Law, Stream};
 
-use super::judge::{Judge, beats};
+use super::judge::{Judge, Programs, beats};
 use crate::statistics::mean;
 
 /// Twenty blocks of an account that takes `mean` ms of each, give or take.
@@ -87,7 +87,8 @@ fn beats_come_go_move_and_stay() {
         beat("mixer", 20e6, 0.002),
         beat("poller", 50e6, 0.003),
     ]);
-    let (changes, kept) = beats(Some(&first), Some(&second));
+    let programs = Programs::from([(7, "server".to_owned())]);
+    let (changes, kept) = beats(Some((&first, &programs)), Some((&second, &programs)));
     assert_eq!(kept, 1);
     let names = |it: &Option<BeatLine>| it.as_ref().map(|it| it.name.clone());
     let told: Vec<_> = changes
@@ -104,5 +105,34 @@ fn beats_come_go_move_and_stay() {
         ]
     );
     // Where beats were not looked for, none came or went.
-    assert_eq!(beats(Some(&first), None), (Vec::new(), 0));
+    assert_eq!(beats(Some((&first, &programs)), None), (Vec::new(), 0));
+}
+
+#[test]
+fn another_process_has_another_beat_and_sleep_has_none() {
+    let with = |beats: Vec<BeatLine>| BeatStatement {
+        beats,
+        ..BeatStatement::default()
+    };
+    let asleep = BeatLine {
+        kind: BeatKind::OffCpu,
+        ..beat("mixer sleeping", 10e6, 0.9)
+    };
+    let other = |period| BeatLine {
+        pid: Some(8),
+        ..beat("mixer", period, 0.002)
+    };
+    let (server, game) = ("server".to_owned(), "game".to_owned());
+    let before = Programs::from([(7, server.clone())]);
+    let first = with(vec![beat("mixer", 10e6, 0.002)]);
+    let told = |second, program: &String| {
+        let programs = Programs::from([(8, program.clone())]);
+        let (changes, kept) = beats(Some((&first, &before)), Some((&with(second), &programs)));
+        (changes.len(), kept)
+    };
+    // The same program, started again, has its beat.
+    assert_eq!(told(vec![other(10e6), asleep], &server), (0, 1));
+    // One went and one came.
+    assert_eq!(told(vec![other(20e6)], &server), (2, 0));
+    assert_eq!(told(vec![other(10e6)], &game), (2, 0));
 }

@@ -43,8 +43,8 @@ const TINY: f64 = 0.000_05;
 /// What the columns mean.
 const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. change: B \
     less A, of shares in percentage points (pt), with the 95 % interval of that difference, from blocks of equal length \
-    of both recordings. Certain: beyond chance, all accounts together. A statement has no blocks, and so no \
-    intervals.";
+    of both recordings. ?: this interval leaves 0 out, and the change is not certain: that it is beyond chance is asked \
+    of all accounts together, whose intervals are wider. A statement has no blocks, and so no intervals.";
 
 fn changes(statement: &ChangeStatement, style: &TextStyle) -> String {
     if style.view == View::First {
@@ -73,6 +73,8 @@ fn changes(statement: &ChangeStatement, style: &TextStyle) -> String {
     if view.shows(Section::Tick) && !statement.tick.is_empty() {
         page.section("The tick");
         measures(&mut page, &statement.tick, usize::MAX);
+    } else if view.shows(Section::Tick) && view != View::Full {
+        page.paragraph(Tone::Plain, "", "tick: neither tells of it.");
     }
     page.finish()
 }
@@ -133,8 +135,9 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
         )
     } else {
         format!(
-            "{} beside each other, without intervals: one of the two has no single spans.",
-            counted(all as u64, "account")
+            "{} beside each other, without intervals: {}.",
+            counted(all as u64, "account"),
+            without_blocks(statement)
         )
     };
     let tone = if changed == 0 && judged && beats == 0 {
@@ -143,6 +146,16 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
         Tone::Strong
     };
     page.paragraph(tone, "", &text);
+}
+
+/// Why there are no intervals.
+fn without_blocks(statement: &ChangeStatement) -> &'static str {
+    match (statement.first.blocks, statement.second.blocks) {
+        (None, None) => "both have sums only",
+        (None, Some(_)) => "A has sums only",
+        (Some(_), None) => "B has sums only",
+        (Some(_), Some(_)) => "one of the two is too short",
+    }
 }
 
 /// The accounts that are told. A probe takes what nobody wants: how much that was is in the others.
@@ -155,6 +168,16 @@ fn told_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountCh
 fn moved(it: &AccountChange) -> bool {
     let size = it.share.difference().unwrap_or_default().abs();
     it.share.certain.unwrap_or(size >= SMALL) && size >= TINY
+}
+
+/// Whether a number's interval leaves 0 out, and its change is not certain all the same: among many accounts some do
+/// by chance.
+fn is_doubtful(change: &Change) -> bool {
+    let beside_zero = match (change.difference_low, change.difference_high) {
+        (Some(low), Some(high)) => low > 0.0 || high < 0.0,
+        _ => false,
+    };
+    beside_zero && change.certain == Some(false)
 }
 
 /// The two recordings, and how their machines differ.
@@ -226,6 +249,8 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> String {
     let mut line = format!("{a:>9} {b:>9}");
     if page.width() >= ROOMY {
         line = format!("{line} {change:>10} {interval:>20}");
+    } else {
+        line = format!("{b:>9} {change:>10}");
     }
     line
 }
@@ -259,15 +284,32 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
         let text = format!("and {left} that changed less (--section time)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
+    let all = told_accounts(statement).count();
+    let doubtful = told_accounts(statement)
+        .filter(|it| is_doubtful(&it.share))
+        .count();
+    if doubtful > 0 {
+        let text = if most == usize::MAX {
+            format!(
+                "? is not certain: of {} some have an interval without 0 by chance",
+                tied(format!("{all} accounts"))
+            )
+        } else {
+            format!("not certain: {doubtful} more, with intervals without 0 (--section time)")
+        };
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
 }
 
 fn shares(page: &Page, change: &Change) -> String {
     let share = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), percent);
     let points = |it: f64| format!("{:+.2}", 100.0 * it);
     let moved = change.difference();
-    let moved = moved.map_or_else(String::new, |it| format!("{} pt", points(it)));
+    let doubt = if is_doubtful(change) { " ?" } else { "" };
+    let narrow = if page.width() < ROOMY { doubt } else { "" };
+    let moved = moved.map_or_else(String::new, |it| format!("{} pt{narrow}", points(it)));
     let interval = match (change.difference_low, change.difference_high) {
-        (Some(low), Some(high)) => format!("{} to {} pt", points(low), points(high)),
+        (Some(low), Some(high)) => format!("{} to {} pt{doubt}", points(low), points(high)),
         _ => String::new(),
     };
     cells(
@@ -371,13 +413,10 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
                 second: None,
             } => continue,
         };
-        let name = format!("{word:<5}  {}", rhythm(it, beat));
-        page.row(
-            Tone::Plain,
-            2,
-            &name,
-            &format!("{:>8}", percent(beat.share)),
-        );
+        let every = if page.width() >= ROOMY { "every " } else { "" };
+        let kept = format!("{word:<5}  {every}{}  ", period(it, beat));
+        let share = format!("{:>8}", percent(beat.share));
+        page.named_row(Tone::Plain, 2, (&kept, &who(beat)), &share);
     }
     let left = all.len().saturating_sub(most);
     if left > 0 {
@@ -386,14 +425,11 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-fn rhythm(change: &BeatChange, beat: &BeatLine) -> String {
+/// Its period, and what it was before.
+fn period(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
     let before = before.map_or_else(String::new, |it| {
         format!("{} → ", short_period(it.rhythm.period))
     });
-    format!(
-        "every {before}{}  {}",
-        short_period(beat.rhythm.period),
-        who(beat)
-    )
+    format!("{before}{}", short_period(beat.rhythm.period))
 }

@@ -158,3 +158,36 @@ fn without_intervals_nothing_is_called_a_change() {
     assert!(page.contains("without intervals"), "{page}");
     assert!(!page.contains(" changed, "), "{page}");
 }
+
+/// An account whose own interval leaves 0 out contradicts neither the verdict nor the rows that are certain.
+#[test]
+fn an_interval_without_0_that_is_not_certain_is_marked() {
+    let mut statement = moved();
+    statement.accounts[2].share.certain = Some(false);
+    let page = statement.page(&TextStyle::default());
+    assert!(page.starts_with("2 of 4 accounts changed"), "{page}");
+    let told = "not certain: 1 more, with intervals without 0 (--section time)";
+    assert!(page.contains(told), "{page}");
+    let full = statement.page(&everything(&TextStyle::default()));
+    assert!(full.contains("+1.80 to +4.20 pt ?"), "{full}");
+    assert!(full.contains("? is not certain: of 4 accounts"), "{full}");
+    // The numbers are whole at 40 columns as well.
+    let narrow = TextStyle {
+        width: 40,
+        ..TextStyle::default()
+    };
+    assert!(
+        statement.page(&narrow).contains("went   31.0 s  kworker"),
+        "{page}"
+    );
+    (statement.first.blocks, statement.second.blocks) = (None, None);
+    statement
+        .accounts
+        .iter_mut()
+        .for_each(|it| it.share.certain = None);
+    let page = statement.page(&TextStyle::default());
+    assert!(
+        page.contains("without intervals: both have sums only."),
+        "{page}"
+    );
+}
