@@ -177,7 +177,10 @@ fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
     }
     if !beats.unknown.is_empty() {
         let unknown = grouped(beats.unknown.len() as u64);
-        parts.push(tied(format!("Not known: {unknown}.")));
+        parts.push(format!(
+            "{} (--section limits).",
+            tied(format!("{unknown} not known"))
+        ));
     }
     page.paragraph(Tone::Plain, "", &parts.join(" "));
     if beats.beats.is_empty() {

@@ -171,9 +171,9 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                     format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
                 }
                 (_, Some(pid)) if !ended && screen.names_processes() => {
-                    format!("cat /proc/{pid}/cgroup")
+                    format!("grep . /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/cpu.*")
                 }
-                _ => "systemd-cgtop".to_owned(),
+                _ => "grep -r 'nr_throttled [1-9]' --include=cpu.stat /sys/fs/cgroup".to_owned(),
             }),
         ),
         _ => of_kernel(advice, screen),
