@@ -52,9 +52,11 @@ impl Processes<'_> {
         share.unwrap_or_default()
     }
 
-    /// How all of its threads that had any time are scheduled, where that is not by the ordinary rules.
-    fn policy(&self, pid: i32) -> Option<SpecialPolicy> {
-        self.ran.and_then(|ran| ran.policy(pid, self.policies))
+    /// The policy of the thread that had most of its time, where threads which go before all ordinary ones had more than
+    /// half of that.
+    fn goes_first(&self, pid: i32) -> Option<SpecialPolicy> {
+        let policy = self.ran?.policy_of_most(pid, self.policies)?;
+        (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
     }
 
     /// Whether most of its time was of real-time threads.

@@ -38,6 +38,17 @@ impl Ran {
         (all > Nanos::ZERO).then(|| such.share_of(all))
     }
 
+    /// How that thread of process `pid` is scheduled which had most of its time, where that is not by the ordinary rules.
+    pub(crate) fn policy_of_most(
+        &self,
+        pid: i32,
+        policies: &[ThreadPolicy],
+    ) -> Option<SpecialPolicy> {
+        let (tid, _) = self.0.get(&pid)?.iter().max_by_key(|(_, time)| **time)?;
+        let mut of_process = policies.iter().filter(|it| it.pid == pid);
+        Some(of_process.find(|it| it.tid == *tid)?.policy)
+    }
+
     /// How process `pid` is scheduled, where that is the same for all of its threads that had any time, and not by the
     /// ordinary rules.
     pub(crate) fn policy(&self, pid: i32, policies: &[ThreadPolicy]) -> Option<SpecialPolicy> {

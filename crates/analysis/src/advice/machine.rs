@@ -89,7 +89,7 @@ fn real_time_first(
             let [pid] = *one.pids else {
                 return None;
             };
-            let policy = processes.policy(pid).filter(|it| it.goes_first())?;
+            let policy = processes.goes_first(pid)?;
             let behind = |program: &&WaitingProgram| {
                 let its = program.behind.iter().filter(|it| it.pids.contains(&pid));
                 its.map(|it| it.time).sum::<Nanos>()

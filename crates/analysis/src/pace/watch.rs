@@ -22,8 +22,8 @@ use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 /// The most rows that are kept: 40 MiB.
 const MAX: usize = 1 << 20;
 
-/// With less than this part of the time that the process' threads wanted, a thread's rhythm is not that of its frames: it
-/// only looks after something.
+/// With less than this part of the process' CPU time, a thread's rhythm is not that of its frames: it only looks after
+/// something.
 const FEW: f64 = 0.05;
 
 /// What is kept of the process.
@@ -132,10 +132,10 @@ impl Process {
             })
             .collect();
         found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
-        let all: Nanos = self.threads.values().map(Rows::wanted).sum();
-        let has_work = |tid: &i32| self.threads[tid].wanted().share_of(all) >= FEW;
+        let all: Nanos = self.threads.values().map(Rows::cpu).sum();
+        let has_work = |tid: &i32| self.threads[tid].cpu().share_of(all) >= FEW;
         let idles = |tid: &i32| {
-            (!has_work(tid)).then(|| "it wanted little of the process' time".to_owned())
+            (!has_work(tid)).then(|| "it had little of the process' CPU time".to_owned())
         };
         let threads: Vec<ThreadReport> = found
             .iter()
@@ -144,7 +144,7 @@ impl Process {
                 name: self.threads[tid].name.clone(),
                 wakeups: runs.len() as u64,
                 ended_idle: runs.iter().filter(|run| run.ended_idle).count() as u64,
-                cpu: self.threads[tid].on_cpu.iter().map(|piece| piece.own).sum(),
+                cpu: self.threads[tid].cpu(),
                 rhythms: found.reports(runs),
                 why_none: found.why_none().or_else(|| idles(tid)),
             })
@@ -264,7 +264,7 @@ impl Watched {
             [] => "it did not run".to_owned(),
             [only] => only.why_none.clone().unwrap_or_default(),
             all if all.iter().any(|thread| !thread.rhythms.is_empty()) => {
-                "only threads with little of its time wake at regular times".to_owned()
+                "only threads with little of its CPU time wake at regular times".to_owned()
             }
             all => format!("none of its {} threads wakes at regular times", all.len()),
         })
@@ -276,16 +276,8 @@ impl Rows {
         !self.off.is_empty()
     }
 
-    /// For how long it ran, or could have: from its first row to its last, but for what it was off.
-    fn wanted(&self) -> Nanos {
-        let on = self.on_cpu.iter().map(|piece| (piece.start, piece.end));
-        let rows = || on.clone().chain(self.off.iter().copied());
-        let first = rows().map(|(start, _)| start).min();
-        let last = rows().map(|(_, end)| end).max();
-        let off: Nanos = self.off.iter().map(|&(start, end)| end - start).sum();
-        first
-            .zip(last)
-            .map_or(Nanos::ZERO, |(first, last)| last - first - off)
+    fn cpu(&self) -> Nanos {
+        self.on_cpu.iter().map(|piece| piece.own).sum()
     }
 
     /// What the thread did between its sleeps. Before the first and after the last sleep that was

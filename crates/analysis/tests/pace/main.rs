@@ -111,9 +111,9 @@ fn a_thread_that_does_little_has_not_the_frames() {
     let looking = told.threads.iter().find(|it| it.name == "looks").unwrap();
     assert!(!looking.rhythms.is_empty());
     let why = looking.why_none.as_deref();
-    assert_eq!(why, Some("it wanted little of the process' time"));
+    assert_eq!(why, Some("it had little of the process' CPU time"));
     let why = told.rhythm().unwrap_err();
-    assert!(why.contains("little of its time"), "{why}");
+    assert!(why.contains("little of its CPU time"), "{why}");
     // By itself it is the one that has them.
     let alone = watch(10, &[("looks", looks)]);
     assert_eq!(alone.chosen, Some(0));

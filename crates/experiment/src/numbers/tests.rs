@@ -134,7 +134,7 @@ fn what_is_no_list_says_where_and_why() {
     assert!(error.to_string().contains("not text"), "{error}");
     fs::remove_file(&b).unwrap();
     let error = are_numbers(&a, &b).unwrap_err();
-    assert!(error.to_string().contains("not found"), "{error}");
+    assert!(error.to_string().contains("no such file"), "{error}");
 }
 
 /// As a shell hands over `<(sort -n times)`.

@@ -118,6 +118,9 @@ fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
     let mut ran = Ran::default();
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 8));
     ran.add(&source, Nanos::from_millis(1_000));
+    // One that started it is ordinary.
+    let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 9));
+    ran.add(&source, Nanos::from_millis(10));
     let policies = [ThreadPolicy {
         pid: 8,
         tid: 8,

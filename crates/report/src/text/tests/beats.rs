@@ -6,10 +6,12 @@ use ticktax_model::beats::{
 };
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
+use ticktax_model::tick::TickBill;
 use ticktax_model::waits::{WaitStatement, WaitedFor};
 use ticktax_model::{Kind, Lengths, Nanos};
 
 use super::samples::kernel_level;
+use super::ticks::with_ticks;
 use crate::text::statement::statement as statement_page;
 
 fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
@@ -226,9 +228,10 @@ fn what_is_woken_at_whole_ticks_has_a_line() {
     (thief.kind, thief.pid, thief.share) = (BeatKind::Thread, Some(9), 0.13);
     thief.lengths.median = Nanos::from_millis(40);
     let mut statement = kernel_level();
-    if let Some(tick) = &mut statement.tick {
-        tick.hz_configured = Some(250);
-    }
+    statement.tick = with_ticks().tick.map(|bill| TickBill {
+        hz_configured: Some(250),
+        ..bill
+    });
     statement.waits = Some(WaitStatement {
         behind: vec![WaitedFor {
             name: "ttx-inj-fifo".to_owned(),
