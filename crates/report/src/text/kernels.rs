@@ -173,7 +173,10 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
         line(page, "");
     }
     if has(OFF) {
-        line(page, "  off: farther from what was expected than the table allows");
+        line(
+            page,
+            "  off: farther from what was expected than the table allows",
+        );
     }
     if has(FIT) {
         line(page, "  fit: what was expected was calibrated by this row");

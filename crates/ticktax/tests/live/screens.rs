@@ -328,7 +328,7 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     let file = recording(&place, guest, &turn)?;
     shows(
         &report(&file),
-        "vm-7: ",
+        "vm-7 SIMULATED: ",
         &[
             "hypervisor 20",
             "steal",

@@ -82,10 +82,8 @@ fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     statement
 }
 
-/// A backup of a real-time policy for which others waited; the kernel kept it from its CPU in turn, and the machine is
-/// overbooked besides.
-#[test]
-fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
+/// The machine of [`crowded`], on which programs waited for a backup that the kernel kept from its CPU in turn.
+fn thieving() -> Statement {
     let mut statement = crowded(&[("rustc", 7, 3_000), ("sshd", 9, 900)]);
     let backup = |ms| WaitedFor {
         name: "backupd".to_owned(),
@@ -115,6 +113,13 @@ fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
         }],
         ..BeatStatement::default()
     });
+    statement
+}
+
+/// The machine is overbooked besides.
+#[test]
+fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
+    let mut statement = thieving();
     let mut ran = Ran::default();
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 8));
     ran.add(&source, Nanos::from_millis(1_000));

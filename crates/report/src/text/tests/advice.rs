@@ -2,6 +2,7 @@
 
 use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::knob::KnobProposal;
+use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::{Loss, RecordingPart, World};
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo, Target};
@@ -414,4 +415,52 @@ fn an_audit_says_what_the_hypervisor_may_have_taken_of_late_frames() {
         page.contains("7 late frames: asleep 5; not looked at 2"),
         "{page}"
     );
+}
+
+#[test]
+fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
+    let told = |limit, runtime, costly| {
+        let mut statement = held_up();
+        let held = RealTimeHeld {
+            name: "hog".to_owned(),
+            pids: vec![77],
+            limit,
+            runtime,
+            period: Nanos::from_secs(1),
+            time: Nanos::from_millis(200),
+            count: 4,
+            max: Nanos::from_millis(50),
+        };
+        let threads = statement
+            .victim
+            .as_mut()
+            .and_then(|victim| victim.threads.as_mut());
+        let threads = threads.expect("it was followed");
+        threads.delays[0].limit = Some(limit);
+        threads.real_time = vec![held.clone()];
+        statement.advice = vec![Advice::RealTimeHeld { held, costly }];
+        flat(&statement)
+    };
+    let runtime = Some(Nanos::from_millis(950));
+    let page = told(RealTimeLimit::Throttling, runtime, false);
+    let sentence = "sched_rt_runtime_us (950000 of 1000000 µs) kept hog (77) from its CPU for 200 ms, 4 \
+                    times, up to 50.0 ms at once";
+    assert!(page.contains(sentence), "{page}");
+    assert!(
+        page.contains("$ sysctl kernel.sched_rt_runtime_us=-1"),
+        "{page}"
+    );
+    let page = told(RealTimeLimit::Either, runtime, false);
+    assert!(page.contains("µs) or the fair server kept hog"), "{page}");
+    let page = told(RealTimeLimit::FairServer, None, false);
+    assert!(page.contains("kept hog (77) from its CPU"), "{page}");
+    assert!(
+        page.contains("$ echo 0 | tee /sys/kernel/debug/sched/fair_server"),
+        "{page}"
+    );
+    assert!(!page.contains("sched_rt_runtime_us"), "{page}");
+    // Others waited for it longer than that.
+    let page = told(RealTimeLimit::FairServer, None, true);
+    assert!(page.contains("have it sleep in time."), "{page}");
+    assert!(!page.contains("fair_server/"), "{page}");
 }

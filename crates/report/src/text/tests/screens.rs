@@ -5,7 +5,6 @@ use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::policy::SpecialPolicy;
-use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::RecordingPart;
 use ticktax_model::statement::{Account, Holder, Statement};
 use ticktax_model::victim::{Interferer, ProgramFrames, StateAccount, ThreadState};
@@ -255,53 +254,6 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
     let page = flat(&statement);
     let told = "threads wanted 9.8 CPUs of 2, rustc x10 had 93.0 % of what they got: run fewer";
     assert!(page.contains(told), "{page}");
-}
-
-#[test]
-fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
-    let told = |limit, runtime| {
-        let mut statement = held_up();
-        let held = RealTimeHeld {
-            name: "hog".to_owned(),
-            pids: vec![77],
-            limit,
-            runtime,
-            period: Nanos::from_secs(1),
-            time: Nanos::from_millis(200),
-            count: 4,
-            max: Nanos::from_millis(50),
-        };
-        let threads = statement
-            .victim
-            .as_mut()
-            .and_then(|victim| victim.threads.as_mut());
-        let threads = threads.expect("it was followed");
-        threads.delays[0].limit = Some(limit);
-        threads.real_time = vec![held.clone()];
-        statement.advice = vec![Advice::RealTimeHeld {
-            held,
-            costly: false,
-        }];
-        flat(&statement)
-    };
-    let runtime = Some(Nanos::from_millis(950));
-    let page = told(RealTimeLimit::Throttling, runtime);
-    let sentence = "sched_rt_runtime_us (950000 of 1000000 µs) kept hog (77) from its CPU for 200 ms, 4 \
-                    times, up to 50.0 ms at once";
-    assert!(page.contains(sentence), "{page}");
-    assert!(
-        page.contains("$ sysctl kernel.sched_rt_runtime_us=-1"),
-        "{page}"
-    );
-    let page = told(RealTimeLimit::Either, runtime);
-    assert!(page.contains("µs) or the fair server kept hog"), "{page}");
-    let page = told(RealTimeLimit::FairServer, None);
-    assert!(page.contains("kept hog (77) from its CPU"), "{page}");
-    assert!(
-        page.contains("$ echo 0 | tee /sys/kernel/debug/sched/fair_server"),
-        "{page}"
-    );
-    assert!(!page.contains("sched_rt_runtime_us"), "{page}");
 }
 
 /// No command is proposed that changes nothing.
