@@ -17,7 +17,7 @@ static __always_inline __u32 bits_set(__u64 word)
 	return (word * 0x0101010101010101ULL) >> 56;
 }
 
-/* The highest bit, by the product of all bits up to it and a de Bruijn sequence: H. S. Warren, Hacker's Delight, 5-3. */
+/* The highest bit, by the product of all bits up to it and a de Bruijn sequence (Leiserson, Prokop and Randall, 1998). */
 static const __u8 highest_bit[64] = {
 	0,  47, 1,  56, 48, 27, 2,  60, 57, 49, 41, 37, 28, 16, 3,  61, 54, 58, 35, 52, 50, 42,
 	21, 44, 38, 32, 29, 23, 17, 11, 4,  62, 46, 55, 26, 59, 40, 36, 15, 53, 34, 51, 20, 43,

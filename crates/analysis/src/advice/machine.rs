@@ -94,7 +94,9 @@ fn real_time_first(
                 let its = program.behind.iter().filter(|it| it.pids.contains(&pid));
                 its.map(|it| it.time).sum::<Nanos>()
             };
-            let waiter = waits.programs.iter().max_by_key(behind)?;
+            // Of each program only those are known that it waited longest for.
+            let named = waits.programs.iter().filter(|it| behind(it) > Nanos::ZERO);
+            let waiter = named.max_by_key(behind)?;
             let there = |pid: &&i32| !waiter.ended.contains(pid);
             let beat = timed_beat(statement, pid);
             let advice = Advice::RealTimeFirst {

@@ -104,7 +104,7 @@ impl Programs {
         self.all.iter().filter_map(|it| it.visit).min()
     }
 
-    /// Looks at those whose time has come. Returns the process whose rhythm is to be looked for now, one at a time.
+    /// Looks at those whose time has come. Returns the process whose rhythm is to be looked for, one at a time.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
         for it in &mut self.all {
             if it.visit.is_none_or(|visit| now < visit) {

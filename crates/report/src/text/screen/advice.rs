@@ -239,8 +239,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     };
     let delays = if *ended { "delayed" } else { "delays" };
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
-    let timer = timer.as_ref();
-    let timer = timer.map_or_else(String::new, |timer| format!(" by {timer}"));
+    let timer = by_timer(timer.as_deref());
     // Where lines are short, the command has the CPUs.
     let place = if screen.style.width >= ROOMY {
         format!("{timer} on {}", cpu_names(cpus.iter()))
@@ -254,6 +253,11 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         tied(short_period(*period)),
     );
     (sentence, screen.names_processes().then_some(command))
+}
+
+/// What makes a rhythm, where that is known.
+fn by_timer(timer: Option<&str>) -> String {
+    timer.map_or_else(String::new, |timer| format!(" by {timer}"))
 }
 
 /// Programs that had so much of the time for which another waited.
@@ -463,20 +467,19 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     else {
         return (String::new(), None);
     };
-    let timer = timer.as_ref();
-    let timer = timer.map_or_else(String::new, |timer| format!(" by {timer}"));
+    let timer = by_timer(timer.as_deref());
     let period = period.map_or_else(String::new, |period| {
         format!(", every {}{timer}", tied(short_period(period)))
     });
-    let (waited, remedy) = if *ended {
-        ("waited", "it has ended: start it on another CPU")
+    let remedy = if *ended {
+        "it has ended: start it on another CPU"
     } else {
-        ("wait", "move it, or lower its priority")
+        "move it, or lower its priority"
     };
     let sentence = format!(
-        "{program} ({pid}), {}{period}, goes before all others, and {} {waited} for it, in all {}: {remedy}.",
-        tied(policy),
-        waiter,
+        "{program} {}{period}, goes before ordinary threads; others waited {} in all while it ran, {waiter} \
+         most: {remedy}.",
+        tied(format!("({pid}, {policy})")),
         tied(time),
     );
     let there = waiter_pid.filter(|_| screen.names_processes() && screen.statement.part.is_none());
