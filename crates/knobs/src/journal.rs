@@ -9,13 +9,13 @@
 //! The file is locked while it is open, and stays when it is empty: there is never a moment at which two runs
 //! lock two files of one name.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk;
+use ticktax_model::disk::{self, LockedFile};
 use ticktax_model::knob::UndoOutcome;
 
 use crate::error::KnobError;
@@ -106,7 +106,7 @@ pub type OnStep = Box<dyn FnMut(Step)>;
 /// An open journal.
 pub(crate) struct Journal {
     path: PathBuf,
-    file: File,
+    file: LockedFile,
     /// Where the next line goes.
     end: u64,
     on_step: OnStep,
@@ -175,7 +175,7 @@ impl Journal {
         let cannot = |error: io::Error| trouble("open", path, &error);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(create).mode(0o600);
-        let mut file = options.open(path).map_err(cannot)?;
+        let file = options.open(path).map_err(cannot)?;
         if !file.metadata().map_err(cannot)?.is_file() {
             return Err(KnobError::Journal {
                 verb: "open",
@@ -183,7 +183,17 @@ impl Journal {
                 why: "it is no file; move it out of the way".to_owned(),
             });
         }
-        let lock = file.try_lock();
+        let mut file = LockedFile::lock(file).map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                let contents = fs::read(path).map(|bytes| Contents::parse(&bytes));
+                let by = contents.ok().and_then(|it| it.by().map(str::to_owned));
+                KnobError::Busy {
+                    path: path.to_owned(),
+                    by: by.unwrap_or_else(|| "another ticktax".to_owned()),
+                }
+            }
+            TryLockError::Error(error) => trouble("lock", path, &error),
+        })?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(cannot)?;
         // A last line without its end was not on the disk before its writer was killed.
@@ -192,16 +202,6 @@ impl Journal {
             .rposition(|&it| it == b'\n')
             .map_or(0, |at| at + 1);
         let contents = Contents::parse(&bytes[..whole]);
-        match lock {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(KnobError::Busy {
-                    path: path.to_owned(),
-                    by: contents.by().unwrap_or("another ticktax").to_owned(),
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(trouble("lock", path, &error)),
-        }
         let mut journal = Self {
             path: path.to_owned(),
             file,
@@ -273,13 +273,6 @@ impl Journal {
             self.file.sync_all()?;
         }
         Ok(())
-    }
-}
-
-impl Drop for Journal {
-    /// A child that another thread is just starting still has the file, and would keep the lock.
-    fn drop(&mut self) {
-        let _ = self.file.unlock();
     }
 }
 

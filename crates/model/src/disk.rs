@@ -1,8 +1,9 @@
-//! Files: one that appears under its name complete or not at all, lines that know whether they are whole, and
-//! what errors mean.
+//! Files: one that appears under its name complete or not at all, one that is locked, lines that know whether
+//! they are whole, and what errors mean.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -118,6 +119,43 @@ impl Drop for Temporary {
     }
 }
 
+/// A file or folder that nobody else locks (flock(2)) until it is dropped, or the process ends, however it does.
+#[derive(Debug)]
+pub struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks what is open.
+    ///
+    /// # Errors
+    /// Somebody else has the lock, or those of the system.
+    pub fn lock(file: File) -> Result<Self, TryLockError> {
+        file.try_lock()?;
+        Ok(Self(file))
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl DerefMut for LockedFile {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+impl Drop for LockedFile {
+    /// A child that another thread is just starting has the file until it runs its program: closed here alone, it
+    /// would stay locked.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// A line of a journal: the CRC-32 of its JSON in eight hexadecimal digits, a space, the JSON.
 ///
 /// # Errors
@@ -205,5 +243,23 @@ pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Resul
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done.map_err(|error| parquet_words(&error)),
         Err(_) => Err("its bytes make no sense".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_owner_whoever_has_a_copy_of_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || LockedFile::lock(File::open(folder.path()).expect("a folder"));
+        let first = open().expect("it is free");
+        assert!(matches!(open(), Err(TryLockError::WouldBlock)));
+        // As a child has it that another thread is just starting.
+        let copy = first.try_clone().expect("a copy");
+        drop(first);
+        open().expect("it is free again");
+        drop(copy);
     }
 }

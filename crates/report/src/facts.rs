@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use ticktax_model::disk::LockedFile;
 use ticktax_model::facts::{FactsError, PartWriter, Row, Table, Window, WindowLength};
 use ticktax_model::totals::FactsCount;
 use ticktax_model::utc::Utc;
@@ -42,7 +43,7 @@ pub struct FactsFolder {
     pending: VecDeque<Row>,
     count: FactsCount,
     /// Locked as long as it is open.
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl FactsFolder {
@@ -68,17 +69,14 @@ impl FactsFolder {
         made.map_err(|error| io(folder, error))?;
         // Held open for reading alone, so that nothing keeps the disk from being made read-only meanwhile.
         let file = File::open(&lock).map_err(|error| io(folder, error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(FactsError {
-                    path: folder.to_owned(),
-                    why: "another agent writes its facts there; stop it, or name another folder"
-                        .to_owned(),
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(io(folder, error)),
-        }
+        let lock = LockedFile::lock(file).map_err(|error| match error {
+            TryLockError::WouldBlock => FactsError {
+                path: folder.to_owned(),
+                why: "another agent writes its facts there; stop it, or name another folder"
+                    .to_owned(),
+            },
+            TryLockError::Error(error) => io(folder, error),
+        })?;
         for kind in WindowLength::ALL {
             let table = folder.join(Table::Accounts(kind).name());
             fs::create_dir_all(&table).map_err(|error| io(&table, error))?;
@@ -90,7 +88,7 @@ impl FactsFolder {
             settings,
             pending: VecDeque::new(),
             count: FactsCount::default(),
-            _lock: file,
+            _lock: lock,
         };
         this.retire();
         Ok(this)

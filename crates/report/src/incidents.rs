@@ -16,13 +16,13 @@ mod index;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::disk;
+use ticktax_model::disk::{self, LockedFile};
 use ticktax_model::incident::{Incident, IncidentEntry, IncidentIndex, IndexLine, LossCause};
 use ticktax_model::recording::{Header, RecordingError, RecordingWriter, Row, RowSink};
 use ticktax_model::utc::Utc;
@@ -88,8 +88,7 @@ pub struct Unindexed {
 #[derive(Debug)]
 pub struct IncidentStore {
     folder: PathBuf,
-    /// Holds the lock.
-    _lock: File,
+    _lock: LockedFile,
     index: IndexFile,
     budget: Budget,
     /// The recordings that are there, the oldest first: number, name and bytes.
@@ -137,12 +136,13 @@ impl IncidentStore {
             .create(folder)
             .map_err(cannot)?;
         let lock = File::open(folder).map_err(cannot)?;
-        if lock.try_lock().is_err() {
-            return Err(IncidentStoreError(format!(
+        let lock = LockedFile::lock(lock).map_err(|error| match error {
+            TryLockError::WouldBlock => IncidentStoreError(format!(
                 "another recorder keeps its incidents in {}: end it, or choose another folder",
                 folder.display()
-            )));
-        }
+            )),
+            TryLockError::Error(error) => cannot(error),
+        })?;
         remove_unfinished(folder).map_err(cannot)?;
         let (index, contents) = IndexFile::open(folder).map_err(cannot)?;
         let mut store = Self {

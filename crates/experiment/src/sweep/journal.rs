@@ -5,13 +5,13 @@
 //! its point run again. Lines are flushed to the disk about once a second, so that a power failure
 //! costs no more than that.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk;
+use ticktax_model::disk::{self, LockedFile};
 use ticktax_model::table::Cell;
 
 use super::plan::{Identity, Plan};
@@ -32,7 +32,7 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    file: File,
+    file: LockedFile,
     /// Where each point's line is, and how long.
     places: Vec<Option<(u64, usize)>>,
     end: u64,
@@ -140,7 +140,7 @@ impl Journal {
     /// Whether there is a first line; an error where it is of another sweep, or no such line.
     fn read_head(&mut self, ours: &Identity) -> Result<bool, SweepError> {
         let mut first = Vec::new();
-        BufReader::new(&self.file)
+        BufReader::new(&*self.file)
             .read_until(b'\n', &mut first)
             .map_err(|error| self.error("read", &error))?;
         if !first.ends_with(b"\n") && line(ours).starts_with(&first) {
@@ -214,9 +214,8 @@ impl Journal {
     }
 }
 
-/// Opens the file at `path`, making it where there is none, and locks it. The lock is the process's:
-/// it goes with it, however that ends.
-fn locked(path: &Path, results: &Path) -> Result<File, SweepError> {
+/// Opens the file at `path`, making it where there is none, and locks it.
+fn locked(path: &Path, results: &Path) -> Result<LockedFile, SweepError> {
     let error = |error: io::Error| SweepError::Create {
         results: results.to_owned(),
         why: disk::words(error.kind()),
@@ -225,14 +224,12 @@ fn locked(path: &Path, results: &Path) -> Result<File, SweepError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(error)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let results = results.to_owned();
-                return Err(SweepError::Busy { results });
-            }
-            Err(TryLockError::Error(it)) => return Err(error(it)),
-        }
+        let file = LockedFile::lock(file).map_err(|it| match it {
+            TryLockError::WouldBlock => SweepError::Busy {
+                results: results.to_owned(),
+            },
+            TryLockError::Error(it) => error(it),
+        })?;
         // The process that had the lock before may have removed the file.
         let ours = file.metadata().map_err(error)?;
         let there = fs::metadata(path);
