@@ -5,13 +5,13 @@ use ticktax_model::{Kind, Nanos};
 
 use super::beats::short_period;
 use super::numbers::{counted, grouped};
-use super::page::{Page, TIE, Tone, tied};
+use super::page::{Page, Tone, tied};
 
 /// Causes that are named.
 const CAUSES: usize = 3;
 
-/// Writes who held up the late frames, and what did not.
-pub(super) fn write(page: &mut Page, late: &LateFrames) {
+/// Writes who held up the late frames, and what did not; `from` is how late a late frame is, where that was not said.
+pub(super) fn write(page: &mut Page, late: &LateFrames, from: Option<Nanos>) {
     let (shown, others) = late.causes.split_at(late.causes.len().min(CAUSES));
     let mut parts: Vec<String> = shown.iter().map(cause).collect();
     let sum = |of: fn(&LateCause) -> u64| others.iter().map(of).sum();
@@ -20,11 +20,24 @@ pub(super) fn write(page: &mut Page, late: &LateFrames) {
         parts.extend((frames > 0).then(|| format!("{word} {}", with_lost(frames, lost))));
     }
     let all = late.frames + late.not_judged;
-    let head = match late.lost {
-        0 => format!("{}: ", counted(all, "late frame")),
-        lost => format!("{} late + {} dropped: ", grouped(all), grouped(lost)),
+    let head = match (from, late.lost) {
+        (None, 0) => counted(all, "late frame"),
+        (None, _) => format!("{} late", grouped(all)),
+        (Some(from), _) => over(all, from),
     };
-    page.paragraph(Tone::Strong, &head.replace(TIE, " "), &parts.join("; "));
+    let dropped = match late.lost {
+        0 => String::new(),
+        lost => format!(" + {}", tied(format!("{} dropped", grouped(lost)))),
+    };
+    page.hanging(
+        Tone::Strong,
+        &format!("{}{dropped}: {}", tied(head), parts.join("; ")),
+    );
+}
+
+/// How many frames were late, and by what.
+pub(super) fn over(late: u64, from: Nanos) -> String {
+    tied(format!("{} over {from} late", grouped(late)))
 }
 
 /// What took less than this share of the late frames' delays did not make them late.

@@ -4,7 +4,6 @@ mod comparison;
 mod cost;
 mod first;
 
-pub(in crate::text) use self::first::late_frames;
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -63,7 +62,7 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
         }
         if let Some(late) = &statement.late {
             page.section("Who made frames late");
-            late::write(&mut page, late);
+            late::write(&mut page, late, None);
             late::not_the_cause(&mut page, late);
             late::perhaps(&mut page, late);
         }
@@ -264,7 +263,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         ),
         None => counted(figures.frames, "frame"),
     }];
-    parts.push(late_frames(figures));
+    parts.push(late::over(figures.late, figures.late_from));
     parts.extend(lost_in_words(figures, subject));
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
     seconds(page, figures, BUCKETS);

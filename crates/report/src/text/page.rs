@@ -175,18 +175,30 @@ impl Page {
             "    ".clone_into(&mut label);
         }
         let indent = columns(&label);
+        self.wrapped(tone, label, indent, text);
+    }
+
+    /// Running text; further lines are indented a little.
+    pub(super) fn hanging(&mut self, tone: Tone, text: &str) {
+        self.wrapped(tone, String::new(), 4, text);
+    }
+
+    /// Running text behind a label no wider than `indent`, by which further lines are indented.
+    fn wrapped(&mut self, tone: Tone, label: String, indent: usize, text: &str) {
         let room = self.width.saturating_sub(indent).max(1);
+        let mut begin = columns(&label);
+        let mut used = begin;
         let mut line = label;
-        let mut used = 0;
         for word in words(text, room) {
             let word = elide(&clean(&word), room);
             let length = columns(&word);
-            if used > 0 && used + 1 + length > room {
+            if used > begin && used + 1 + length > self.width {
                 self.put(tone, line.trim_end());
                 line = " ".repeat(indent);
-                used = 0;
+                begin = indent;
+                used = begin;
             }
-            if used > 0 {
+            if used > begin {
                 line.push(' ');
                 used += 1;
             }

@@ -64,7 +64,7 @@ impl Room {
 }
 
 /// From the most that is worth reading to the least that is an answer.
-const ROOMS: [Room; 17] = [
+const ROOMS: [Room; 20] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
@@ -74,6 +74,9 @@ const ROOMS: [Room; 17] = [
     Room::new(3, 1, 3, false),
     Room::new(5, 3, 2, false),
     Room::new(4, 2, 2, false),
+    Room::new(4, 1, 2, false),
+    Room::new(3, 1, 2, false),
+    Room::new(2, 1, 2, false),
     Room::new(3, 2, 1, false),
     Room::new(4, 1, 1, false),
     Room::new(3, 1, 1, false),

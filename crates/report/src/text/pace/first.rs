@@ -59,7 +59,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
             }
             lost(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
-                late::write(&mut page, late);
+                late::write(&mut page, late, None);
                 late::not_the_cause(&mut page, late);
                 late::perhaps(&mut page, late);
             }
@@ -99,12 +99,6 @@ fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
 
-/// How many frames were late, and by what.
-pub(in crate::text) fn late_frames(figures: &Figures) -> String {
-    let count = grouped(figures.late);
-    tied(format!("{count} over {} late", figures.late_from))
-}
-
 /// What was kept of the rate, and how the loop is made.
 fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
@@ -123,7 +117,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         if figures.overshot != figures.dropped {
             parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
         }
-        parts.push(late_frames(figures));
+        parts.push(late::over(figures.late, figures.late_from));
         if let Some(slipped @ 1..) = figures.slipped {
             parts.push(tied(format!("{} slipped", grouped(slipped))));
         }

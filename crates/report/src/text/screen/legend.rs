@@ -12,7 +12,7 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "who made it wait",
-        "who was on the CPU that it waited for, all processes of one name together (--by process, thread). share: of its waiting. times: how often they ran meanwhile. pattern: the period of a process that runs at regular times.",
+        "who was on the CPU that it waited for, all processes of one name together (--by process, thread). % wait: of all its waiting. times: how often they ran meanwhile. pattern: the period of a process that runs at regular times.",
     ),
     (
         "worst delays",
@@ -31,11 +31,11 @@ const MACHINE: &[(&str, &str)] = &[
     ),
     (
         "top CPU time",
-        "all processes of one name together (--by process, thread). times: how often they were put on a CPU.",
+        "all processes of one name together (--by process, thread). % CPUs: of the time of all CPUs. times: how often they were put on a CPU.",
     ),
     (
         "who waited for a CPU",
-        "threads that were woken, or had to give way, until they ran: of all programs, added up, but for ticktax. behind: who ran meanwhile on the CPU that it then got, the one with the most first.",
+        "threads that were woken, or had to give way, until they ran: of all programs, added up, but for ticktax. % wait: of all that waiting. behind: who ran meanwhile on the CPU that it then got, the one with the most first.",
     ),
     (
         "taken from programs by",
@@ -43,7 +43,7 @@ const MACHINE: &[(&str, &str)] = &[
     ),
     (
         "repeats",
-        "sources with a period that take 0.05 % of their CPUs or more; of programs only the time for which others waited, or, where that is not known, their own where CPUs were scarce.",
+        "sources with a period that take 0.05 % of their CPUs or more; of programs only the time for which others waited, or, where that is not known, their own where CPUs were scarce. each: half of them took less. % CPU: of the time of the CPUs that it ran on.",
     ),
     (
         "where top is wrong",

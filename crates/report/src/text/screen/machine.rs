@@ -10,7 +10,7 @@ use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::witness::Proof;
 
 use super::groups::{Group, programs};
-use super::tables::{LARGE, MUCH, Rest, Table, WORDS_WIDTH};
+use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{short_period, who};
 use crate::text::numbers::{counted, cpu_names, percent};
@@ -50,6 +50,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         much: MUCH,
         title,
         whole: Some(whole),
+        of: CPUS,
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,
@@ -140,6 +141,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         large: screen.room.large.saturating_sub(1).max(1),
         title,
         whole: Some(waits.time),
+        of: WAIT,
         words: "behind",
         word: &behind,
         keeps: &|_| false,
@@ -304,7 +306,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         }
     };
     if !shown.is_empty() {
-        let heading = cells("each", "share", "longest");
+        let heading = cells("each", "% CPU", "longest");
         page.row(Tone::Strong, 0, "WHAT REPEATS", &heading);
     }
     for beat in &shown {

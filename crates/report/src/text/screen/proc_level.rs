@@ -7,7 +7,7 @@ use ticktax_model::statement::{Class, Statement};
 use ticktax_model::victim::VictimStatement;
 
 use super::groups::{Group, processes};
-use super::tables::{MUCH, Rest, Table};
+use super::tables::{CPUS, MUCH, Rest, Table};
 use super::{Screen, advice};
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, Tone, clean, tied};
@@ -126,6 +126,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         much: MUCH,
         title: "TOP CPU TIME, BY /proc/PID",
         whole: Some(screen.statement.balance.elapsed),
+        of: CPUS,
         words: "",
         word: &|_| String::new(),
         keeps: &|_| false,

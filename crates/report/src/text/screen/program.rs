@@ -12,7 +12,7 @@ use ticktax_model::victim::{
 };
 
 use super::groups::{Group, called, interferers};
-use super::tables::{LARGE, Rest, Table};
+use super::tables::{LARGE, Rest, Table, WAIT};
 use super::{Screen, advice};
 use crate::text::beats::short_period;
 use crate::text::late;
@@ -37,7 +37,7 @@ pub(super) fn write(
     if let Some(frames) = &victim.frames {
         page.paragraph(Tone::Strong, "", &frames_in_words(frames));
         if let Some(late) = &frames.late {
-            late::write(page, late);
+            late::write(page, late, Some(frames.figures.late_from));
             late::perhaps(page, late);
         }
     }
@@ -52,6 +52,7 @@ pub(super) fn write(
             much: LARGE,
             title: "WHO MADE IT WAIT",
             whole: Some(whole),
+            of: WAIT,
             words: "pattern",
             word: &word,
             keeps: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
@@ -141,18 +142,22 @@ pub(super) fn lags(victim: &VictimStatement) -> bool {
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// The rate of its loop, and the frames that were not on time.
+/// The rate of its loop, and the frames that were not on time, but for what is said of late ones by themselves.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
     let rate = 1e9 / (figures.period.0.max(1) as f64);
+    let mut parts = Vec::from_iter(fps);
+    parts.push(tied(dropped(figures)));
+    // Else the line about them says it.
+    if frames.late.is_none() {
+        parts.push(late::over(figures.late, figures.late_from));
+    }
     format!(
-        "Loop of {} in {}: {}{}, {}",
+        "Loop of {} in {}: {}",
         tied(format!("{rate:.1} Hz")),
         frames.thread,
-        fps.map_or_else(String::new, |fps| format!("{fps}, ")),
-        tied(dropped(figures)),
-        crate::text::pace::late_frames(figures),
+        parts.join(", "),
     )
 }
 

@@ -14,6 +14,10 @@ pub(super) const MUCH: f64 = 0.05;
 pub(super) const LARGE: f64 = 0.1;
 /// A table that does not add up by less than this has no line for it.
 const UNSEEN: f64 = 0.005;
+/// The headings of shares: of the time of all CPUs,
+pub(super) const CPUS: &str = "% CPUs";
+/// and of what was waited.
+pub(super) const WAIT: &str = "% wait";
 /// From this width on it has a column of words.
 const WORDS: usize = 72;
 /// From this width on it counts threads.
@@ -28,6 +32,8 @@ pub(super) struct Table<'a> {
     pub(super) title: &'a str,
     /// What shares are of; `None` where times are added up over threads, and are a share of nothing.
     pub(super) whole: Option<Nanos>,
+    /// That in words, the heading of the shares.
+    pub(super) of: &'a str,
     /// The share of it from which on a group keeps its line, no matter how long others had a CPU at once.
     pub(super) much: f64,
     /// How many groups have a line because they are [`LARGE`], at most.
@@ -67,7 +73,7 @@ impl Table<'_> {
         let told = |told, word| if told { word } else { "" };
         let words = [
             "time",
-            told(self.whole.is_some(), "share"),
+            told(self.whole.is_some(), self.of),
             told(times, "times"),
             told(longest, "longest"),
         ];
@@ -201,7 +207,7 @@ impl Table<'_> {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Group, LARGE, MUCH, Rest, Table};
+    use super::{CPUS, Group, LARGE, MUCH, Rest, Table};
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
@@ -233,6 +239,7 @@ mod tests {
         let table = Table {
             title: "TIME",
             whole: Some(Nanos::from_secs(40)),
+            of: CPUS,
             much,
             words: "",
             word: &|_| String::new(),

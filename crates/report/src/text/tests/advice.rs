@@ -390,7 +390,7 @@ fn a_lagging_program_is_told_what_was_late() {
     let own = told(Some(late(&[(OwnWork, None), (OwnSleep, None)])));
     assert!(own.contains("it worked longer, or was asleep"), "{own}");
     assert!(
-        own.contains("10 late frames: longer work 5; asleep 5"),
+        own.contains("10 over 4.00 ms late: longer work 5; asleep 5"),
         "{own}"
     );
     for unseen in [None, Some(late(&[(OwnWork, None), (Unexplained, None)]))] {
@@ -412,7 +412,7 @@ fn an_audit_says_what_the_hypervisor_may_have_taken_of_late_frames() {
         "{page}"
     );
     assert!(
-        page.contains("7 late frames: asleep 5; not looked at 2"),
+        page.contains("7 over 4.00 ms late: asleep 5; not looked at 2"),
         "{page}"
     );
 }
