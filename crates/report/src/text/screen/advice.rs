@@ -469,7 +469,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     };
     let timer = by_timer(timer.as_deref());
     let period = period.map_or_else(String::new, |period| {
-        format!(", every {}{timer}", tied(short_period(period)))
+        format!(", every {}{timer},", tied(short_period(period)))
     });
     let remedy = if *ended {
         "it has ended: start it on another CPU"
@@ -477,7 +477,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
         "move it, or lower its priority"
     };
     let sentence = format!(
-        "{program} {}{period}, goes before ordinary threads; others waited {} in all while it ran, {waiter} \
+        "{program} {}{period} goes before ordinary threads; others waited {} while it ran, {waiter} \
          most: {remedy}.",
         tied(format!("({pid}, {policy})")),
         tied(time),

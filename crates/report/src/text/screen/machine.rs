@@ -29,6 +29,8 @@ const TOLERABLE: f64 = 0.01;
 const LITTLE: f64 = 0.04;
 /// By this much of the time the hypervisor's clock may say more than was seen without a word.
 const STOLEN: f64 = 0.001;
+/// What has less than this share of what had most of a gap is not told.
+const LITTLE_OF_GAP: f64 = 0.05;
 /// From this share on the shares would not add up without what ticktax itself had.
 const OWN: f64 = 0.005;
 /// With less to spare than this, a program that runs keeps another from running.
@@ -418,10 +420,12 @@ fn gaps(page: &mut Page, statement: &Statement) {
     let Some(worst) = gaps.worst.first() else {
         return;
     };
+    let most = worst.parts.first().map_or(Nanos::ZERO, |part| part.time);
     let parts: Vec<String> = worst
         .parts
         .iter()
         .take(2)
+        .take_while(|part| part.time.share_of(most) >= LITTLE_OF_GAP)
         .map(|part| tied(format!("{} {}", part.name, part.time)))
         .collect();
     // Those in which a program ran are not among the worst.
