@@ -4,7 +4,6 @@ mod comparison;
 mod cost;
 mod first;
 
-
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::{
