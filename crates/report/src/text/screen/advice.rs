@@ -6,12 +6,15 @@ use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CrowdingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::knob::KnobProposal;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::{Level, World};
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
 use ticktax_model::waits::WaitingProgram;
 
-use self::commands::{BUSIEST, Lowered, REPEATS, again, is_plain, lower_all, page_faults, trial};
+use self::commands::{
+    BUSIEST, Lowered, REPEATS, and_audit, audit_again, is_plain, lower_all, page_faults, trial,
+};
 use super::Screen;
 use super::tables::ROOMY;
 use crate::text::beats::short_period;
@@ -146,7 +149,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 "The kernel's {name} had {} of its waiting: see what gives it work.",
                 tied(percent(*share))
             ),
-            again(screen, REPEATS),
+            audit_again(screen, Some(REPEATS)),
         ),
         Advice::Throttled {
             program,
@@ -191,8 +194,9 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
             let unlimited = KnobProposal::of("kernel.sched_rt_runtime_us", -1);
             (unlimited, Some("wait"))
         }
-        Advice::CrowdingPrograms { programs, .. } if Lowered::of_all(programs).by_nice_alone() => {
-            screen.watched()?;
+        Advice::CrowdingPrograms { programs, .. }
+            if Lowered::of_all(programs).can_be_tried(screen) =>
+        {
             // Its weight beside theirs is then what theirs at 19 would make of it.
             (KnobProposal::of("proc.nice", -19), Some("wait"))
         }
@@ -234,8 +238,19 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             "; it has ended: start it with a lower priority",
             BUSIEST.to_owned(),
         ),
-        (false, Some(others)) => (": move it", format!("taskset -acp {others} {pid}")),
-        (false, None) => (": lower its priority", format!("chrt -ap {pid}")),
+        (false, Some(others)) => {
+            let change = format!("taskset -acp {others} {pid}");
+            (": move it", and_audit(change, screen))
+        }
+        (false, None) => {
+            let is_first = policy.is_some_and(SpecialPolicy::goes_first);
+            let change = is_first.then(|| Lowered::of_real_time(*pid).command(screen));
+            let look = || format!("chrt -ap {pid}");
+            (
+                ": lower its priority",
+                change.flatten().unwrap_or_else(look),
+            )
+        }
     };
     let delays = if *ended { "delayed" } else { "delays" };
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
@@ -369,7 +384,7 @@ fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                     format!(", {}", largest(part, *largest_share))
                 }),
             ),
-            again(screen, REPEATS),
+            audit_again(screen, Some(REPEATS)),
         ),
         Advice::Finding { title, remedy, .. } => (format!("{title}."), Some(format!("# {remedy}"))),
         Advice::EventsLost { events } => (
@@ -437,7 +452,7 @@ fn of_machine(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) 
             ),
             Lowered::of(most).command(screen),
         ),
-        Advice::RealTimeHeld { held, costly } => real_time(held, *costly),
+        Advice::RealTimeHeld { held, costly } => real_time(held, *costly, screen),
         Advice::RealTimeFirst { .. } => real_time_first(advice, screen),
         _ => (String::new(), None),
     }
@@ -490,7 +505,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
 }
 
 /// What kept real-time threads from their CPU, and what lifts it.
-fn real_time(held: &RealTimeHeld, costly: bool) -> (String, Option<String>) {
+fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
         (RealTimeLimit::Either, Some(_)) => format!("{} or the fair server", setting(held)),
@@ -513,11 +528,13 @@ fn real_time(held: &RealTimeHeld, costly: bool) -> (String, Option<String>) {
     let server = "echo 0 | tee /sys/kernel/debug/sched/fair_server/cpu*/runtime";
     let risk = "  # then a loop that never sleeps stops its CPU";
     let command = match held.limit {
-        RealTimeLimit::Throttling => format!("{throttling} {risk}"),
-        RealTimeLimit::FairServer => format!("{server} {risk}"),
-        RealTimeLimit::Either => format!("{throttling}; {server} {risk}"),
+        // A trial tells what it is worth.
+        RealTimeLimit::Throttling if screen.watched().is_some() => throttling.to_owned(),
+        RealTimeLimit::Throttling => and_audit(throttling.to_owned(), screen),
+        RealTimeLimit::FairServer => and_audit(server.to_owned(), screen),
+        RealTimeLimit::Either => and_audit(format!("{throttling}; {server}"), screen),
     };
-    (sentence, (!costly).then_some(command))
+    (sentence, (!costly).then(|| format!("{command} {risk}")))
 }
 
 /// The setting of real-time throttling, by its name and in its own unit.
@@ -530,7 +547,7 @@ fn setting(held: &RealTimeHeld) -> String {
 
 /// What to do about an interrupt: only a device's can be moved to another CPU.
 fn against(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
-    let repeats = || again(screen, REPEATS);
+    let repeats = || audit_again(screen, Some(REPEATS));
     match name {
         LOCAL_TIMER => ("see whose timers it runs", repeats()),
         "call_function" | "call_function_single" | "reschedule" | "irq_work" => {

@@ -2,6 +2,7 @@
 
 use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::knob::KnobProposal;
+use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::{Loss, RecordingPart, World};
 use ticktax_model::statement::Statement;
@@ -447,7 +448,8 @@ fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
                     times, up to 50.0 ms at once";
     assert!(page.contains(sentence), "{page}");
     assert!(
-        page.contains("$ sysctl kernel.sched_rt_runtime_us=-1"),
+        page.contains("$ sysctl kernel.sched_rt_runtime_us=-1 #")
+            && page.contains("$ ticktax try kernel.sched_rt_runtime_us=now,-1"),
         "{page}"
     );
     let page = told(RealTimeLimit::Either, runtime, false);
@@ -455,7 +457,7 @@ fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
     let page = told(RealTimeLimit::FairServer, None, false);
     assert!(page.contains("kept hog (77) from its CPU"), "{page}");
     assert!(
-        page.contains("$ echo 0 | tee /sys/kernel/debug/sched/fair_server"),
+        page.contains("cpu*/runtime; ticktax audit --pid 4121 #"),
         "{page}"
     );
     assert!(!page.contains("sched_rt_runtime_us"), "{page}");
@@ -463,4 +465,34 @@ fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
     let page = told(RealTimeLimit::FairServer, None, true);
     assert!(page.contains("have it sleep in time."), "{page}");
     assert!(!page.contains("fair_server/"), "{page}");
+}
+
+/// Where there is no CPU to move it to, one that goes before ordinary threads is made one of them.
+#[test]
+fn a_periodic_program_that_cannot_be_moved_is_made_an_ordinary_one() {
+    let told = |policy: Option<SpecialPolicy>| {
+        let mut statement = held_up();
+        let periodic = |it: &Advice| matches!(it, Advice::PeriodicProgram { .. });
+        statement.advice.retain(periodic);
+        let Some(Advice::PeriodicProgram {
+            other_cpus,
+            policy: its,
+            ..
+        }) = statement.advice.first_mut()
+        else {
+            unreachable!("the advice above")
+        };
+        *other_cpus = None;
+        *its = policy;
+        flat(&statement)
+    };
+    let page = told(Some(SpecialPolicy::Fifo(10)));
+    let command = "lower its priority. $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
+    assert!(page.contains(command), "{page}");
+    // Nothing says that its nice value would count.
+    let page = told(None);
+    assert!(
+        page.contains("lower its priority. $ chrt -ap 812"),
+        "{page}"
+    );
 }

@@ -235,7 +235,7 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
                 lower their priority.";
     assert!(page.contains(told), "{page}");
     assert!(
-        page.contains("$ echo 19 | tee /proc/900/autogroup"),
+        page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
         "{page}"
     );
     let Advice::Overbooked { most, .. } = &mut statement.advice[0] else {
@@ -244,7 +244,9 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
     most.autogroup_pids.clear();
     let page = flat(&statement);
     assert!(
-        page.contains("$ renice -n 19 -p $(ps -L -o tid= -p 900,901,902,903) # and the others"),
+        page.contains(
+            "$ renice -n 19 -p $(ps -L -o tid= -p 900,901,902,903); ticktax audit # and the others"
+        ),
         "{page}"
     );
     let Advice::Overbooked { sampled, .. } = &mut statement.advice[0] else {
@@ -284,12 +286,14 @@ fn processes_that_have_ended_or_are_real_time_are_not_made_nicer() {
     let none = of(&[], &[], &[]);
     let all = "$ renice -n 19 -p $(ps -L -o tid= -p 20000,20001,20002)";
     shows(none.clone(), &[], all);
-    shows(none, &[20_001], "$ echo 19 | tee /proc/20001/autogroup");
+    let told = "$ echo 19 | tee /proc/20001/autogroup; ticktax audit --pid 4121";
+    shows(none, &[20_001], told);
     let both = of(&[20_000], &[20_002], &[]);
-    let told = "$ chrt -a -o -p 0 20002; renice -n 19 -p $(ps -L -o tid= -p 20001)";
+    let told = "$ chrt -a -o -p 0 20002; renice -n 19 -p $(ps -L -o tid= -p 20001); \
+                ticktax audit --pid 4121";
     shows(both, &[], told);
     let all = of(&[20_000], &[20_001, 20_002], &[]);
-    let told = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done";
+    let told = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done; ticktax audit --pid 4121";
     assert!(!shows(all, &[], told).contains("renice"));
     let ended = of(&[20_000, 20_001, 20_002], &[], &[]);
     let told = "they have ended: start them with a lower priority. $ ps -eo";
@@ -414,7 +418,7 @@ fn the_culprits_are_on_the_first_screen() {
         "LAGGING",
         "cc1  x46",
         "EVERY 3.03 s",
-        "taskset -acp 0 812",
+        "taskset -acp 0 812; ticktax audit --pid 4121",
         "ticktax try cgroup.cpu_quota=now,max --metric throttled --pid 4121",
     ] {
         assert!(page.contains(word), "{word} is missing:\n{page}");

@@ -6,7 +6,10 @@ use ticktax_model::recording::World;
 use ticktax_model::victim::Target;
 
 use super::super::Screen;
-use crate::text::page::{clean, columns};
+use crate::text::page::{clean, columns, tied};
+
+/// Columns of a command that has room behind the label of the narrowest page.
+const SHORT: usize = 30;
 
 /// Processes that a command names one by one.
 const PIDS: usize = 4;
@@ -70,8 +73,16 @@ impl Lowered {
         }
     }
 
+    /// A process with real-time threads.
+    pub(super) fn of_real_time(pid: i32) -> Self {
+        Self {
+            real_time: vec![pid],
+            ..Self::default()
+        }
+    }
+
     /// Whether nice values of the processes themselves are all that there is to lower.
-    pub(super) fn by_nice_alone(&self) -> bool {
+    fn by_nice_alone(&self) -> bool {
         let others = [&self.groups, &self.real_time, &self.unknown];
         !self.ordinary.is_empty() && others.iter().all(|others| others.is_empty())
     }
@@ -92,17 +103,19 @@ impl Lowered {
         lowered
     }
 
-    /// `None` where a command may name no processes.
+    /// Whether [a trial](trial) of the watched program's own nice value tells what lowering these would be worth.
+    pub(super) fn can_be_tried(&self, screen: &Screen<'_>) -> bool {
+        self.by_nice_alone() && screen.watched().is_some()
+    }
+
+    /// What lowers them, and shows what it was worth; `None` where a command may name no processes.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
         }
-        let list = |pids: &[i32], word: &str| {
-            let named = pids
-                .iter()
-                .take(PIDS)
-                .map(|pid| word.replace('N', &pid.to_string()));
-            named.collect::<Vec<String>>().join(" ")
+        let list = |pids: &[i32], separator: &str| {
+            let named = pids.iter().take(PIDS).map(i32::to_string);
+            named.collect::<Vec<String>>().join(separator)
         };
         let mut commands = Vec::new();
         match &*self.real_time {
@@ -110,16 +123,20 @@ impl Lowered {
             [pid] => commands.push(format!("chrt -a -o -p 0 {pid}")),
             pids => commands.push(format!(
                 "for p in {}; do chrt -a -o -p 0 $p; done",
-                list(pids, "N")
+                list(pids, " ")
             )),
         }
-        if !self.groups.is_empty() {
-            let files = list(&self.groups, "/proc/N/autogroup");
-            commands.push(format!("echo 19 | tee {files}"));
+        match &*self.groups {
+            [] => {}
+            [pid] => commands.push(format!("echo 19 | tee /proc/{pid}/autogroup")),
+            pids => commands.push(format!(
+                "echo 19 | tee /proc/{{{}}}/autogroup",
+                list(pids, ",")
+            )),
         }
         if !self.ordinary.is_empty() {
             // A nice value is a thread's: `renice -p` of a process changes its first thread alone.
-            let pids = list(&self.ordinary, "N").replace(' ', ",");
+            let pids = list(&self.ordinary, ",");
             commands.push(format!("renice -n 19 -p $(ps -L -o tid= -p {pids})"));
         }
         if commands.is_empty() {
@@ -138,7 +155,11 @@ impl Lowered {
         } else {
             ""
         };
-        Some(commands.join("; ") + more)
+        let change = commands.join("; ");
+        if self.can_be_tried(screen) {
+            return Some(change + more);
+        }
+        Some(and_audit(change, screen) + more)
     }
 }
 
@@ -157,20 +178,31 @@ pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
 /// The sections that say what repeats.
 pub(super) const REPEATS: &str = "--section time,repeats";
 
-/// The same audit again with another option; `None` where what it was about is gone, or not known.
-pub(super) fn again(screen: &Screen<'_>, option: &str) -> Option<String> {
+/// The same audit again, with another option where there is one; `None` where what it was about is gone, or not known.
+pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<String> {
+    let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let Some(victim) = &screen.statement.victim else {
         return screen
             .names_processes()
-            .then(|| format!("ticktax audit {option}"));
+            .then(|| format!("ticktax audit{option}"));
     };
     match (&victim.target, screen.watched()) {
-        (_, Some(pid)) => Some(format!("ticktax audit --pid {pid} {option}")),
+        (_, Some(pid)) => Some(format!("ticktax audit --pid {pid}{option}")),
         (Target::Command, None) => Some(format!(
-            "ticktax audit {option} -- {}",
+            "ticktax audit{option} -- {}",
             command_line(screen)?
         )),
         _ => None,
+    }
+}
+
+/// A command that changes something, and behind it the same audit, which shows what it was worth.
+pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
+    match audit_again(screen, None) {
+        // On a line of its own rather than begun on this one, unless it takes more than one itself.
+        Some(audit) if columns(&audit) <= SHORT => format!("{change}; {}", tied(audit)),
+        Some(audit) => format!("{change}; {audit}"),
+        None => change,
     }
 }
 
