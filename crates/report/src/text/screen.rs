@@ -40,6 +40,8 @@ struct Room {
     airy: bool,
     /// Rows of what is large in the first table, where that is more; one less in that of who waited.
     large: usize,
+    /// Whether what the kernel took has no table, unless that is large.
+    terse: bool,
 }
 
 impl Room {
@@ -51,6 +53,15 @@ impl Room {
             airy,
             // More than nine have no tenth each.
             large: 9,
+            terse: false,
+        }
+    }
+
+    /// Without room for what the kernel took.
+    const fn terse(rows: usize, fewer: usize, acts: usize) -> Self {
+        Self {
+            terse: true,
+            ..Self::new(rows, fewer, acts, false)
         }
     }
 
@@ -58,13 +69,13 @@ impl Room {
     const fn least(large: usize) -> Self {
         Self {
             large,
-            ..Self::new(2, 1, 1, false)
+            ..Self::terse(2, 1, 1)
         }
     }
 }
 
 /// From the most that is worth reading to the least that is an answer.
-const ROOMS: [Room; 20] = [
+const ROOMS: [Room; 23] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
@@ -77,10 +88,13 @@ const ROOMS: [Room; 20] = [
     Room::new(4, 1, 2, false),
     Room::new(3, 1, 2, false),
     Room::new(2, 1, 2, false),
+    Room::terse(3, 1, 2),
+    Room::terse(2, 1, 2),
     Room::new(3, 2, 1, false),
     Room::new(4, 1, 1, false),
     Room::new(3, 1, 1, false),
     Room::new(2, 1, 1, false),
+    Room::terse(2, 1, 1),
     Room::least(4),
     Room::least(3),
     Room::least(2),

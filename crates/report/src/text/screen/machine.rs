@@ -68,8 +68,12 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     waited_for(page, screen);
     let taken = taken(&statement.accounts);
     let sum: Nanos = taken.iter().map(|group| group.time).sum();
-    let much = sum.share_of(crate::text::wall(statement)) >= LITTLE;
     // The verdict has their sum: where lines are short, those of who had the time come first.
+    let much = if screen.room.terse {
+        sum.share_of(whole) >= LARGE
+    } else {
+        sum.share_of(crate::text::wall(statement)) >= LITTLE
+    };
     if !taken.is_empty() && (screen.room.airy || much) {
         table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.fewer + 1);
     }

@@ -190,10 +190,17 @@ fn a_whole_machine() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-    // What takes much of one CPU of many keeps its lines.
+    // What takes much of one CPU of many keeps its lines where there is room,
     let mut of_16 = a_machine();
     of_16.balance.elapsed = Nanos(of_16.balance.elapsed.0 * 8);
+    of_16.throttled.clear();
     assert!(at(&of_16, 80).contains("KERNEL AND HYPERVISOR"));
+    // and gives them to what is said besides where there is none, unless it is a tenth of all.
+    let mut full = a_machine();
+    assert!(!at(&full, 80).contains("KERNEL AND HYPERVISOR"));
+    assert!(at(&full, 80).lines().count() <= 23);
+    full.balance.elapsed = Nanos(full.balance.elapsed.0 / 2);
+    assert!(at(&full, 80).contains("KERNEL AND HYPERVISOR"));
 }
 
 #[test]
