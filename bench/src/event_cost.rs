@@ -12,9 +12,10 @@ mod observer;
 
 use std::path::Path;
 
-use crate::peer::Tool;
+use crate::peer::Tool as Peer;
 use crate::program_time::Statistics;
 use crate::table::{Series, Table};
+use crate::tool::Tool;
 use crate::tracing::{FLIGHT, SPANS, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
@@ -32,11 +33,18 @@ const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
 const BY_SPANS: usize = 3;
 
-const BPFTRACE: Tool = Tool {
+/// Triggers that nothing fits here, so that only looking at waits is in the cost: each is compared with a time, or counted
+/// by its length.
+const RECORDS: [(&str, &str); 2] = [
+    ("wait>10s", "ticktax record --trigger 'wait>10s'"),
+    ("wait>p99.9999", "ticktax record --trigger 'wait>p99.9999'"),
+];
+
+const BPFTRACE: Peer = Peer {
     program: "bpftrace",
     package: "bpftrace",
 };
-const PERF: Tool = Tool {
+const PERF: Peer = Peer {
     program: "perf",
     package: "linux-perf",
 };
@@ -159,6 +167,13 @@ fn contenders() -> Vec<Contender> {
             FLOOR_OF_SWITCH,
         ),
     ];
+    // Not in a guest of the lab, which has this program alone.
+    if let Ok(tool) = Tool::find() {
+        all.extend(RECORDS.map(|(trigger, name)| {
+            let record = Observer::Record(tool.clone(), trigger);
+            contender(record, name, FLOOR_OF_BOTH)
+        }));
+    }
     if let Some(path) = BPFTRACE.find() {
         all.push(contender(
             Observer::Bpftrace(path),
@@ -188,7 +203,11 @@ fn contenders() -> Vec<Contender> {
 fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<f64>, String> {
     if !matches!(
         contender.observer,
-        Observer::Floor(_) | Observer::Ticktax(_) | Observer::Waiting | Observer::Bpftrace(_)
+        Observer::Floor(_)
+            | Observer::Ticktax(_)
+            | Observer::Record(..)
+            | Observer::Waiting
+            | Observer::Bpftrace(_)
     ) {
         return Ok(None);
     }

@@ -11,6 +11,7 @@ use crate::Bench;
 use crate::peer::Running;
 
 /// The `ticktax` that belongs to this program.
+#[derive(Clone, Debug)]
 pub(crate) struct Tool {
     path: PathBuf,
 }

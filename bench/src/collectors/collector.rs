@@ -29,9 +29,10 @@ const PERF: Peer = Peer {
     package: "linux-perf",
 };
 
-/// What the agent's recorder sees, as far as perf can be asked for it.
-const EVENTS: &str =
-    "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:*,workqueue:workqueue_queue_work";
+/// What the agent's recorder sees, as far as perf can be asked for it: the kernel lets nobody sample the interrupts that
+/// perf itself causes (`irq_work`, `arch/x86/include/asm/trace/irq_vectors.h`).
+const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:local_timer*,\
+                      irq_vectors:reschedule*,irq_vectors:call_function*,workqueue:workqueue_queue_work";
 /// The ring of each CPU in perf, as large as the agent's at its largest on two CPUs.
 const RING: &str = "32M";
 

@@ -14,6 +14,7 @@ use crate::peer::{Running, with_tracefs};
 use crate::ping_pong::{self, Taken};
 use crate::program_time::Statistics;
 use crate::table::Series;
+use crate::tool::Tool;
 use crate::tracing::{INTERVAL, SUMS, Tracing};
 
 /// The program that bpftrace runs: the shortest useful one, and the same sum that ticktax keeps
@@ -33,6 +34,8 @@ pub(super) enum Observer {
     /// Programs on these hooks that only read the clock.
     Floor(&'static [&'static str]),
     Ticktax(Output),
+    /// `ticktax record` with this trigger, a process of its own: it leaves its own threads out.
+    Record(Tool, &'static str),
     /// The tracer before it is started: its programs run and return at once.
     Waiting,
     Bpftrace(PathBuf),
@@ -71,6 +74,16 @@ pub(super) fn observe(
             let lost: u64 = tracing.close().lost.iter().map(|loss| loss.events).sum();
             let seen = played.switches.saturating_sub(lost);
             Ok(played.turn(Some(seen)))
+        }
+        Observer::Record(tool, trigger) => {
+            let mut command = tool.command("record");
+            command.args(["--trigger", trigger, "--dir"]);
+            let mut running = Running::start(command.arg(folder.join("incidents")))?;
+            settle(bench)?;
+            running.check()?;
+            let played = play(&mut || {})?;
+            running.interrupt()?;
+            Ok(played.turn(None))
         }
         Observer::Waiting => {
             let _waiting = Tracing::load(SUMS)?;
