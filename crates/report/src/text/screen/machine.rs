@@ -296,8 +296,9 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let scarce = unused.share_of(statement.balance.elapsed) < SCARCE;
     let tick = statement.tick.as_ref().and_then(|bill| bill.hz_configured);
     let taken = |beat: &BeatLine| taken_by(beat, statement, scarce);
+    let wakers_known = beats.beats.iter().any(is_woken);
     let costs = |beat: &&BeatLine| {
-        let slicing = beat.pid.is_some() && is_slicing(beat, tick);
+        let slicing = beat.pid.is_some() && is_slicing(beat, tick, wakers_known);
         !beat.own && !slicing && !is_tick(beat) && taken(beat) >= COSTLY
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
@@ -402,8 +403,8 @@ fn is_tick(beat: &BeatLine) -> bool {
 
 /// Whether a program's rhythm is only the scheduler's, which hands a busy CPU round at the tick. What is woken in it is
 /// not: something else keeps time for that.
-fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>) -> bool {
-    if beat.chain.len() > 1 {
+fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool {
+    if is_woken(beat) {
         return false;
     }
     let Some(hz) = tick_hz.filter(|&hz| hz > 0) else {
@@ -411,9 +412,19 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>) -> bool {
     };
     let whole = |ns: f64| {
         let ticks = ns * f64::from(hz) / 1e9;
-        ticks > 0.9 && (ticks - ticks.round()).abs() < 0.03
+        (ticks > 0.9 && (ticks - ticks.round()).abs() < 0.03).then(|| ticks.round())
     };
-    whole(beat.rhythm.period) && whole(beat.lengths.median.0 as f64)
+    let Some(ticks) = whole(beat.rhythm.period) else {
+        return false;
+    };
+    // Where it sleeps in between, a turn may be of any length. What begins at each tick and is woken by nothing did not sleep.
+    let at_each = wakers_known && ticks < 1.5;
+    at_each || whole(beat.lengths.median.0 as f64).is_some()
+}
+
+/// Whether it is known what makes it run.
+fn is_woken(beat: &BeatLine) -> bool {
+    beat.chain.len() > 1
 }
 
 /// The longest that the spinning probe was kept from its CPU without giving way to a program.

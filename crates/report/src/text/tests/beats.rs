@@ -252,3 +252,45 @@ fn what_is_woken_at_whole_ticks_has_a_line() {
     assert!(shown(&["timerfd_tmrproc", "ttx-inj-fifo"]));
     assert!(!shown(&[]));
 }
+
+/// Two programs that hand a CPU to each other at the tick have runs of any length where one of them sleeps now and then.
+#[test]
+fn turns_at_each_tick_are_the_schedulers_where_wakers_are_known() {
+    let mut server = line("gamesrv", 4e6, 2e3, "1");
+    (server.kind, server.pid, server.share) = (BeatKind::Thread, Some(9), 0.24);
+    server.lengths.median = Nanos::from_micros(1_400);
+    server.chain.clear();
+    let mut other = line("kworker vmstat_update", 1e9, 2e3, "1");
+    let mut statement = kernel_level();
+    statement.tick = with_ticks().tick.map(|bill| TickBill {
+        hz_configured: Some(250),
+        ..bill
+    });
+    statement.waits = Some(WaitStatement {
+        behind: vec![WaitedFor {
+            name: "gamesrv".to_owned(),
+            kind: Kind::Task,
+            pids: vec![9],
+            time: Nanos::from_secs(2),
+        }],
+        ..WaitStatement::default()
+    });
+    let mut shown = |server: &BeatLine, chain: &[&str]| {
+        other.chain = chain.iter().map(|&name| name.to_owned()).collect();
+        statement.beats = Some(BeatStatement {
+            beats: vec![server.clone(), other.clone()],
+            ..BeatStatement::default()
+        });
+        let page = statement_page(&statement, &crate::text::TextStyle::default());
+        page.contains("every 4.00 ms  gamesrv (9)")
+    };
+    let woken = ["local_timer tick_nohz_handler", "kworker vmstat_update"];
+    assert!(!shown(&server, &woken));
+    // Nothing says that no timer wakes it.
+    assert!(shown(&server, &[]));
+    server.chain = vec![
+        "local_timer hrtimer_wakeup".to_owned(),
+        "gamesrv".to_owned(),
+    ];
+    assert!(shown(&server, &woken));
+}
