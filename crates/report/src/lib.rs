@@ -1,4 +1,4 @@
-//! Writes [`Document`](ticktax_model::document::Document)s down: a page of text for a person, JSON
+//! Writes [`Document`](ticktax_model::document::Document)s down: a page of text or of HTML for a person, JSON
 //! and metrics for programs; rows as a trace.
 //!
 //! Every number shown is in the document, or is a sum, a share or a rate of numbers in it. Nothing
@@ -9,6 +9,7 @@
 
 mod facts;
 mod format;
+mod html;
 mod incidents;
 mod json;
 mod limitation;
@@ -20,6 +21,7 @@ mod view;
 
 pub use facts::{FactsFolder, FactsSettings};
 pub use format::{Format, render};
+pub use html::HtmlFile;
 pub use incidents::{
     Budget, INDEX_MAX, IncidentStore, IncidentStoreError, Stored, Unindexed, add_found,
     read_incidents,

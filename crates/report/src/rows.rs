@@ -1,5 +1,5 @@
-//! The kinds of files that rows are written to while they come, side by side with whatever else
-//! takes them: recordings and traces.
+//! The kinds of files that are written while rows come, side by side with whatever else takes them: recordings,
+//! traces, and pages for a browser.
 //!
 //! A new kind is a folder with a [`RowFile`] and a line in [`FORMATS`]; every verb that has rows
 //! then has an option for it.
@@ -13,11 +13,12 @@ use ticktax_model::SourceTable;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Row, RowSink};
 
+use crate::html::HtmlFormat;
 use crate::perfetto::TraceFormat;
 use recording::RecordingFormat;
 
 /// All of them, in the order of the options.
-const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat];
+const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlFormat];
 
 /// A kind of file for rows.
 pub(crate) trait FileFormat: Sync {
@@ -65,6 +66,13 @@ pub struct RowFileError(String);
 impl RowFileError {
     pub(crate) fn new(line: impl fmt::Display) -> Self {
         Self(line.to_string())
+    }
+
+    /// The option needs a file that can be put under its name.
+    pub(crate) fn no_output(option: &str) -> Self {
+        Self::new(format_args!(
+            "--{option} needs a file, which standard output is not; one that is called - is ./-"
+        ))
     }
 }
 
@@ -115,10 +123,7 @@ impl RowFiles {
     /// the disk is full.
     pub fn add(&mut self, format: RowFormat, path: &Path) -> Result<(), RowFileError> {
         if path == Path::new("-") {
-            let option = format.option();
-            return Err(RowFileError::new(format_args!(
-                "--{option} needs a file, which standard output is not; one that is called - is ./-"
-            )));
+            return Err(RowFileError::no_output(format.option()));
         }
         self.0.push(format.0.create(path)?);
         Ok(())

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod accounts;
+pub(crate) mod block;
 mod cells;
 mod cpus;
 mod findings;
@@ -15,7 +16,7 @@ mod head;
 mod held;
 mod late;
 mod numbers;
-mod page;
+pub(crate) mod page;
 mod screen;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -30,6 +31,8 @@ use ticktax_model::statement::{Class, Statement};
 
 use crate::format::DocumentSink;
 use crate::view::{Grouping, View};
+
+use block::Written;
 
 pub use beats::beat_news;
 pub use glance::glance;
@@ -53,14 +56,14 @@ impl DocumentSink for Text {
     }
 
     fn write(&self, document: &Document, style: &TextStyle) -> String {
-        page(document, style)
+        page(document, style).into()
     }
 }
 
 /// A document that has a page of text.
 trait Paged {
     /// The page, with a line break at the end.
-    fn page(&self, style: &TextStyle) -> String;
+    fn page(&self, style: &TextStyle) -> Written;
 }
 
 /// Declares a module for the pages of each module of documents, and [`page`].
@@ -68,7 +71,8 @@ macro_rules! pages {
     ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
         $(mod $module;)+
 
-        fn page(document: &Document, style: &TextStyle) -> String {
+        /// The page of a document.
+        pub(crate) fn page(document: &Document, style: &TextStyle) -> Written {
             match document {
                 $($(Document::$kind(it) => it.page(style),)+)+
             }

@@ -19,7 +19,7 @@ mod vary;
 mod view;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -30,7 +30,7 @@ use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_observe::{Keep, ProbeChoice};
-use ticktax_report::Format;
+use ticktax_report::{Format, HtmlFile};
 
 pub(crate) use agent::{AgentArguments, Listen};
 pub(crate) use changes::ChangesArguments;
@@ -220,6 +220,9 @@ Exit codes:
 pub(crate) enum CaseQuestion {
     /// List all cases
     List {
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
+
         /// How to print the list
         #[arg(long, value_parser = formats(DocumentKind::Cases), default_value = "text")]
         format: Format,
@@ -229,6 +232,9 @@ pub(crate) enum CaseQuestion {
         /// The case, or the file of one of your own (docs/casebook.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
+
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
 
         /// How to print it
         #[arg(long, value_parser = formats(DocumentKind::CaseSheet), default_value = "text")]
@@ -246,6 +252,9 @@ pub(crate) enum CaseQuestion {
         #[arg(long)]
         here: bool,
 
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
+
         /// How to print the comparison
         #[arg(long, value_parser = formats(DocumentKind::Case), default_value = "text")]
         format: Format,
@@ -255,6 +264,9 @@ pub(crate) enum CaseQuestion {
         /// The case, or the file of one of your own (docs/casebook.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
+
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
 
         /// How to print the constants
         #[arg(long, value_parser = formats(DocumentKind::CaseFit), default_value = "text")]
@@ -266,10 +278,20 @@ impl CaseQuestion {
     /// How to print the answer.
     pub(crate) fn format(&self) -> Format {
         match self {
-            Self::List { format }
+            Self::List { format, .. }
             | Self::Show { format, .. }
             | Self::Run { format, .. }
             | Self::Fit { format, .. } => *format,
+        }
+    }
+
+    /// Where to write it as a page for a browser.
+    pub(crate) fn html(&self) -> Option<&Path> {
+        match self {
+            Self::List { html, .. }
+            | Self::Show { html, .. }
+            | Self::Run { html, .. }
+            | Self::Fit { html, .. } => html.as_deref(),
         }
     }
 }
@@ -395,6 +417,9 @@ pub(crate) struct BeatsArguments {
 
     #[command(flatten)]
     pub(crate) part: PartArguments,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print what repeats
     #[arg(long, value_parser = formats(DocumentKind::Beats), default_value = "text")]

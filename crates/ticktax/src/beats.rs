@@ -7,10 +7,12 @@ use ticktax_model::recording::{RecordingReader, RowSink};
 
 use crate::arguments::BeatsArguments;
 use crate::failure::Failure;
+use crate::output;
 use crate::part;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(typed.html.as_deref())?;
     let mut recording = RecordingReader::open(&typed.file)?;
     let mut finder = BeatFinder::new().with_halves();
     let part = typed.part.part();
@@ -20,7 +22,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     let header = cut.as_ref().unwrap_or(recording.header());
     let beats = finder.finish(header, threads());
     let terminal = terminal.viewing(&typed.page);
-    terminal.put(&beats.into(), typed.format, None)?;
+    output::put(&beats.into(), html, (typed.format, None), &terminal)?;
     Ok(ExitCode::SUCCESS)
 }
 

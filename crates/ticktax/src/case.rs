@@ -10,6 +10,7 @@ use ticktax_model::document::Document;
 
 use crate::arguments::CaseQuestion;
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
@@ -17,6 +18,7 @@ use crate::terminal::Terminal;
 /// not known to be, or known to be missed and not.
 pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut code = ExitCode::SUCCESS;
+    let html = output::begin_page(question.html())?;
     let document: Document = match question {
         CaseQuestion::List { .. } => {
             let title = |case| {
@@ -57,7 +59,7 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             CaseFit { head, outcome }.into()
         }
     };
-    terminal.put(&document, question.format(), None)?;
+    output::put(&document, html, (question.format(), None), terminal)?;
     Ok(code)
 }
 

@@ -9,10 +9,12 @@ use ticktax_model::document::Document;
 use crate::arguments::ChangesArguments;
 use crate::beats::threads;
 use crate::failure::Failure;
+use crate::output;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let version = env!("CARGO_PKG_VERSION");
+    let html = output::begin_page(typed.html.as_deref())?;
     let (first, second) = (&typed.first, &typed.second);
     let document: Document = if let Some(files) = NumberFiles::open(first, second)? {
         files.compare(&typed.numbers.question(), version)?.into()
@@ -24,6 +26,7 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
         changes::compare(first, second, threads(), version)?.into()
     };
     let terminal = terminal.viewing(&typed.page);
-    terminal.put(&document, typed.format, typed.output.as_deref())?;
+    let output = (typed.format, typed.output.as_deref());
+    output::put(&document, html, output, &terminal)?;
     Ok(ExitCode::SUCCESS)
 }

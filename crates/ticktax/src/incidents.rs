@@ -16,6 +16,7 @@ use crate::arguments::{
     FileArguments, FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments,
 };
 use crate::failure::Failure;
+use crate::output;
 use crate::report::{self, Showing};
 use crate::state;
 use crate::terminal::Terminal;
@@ -27,6 +28,7 @@ pub(crate) const SOCKET: &str = "mark.sock";
 pub(crate) const WORDS_MAX: usize = 256;
 
 pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(typed.html.as_deref())?;
     let folder = folder(&typed.folder)?;
     let index = read(&folder, terminal)?;
     let since = typed
@@ -54,7 +56,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
             (sheet.into(), path.filter(|_| report))
         }
     };
-    terminal.put(&document, typed.format, None)?;
+    output::put(&document, html, (typed.format, None), terminal)?;
     match wanted {
         None => Ok(ExitCode::SUCCESS),
         Some(path) => {

@@ -8,16 +8,18 @@ use ticktax_model::knob::{KnobLine, KnobList, KnobReadings};
 
 use crate::arguments::{KnobQuestion, TargetArguments, UndoArguments};
 use crate::failure::Failure;
+use crate::output;
 use crate::state;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(question: &KnobQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(question.html())?;
     let document: Document = match question {
         KnobQuestion::List { of, .. } => list(of.as_deref()).into(),
         KnobQuestion::Show { id, .. } => registry::find(id)?.sheet().into(),
         KnobQuestion::Get { id, target, .. } => get(id, target)?.into(),
     };
-    terminal.put(&document, question.format(), None)?;
+    output::put(&document, html, (question.format(), None), terminal)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,6 +59,7 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
 /// Puts back what killed runs left. Nothing to undo is a success; what is still to be put back is none, nor is a journal
 /// of which a line cannot be read.
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(typed.html.as_deref())?;
     let journal = match &typed.journal {
         Some(journal) => journal.clone(),
         None => state::place(state::KNOB_JOURNAL, "--journal")?,
@@ -67,6 +70,6 @@ pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCod
     } else {
         ExitCode::FAILURE
     };
-    terminal.put(&statement.into(), typed.format, None)?;
+    output::put(&statement.into(), html, (typed.format, None), terminal)?;
     Ok(code)
 }

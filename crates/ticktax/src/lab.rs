@@ -15,14 +15,16 @@ use ticktax_lab::{LabError, guest};
 
 use crate::arguments::LabTask;
 use crate::failure::Failure;
+use crate::output;
 use crate::terminal::Terminal;
 
 /// Does one of the lab's tasks.
 pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
     match task {
-        LabTask::List { format } => {
+        LabTask::List { html, format } => {
+            let html = output::begin_page(html.as_deref())?;
             let kernels = cache()?.list();
-            terminal.put(&kernels.into(), *format, None)?;
+            output::put(&kernels.into(), html, (*format, None), terminal)?;
             Ok(ExitCode::SUCCESS)
         }
         LabTask::Build(typed) => build::run(typed, terminal),

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ticktax_report::{Format, RowFiles, RowsEnded};
+use ticktax_model::document::Document;
+use ticktax_report::{Finished, Format, HtmlFile, RowFileError, RowFiles, RowsEnded};
 
 use crate::arguments::FileArguments;
 use crate::failure::Failure;
@@ -21,6 +22,22 @@ pub(crate) fn begin(files: &FileArguments, output: Option<&Path>) -> Result<RowF
     Ok(begun)
 }
 
+/// Begins the page for a browser, where one was asked for, before anything is run.
+pub(crate) fn begin_page(path: Option<&Path>) -> Result<Option<HtmlFile>, Failure> {
+    Ok(path.map(HtmlFile::create).transpose()?)
+}
+
+/// Prints a document below what is said of its page for a browser, where there is one.
+pub(crate) fn put(
+    document: &Document,
+    page: Option<HtmlFile>,
+    (format, output): (Format, Option<&Path>),
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let written = page.map_or(Ok(()), |page| tell(page.finish(document), terminal));
+    terminal.put(document, format, output).and(written)
+}
+
 /// Finishes the files, and prints the document below what is said of them: a first screen fills a terminal, and what
 /// came after it would scroll its verdict away. A file that cannot be written is no reason to lose the page as well.
 pub(crate) fn finish(
@@ -31,15 +48,17 @@ pub(crate) fn finish(
 ) -> Result<(), Failure> {
     let mut written = Ok(());
     for finished in files.finish(ended) {
-        match finished {
-            Ok(finished) => {
-                if let Some(warning) = finished.warning {
-                    terminal.complain(&warning);
-                }
-                terminal.remark(&finished.note);
-            }
-            Err(error) => written = written.and(Err(error.into())),
-        }
+        written = written.and(tell(finished, terminal));
     }
     terminal.put(ended.document, format, output).and(written)
+}
+
+/// Says what became of a file.
+fn tell(finished: Result<Finished, RowFileError>, terminal: &Terminal) -> Result<(), Failure> {
+    let finished = finished?;
+    if let Some(warning) = finished.warning {
+        terminal.complain(&warning);
+    }
+    terminal.remark(&finished.note);
+    Ok(())
 }

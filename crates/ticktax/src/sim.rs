@@ -11,6 +11,7 @@ use ticktax_model::recording::RecordingWriter;
 
 use crate::arguments::SimArguments;
 use crate::failure::{FAILED_CONTROL, Failure};
+use crate::output;
 use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
 
@@ -20,6 +21,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     if let Some(output) = &typed.output {
         terminal::require_writable(output)?;
     }
+    let html = output::begin_page(typed.html.as_deref())?;
     let file = typed
         .save
         .as_ref()
@@ -41,7 +43,8 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     progress.done();
     let Prediction { statement, last } = predicted.map_err(|error| refused(&error))?;
     let failed = statement.control.is_some_and(|control| control.failed);
-    terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
+    let output = (typed.format, typed.output.as_deref());
+    output::put(&statement.into(), html, output, terminal)?;
     if let (Some(file), Some(path)) = (file, &typed.save) {
         save(last, file, path, terminal)?;
     }

@@ -9,11 +9,13 @@ use ticktax_model::Nanos;
 use crate::arguments::SweepArguments;
 use crate::failure::{FAILED_POINTS, Failure};
 use crate::interrupt::Interrupt;
+use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
 /// Runs what is not finished, writes the results, and says what came of it.
 pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(typed.html.as_deref())?;
     let plan = plan(typed)?;
     let mut ran = Ran {
         found: plan.grid().len() as u64,
@@ -31,7 +33,7 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
     }
     let statement = statement(&plan, &typed.results, typed.best.as_deref(), ran)?;
     let failed = statement.failed > 0;
-    terminal.put(&statement.into(), typed.format, None)?;
+    output::put(&statement.into(), html, (typed.format, None), terminal)?;
     Ok(if failed {
         ExitCode::from(FAILED_POINTS)
     } else {

@@ -29,6 +29,7 @@ use crate::arguments::{
 };
 use crate::failure::{FAILED_CONDITION, Failure};
 use crate::interrupt::Interrupt;
+use crate::output;
 use crate::progress::{Extent, Progress};
 use crate::state;
 use crate::terminal::{Terminal, require_writable};
@@ -58,6 +59,7 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     if let Some(output) = &typed.output {
         require_writable(output)?;
     }
+    let html = output::begin_page(typed.html.as_deref())?;
     let journal = match &typed.journal {
         Some(journal) => std::path::absolute(journal).unwrap_or_else(|_| journal.clone()),
         None => state::place(state::KNOB_JOURNAL, "--journal")?,
@@ -87,7 +89,8 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     let mut answers = statement.fail_if.iter();
     let fails = answers.any(|it| it.outcome == Outcome::Holds);
     let terminal = terminal.viewing(&typed.page);
-    terminal.put(&statement.into(), typed.format, typed.output.as_deref())?;
+    let output = (typed.format, typed.output.as_deref());
+    output::put(&statement.into(), html, output, &terminal)?;
     Ok(match (complete, signal) {
         (false, _) => ExitCode::FAILURE,
         (true, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),

@@ -77,17 +77,18 @@ pub(crate) fn sources(extension: &str) -> Vec<PathBuf> {
     sources
 }
 
-/// All files under a folder, in order; none where there is no such folder.
+/// All files under a folder, in order, but for packages of Node that were installed; none where there is no such folder.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let all = entries(folder).into_iter();
-    all.flat_map(|path| {
-        if path.is_dir() {
-            files(&path)
-        } else {
-            vec![path]
-        }
-    })
-    .collect()
+    all.filter(|path| !path.ends_with("node_modules"))
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 /// What lies in a folder, in order; nothing where there is no such folder.

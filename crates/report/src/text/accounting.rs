@@ -6,6 +6,7 @@ use ticktax_model::accounting::{
 };
 use ticktax_model::statement::Statement;
 
+use super::block::Columns;
 use super::numbers::{counted, cpu_names, percent};
 use super::page::{Page, Tone, tied};
 
@@ -65,9 +66,8 @@ fn how(counting: &Counting) -> String {
 }
 
 fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
-    page.row(
+    page.headings(
         Tone::Faint,
-        0,
         "",
         &cells(["shown", "traced", "error", "unaccounted", "left"].map(str::to_owned)),
     );
@@ -104,7 +104,7 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     page.legend(&legend);
 }
 
-fn of(cpu: &CpuCheck) -> String {
+fn of(cpu: &CpuCheck) -> Columns {
     let left = |left: Left| percent(left.time.share_of(left.watched));
     cells([
         percent(cpu.shown_share),
@@ -115,9 +115,9 @@ fn of(cpu: &CpuCheck) -> String {
     ])
 }
 
-fn cells(cells: [String; 5]) -> String {
+fn cells(cells: [String; 5]) -> Columns {
     let [shown, was, off, nowhere, left] = cells;
-    format!("{shown:>9} {was:>9} {off:>9} {nowhere:>13} {left:>9}")
+    Columns::right([(9, shown), (9, was), (9, off), (13, nowhere), (9, left)])
 }
 
 /// A difference of shares, in points.
@@ -203,12 +203,7 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
         return;
     }
     let heading = ["ran", "on a CPU", "/proc/PID", "by samples"];
-    page.row(
-        Tone::Faint,
-        0,
-        "",
-        &program_cells(heading.map(str::to_owned)),
-    );
+    page.headings(Tone::Faint, "", &program_cells(heading.map(str::to_owned)));
     for program in check.programs.iter().take(PROGRAMS) {
         let name = format!("{} ({})", program.name, program.pid);
         page.row(Tone::Plain, 2, &name, &program_of(program));
@@ -240,7 +235,7 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
     ));
 }
 
-fn program_of(program: &ProgramCheck) -> String {
+fn program_of(program: &ProgramCheck) -> Columns {
     let time = |time: Option<Nanos>| time.map_or_else(|| "?".to_owned(), |time| time.to_string());
     program_cells([
         time(program.ran),
@@ -250,7 +245,7 @@ fn program_of(program: &ProgramCheck) -> String {
     ])
 }
 
-fn program_cells(cells: [String; 4]) -> String {
+fn program_cells(cells: [String; 4]) -> Columns {
     let [ran, on_cpu, shown, sampled] = cells;
-    format!("{ran:>10} {on_cpu:>10} {shown:>10} {sampled:>11}")
+    Columns::right([(10, ran), (10, on_cpu), (10, shown), (11, sampled)])
 }

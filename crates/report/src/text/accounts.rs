@@ -34,7 +34,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         wall: wall(statement),
     };
     taken(page, &statement.accounts, scale);
-    page.row(Tone::Faint, 0, "", &Cells::headings().text());
+    page.headings(Tone::Faint, "", &Cells::headings().columns());
     for group in Group::ALL {
         let mut accounts: Vec<&Account> = statement
             .accounts
@@ -51,7 +51,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         Tone::Strong,
         0,
         "Sum",
-        &Cells::of_time(sum, scale.whole).text(),
+        &Cells::of_time(sum, scale.whole).columns(),
     );
     page.legend(&legend(&statement.accounts));
 }
@@ -103,10 +103,15 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
         && only.name.eq_ignore_ascii_case(group.title())
     {
         let name = format!("{}{}", group.title(), mark(only));
-        page.row(Tone::Strong, 0, &name, &account_cells(only, scale).text());
+        page.row(
+            Tone::Strong,
+            0,
+            &name,
+            &account_cells(only, scale).columns(),
+        );
         return;
     }
-    page.row(Tone::Strong, 0, group.title(), &cells.text());
+    page.row(Tone::Strong, 0, group.title(), &cells.columns());
     let shown = how_many(accounts, scale.whole);
     for account in &accounts[..shown] {
         let tone = if account.class == Class::Unexplained {
@@ -118,7 +123,7 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
             tone,
             2,
             &name(account),
-            &account_cells(account, scale).text(),
+            &account_cells(account, scale).columns(),
         );
         write_parts(page, account, scale);
     }
@@ -132,7 +137,7 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
             Tone::Plain,
             2,
             &counted(others.len() as u64, "other"),
-            &cells.text(),
+            &cells.columns(),
         );
     }
 }
@@ -164,7 +169,7 @@ fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
             max: time_or_blank(part.max),
             ..Cells::of_time(part.time, scale.whole)
         };
-        page.row(Tone::Faint, 6, &part.name, &cells.text());
+        page.row(Tone::Faint, 6, &part.name, &cells.columns());
     }
 }
 

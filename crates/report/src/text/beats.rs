@@ -10,13 +10,14 @@ use ticktax_model::statement::Statement;
 
 use crate::limitation::words;
 
+use super::block::Written;
 use super::numbers::{counted, cpu_names, grouped, percent};
 use super::page::{Page, Tone, clean, elide, tied};
 use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
 impl Paged for BeatStatement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         beats(self, style)
     }
 }
@@ -75,7 +76,7 @@ const WORDS: &str = "every: the period and its 95 % interval. seen: beats that w
     much. gaps: of the probe; those in which a program ran are counted, too.";
 
 /// The page of the verb of that name.
-pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> String {
+pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return first::first(beats, style);
     }

@@ -7,29 +7,30 @@ use ticktax_model::case::{
     Line, Remark, RowKind, Sensitivity,
 };
 
+use super::block::Written;
 use super::{Paged, TextStyle};
 
 impl Paged for CaseList {
-    fn page(&self, _: &TextStyle) -> String {
-        cases(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(cases(self))
     }
 }
 
 impl Paged for CaseSheet {
-    fn page(&self, _: &TextStyle) -> String {
-        case_sheet(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(case_sheet(self))
     }
 }
 
 impl Paged for CaseStatement {
-    fn page(&self, _: &TextStyle) -> String {
-        case(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(case(self))
     }
 }
 
 impl Paged for CaseFit {
-    fn page(&self, _: &TextStyle) -> String {
-        case_fit(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(case_fit(self))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use ticktax_model::{Intervals, Nanos};
 
+use super::block::Columns;
 use super::numbers::{percent, rate, rough_or_blank, time_or_blank};
 
 /// The cells of a table's line, to the right of its name.
@@ -39,12 +40,16 @@ impl Cells {
         }
     }
 
-    /// The text of the line.
-    pub(super) fn text(&self) -> String {
-        format!(
-            "{:>8} {:>7} {:>6} {:>8} {:>8} {:>8}",
-            self.time, self.share, self.rate, self.median, self.p99, self.max
-        )
+    /// Those of the line, side by side.
+    pub(super) fn columns(&self) -> Columns {
+        Columns::right([
+            (8, &self.time),
+            (7, &self.share),
+            (6, &self.rate),
+            (8, &self.median),
+            (8, &self.p99),
+            (8, &self.max),
+        ])
     }
 }
 

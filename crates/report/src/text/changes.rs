@@ -9,6 +9,7 @@ use ticktax_model::changes::{
 use ticktax_model::statement::Class;
 
 use super::beats::{short_period, who};
+use super::block::{Columns, Written};
 use super::head;
 use super::numbers::{counted, date, grouped, percent};
 use super::page::{Page, Tone, tied};
@@ -17,7 +18,7 @@ use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
 impl Paged for ChangeStatement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         changes(self, style)
     }
 }
@@ -46,7 +47,7 @@ const WORDS: &str = "A, B: the first and the second recording. Shares are of the
     of both recordings. ?: this interval leaves 0 out, and the change is not certain: that it is beyond chance is asked \
     of all accounts together, whose intervals are wider. A statement has no blocks, and so no intervals.";
 
-fn changes(statement: &ChangeStatement, style: &TextStyle) -> String {
+fn changes(statement: &ChangeStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
         let text = fitted(&ROOMS, |room| first(statement, style, room));
         return explained(text, WORDS, style);
@@ -83,7 +84,7 @@ fn first(
     statement: &ChangeStatement,
     style: &TextStyle,
     (rows, rhythms, lines): (usize, usize, usize),
-) -> String {
+) -> Written {
     let mut page = Page::new(narrowed(style));
     verdict(&mut page, statement);
     sides(&mut page, statement);
@@ -102,7 +103,7 @@ fn first(
         "More: --full, {}",
         tied("--section time,repeats,tick,legend")
     );
-    page.paragraph(Tone::Plain, "", &more);
+    page.more(&more);
     page.finish()
 }
 
@@ -242,17 +243,15 @@ fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
 
 fn heading(page: &mut Page, title: &str) {
     let cells = cells(page, ["A", "B", "change", "95 % interval"]);
-    page.row(Tone::Strong, 0, title, &cells);
+    page.headings(Tone::Strong, title, &cells);
 }
 
-fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> String {
-    let mut line = format!("{a:>9} {b:>9}");
+fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
     if page.width() >= ROOMY {
-        line = format!("{line} {change:>10} {interval:>20}");
+        Columns::right([(9, a), (9, b), (10, change), (20, interval)])
     } else {
-        line = format!("{b:>9} {change:>10}");
+        Columns::right([(9, b), (10, change)])
     }
-    line
 }
 
 /// The accounts that changed, then where there is room those that may have.
@@ -301,7 +300,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-fn shares(page: &Page, change: &Change) -> String {
+fn shares(page: &Page, change: &Change) -> Columns {
     let share = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), percent);
     let points = |it: f64| format!("{:+.2}", 100.0 * it);
     let moved = change.difference();
@@ -392,7 +391,7 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
         return;
     }
     if most != usize::MAX {
-        page.row(Tone::Strong, 0, "WHAT REPEATS", &format!("{:>8}", "share"));
+        page.headings(Tone::Strong, "WHAT REPEATS", &format!("{:>8}", "share"));
     }
     for it in all.iter().take(most) {
         let (word, beat) = match it {

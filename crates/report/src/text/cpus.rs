@@ -4,6 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::statement::{CpuBooks, Statement};
 
 use super::Group;
+use super::block::Columns;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone};
 
@@ -17,7 +18,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     page.section("CPU by CPU, as shares of elapsed time");
     let headings = Group::ALL.map(|group| group.word().to_owned());
-    page.row(Tone::Faint, 0, "", &cells("elapsed", &headings));
+    page.headings(Tone::Faint, "", &cells("elapsed", &headings));
     let (named, others) = most_taken_first(&statement.cpus);
     for books in named {
         page.row(Tone::Plain, 2, &format!("CPU {}", books.cpu), &of(&[books]));
@@ -46,7 +47,7 @@ fn most_taken_first(cpus: &[CpuBooks]) -> (Vec<&CpuBooks>, Vec<&CpuBooks>) {
 }
 
 /// The cells for some CPUs together.
-fn of(cpus: &[&CpuBooks]) -> String {
+fn of(cpus: &[&CpuBooks]) -> Columns {
     let elapsed: Nanos = cpus.iter().map(|books| books.elapsed).sum();
     let shares = Group::ALL.map(|group| {
         let parts = cpus.iter().flat_map(|books| &books.classes);
@@ -59,8 +60,8 @@ fn of(cpus: &[&CpuBooks]) -> String {
     cells(&elapsed.to_string(), &shares)
 }
 
-fn cells(elapsed: &str, shares: &[String; 5]) -> String {
-    shares.iter().fold(format!("{elapsed:>8}"), |line, share| {
-        format!("{line} {share:>9}")
-    })
+fn cells(elapsed: &str, shares: &[String; 5]) -> Columns {
+    let elapsed = Columns::right([(8, elapsed)]);
+    let one_more = |line: Columns, share| line.and_right(1, 9, share);
+    shares.iter().fold(elapsed, one_more)
 }

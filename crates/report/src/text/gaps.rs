@@ -61,7 +61,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         whole: gaps.watched,
         wall: wall(statement),
     };
-    page.row(Tone::Faint, 0, "", &Cells::headings().text());
+    page.headings(Tone::Faint, "", &Cells::headings().columns());
     let (noun, title) = if spin {
         ("gaps", "Gaps")
     } else {
@@ -77,7 +77,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     all_parts(page, &long, named, &gaps.long, scale);
     if gaps.short.gaps.count > 0 {
         let cells = scale.cells(gaps.short.time, &gaps.short.gaps);
-        page.row(Tone::Plain, 0, &format!("Shorter {noun}"), &cells.text());
+        page.row(Tone::Plain, 0, &format!("Shorter {noun}"), &cells.columns());
     }
     if gaps.yielded.gaps.count > 0 {
         let cells = scale.cells(gaps.yielded.time, &gaps.yielded.gaps);
@@ -85,7 +85,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             Tone::Faint,
             0,
             "Yielded to programs (no loss)",
-            &cells.text(),
+            &cells.columns(),
         );
     }
     explained(page, gaps, statement, noun);
@@ -242,7 +242,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
 /// A line for all gaps, and one for each part of their time.
 fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: Scale) {
     let sum = scale.cells(parts.time, &parts.gaps);
-    page.row(Tone::Strong, 0, name, &sum.text());
+    page.row(Tone::Strong, 0, name, &sum.columns());
     for (name, time, tone) in [
         (named, parts.named, Tone::Plain),
         ("entry and exit around it", parts.entry_exit, Tone::Plain),
@@ -251,7 +251,7 @@ fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: 
     ] {
         if time != Nanos::ZERO {
             let cells = Cells::of_time(time, scale.whole);
-            page.row(tone, 2, name, &cells.text());
+            page.row(tone, 2, name, &cells.columns());
         }
     }
 }
@@ -269,13 +269,13 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
             max: time_or_blank(cause.max),
             ..Cells::of_time(cause.time, scale.whole)
         };
-        page.row(Tone::Plain, 2, &cause.name, &cells.text());
+        page.row(Tone::Plain, 2, &cause.name, &cells.columns());
     }
     if !others.is_empty() {
         let of = |cause: &GapCause| (cause.time, cause.count, cause.max);
         let cells = scale.others(others.iter().map(of));
         let name = counted(others.len() as u64, "other");
-        page.row(Tone::Plain, 2, &name, &cells.text());
+        page.row(Tone::Plain, 2, &name, &cells.columns());
     }
 }
 

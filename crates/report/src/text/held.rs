@@ -22,13 +22,13 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         wall: wall(statement),
     };
     page.section("Throttled: runnable programs that were not allowed to run");
-    page.row(Tone::Faint, 0, "", &without_share(Cells::headings()).text());
+    page.headings(Tone::Faint, "", &without_share(Cells::headings()).columns());
     let (shown, others) = all.split_at(by_name(all.len(), SHOWN));
     for held in shown {
         let pid = held.pid.map_or_else(String::new, |pid| format!(" ({pid})"));
         let name = format!("{}{pid} {}", held.name, held.why.name());
         let cells = scale.cells(held.time, &held.intervals);
-        page.row(Tone::Warning, 2, &name, &without_share(cells).text());
+        page.row(Tone::Warning, 2, &name, &without_share(cells).columns());
     }
     if !others.is_empty() {
         let cells = scale.others(others.iter().map(|held| {
@@ -36,7 +36,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             (held.time, intervals.count, intervals.max)
         }));
         let name = counted(others.len() as u64, "other");
-        page.row(Tone::Warning, 2, &name, &without_share(cells).text());
+        page.row(Tone::Warning, 2, &name, &without_share(cells).columns());
     }
     let mut legend = "time: from when a thread was taken off its CPU until it ran again, so with its \
         wait for a CPU once there was quota again; summed over its threads; part of no account, because \

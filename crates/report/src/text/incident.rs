@@ -9,12 +9,13 @@ use ticktax_model::utc::Utc;
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::with_interval;
+use super::block::Written;
 use super::numbers::{bytes, counted, grouped};
 use super::page::{Page, Tone, tied};
 use super::{Paged, TextStyle};
 
 impl Paged for IncidentList {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         let mut page = Page::new(*style);
         head(&mut page, self);
         for it in &self.groups {
@@ -27,7 +28,7 @@ impl Paged for IncidentList {
 }
 
 impl Paged for IncidentSheet {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         let mut page = Page::new(*style);
         let incident = &self.entry.incident;
         let at = Utc::from_unix_ms(incident.at_unix_ms);

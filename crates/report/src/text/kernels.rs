@@ -9,30 +9,31 @@ use ticktax_model::kernels::{
 
 pub(super) use comparison::comparison;
 
+use super::block::Written;
 use super::case::{head, line, remarks, section};
 use super::{Paged, TextStyle};
 
 impl Paged for KernelsStatement {
-    fn page(&self, _: &TextStyle) -> String {
-        kernels(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(kernels(self))
     }
 }
 
 impl Paged for KernelComparison {
-    fn page(&self, _: &TextStyle) -> String {
-        comparison(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(comparison(self))
     }
 }
 
 impl Paged for KernelList {
-    fn page(&self, _: &TextStyle) -> String {
-        list(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(list(self))
     }
 }
 
 impl Paged for KernelBuild {
-    fn page(&self, _: &TextStyle) -> String {
-        built(self)
+    fn page(&self, _: &TextStyle) -> Written {
+        Written::verbatim(built(self))
     }
 }
 

@@ -6,36 +6,37 @@ use ticktax_model::knob::{
     UndoneSetting,
 };
 
+use super::block::Written;
 use super::numbers::counted;
 use super::page::{Page, Tone, clean, columns, tied};
 use super::{Paged, TextStyle};
 
 impl Paged for KnobList {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         list(self, style)
     }
 }
 
 impl Paged for KnobSheet {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         sheet(self, style)
     }
 }
 
 impl Paged for KnobReadings {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         readings(self, style)
     }
 }
 
 impl Paged for UndoStatement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         undo(self, style)
     }
 }
 
 /// The settings, a name and a line each.
-fn list(list: &KnobList, style: &TextStyle) -> String {
+fn list(list: &KnobList, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if let (Some(of), []) = (&list.of, &*list.knobs) {
         let known = counted(list.known, "knob");
@@ -80,7 +81,7 @@ fn of_what(scope: KnobScope) -> Option<&'static str> {
 }
 
 /// All about one setting.
-fn sheet(sheet: &KnobSheet, style: &TextStyle) -> String {
+fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.paragraph(Tone::Strong, &format!("{}: ", sheet.id), &sheet.about);
     page.paragraph(Tone::Plain, "  Trades   ", &sheet.trades);
@@ -116,7 +117,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> String {
 }
 
 /// What a setting is, a line for each thing that has it.
-fn readings(it: &KnobReadings, style: &TextStyle) -> String {
+fn readings(it: &KnobReadings, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     for reading in &it.readings {
         let label = format!("{} of {}: ", it.id, clean(&reading.target));
@@ -142,7 +143,7 @@ fn readings(it: &KnobReadings, style: &TextStyle) -> String {
 }
 
 /// What was put back.
-fn undo(statement: &UndoStatement, style: &TextStyle) -> String {
+fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if statement.settings.is_empty() && statement.is_certain() {
         let text = format!("Nothing to undo in {}.", clean(&statement.journal));

@@ -14,6 +14,7 @@ use ticktax_model::pace::{
 use crate::limitation::words;
 
 use super::beats::with_interval;
+use super::block::{Columns, Written};
 use super::late;
 use super::numbers::{counted, date, grouped, percent, quantile_or_blank};
 use super::page::{Page, Tone, clean, tied};
@@ -24,13 +25,13 @@ use crate::view::{Section, View};
 pub(super) use comparison::pace_comparison;
 
 impl Paged for PaceStatement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         pace(self, style)
     }
 }
 
 impl Paged for PaceComparison {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         pace_comparison(self, style)
     }
 }
@@ -43,7 +44,7 @@ const BUCKETS: usize = 16;
 const THREADS: usize = 6;
 
 /// The statement of a paced loop as text, with a line break at the end.
-pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
+pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     let view = style.view;
     if view == View::First {
         return first::first(statement, style);
@@ -267,9 +268,8 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
     seconds(page, figures, BUCKETS);
     page.section("The frames");
-    page.row(
+    page.headings(
         Tone::Faint,
-        0,
         "",
         &cells(["n", "median", "p90", "p99", "p99.9", "longest"]),
     );
@@ -338,13 +338,12 @@ fn distributions(page: &mut Page, figures: &Figures) {
     }
 }
 
-fn cells(words: [&str; 6]) -> String {
-    words
-        .iter()
-        .fold(String::new(), |line, word| format!("{line} {word:>8}"))
+fn cells(words: [&str; 6]) -> Columns {
+    let one_more = |line: Columns, word| line.and_right(1, 8, word);
+    words.into_iter().fold(Columns::default(), one_more)
 }
 
-fn of(distribution: &Distribution) -> String {
+fn of(distribution: &Distribution) -> Columns {
     let quantile = |q| quantile_or_blank(distribution, q);
     cells([
         &distribution.count.to_string(),

@@ -7,14 +7,15 @@ use std::fmt::Write;
 use owo_colors::Style;
 
 use super::TextStyle;
+use super::block::{Block, Row, RowCells, Written};
 use crate::view::Section;
 
 /// Holds together what a line break would tear apart, as in `15 ns`. Printed as a space.
-pub(super) const TIE: char = '\u{a0}';
+pub(crate) const TIE: char = '\u{a0}';
 
 /// What a piece of text is, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     Plain,
     /// A title or a sum.
     Strong,
@@ -45,6 +46,7 @@ impl Tone {
 #[derive(Debug)]
 pub(super) struct Page {
     out: String,
+    blocks: Vec<Block>,
     width: usize,
     colour: bool,
     legends: Legends,
@@ -70,6 +72,7 @@ impl Page {
     pub(super) fn new(style: TextStyle) -> Self {
         Self {
             out: String::new(),
+            blocks: Vec::new(),
             width: style.width.clamp(Self::NARROWEST, Self::WIDEST),
             colour: style.colour,
             legends: match style.view {
@@ -91,13 +94,24 @@ impl Page {
         self.out.len()
     }
 
-    /// The text that was written.
-    pub(super) fn finish(self) -> String {
-        self.out
+    /// What was written.
+    pub(super) fn finish(self) -> Written {
+        Written {
+            text: self.out,
+            blocks: self.blocks,
+        }
+    }
+
+    /// Keeps what is written, for whoever shows it otherwise than in lines.
+    fn keep(&mut self, block: impl FnOnce() -> Block) {
+        if self.legends != Legends::Alone {
+            self.blocks.push(block());
+        }
     }
 
     /// An empty line.
     pub(super) fn blank(&mut self) {
+        self.keep(|| Block::Gap);
         self.put(Tone::Plain, "");
     }
 
@@ -110,11 +124,20 @@ impl Page {
         if !self.out.is_empty() {
             self.out.push('\n');
         }
-        self.line(Tone::Strong, title);
+        self.keep(|| Block::Section(title.to_owned()));
+        self.cut(Tone::Strong, title);
     }
 
     /// One line, its middle left out when it is too long.
     pub(super) fn line(&mut self, tone: Tone, text: &str) {
+        self.keep(|| Block::Line {
+            tone,
+            text: text.to_owned(),
+        });
+        self.cut(tone, text);
+    }
+
+    fn cut(&mut self, tone: Tone, text: &str) {
         let text = elide(&clean(text), self.width);
         self.put(tone, text.trim_end());
     }
@@ -122,7 +145,43 @@ impl Page {
     /// A line of a table: `name` after `indent` columns, and `cells`, which keep to the right. The
     /// name gives way where there is not enough room, and then goes on a line of its own: numbers
     /// are never cut.
-    pub(super) fn row(&mut self, tone: Tone, indent: usize, name: &str, cells: &str) {
+    pub(super) fn row(
+        &mut self,
+        tone: Tone,
+        indent: usize,
+        name: &str,
+        cells: &(impl RowCells + ?Sized),
+    ) {
+        self.keep_row(tone, indent, name, cells, false);
+        self.row_lines(tone, indent, name, &cells.line());
+    }
+
+    /// The line above a table: its title, which may be empty, and the headings of its columns.
+    pub(super) fn headings(&mut self, tone: Tone, title: &str, cells: &(impl RowCells + ?Sized)) {
+        self.keep_row(tone, 0, title, cells, true);
+        self.row_lines(tone, 0, title, &cells.line());
+    }
+
+    fn keep_row(
+        &mut self,
+        tone: Tone,
+        indent: usize,
+        name: &str,
+        cells: &(impl RowCells + ?Sized),
+        is_heading: bool,
+    ) {
+        self.keep(|| {
+            Block::Row(Row {
+                tone,
+                is_heading,
+                indent,
+                name: name.to_owned(),
+                cells: cells.cells(),
+            })
+        });
+    }
+
+    fn row_lines(&mut self, tone: Tone, indent: usize, name: &str, cells: &str) {
         let name = clean(name);
         let room = self.width.saturating_sub(indent + columns(cells) + 1);
         if indent + 1 + columns(cells) > self.width || room < columns(&name).min(Self::NAME) {
@@ -131,7 +190,7 @@ impl Page {
                 let name = elide(&name, self.width - indent);
                 self.put(tone, format!("{label}{name}").trim_end());
             }
-            self.paragraph(tone, &format!("{label}    "), &with_units(cells));
+            self.labelled(tone, &format!("{label}    "), &with_units(cells));
             return;
         }
         let name = elide(&name, room);
@@ -147,18 +206,20 @@ impl Page {
         tone: Tone,
         indent: usize,
         (kept, name): (&str, &str),
-        cells: &str,
+        cells: &(impl RowCells + ?Sized),
     ) {
+        self.keep_row(tone, indent, &format!("{kept}{name}"), cells, false);
+        let cells = &cells.line();
         let name = clean(name);
         let taken = indent + columns(kept) + columns(cells) + 1;
         let room = self.width.saturating_sub(taken);
         if room >= columns(&name).min(Self::NAME) {
             let name = elide_name(&name, room);
-            self.row(tone, indent, &format!("{kept}{name}"), cells);
+            self.row_lines(tone, indent, &format!("{kept}{name}"), cells);
         } else if kept.is_empty() {
-            self.row(tone, indent, &elide_name(&name, self.width - indent), cells);
+            self.row_lines(tone, indent, &elide_name(&name, self.width - indent), cells);
         } else {
-            self.row(tone, indent, kept.trim_end(), cells);
+            self.row_lines(tone, indent, kept.trim_end(), cells);
             let below = " ".repeat(indent + 4);
             let name = elide_name(&name, self.width - below.len());
             self.put(tone, format!("{below}{name}").trim_end());
@@ -167,6 +228,24 @@ impl Page {
 
     /// Running text behind a label; further lines begin below the text's first word.
     pub(super) fn paragraph(&mut self, tone: Tone, label: &str, text: &str) {
+        self.keep_text(tone, label, text);
+        self.labelled(tone, label, text);
+    }
+
+    /// How to have more printed, which only whoever reads lines has to ask for.
+    pub(super) fn more(&mut self, text: &str) {
+        self.labelled(Tone::Plain, "", text);
+    }
+
+    fn keep_text(&mut self, tone: Tone, label: &str, text: &str) {
+        self.keep(|| Block::Text {
+            tone,
+            label: label.to_owned(),
+            text: text.to_owned(),
+        });
+    }
+
+    fn labelled(&mut self, tone: Tone, label: &str, text: &str) {
         // A label that leaves no room for words is a line of its own.
         let mut label = clean(label);
         if columns(&label) * 2 > self.width {
@@ -180,6 +259,7 @@ impl Page {
 
     /// Running text; further lines are indented a little.
     pub(super) fn hanging(&mut self, tone: Tone, text: &str) {
+        self.keep_text(tone, "", text);
         self.wrapped(tone, String::new(), 4, text);
     }
 
@@ -216,6 +296,7 @@ impl Page {
         let Some(lines) = command::lines(&clean(text), room, self.width) else {
             return;
         };
+        self.keep(|| Block::Command(text.to_owned()));
         for (i, line) in lines.iter().enumerate() {
             let line = match (i, line.from_edge) {
                 (0, _) => format!("{label}{}", line.text),
@@ -230,13 +311,17 @@ impl Page {
     pub(super) fn legend(&mut self, text: &str) {
         match self.legends {
             Legends::LeftOut => {}
-            Legends::Written => self.paragraph(Tone::Faint, "", text),
+            Legends::Written => {
+                self.keep(|| Block::Legend(text.to_owned()));
+                self.labelled(Tone::Faint, "", text);
+            }
             Legends::Alone => {
                 self.legends = Legends::Written;
                 if let Some(title) = self.title.take() {
                     self.section(&title);
                 }
-                self.paragraph(Tone::Plain, "", text);
+                self.keep(|| Block::Legend(text.to_owned()));
+                self.labelled(Tone::Plain, "", text);
                 self.legends = Legends::Alone;
             }
         }
@@ -275,7 +360,7 @@ fn words(text: &str, room: usize) -> Vec<String> {
 }
 
 /// The text with numbers tied to their units.
-fn with_units(text: &str) -> String {
+pub(crate) fn with_units(text: &str) -> String {
     const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "min", "%", "Hz", "MHz", "MiB"];
     let mut out = String::new();
     let mut after_digit = false;
@@ -332,7 +417,7 @@ fn width_of(c: char) -> usize {
 
 /// `text`, with `…` in place of its middle where it takes more than `room` columns: names of
 /// threads and functions differ at their beginnings and at their ends.
-pub(super) fn elide(text: &str, room: usize) -> String {
+pub(crate) fn elide(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
     }
@@ -406,13 +491,13 @@ mod tests {
 
     #[test]
     fn a_period_is_never_cut() {
-        let row = |width, kept| {
+        let row = |width, kept| -> String {
             let mut page = Page::new(TextStyle {
                 width,
                 ..TextStyle::default()
             });
             page.named_row(Tone::Plain, 2, (kept, "nightly-backupd (16025)"), "  1.2 %");
-            page.finish()
+            page.finish().into()
         };
         assert_eq!(
             row(40, "every 3.06 s  "),

@@ -3,13 +3,14 @@
 use ticktax_model::Nanos;
 use ticktax_model::prediction::{Control, Measure, Origin, PredictionRow, PredictionStatement};
 
+use super::block::{Columns, Written};
 use super::head;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
 use super::{Paged, TextStyle};
 
 impl Paged for PredictionStatement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         prediction(self, style)
     }
 }
@@ -42,7 +43,7 @@ const MACHINE: [Column; 5] = [
 const WIDE: usize = 9;
 
 /// A prediction as text, with a line break at the end.
-pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> String {
+pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.line(
         Tone::Strong,
@@ -167,9 +168,8 @@ fn list(page: &mut Page, title: &str, lines: &[String]) {
 
 fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns: &[Column]) {
     page.section(title);
-    let cell = |text: &str| format!("{text:>WIDE$}");
-    let heading: String = columns.iter().map(|(name, _)| cell(name)).collect();
-    page.row(Tone::Faint, 0, "", &heading);
+    let headings = side_by_side(columns.iter().map(|(name, _)| *name));
+    page.headings(Tone::Faint, "", &headings);
     for row in &statement.rows {
         let tone = match row.origin {
             Origin::Measured | Origin::Simulated => Tone::Strong,
@@ -192,7 +192,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
                 let (low, high) = row.figure(measure)?.interval?;
                 Some(if end == 0 { low } else { high })
             });
-            if !ends.trim().is_empty() {
+            if !ends.is_blank() {
                 page.row(Tone::Faint, 4, word, &ends);
             }
         }
@@ -212,13 +212,18 @@ fn of(
     row: &PredictionRow,
     columns: &[Column],
     value: impl Fn(&PredictionRow, Measure) -> Option<f64>,
-) -> String {
+) -> Columns {
     let cell = |&(_, measure): &Column| {
         value(row, measure).map_or_else(String::new, |value| in_words(measure, value))
     };
-    let cells: Vec<String> = columns.iter().map(cell).collect();
-    let padded = cells.iter().map(|text| format!("{text:>WIDE$}"));
-    padded.collect::<Vec<_>>().concat()
+    side_by_side(columns.iter().map(cell))
+}
+
+/// Cells of one width.
+fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
+    cells.fold(Columns::default(), |line, cell| {
+        line.and_right(0, WIDE, cell)
+    })
 }
 
 /// A figure with its unit.

@@ -15,6 +15,7 @@ use ticktax_model::recording::{Level, RecordingPart, World};
 use ticktax_model::statement::Statement;
 
 use super::TextStyle;
+use super::block::Written;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
 
@@ -102,36 +103,36 @@ const ROOMS: [Room; 23] = [
 ];
 
 /// The first screen as text, with a line break at the end.
-pub(super) fn first(statement: &Statement, style: &TextStyle) -> String {
-    let mut text = fitted(&ROOMS, |room| with(statement, style, room));
+pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
+    let screen = fitted(&ROOMS, |room| with(statement, style, room));
     if style.explain {
-        text.push_str(&legend::legend(statement, style));
+        return screen.then(legend::legend(statement, style));
     }
-    text
+    screen
 }
 
 /// The first page of `rooms`, which go from the most to the least, that fits on one screen; else the
 /// last.
-pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> String) -> String {
-    let mut text = String::new();
+pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Written {
+    let mut screen = Written::default();
     for &room in rooms {
-        text = write(room);
-        if text.lines().count() <= LINES {
+        screen = write(room);
+        if screen.lines().count() <= LINES {
             break;
         }
     }
-    text
+    screen
 }
 
 /// A first screen, with the meaning of its `words` below it where that was asked for.
-pub(super) fn explained(screen: String, words: &str, style: &TextStyle) -> String {
+pub(super) fn explained(screen: Written, words: &str, style: &TextStyle) -> Written {
     if !style.explain {
         return screen;
     }
     let mut page = Page::new(*style);
     page.blank();
     page.paragraph(Tone::Faint, "  ", words);
-    screen + &page.finish()
+    screen.then(page.finish())
 }
 
 /// The style of a first screen: no wider than a table can be read.
@@ -142,7 +143,7 @@ pub(super) fn narrowed(style: &TextStyle) -> TextStyle {
     }
 }
 
-fn with(statement: &Statement, style: &TextStyle, room: Room) -> String {
+fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
     let mut page = Page::new(narrowed(style));
     let screen = Screen {
         statement,

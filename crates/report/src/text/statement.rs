@@ -2,6 +2,7 @@
 
 use ticktax_model::statement::Statement;
 
+use super::block::Written;
 use super::page::{Page, Tone};
 use super::{
     Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, head, held, screen,
@@ -10,14 +11,14 @@ use super::{
 use crate::view::{Section, View};
 
 impl Paged for Statement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         statement(self, style)
     }
 }
 
 /// The statement as text, with a line break at the end. No line is longer than the width asked
 /// for, whatever the names in it; control characters in names are replaced.
-pub(super) fn statement(statement: &Statement, style: &TextStyle) -> String {
+pub(super) fn statement(statement: &Statement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return screen::first(statement, style);
     }

@@ -3,18 +3,19 @@
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedPoint, Ranking};
 
+use super::block::Written;
 use super::numbers::{counted, grouped};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
 
 impl Paged for GridStatement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         grid(self, style)
     }
 }
 
 /// How a sweep ended as text, with a line break at the end.
-pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> String {
+pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let points = counted(statement.points, "point");
     let title = format!("ticktax: {points} of {}", clean(&statement.scenario));

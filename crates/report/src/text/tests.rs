@@ -2,18 +2,23 @@
 
 mod accounting;
 mod advice;
-mod beats;
-mod changes;
+pub(crate) mod beats;
+pub(crate) mod changes;
 mod golden;
-mod grids;
-mod incidents;
+pub(crate) mod grids;
+pub(crate) mod incidents;
 mod kernels;
 mod knobs;
-mod pace;
-mod properties;
+pub(crate) mod pace;
+pub(crate) mod properties;
 pub(crate) mod samples;
-mod screens;
+pub(crate) mod screens;
 mod sure;
 mod ticks;
-mod trials;
-mod victims;
+pub(crate) mod trials;
+pub(crate) mod victims;
+
+/// What a page calls an account.
+pub(crate) fn name_of(account: &ticktax_model::statement::Account) -> String {
+    super::accounts::name(account)
+}

@@ -7,6 +7,7 @@ use ticktax_model::recording::Level;
 use ticktax_model::statement::{Part, Statement};
 use ticktax_model::tick::{Basis, CpuTicks, Estimate, Fleet, TickBill, TickCost, Ticks};
 
+use super::block::Columns;
 use super::numbers::{counted, grouped, percent, quantiles};
 use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
@@ -88,9 +89,8 @@ fn measured(page: &mut Page, bill: &TickBill) {
         page.paragraph(Tone::Plain, "Measured  ", &together(&bill.cpus));
         return;
     }
-    page.row(
+    page.headings(
         Tone::Faint,
-        0,
         "Measured",
         &cells(["while busy", "while idle", "stopped", "saved"]),
     );
@@ -132,11 +132,11 @@ fn together(cpus: &[CpuTicks]) -> String {
     )
 }
 
-fn cells([busy, idle, stopped, saved]: [&str; 4]) -> String {
-    format!("{busy:>19} {idle:>12} {stopped:>10} {saved:>10}")
+fn cells([busy, idle, stopped, saved]: [&str; 4]) -> Columns {
+    Columns::right([(19, busy), (12, idle), (10, stopped), (10, saved)])
 }
 
-fn of(cpus: &[&CpuTicks]) -> String {
+fn of(cpus: &[&CpuTicks]) -> Columns {
     // A few ms hold no tick, or one: that is no rate.
     let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= MIN).map(hz);
     let busy = match cpus {

@@ -11,6 +11,7 @@ use ticktax_model::trial::{
 
 use self::checks::{Names, in_words, is_constant};
 use self::value::{Shown, chance, value};
+use super::block::{Columns, Written};
 use super::knob::{is_back, undone};
 use super::numbers::{counted, date, grouped};
 use super::page::{Page, Tone, clean, tied};
@@ -19,13 +20,13 @@ use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
 impl Paged for TrialStatement {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         trial(self, style)
     }
 }
 
 impl Paged for NumbersComparison {
-    fn page(&self, style: &TextStyle) -> String {
+    fn page(&self, style: &TextStyle) -> Written {
         numbers::numbers(self, style)
     }
 }
@@ -75,7 +76,7 @@ const WORDS: &str = "A: the mean of the first arm's runs; the next column: of th
     better, worse, differs: p is at most 5 %, and the interval leaves 0 out. none: no difference larger than the \
     interval, and that is no more than --difference. open: neither.";
 
-fn trial(statement: &TrialStatement, style: &TextStyle) -> String {
+fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
         let text = fitted(&ROOMS, |room| {
             let mut page = Page::new(narrowed(style));
@@ -332,11 +333,19 @@ fn settings(arm: &Arm) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7]) -> String {
+fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7]) -> Columns {
     if page.width() < ROOMY {
-        return format!("{a:>9} {b:>9} {effect:>9} {verdict:>7}");
+        return Columns::right([(9, a), (9, b), (9, effect), (7, verdict)]);
     }
-    format!("{a:>9} {b:>9} {effect:>8} {interval:>16} {detectable:>7} {p:>6} {verdict:>7}")
+    Columns::right([
+        (9, a),
+        (9, b),
+        (8, effect),
+        (16, interval),
+        (7, detectable),
+        (6, p),
+        (7, verdict),
+    ])
 }
 
 /// A row for each metric of each arm.
@@ -356,7 +365,7 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
                 "verdict",
             ];
             let cells = cells(page, titles);
-            page.row(Tone::Strong, 0, "", &cells);
+            page.headings(Tone::Strong, "", &cells);
             before = Some(it.arm);
         }
         let unit = unit_of(&trial.metrics, it);

@@ -109,7 +109,7 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         p99: String::new(),
         ..Cells::headings()
     };
-    page.row(Tone::Faint, 0, "", &headings.text());
+    page.headings(Tone::Faint, "", &headings.columns());
     let groups: [(&str, &dyn Fn(ThreadState) -> bool); 3] = [
         ("It wanted to run", &ThreadState::is_wanted),
         ("It waited for something else", &|state| {
@@ -129,10 +129,15 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         }
         let time = of_group().map(|account| account.time).sum();
         let cells = Cells::of_time(time, threads.elapsed);
-        page.row(Tone::Strong, 0, title, &cells.text());
+        page.row(Tone::Strong, 0, title, &cells.columns());
         for account in of_group() {
             let cells = account_cells(account, threads.elapsed, wall);
-            page.row(tone(account.state), 2, name(account.state), &cells.text());
+            page.row(
+                tone(account.state),
+                2,
+                name(account.state),
+                &cells.columns(),
+            );
         }
     }
     let counted = counted(threads.threads, "thread");
@@ -141,7 +146,7 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         processes => format!("Sum of {counted} in {processes} processes"),
     };
     let cells = Cells::of_time(threads.accounted, threads.elapsed);
-    page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.text());
+    page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.columns());
 }
 
 fn account_cells(account: &StateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
@@ -201,7 +206,7 @@ fn interferers(
         } else {
             called(&interferer.name, interferer.pid, interferer.kind)
         };
-        page.row(Tone::Plain, 2, &name, &cells.text());
+        page.row(Tone::Plain, 2, &name, &cells.columns());
     }
     let others = &all[shown..];
     if !others.is_empty() {
@@ -212,7 +217,7 @@ fn interferers(
             ..Cells::of_time(time, threads.elapsed)
         };
         let name = counted(others.len() as u64, "other").replace(TIE, " ");
-        page.row(Tone::Plain, 2, &name, &cells.text());
+        page.row(Tone::Plain, 2, &name, &cells.columns());
     }
 }
 

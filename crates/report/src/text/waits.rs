@@ -21,7 +21,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         p99: String::new(),
         ..Cells::headings()
     };
-    page.row(Tone::Faint, 0, "", &headings.text());
+    page.headings(Tone::Faint, "", &headings.columns());
     for program in &waits.programs {
         let cells = Cells {
             time: program.time.to_string(),
@@ -33,7 +33,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             Tone::Plain,
             2,
             &named(&program.name, &program.pids),
-            &cells.text(),
+            &cells.columns(),
         );
         page.paragraph(Tone::Faint, "    ", &behind(program));
     }

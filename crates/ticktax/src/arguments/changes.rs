@@ -7,7 +7,7 @@ use ticktax_experiment::numbers::Question;
 use ticktax_experiment::trial::DIFFERENCE;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::trial::Better;
-use ticktax_report::Format;
+use ticktax_report::{Format, HtmlFile};
 
 use super::percent::percentage;
 use super::{PageArguments, complete, formats, one_of};
@@ -38,6 +38,9 @@ pub(crate) struct ChangesArguments {
 
     #[command(flatten)]
     pub(crate) numbers: NumberArguments,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print what changed
     #[arg(long, value_parser = formats(DocumentKind::Changes), default_value = "text")]

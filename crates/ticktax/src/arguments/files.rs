@@ -1,9 +1,9 @@
-//! The files that rows are to be written to: an option for each kind that `report` knows.
+//! The files that are to be written while rows come: an option for each kind that `report` knows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use ticktax_report::RowFormat;
+use ticktax_report::{HtmlFile, RowFormat};
 
 /// Which kinds of files were asked for, and where.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,14 @@ impl FileArguments {
     /// Whether none was.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// A page for a browser alone, where one was asked for.
+    pub(crate) fn of_page(path: Option<&Path>) -> Self {
+        let mut formats = RowFormat::all();
+        let format = formats.find(|format| format.option() == HtmlFile::OPTION);
+        let page = format.zip(path.map(Path::to_owned));
+        Self(page.into_iter().collect())
     }
 
     /// Each.

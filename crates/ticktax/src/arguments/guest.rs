@@ -35,8 +35,8 @@ impl GuestVerb {
                 line.trim_start_matches("error: ")
             ))
         })?;
-        let outside = "--save, --output, --format, --section and --full belong before the --: the guest has no \
-             files";
+        let outside = "--save, --output, --html, --format, --section and --full belong before the --: the guest has \
+             no files";
         let alone = "the guest has no other programs to watch";
         match parsed.verb {
             Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => {

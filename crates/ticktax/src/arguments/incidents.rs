@@ -9,7 +9,7 @@ use ticktax_model::incident::TriggerSpec;
 use ticktax_model::utc::Utc;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_observe::{GapProbe, RecorderPlan};
-use ticktax_report::{Budget, Format};
+use ticktax_report::{Budget, Format, HtmlFile};
 
 use super::{Length, formats, one_of, seconds_or_units};
 
@@ -61,6 +61,9 @@ pub(crate) struct IncidentsArguments {
     /// 2026-11-22T02:10 in UTC
     #[arg(long, value_name = "TIME", global = true)]
     pub(crate) since: Option<Since>,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT, global = true)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print it
     #[arg(long, value_parser = formats(DocumentKind::Incidents), default_value = "text", global = true)]

@@ -1,12 +1,12 @@
 //! What was typed for `ticktax knob` and `ticktax undo`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use ticktax_knobs::Target;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::knob::KnobScope;
-use ticktax_report::Format;
+use ticktax_report::{Format, HtmlFile};
 
 use super::{ProcessId, complete, formats};
 
@@ -27,6 +27,9 @@ pub(crate) enum KnobQuestion {
         #[arg(long, value_name = "WORD")]
         of: Option<String>,
 
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
+
         /// How to print the list
         #[arg(long, value_parser = formats(DocumentKind::Knobs), default_value = "text")]
         format: Format,
@@ -36,6 +39,9 @@ pub(crate) enum KnobQuestion {
         /// Its name, as the list has it
         #[arg(value_name = "KNOB", add = complete::knobs())]
         id: String,
+
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
 
         /// How to print it
         #[arg(long, value_parser = formats(DocumentKind::Knob), default_value = "text")]
@@ -50,6 +56,9 @@ pub(crate) enum KnobQuestion {
         #[command(flatten)]
         target: TargetArguments,
 
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
+
         /// How to print it
         #[arg(long, value_parser = formats(DocumentKind::KnobReadings), default_value = "text")]
         format: Format,
@@ -62,6 +71,15 @@ impl KnobQuestion {
         match self {
             Self::List { format, .. } | Self::Show { format, .. } | Self::Get { format, .. } => {
                 *format
+            }
+        }
+    }
+
+    /// Where to write it as a page for a browser.
+    pub(crate) fn html(&self) -> Option<&Path> {
+        match self {
+            Self::List { html, .. } | Self::Show { html, .. } | Self::Get { html, .. } => {
+                html.as_deref()
             }
         }
     }
@@ -130,6 +148,9 @@ pub(crate) struct UndoArguments {
     /// ~/.local/state/ticktax/knobs.journal]
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print what was put back
     #[arg(long, value_parser = formats(DocumentKind::Undo), default_value = "text")]

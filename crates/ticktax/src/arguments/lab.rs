@@ -8,7 +8,7 @@ use ticktax_experiment::vary::Vary;
 use ticktax_lab::kernel::{KernelSource, Wanted};
 use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
-use ticktax_report::Format;
+use ticktax_report::{Format, HtmlFile};
 
 use super::vary::all_taken;
 use super::{KernelVariants, Length, PrintArguments, formats};
@@ -33,6 +33,9 @@ without the cost of caches, pipelines and hypervisors.";
 pub(crate) enum LabTask {
     /// List the kernels in the lab's cache
     List {
+        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        html: Option<PathBuf>,
+
         /// How to print the list
         #[arg(long, value_parser = formats(DocumentKind::Kernels), default_value = "text")]
         format: Format,
@@ -64,6 +67,9 @@ pub(crate) struct BuildArguments {
     /// Compilers at a time [default: one a CPU]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print what was built
     #[arg(long, value_parser = formats(DocumentKind::KernelBuild), default_value = "text")]
@@ -133,6 +139,9 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) print: PrintArguments,
 
@@ -193,6 +202,9 @@ pub(crate) struct CompareArguments {
     /// Write the table to a file in place of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print what came of it
     #[arg(long, value_parser = formats(DocumentKind::KernelComparison), default_value = "text")]

@@ -6,7 +6,7 @@ use clap::Args;
 use ticktax_experiment::vary::{LoopVariants, Vary};
 use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::FrameRate;
-use ticktax_report::Format;
+use ticktax_report::{Format, HtmlFile};
 
 use super::{Length, formats};
 use crate::failure::Failure;
@@ -69,6 +69,9 @@ pub(crate) struct SimArguments {
     /// Save the first run of the last setting as a recording, for `report` and `beats`
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print the prediction
     #[arg(long, value_parser = formats(DocumentKind::Prediction), default_value = "text")]

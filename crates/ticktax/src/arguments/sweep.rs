@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
-use ticktax_report::Format;
+use ticktax_report::{Format, HtmlFile};
 use ticktax_sim::settings;
 
 use super::formats;
@@ -53,6 +53,9 @@ pub(crate) struct SweepArguments {
     /// Also print the points that are highest and lowest in this column, such as task.game.fps
     #[arg(long, value_name = "COLUMN")]
     pub(crate) best: Option<String>,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print what came of it
     #[arg(long, value_parser = formats(DocumentKind::Sweep), default_value = "text")]

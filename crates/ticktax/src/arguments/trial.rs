@@ -7,7 +7,7 @@ use clap::Args;
 use ticktax_experiment::trial::run::TrialMetric;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::{CpuList, Nanos};
-use ticktax_report::Format;
+use ticktax_report::{Format, HtmlFile};
 
 use super::percent::percentage;
 use super::{Length, PageArguments, ProcessId, complete, formats, one_of};
@@ -126,6 +126,9 @@ pub(crate) struct TrialArguments {
     /// Let the command write where ticktax does; else what it writes is dropped. It has no input
     #[arg(long)]
     pub(crate) show_output: bool,
+
+    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    pub(crate) html: Option<PathBuf>,
 
     /// How to print the verdict
     #[arg(long, value_parser = formats(DocumentKind::Trial), default_value = "text")]

@@ -11,11 +11,13 @@ use super::run::cannot;
 use crate::arguments::BuildArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
 /// Builds kernels, one after the other.
 pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let html = output::begin_page(typed.html.as_deref())?;
     let cache = cache()?;
     let interrupt = Interrupt::listen()?;
     let read =
@@ -43,6 +45,6 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
         config: typed.config.as_ref().map(|file| file.display().to_string()),
         kernels: kernels?,
     };
-    terminal.put(&build.into(), typed.format, None)?;
+    output::put(&build.into(), html, (typed.format, None), terminal)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ use super::{cache, cases};
 use crate::arguments::{CompareArguments, GuestVerb, KernelVariants};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::output;
 use crate::progress::{Extent, Progress};
 use crate::terminal::{Terminal, require_writable};
 
@@ -21,6 +22,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     if let Some(file) = &typed.output {
         require_writable(file)?;
     }
+    let html = output::begin_page(typed.html.as_deref())?;
     let variants = typed.variants()?;
     let interrupt = Interrupt::listen()?;
     let (document, agrees) = if let Some(case) = &typed.case {
@@ -32,7 +34,8 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
         let agrees = comparison.agrees();
         (comparison.into(), agrees)
     };
-    terminal.put(&document, typed.format, typed.output.as_deref())?;
+    let output = (typed.format, typed.output.as_deref());
+    output::put(&document, html, output, terminal)?;
     Ok(if agrees {
         ExitCode::SUCCESS
     } else {

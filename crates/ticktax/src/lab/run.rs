@@ -14,6 +14,7 @@ use super::cache;
 use crate::arguments::{FileArguments, GuestArguments, GuestVerb, RunArguments};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
+use crate::output;
 use crate::progress::{Extent, Progress};
 use crate::report::{self, Showing};
 use crate::terminal::{Terminal, require_writable};
@@ -126,6 +127,8 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     {
         require_writable(file)?;
     }
+    // A page that cannot be made should not cost a guest's time; it is begun anew below.
+    drop(output::begin_page(typed.html.as_deref())?);
     let interrupt = Interrupt::listen()?;
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
     let progress = terminal.progress(Extent::Unknown, "looking for the kernel");
@@ -149,7 +152,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         fleet_of: None,
         format: typed.print.format,
         output: typed.output.as_deref(),
-        files: &FileArguments::default(),
+        files: &FileArguments::of_page(typed.html.as_deref()),
         part: None,
     };
     report::show(

@@ -4,6 +4,7 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
 use super::{WORDS, outside_text, plain, same_period, unknown, who};
 use crate::text::TextStyle;
+use crate::text::block::{Columns, Written};
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
@@ -31,12 +32,12 @@ const ROOMS: [(usize, bool); 12] = [
 ];
 
 /// The first screen, with a line break at the end.
-pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> String {
+pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(beats, style, room));
     explained(text, WORDS, style)
 }
 
-fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool)) -> String {
+fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool)) -> Written {
     let mut page = Page::new(narrowed(style));
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
         beats.beats.iter().partition(|beat| beat.own);
@@ -82,13 +83,13 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     let wide = page.width() >= ROOMY;
     let cells = |each: &str, share: &str, longest: &str| {
         if wide {
-            format!("{each:>9} {share:>8} {longest:>9}")
+            Columns::right([(9, each), (8, share), (9, longest)])
         } else {
-            format!("{share:>8}")
+            Columns::right([(8, share)])
         }
     };
     let heading = cells("each", "share", "longest");
-    page.row(Tone::Strong, 0, "WHAT REPEATS", &heading);
+    page.headings(Tone::Strong, "WHAT REPEATS", &heading);
     let shown = if beats.len() <= rows {
         beats.len()
     } else {
@@ -187,5 +188,5 @@ fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
         unknown(page, beats);
     }
     let more = format!("More: --full, {}", tied("--section repeats,limits,legend"));
-    page.paragraph(Tone::Plain, "", &more);
+    page.more(&more);
 }

@@ -3,6 +3,7 @@
 use ticktax_model::pace::{Choice, Criterion, LoopSpec, PaceComparison, PaceVariant};
 
 use super::super::TextStyle;
+use super::super::block::{Columns, Written};
 use super::super::head;
 use super::super::numbers::{counted, date, percent, quantile_or_blank};
 use super::super::page::{Page, Tone, tied};
@@ -10,7 +11,7 @@ use super::{limitations, number};
 use crate::view::View;
 
 /// The comparison of paced loops as text, with a line break at the end.
-pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> String {
+pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(
         "ticktax: {} to pace a loop{}, from {}",
@@ -33,9 +34,8 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         page.paragraph(Tone::Warning, "Ended     ", &super::ended(why));
     }
     page.section("Frames");
-    page.row(
+    page.headings(
         Tone::Faint,
-        0,
         "",
         &cells("FPS", "lost", "late", &heading(statement.quantile), "CPU"),
     );
@@ -70,20 +70,21 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
          by turn, at 5 % for all pairs and criteria together.",
     ));
     limitations(&mut page, &statement.limitations);
-    let mut text = page.finish();
+    let written = page.finish();
     if style.view == View::First && style.explain {
         let legends = TextStyle {
             view: View::legends(),
             ..*style
         };
-        text.push('\n');
-        text.push_str(&pace_comparison(statement, &legends));
+        return written
+            .then_blank()
+            .then(pace_comparison(statement, &legends));
     }
-    text
+    written
 }
 
-fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> String {
-    format!("{fps:>6} {lost:>5} {late:>5} {wait:>8} {cpu:>7}")
+fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> Columns {
+    Columns::right([(6, fps), (5, lost), (5, late), (8, wait), (7, cpu)])
 }
 
 /// The heading of the waits' column.
@@ -103,7 +104,7 @@ fn settings(row: &PaceVariant) -> String {
     format!("{}/s {work} {sleep} {rule}", number(rate))
 }
 
-fn of(row: &PaceVariant, q: Option<f64>) -> String {
+fn of(row: &PaceVariant, q: Option<f64>) -> Columns {
     let Some(figures) = &row.figures else {
         return cells("-", "-", "-", "-", "-");
     };

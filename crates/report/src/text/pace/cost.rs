@@ -2,6 +2,7 @@
 
 use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, TickAlias, Wakeups};
 
+use super::super::block::Columns;
 use super::super::numbers::{counted, percent, rate};
 use super::super::page::{Page, Tone, tied};
 
@@ -10,7 +11,7 @@ pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
     let cpu = &statement.cpu;
     if !cpu.readings.is_empty() {
         page.section("CPU time by clock");
-        page.row(Tone::Faint, 0, "", &cells("time", "share"));
+        page.headings(Tone::Faint, "", &cells("time", "share"));
         for reading in &cpu.readings {
             let share = percent(reading.time.share_of(reading.elapsed));
             let cells = cells(&reading.time.to_string(), &share);
@@ -29,8 +30,8 @@ pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-fn cells(time: &str, share: &str) -> String {
-    format!("{time:>8} {share:>8}")
+fn cells(time: &str, share: &str) -> Columns {
+    Columns::right([(8, time), (8, share)])
 }
 
 fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {

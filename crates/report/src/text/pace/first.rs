@@ -9,6 +9,7 @@ use ticktax_model::policy::SchedulingPolicy;
 
 use super::{distributions, legend, lost_in_words, nothing, number, seconds, without_rhythm};
 use crate::text::TextStyle;
+use crate::text::block::{Columns, Written};
 use crate::text::head;
 use crate::text::late;
 use crate::text::numbers::{counted, grouped, percent, quantile_or_blank, rate};
@@ -28,7 +29,7 @@ const ROOMS: [(usize, bool); 6] = [
 const TABLE: usize = 70;
 
 /// The first screen, with a line break at the end.
-pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> String {
+pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(statement, style, room));
     match &statement.figures {
         Some(figures) => explained(text, &legend(figures, &statement.subject), style),
@@ -36,7 +37,7 @@ pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> String {
     }
 }
 
-fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, bool)) -> String {
+fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, bool)) -> Written {
     let mut page = Page::new(narrowed(style));
     headline(&mut page, statement);
     subject(&mut page, statement);
@@ -186,12 +187,12 @@ fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
 fn times(page: &mut Page, figures: &Figures) {
     if page.width() >= TABLE {
         let heading = super::cells(["n", "median", "p90", "p99", "p99.9", "longest"]);
-        page.row(Tone::Strong, 0, "THE FRAMES", &heading);
+        page.headings(Tone::Strong, "THE FRAMES", &heading);
         distributions(page, figures);
         return;
     }
-    let cells = |median: &str, longest: &str| format!("{median:>8} {longest:>8}");
-    page.row(Tone::Strong, 0, "THE FRAMES", &cells("median", "longest"));
+    let cells = |median: &str, longest: &str| Columns::right([(8, median), (8, longest)]);
+    page.headings(Tone::Strong, "THE FRAMES", &cells("median", "longest"));
     for (name, distribution) in [
         ("frame time", &figures.frame_time),
         ("wait to begin", &figures.wait),
@@ -360,5 +361,5 @@ fn foot(page: &mut Page, statement: &PaceStatement) {
         "More: --full, {}",
         tied("--section frames,accounting,limits,legend")
     );
-    page.paragraph(Tone::Plain, "", &more);
+    page.more(&more);
 }

@@ -50,11 +50,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     } else {
         "--section NAME".to_owned()
     };
-    page.paragraph(
-        Tone::Plain,
-        "",
-        &format!("More: --full, {}", tied(sections)),
-    );
+    page.more(&format!("More: --full, {}", tied(sections)));
 }
 
 /// The sections that would say something.

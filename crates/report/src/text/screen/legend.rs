@@ -3,6 +3,7 @@
 use ticktax_model::statement::Statement;
 
 use crate::text::TextStyle;
+use crate::text::block::Written;
 use crate::text::page::{Page, Tone};
 
 const PROGRAM: &[(&str, &str)] = &[
@@ -67,7 +68,7 @@ const BOTH: &[(&str, &str)] = &[
 ];
 
 /// The legend of the first screen, with an empty line before it.
-pub(super) fn legend(statement: &Statement, style: &TextStyle) -> String {
+pub(super) fn legend(statement: &Statement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.blank();
     let of_program = statement

@@ -13,6 +13,7 @@ use super::groups::{Group, programs};
 use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{short_period, who};
+use crate::text::block::Columns;
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
@@ -307,14 +308,14 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let wide = page.width() >= 60;
     let cells = |each: &str, share: &str, longest: &str| {
         if wide {
-            format!("{each:>9} {share:>7} {longest:>9}")
+            Columns::right([(9, each), (7, share), (9, longest)])
         } else {
-            format!("{share:>7}")
+            Columns::right([(7, share)])
         }
     };
     if !shown.is_empty() {
         let heading = cells("each", "% CPU", "longest");
-        page.row(Tone::Strong, 0, "WHAT REPEATS", &heading);
+        page.headings(Tone::Strong, "WHAT REPEATS", &heading);
     }
     for beat in &shown {
         let every = format!("every {}  ", short_period(beat.rhythm.period));

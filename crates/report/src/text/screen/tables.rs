@@ -3,6 +3,7 @@
 use ticktax_model::Nanos;
 
 use super::groups::Group;
+use crate::text::block::Columns;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
@@ -78,7 +79,7 @@ impl Table<'_> {
             told(longest, "longest"),
         ];
         let heading = self.cells(page, words, self.words);
-        page.row(Tone::Strong, 0, self.title, &heading);
+        page.headings(Tone::Strong, self.title, &heading);
         let (shown, others) = self.chosen(groups, most);
         for group in shown {
             let cells = self.of(page, group, &(self.word)(group));
@@ -164,7 +165,7 @@ impl Table<'_> {
         self.whole.is_some_and(|whole| such(time.share_of(whole)))
     }
 
-    fn of(&self, page: &Page, group: &Group, word: &str) -> String {
+    fn of(&self, page: &Page, group: &Group, word: &str) -> Columns {
         let count = match group.count {
             0 => String::new(),
             count => grouped(count).replace(TIE, " "),
@@ -179,13 +180,13 @@ impl Table<'_> {
         self.cells(page, [&time, &share, &count, &max], word)
     }
 
-    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], word: &str) -> String {
-        let mut cells = vec![format!("{time:>9} {share:>7}")];
+    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], word: &str) -> Columns {
+        let mut cells = Columns::right([(9, time), (7, share)]);
         if page.width() >= TIMES {
-            cells.push(format!(" {count:>9}"));
+            cells = cells.and_right(1, 9, count);
         }
         if page.width() >= TIMES - 10 {
-            cells.push(format!(" {max:>9}"));
+            cells = cells.and_right(1, 9, max);
         }
         if page.width() >= WORDS && !self.words.is_empty() {
             let room = if page.width() >= ROOMY {
@@ -197,9 +198,9 @@ impl Table<'_> {
             let first = word.split_once(", ").map_or(word, |(first, _)| first);
             let word = if columns(word) <= room { word } else { first };
             let word = elide(word, room);
-            cells.push(format!("  {word:<room$}"));
+            cells = cells.and_left(2, room, word);
         }
-        cells.concat()
+        cells
     }
 }
 
@@ -250,7 +251,7 @@ mod tests {
         };
         let mut page = Page::new(TextStyle::default());
         table.write(&mut page, &groups, most);
-        page.finish()
+        page.finish().into()
     }
 
     #[test]

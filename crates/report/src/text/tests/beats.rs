@@ -49,7 +49,7 @@ fn gaps(share: f64) -> BeatGaps {
 }
 
 /// An hour of a server with a syncer, a tick, a mixer, and two timers that meet.
-pub(super) fn a_server() -> BeatStatement {
+pub(crate) fn a_server() -> BeatStatement {
     let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
     syncer.chain = [
         "local_timer tick_nohz_handler",

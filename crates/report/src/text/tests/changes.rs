@@ -55,7 +55,7 @@ fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
 }
 
 /// A server before and after its compiler was moved.
-fn moved() -> ChangeStatement {
+pub(crate) fn moved() -> ChangeStatement {
     let beats = a_server().beats;
     ChangeStatement {
         tool_version: "0.1.0".to_owned(),

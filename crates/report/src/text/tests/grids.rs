@@ -14,7 +14,7 @@ fn point(point: u64, hz: &str, value: f64) -> RankedPoint {
     }
 }
 
-fn statement() -> GridStatement {
+pub(crate) fn statement() -> GridStatement {
     GridStatement {
         scenario: "game.toml".to_owned(),
         axes: vec![("hz".to_owned(), 4), ("task.game.work".to_owned(), 500)],

@@ -23,7 +23,7 @@ fn ran(name: &str, kind: Kind, pids: &[i32], ns: i64) -> RanInstead {
 }
 
 /// A wait of 20 ms behind a backup.
-fn waited() -> Incident {
+pub(crate) fn waited() -> Incident {
     Incident {
         at_unix_ms: AT,
         kind: TriggerKind::Wait,
@@ -69,7 +69,7 @@ fn beat() -> Periodicity {
     }
 }
 
-fn sheet(incident: Incident) -> IncidentSheet {
+pub(crate) fn sheet(incident: Incident) -> IncidentSheet {
     IncidentSheet {
         entry: IncidentEntry {
             number: 41,
@@ -107,7 +107,7 @@ fn group(kind: TriggerKind, (program, by): (&str, &str), count: u64) -> Incident
 }
 
 fn shown(document: impl Into<Document>) -> String {
-    page(&document.into(), &TextStyle::default())
+    page(&document.into(), &TextStyle::default()).into()
 }
 
 #[test]

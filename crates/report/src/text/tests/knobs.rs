@@ -112,7 +112,7 @@ fn what_became_of_each_setting() {
         ..UndoStatement::default()
     };
     let page = nothing.page(&TextStyle::default());
-    assert_eq!(page, "Nothing to undo in /x/knobs.journal.\n");
+    assert_eq!(&*page, "Nothing to undo in /x/knobs.journal.\n");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::{Section, Sections, TextStyle, View};
 
 /// The full page.
 fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
-    page(statement, &everything(style))
+    page(statement, &everything(style)).into()
 }
 
 fn machine() -> Machine {
@@ -106,7 +106,7 @@ fn readings(first: CpuClock) -> CpuStatement {
     }
 }
 
-fn a_loop() -> PaceStatement {
+pub(crate) fn a_loop() -> PaceStatement {
     PaceStatement {
         late: None,
         world: World::Live,
@@ -368,7 +368,7 @@ fn no_line_is_too_long() {
     }
 }
 
-fn with_rhythm() -> PaceStatement {
+pub(crate) fn with_rhythm() -> PaceStatement {
     a_process(vec![RhythmReport {
         mark: FrameMark::LongRuns,
         rhythm: Periodicity {

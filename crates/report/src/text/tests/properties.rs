@@ -17,7 +17,7 @@ use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
 /// Every name of a statement becomes one of `names`, and every number is multiplied.
-fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
+pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
     let mut next = names.iter().cycle();
     let mut rename = |name: &mut String| name.clone_from(next.next().expect("there is one"));
     let stretch = |time: &mut Nanos| time.0 = time.0.saturating_mul(factor);
@@ -169,7 +169,7 @@ proptest! {
             prop_assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
 
             let colourful = write(&statement, &TextStyle { colour: true, ..style });
-            prop_assert_eq!(plain(&colourful), page);
+            prop_assert_eq!(plain(&colourful), page.to_string());
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{TextStyle, View};
 
 /// Everything that there is to say.
 pub(crate) fn full(it: &Statement, style: &TextStyle) -> String {
-    statement(it, &everything(style))
+    statement(it, &everything(style)).into()
 }
 
 /// The style of a page with everything that there is to say.

@@ -27,6 +27,7 @@ fn at(statement: &Statement, width: usize) -> String {
             ..TextStyle::default()
         },
     )
+    .into()
 }
 
 /// The words of a page, as if it were as wide as they need.
@@ -58,7 +59,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
 }
 
 /// A game server beside a compiler and a backup that runs by the clock.
-pub(super) fn held_up() -> Statement {
+pub(crate) fn held_up() -> Statement {
     let mut statement = with_victim(kernel_level());
     statement.coverage.attached = vec![
         Hook::LocalTimer,

@@ -139,7 +139,7 @@ fn what_stands_in_the_tracers_way_is_told_and_root_only_where_it_helps() {
         statement.coverage.limitations = limitations;
         let (first, full) = (flat(&statement), text(&statement, &style));
         assert!(first.starts_with("NOT TRACED"), "{first}");
-        for page in [&first, &full] {
+        for page in [&*first, &*full] {
             assert!(!page.to_lowercase().contains("root"), "{page}");
         }
         let words: Vec<&str> = full.split_whitespace().collect();

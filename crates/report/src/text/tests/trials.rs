@@ -81,7 +81,7 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
 }
 
 /// Two arms and four metrics: one of each verdict that a setting may come to.
-fn two_arms() -> TrialStatement {
+pub(crate) fn two_arms() -> TrialStatement {
     let comparisons = vec![
         comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),
         comparison("p99", 1, (310e3, 420e3), Verdict::Worse),
@@ -233,7 +233,7 @@ fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
 }
 
 /// The builds of the case `slice-vs-cache`.
-fn lists() -> NumbersComparison {
+pub(crate) fn lists() -> NumbersComparison {
     NumbersComparison {
         tool_version: "0.1.0".to_owned(),
         first: list("stock.txt", None, 6),
@@ -265,7 +265,7 @@ fn first(document: &impl Paged) -> String {
         page.lines().all(|line| line.chars().count() <= 80),
         "{page}"
     );
-    page
+    page.into()
 }
 
 #[test]

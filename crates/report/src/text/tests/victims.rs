@@ -148,7 +148,7 @@ fn threads() -> ThreadTimes {
     }
 }
 
-pub(super) fn with_victim(statement: Statement) -> Statement {
+pub(crate) fn with_victim(statement: Statement) -> Statement {
     let pressure = Pressure {
         some: Nanos::from_millis(700),
         full: Nanos::ZERO,

@@ -3,6 +3,7 @@
 use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
 
 use super::super::TextStyle;
+use super::super::block::{Columns, Written};
 use super::super::numbers::{counted, grouped};
 use super::super::page::{Page, Tone, clean, tied};
 use super::super::screen::narrowed;
@@ -17,17 +18,13 @@ const WORDS: &str = "The difference is the ratio of the means less one, of value
     5 % and the interval leaves 0 out. Nothing pairs the values: what the machine did between the two lists is in \
     the difference.";
 
-pub(super) fn numbers(it: &NumbersComparison, style: &TextStyle) -> String {
+pub(super) fn numbers(it: &NumbersComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(narrowed(style));
     let comparison = &it.comparison;
     let shown = Shown::new(it.unit, comparison.scale);
     verdict(&mut page, it, shown);
-    page.row(
-        Tone::Strong,
-        0,
-        "",
-        &cells(&page, ["n", "mean", "median", "deviation", "min", "max"]),
-    );
+    let headings = cells(&page, ["n", "mean", "median", "deviation", "min", "max"]);
+    page.headings(Tone::Strong, "", &headings);
     side(
         &mut page,
         "A",
@@ -112,11 +109,18 @@ fn verdict(page: &mut Page, it: &NumbersComparison, shown: Shown) {
     }
 }
 
-fn cells(page: &Page, [n, mean, median, deviation, min, max]: [&str; 6]) -> String {
+fn cells(page: &Page, [n, mean, median, deviation, min, max]: [&str; 6]) -> Columns {
     if page.width() < super::ROOMY {
-        return format!("{n:>7} {mean:>9} {median:>9}");
+        return Columns::right([(7, n), (9, mean), (9, median)]);
     }
-    format!("{n:>7} {mean:>9} {median:>9} {deviation:>9} {min:>9} {max:>9}")
+    Columns::right([
+        (7, n),
+        (9, mean),
+        (9, median),
+        (9, deviation),
+        (9, min),
+        (9, max),
+    ])
 }
 
 fn side(page: &mut Page, label: &str, it: &Numbers, figures: Option<&ArmFigures>, unit: Unit) {

@@ -1,0 +1,198 @@
+//! Documents as pages for a browser: one file that fetches nothing and runs nothing.
+//!
+//! A page begins with the first screen's answer and goes on with its sections, both made of the blocks that the text
+//! page is made of. Below are all figures of the document, whatever it is, as tables by its schema, and the document
+//! itself as JSON.
+
+mod blocks;
+mod escape;
+mod figures;
+mod file;
+mod names;
+mod policy;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use ticktax_model::document::{Document, DocumentKind};
+
+use crate::text::block::Block;
+use crate::text::page as written;
+use crate::{TextStyle, View, json};
+use escape::text;
+
+pub use file::HtmlFile;
+pub(crate) use file::HtmlFormat;
+
+/// How a page looks, on a screen, a phone and paper.
+const STYLE: &str = include_str!("html/style.css");
+
+/// A section: its title, and what it says.
+struct Part {
+    title: String,
+    blocks: Vec<Block>,
+}
+
+/// A document as a page for a browser, which may be sent to whoever asks: no command in it names processes, which are
+/// gone by then.
+pub(crate) fn page(document: &Document) -> String {
+    let parts = parts(document);
+    let title = format!("ticktax: {}", document.kind().name().replace('-', " "));
+    let mut out = String::with_capacity(256 * 1024);
+    head(&mut out, &title);
+    out.push_str("<main>\n");
+    for (place, part) in parts.iter().enumerate() {
+        section(&mut out, &id(place), &part.title, |out| {
+            blocks::write(out, &part.title, &part.blocks);
+        });
+        // Where to go on, below the answer.
+        if place == 0 {
+            contents(&mut out, &title, &parts);
+        }
+    }
+    section(&mut out, "figures", FIGURES, |out| {
+        figures::write(out, document);
+    });
+    out.push_str("</main>\n");
+    let _ = writeln!(
+        out,
+        "<footer>\n<p>Written by ticktax {}. This page fetches nothing and runs nothing. The document, as <code>--format \
+         json</code> prints it, is in its element <code>ticktax-document</code>.</p>\n</footer>",
+        env!("CARGO_PKG_VERSION")
+    );
+    let _ = writeln!(
+        out,
+        "<script type=\"application/json\" id=\"ticktax-document\">\n{}</script>\n</body>\n</html>",
+        escape::json(&json(document))
+    );
+    out
+}
+
+/// The title of what every document has at the end.
+const FIGURES: &str = "All figures";
+
+/// The answer, the sections behind it, and what the words of the answer mean.
+fn parts(document: &Document) -> Vec<Part> {
+    let style = TextStyle {
+        // No line has to fit: a browser breaks them, and a table has all its columns.
+        width: usize::MAX,
+        elsewhere: true,
+        ..TextStyle::default()
+    };
+    let of = |view, explain| {
+        let style = TextStyle {
+            view,
+            explain,
+            ..style
+        };
+        written(document, &style).blocks
+    };
+    let (first, full) = (of(View::First, false), of(View::Full, false));
+    // Some pages are one screen, with the meaning of its words and a little more below.
+    if bare(&full).starts_with(&bare(&first)) {
+        return split(full, "The answer");
+    }
+    let answer = Part {
+        title: "The answer".to_owned(),
+        blocks: first.clone(),
+    };
+    let mut parts = vec![answer];
+    parts.extend(split(full, preamble(document.kind())));
+    let explained = of(View::First, true);
+    if let Some(words) = explained.strip_prefix(&*first).filter(|it| !it.is_empty()) {
+        parts.push(Part {
+            title: "What the words of the answer mean".to_owned(),
+            blocks: words.to_vec(),
+        });
+    }
+    parts
+}
+
+/// Blocks without what says no more than how to read the others.
+fn bare(blocks: &[Block]) -> Vec<&Block> {
+    let says = |block: &&Block| !matches!(block, Block::Gap | Block::Legend(_));
+    blocks.iter().filter(says).collect()
+}
+
+/// What comes before the first section of such a page.
+fn preamble(kind: DocumentKind) -> &'static str {
+    match kind {
+        DocumentKind::Changes => "What was compared",
+        DocumentKind::Trial => "The answer in full",
+        _ => "What was observed",
+    }
+}
+
+/// Blocks by the sections that they belong to; `before` is the title of what comes before the first.
+fn split(blocks: Vec<Block>, before: &str) -> Vec<Part> {
+    let mut parts = vec![Part {
+        title: before.to_owned(),
+        blocks: Vec::new(),
+    }];
+    for block in blocks {
+        match (block, parts.last_mut()) {
+            (Block::Section(title), _) => parts.push(Part {
+                title,
+                blocks: Vec::new(),
+            }),
+            (block, Some(last)) => last.blocks.push(block),
+            (_, None) => {}
+        }
+    }
+    // A title may say all that there is to say, but for the one that is not the page's.
+    let is_empty = |part: &Part| part.blocks.iter().all(|block| *block == Block::Gap);
+    if parts.len() > 1 && parts.first().is_some_and(is_empty) {
+        parts.remove(0);
+    }
+    parts
+}
+
+/// What a link to a section names.
+fn id(place: usize) -> String {
+    match place {
+        0 => "answer".to_owned(),
+        place => format!("section-{place}"),
+    }
+}
+
+fn head(out: &mut String, title: &str) {
+    let (title, policy) = (text(title), policy::policy(STYLE));
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <header>\n<h1>{title}</h1>\n</header>\n"
+    );
+}
+
+/// Links to every section.
+fn contents(out: &mut String, title: &str, parts: &[Part]) {
+    let _ = writeln!(
+        out,
+        "<nav aria-label=\"Sections of {}\">\n<ul>",
+        text(title)
+    );
+    let own = parts.iter().enumerate();
+    let own = own.map(|(place, part)| (id(place), &*part.title));
+    for (id, title) in own.chain([("figures".to_owned(), FIGURES)]) {
+        let title = text(title);
+        let _ = writeln!(out, "<li><a href=\"#{id}\">{title}</a></li>");
+    }
+    out.push_str("</ul>\n</nav>\n");
+}
+
+fn section(out: &mut String, id: &str, title: &str, write: impl FnOnce(&mut String)) {
+    let _ = writeln!(
+        out,
+        "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">{}</h2>",
+        text(title)
+    );
+    write(out);
+    out.push_str("</section>\n");
+}

@@ -1,0 +1,189 @@
+//! The blocks of a page as HTML: paragraphs, lists, tables.
+
+mod table;
+
+use std::fmt::Write;
+
+use super::escape::{running, text};
+use crate::text::block::{Block, Row};
+use crate::text::page::{TIE, Tone};
+
+/// Writes blocks, which are about what has this title.
+pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
+    let mut title = title;
+    let mut rest = blocks;
+    while let Some((first, others)) = rest.split_first() {
+        let taken = match first {
+            Block::Gap => 1,
+            Block::Section(name) => {
+                heading(out, name);
+                title = name;
+                1
+            }
+            Block::Line {
+                tone: Tone::Strong,
+                text,
+            } => {
+                heading(out, text);
+                title = text;
+                1
+            }
+            Block::Line { tone, text } => {
+                paragraph(out, *tone, text);
+                1
+            }
+            Block::Row(row) => match table::length(rest) {
+                1 if !row.is_heading => {
+                    alone(out, row);
+                    1
+                }
+                length => {
+                    table::write(out, title, &rest[..length]);
+                    length
+                }
+            },
+            Block::Text { label, .. } => texts(out, Label::of(label), rest),
+            Block::Command(command) => {
+                self::command(out, command);
+                1
+            }
+            Block::Legend(words) => {
+                let _ = writeln!(out, "<p class=\"legend\">{}</p>", running(words));
+                1
+            }
+            Block::Verbatim(lines) => {
+                verbatim(out, lines);
+                1
+            }
+        };
+        rest = others.get(taken - 1..).unwrap_or_default();
+    }
+}
+
+/// The class of what is in this tone.
+pub(super) fn class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "plain",
+        Tone::Strong => "strong",
+        Tone::Faint => "faint",
+        Tone::Good => "good",
+        Tone::Warning => "warning",
+        Tone::Alarm => "alarm",
+    }
+}
+
+fn heading(out: &mut String, words: &str) {
+    let _ = writeln!(out, "<h3>{}</h3>", text(words.trim()));
+}
+
+fn paragraph(out: &mut String, tone: Tone, words: &str) {
+    let (class, words) = (class(tone), running(words.trim()));
+    let _ = writeln!(out, "<p class=\"{class}\">{words}</p>");
+}
+
+/// A line with cells that is part of no table: what it is about, and what is to be said of it.
+fn alone(out: &mut String, row: &Row) {
+    let (class, name) = (class(row.tone), running(row.name.trim()));
+    let _ = write!(out, "<p class=\"{class}\">{name}");
+    for cell in row.cells.iter().filter(|cell| !cell.text.is_empty()) {
+        let _ = write!(out, " <b>{}</b>", text(&cell.text));
+    }
+    out.push_str("</p>\n");
+}
+
+/// A command on one line, however many it takes on a terminal.
+fn command(out: &mut String, command: &str) {
+    let command = text(&command.replace(TIE, " "));
+    let _ = writeln!(
+        out,
+        "<pre class=\"command\" tabindex=\"0\"><code>{command}</code></pre>"
+    );
+}
+
+/// Lines of which only the spaces in them keep things apart. What cannot be seen is named, but for line ends.
+fn verbatim(out: &mut String, lines: &str) {
+    out.push_str("<pre tabindex=\"0\">");
+    for line in lines.lines() {
+        out.push_str(&text(line));
+        out.push('\n');
+    }
+    out.push_str("</pre>\n");
+}
+
+/// What kind of label a text has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Label {
+    None,
+    Bullet,
+    Number,
+    Word,
+}
+
+impl Label {
+    fn of(label: &str) -> Self {
+        let label = label.trim();
+        let number = label.strip_prefix("SO").unwrap_or(label).trim_start();
+        let is_number = number
+            .strip_suffix('.')
+            .is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()));
+        match label {
+            "" => Self::None,
+            "-" => Self::Bullet,
+            _ if is_number => Self::Number,
+            _ => Self::Word,
+        }
+    }
+}
+
+/// Writes the texts at the beginning of `blocks` whose labels are of one kind; how many blocks these were.
+fn texts(out: &mut String, kind: Label, blocks: &[Block]) -> usize {
+    let is_one = |block: &&Block| match block {
+        Block::Text { label, .. } => Label::of(label) == kind,
+        Block::Command(_) => kind == Label::Number,
+        _ => false,
+    };
+    let taken = blocks.iter().take_while(is_one).count();
+    let (begin, end) = match kind {
+        Label::None => ("", ""),
+        Label::Bullet => ("<ul>\n", "</ul>\n"),
+        Label::Number => ("<h3>What to do</h3>\n<ol>\n", "</ol>\n"),
+        Label::Word => ("<dl>\n", "</dl>\n"),
+    };
+    out.push_str(begin);
+    let mut open = false;
+    for block in &blocks[..taken] {
+        match block {
+            Block::Command(line) => command(out, line),
+            Block::Text {
+                tone,
+                label,
+                text: words,
+            } => {
+                let (class, words) = (class(*tone), running(words.trim()));
+                // `writeln!` to a `String` cannot fail.
+                let _ = match kind {
+                    Label::None => writeln!(out, "<p class=\"{class}\">{words}</p>"),
+                    Label::Bullet => writeln!(out, "<li class=\"{class}\">{words}</li>"),
+                    Label::Number => {
+                        out.push_str(if open { "</li>\n" } else { "" });
+                        open = true;
+                        writeln!(out, "<li class=\"{class}\">{words}")
+                    }
+                    Label::Word => {
+                        let label = text(label.trim().trim_end_matches(':'));
+                        writeln!(
+                            out,
+                            "<div class=\"{class}\"><dt>{label}</dt><dd>{words}</dd></div>"
+                        )
+                    }
+                };
+            }
+            _ => {}
+        }
+    }
+    if open {
+        out.push_str("</li>\n");
+    }
+    out.push_str(end);
+    taken.max(1)
+}

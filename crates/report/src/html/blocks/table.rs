@@ -1,0 +1,125 @@
+//! Lines of a table as one.
+
+use std::fmt::Write;
+
+use super::class;
+use crate::html::escape::{attribute, text};
+use crate::text::block::{Block, Cell, Row};
+use crate::text::page::Tone;
+
+/// How many of the blocks at the beginning are one table: lines of it, and what is said between them.
+pub(super) fn length(blocks: &[Block]) -> usize {
+    let mut length = 0;
+    for (at, block) in blocks.iter().enumerate() {
+        match block {
+            // Another table.
+            Block::Row(row) if row.is_heading && at > 0 => break,
+            Block::Row(_) => length = at + 1,
+            Block::Line { .. } | Block::Text { .. } if is_headed(blocks) => {}
+            _ => break,
+        }
+    }
+    length
+}
+
+/// Whether the first of them has the headings of the columns, without which lines are a table only where they follow
+/// upon each other.
+fn is_headed(blocks: &[Block]) -> bool {
+    matches!(blocks.first(), Some(Block::Row(row)) if row.is_heading)
+}
+
+/// Writes a table; `title` is what the text around it is about.
+pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
+    let rows = || {
+        blocks.iter().filter_map(|block| match block {
+            Block::Row(row) => Some(row),
+            _ => None,
+        })
+    };
+    let most = rows().map(|row| row.cells.len()).max().unwrap_or_default();
+    let told = |column: &usize| {
+        rows().any(|row| {
+            let cell = row.cells.get(*column);
+            cell.is_some_and(|cell| !cell.text.is_empty())
+        })
+    };
+    let columns: Vec<usize> = (0..most).filter(told).collect();
+    let head = rows().next().filter(|row| row.is_heading);
+    let own = head.map(|row| row.name.trim()).filter(|it| !it.is_empty());
+    // Where the table has no title of its own, the one above it is read out and not shown twice.
+    let (caption, shown) = match own {
+        Some(own) => (own, ""),
+        None => (title.trim(), " class=\"unseen\""),
+    };
+    let _ = writeln!(
+        out,
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">\n<table>\n\
+         <caption{shown}>{}</caption>",
+        attribute(caption),
+        text(caption)
+    );
+    if let Some(head) = head {
+        headings(out, head, &columns);
+    }
+    out.push_str("<tbody>\n");
+    for block in blocks.iter().skip(usize::from(head.is_some())) {
+        match block {
+            Block::Row(row) => body(out, row, &columns),
+            Block::Line { tone, text } | Block::Text { tone, text, .. } => {
+                between(out, *tone, text, columns.len() + 1);
+            }
+            _ => {}
+        }
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+fn headings(out: &mut String, row: &Row, columns: &[usize]) {
+    out.push_str("<thead>\n<tr><td></td>");
+    for &column in columns {
+        let cell = row.cells.get(column);
+        match cell.filter(|cell| !cell.text.is_empty()) {
+            Some(cell) => {
+                let (side, words) = (side(cell), text(&cell.text));
+                let _ = write!(out, "<th scope=\"col\"{side}>{words}</th>");
+            }
+            None => out.push_str("<td></td>"),
+        }
+    }
+    out.push_str("</tr>\n</thead>\n");
+}
+
+fn body(out: &mut String, row: &Row, columns: &[usize]) {
+    let depth = row.indent.div_ceil(2).min(3);
+    let (class, name) = (class(row.tone), text(row.name.trim()));
+    let _ = write!(out, "<tr class=\"{class}\">");
+    let _ = write!(out, "<th scope=\"row\" class=\"in{depth}\">{name}</th>");
+    for &column in columns {
+        let _ = match row.cells.get(column) {
+            Some(cell) => write!(out, "<td{}>{}</td>", side(cell), text(&cell.text)),
+            None => write!(out, "<td></td>"),
+        };
+    }
+    out.push_str("</tr>\n");
+}
+
+/// What is said between the lines of a table: of what follows where it is a title, else of what is above.
+fn between(out: &mut String, tone: Tone, words: &str, columns: usize) {
+    let (class, words) = (class(tone), text(words.trim()));
+    let _ = if tone == Tone::Strong {
+        writeln!(
+            out,
+            "<tr class=\"{class}\"><th scope=\"row\" colspan=\"{columns}\">{words}</th></tr>"
+        )
+    } else {
+        writeln!(
+            out,
+            "<tr class=\"{class}\"><td colspan=\"{columns}\" class=\"words\">{words}</td></tr>"
+        )
+    };
+}
+
+/// Words keep to the left, numbers to the right.
+fn side(cell: &Cell) -> &'static str {
+    if cell.is_left { " class=\"words\"" } else { "" }
+}

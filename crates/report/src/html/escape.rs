@@ -1,0 +1,194 @@
+//! Text that came from anywhere, so that a browser shows it and does nothing else with it.
+
+use std::fmt::Write;
+
+use crate::text::page::{TIE, elide, with_units};
+
+/// Columns of a word before its middle is left out: names of programs may be of any length.
+const WORD: usize = 120;
+/// Columns that a phone has room for.
+const TIED: usize = 24;
+/// Columns of a whole piece of text before its middle is left out.
+const PIECE: usize = 4_000;
+
+/// A piece of text as HTML: markup in it is text, what cannot be seen is named, what is written from right to left
+/// turns nothing around it, and what is very long lacks its middle.
+pub(super) fn text(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len() + 16);
+    let mut turned = false;
+    for c in shortened(raw).chars() {
+        // Digits and spaces belong to either side.
+        let turns = is_right_to_left(c) || (turned && !c.is_alphabetic() && !is_markup(c));
+        if turns != turned {
+            out.push_str(if turns { "<bdi>" } else { "</bdi>" });
+            turned = turns;
+        }
+        if is_hidden(c) {
+            out.push_str("<span class=\"hidden\">");
+            name_of(&mut out, c);
+            out.push_str("</span>");
+        } else {
+            put(&mut out, c);
+        }
+    }
+    if turned {
+        out.push_str("</bdi>");
+    }
+    out
+}
+
+/// Running text: what is tied together stays so where a phone has room for it, and a number stays with its unit.
+pub(super) fn running(raw: &str) -> String {
+    let piece = |piece: &str| {
+        if piece.contains(TIE) && piece.chars().count() > TIED {
+            with_units(&piece.replace(TIE, " "))
+        } else {
+            piece.to_owned()
+        }
+    };
+    let pieces: Vec<String> = raw.split(' ').map(piece).collect();
+    text(&pieces.join(" "))
+}
+
+/// The same for the value of an attribute between double quotes.
+pub(super) fn attribute(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len() + 16);
+    for c in shortened(raw).chars() {
+        if is_hidden(c) {
+            name_of(&mut out, c);
+        } else {
+            put(&mut out, c);
+        }
+    }
+    out
+}
+
+/// JSON for a `script` element that is data: nothing in it ends the element, and it reads back as the same.
+pub(super) fn json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        // Of these only strings have any, where an escape means the same.
+        if matches!(c, '<' | '>' | '&' | '\u{7f}'..='\u{9f}') || (is_hidden(c) && c != '\n') {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a `String` cannot fail.
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// The text without the middle of words that no page has room for, and of itself where it is very long.
+fn shortened(raw: &str) -> String {
+    if raw.len() <= WORD {
+        return raw.to_owned();
+    }
+    let words = raw.split_inclusive(' ');
+    elide(
+        &words.map(|word| elide(word, WORD)).collect::<String>(),
+        PIECE,
+    )
+}
+
+fn put(out: &mut String, c: char) {
+    match c {
+        '&' => out.push_str("&amp;"),
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '"' => out.push_str("&quot;"),
+        '\'' => out.push_str("&#39;"),
+        c => out.push(c),
+    }
+}
+
+fn name_of(out: &mut String, c: char) {
+    let _ = write!(out, "⟨U+{:04X}⟩", u32::from(c));
+}
+
+fn is_markup(c: char) -> bool {
+    matches!(c, '&' | '<' | '>' | '"' | '\'')
+}
+
+/// Whether a reader would not see it, though it may change what is seen: a control character, one that turns the
+/// direction of writing, one without width.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e_0000}'..='\u{e_007f}')
+}
+
+/// Whether it is written from right to left.
+fn is_right_to_left(c: char) -> bool {
+    matches!(u32::from(c),
+        0x590..=0x8ff | 0xfb1d..=0xfdff | 0xfe70..=0xfefc | 0x1_0800..=0x1_0fff | 0x1_e800..=0x1_efff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{attribute, json, running, text};
+
+    #[test]
+    fn markup_is_text() {
+        let hostile = "<script>alert('x')</script>\" onload=\"&amp;";
+        let shown = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot; onload=&quot;&amp;amp;";
+        assert_eq!(text(hostile), shown);
+        assert_eq!(attribute(hostile), shown);
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_phone_can_be_broken() {
+        let tied = "ran\u{a0}3.00\u{a0}s (56\u{a0}%)";
+        assert_eq!(running(tied), tied);
+        assert_eq!(
+            running("THROTTLED\u{a0}for\u{a0}1.21\u{a0}s\u{a0}of\u{a0}5.32\u{a0}s"),
+            "THROTTLED for 1.21\u{a0}s of 5.32\u{a0}s"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_named() {
+        assert_eq!(
+            text("a\u{202e}b\u{0}c\n"),
+            "a<span class=\"hidden\">⟨U+202E⟩</span>b<span class=\"hidden\">⟨U+0000⟩</span>c\
+             <span class=\"hidden\">⟨U+000A⟩</span>"
+        );
+        assert_eq!(attribute("\u{2066}x"), "⟨U+2066⟩x");
+    }
+
+    #[test]
+    fn what_is_written_from_right_to_left_stands_alone() {
+        assert_eq!(text("by שלום (12)"), "by <bdi>שלום (12)</bdi>");
+        assert_eq!(text("by שלום on CPU 1"), "by <bdi>שלום </bdi>on CPU 1");
+        assert_eq!(text("שלום<b>"), "<bdi>שלום</bdi>&lt;b&gt;");
+    }
+
+    #[test]
+    fn a_long_name_has_its_ends() {
+        let name = format!("begin{}end", "x".repeat(10_000));
+        let shown = text(&format!("{name} (4121) ran"));
+        assert!(shown.len() < 200 && shown.starts_with("beginx"), "{shown}");
+        assert!(
+            shown.contains('…') && shown.ends_with("end (4121) ran"),
+            "{shown}"
+        );
+        let words = "ab ".repeat(10_000);
+        assert!(text(&words).len() < 5_000);
+    }
+
+    #[test]
+    fn data_reads_back_as_it_was() {
+        let value = serde_json::json!({ "</script><!--": "\u{2028}\u{202e}a & b\n \u{e_0041}" });
+        let pretty = serde_json::to_string_pretty(&value).unwrap();
+        let escaped = json(&pretty);
+        assert!(
+            !escaped.contains('<') && !escaped.contains('\u{202e}'),
+            "{escaped}"
+        );
+        let read: serde_json::Value = serde_json::from_str(&escaped).unwrap();
+        assert_eq!(read, value);
+    }
+}

@@ -1,0 +1,245 @@
+//! Every figure of a document as tables, whatever the document is: by its JSON, and the schema of that.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+use ticktax_model::document::Document;
+
+use super::escape::{attribute, text};
+use super::names::Heading;
+use super::schema::Schema;
+use crate::json::schema;
+
+/// Lines of a table; what has more is whole in the data.
+const ROWS: usize = 500;
+/// Values of a list in a cell.
+const VALUES: usize = 24;
+/// How deep tables stand in tables.
+const DEEPEST: usize = 8;
+
+/// Writes the tables. A document is at the top, and each list or thing in it that has parts is folded away.
+pub(super) fn write(out: &mut String, document: &Document) {
+    let root = schema(document.kind());
+    let schema = Schema::new(&root);
+    // What has no JSON has no figures: a document has only string keys.
+    let value = serde_json::to_value(document).unwrap_or_default();
+    let Value::Object(fields) = value else {
+        return;
+    };
+    simple(out, "The document", &fields, schema);
+    for (name, value) in parts(&fields) {
+        let schema = schema.field(name);
+        let heading = Heading::of(name);
+        let _ = write!(
+            out,
+            "<details>\n<summary>{}</summary>\n",
+            text(&summary(&heading, value))
+        );
+        about(out, schema);
+        any(out, &heading.words, value, schema, 1);
+        out.push_str("</details>\n");
+    }
+}
+
+/// What a value is, for whoever decides whether to open it.
+fn summary(heading: &Heading, value: &Value) -> String {
+    match value {
+        Value::Array(all) => format!("{} ({})", heading.words, all.len()),
+        _ => heading.words.clone(),
+    }
+}
+
+fn about(out: &mut String, schema: Schema<'_>) {
+    let about = schema.about();
+    if !about.is_empty() {
+        let _ = writeln!(out, "<p class=\"legend\">{}</p>", text(about));
+    }
+}
+
+/// What of an object has parts of its own.
+fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    fields.iter().filter(|(_, value)| has_parts(value))
+}
+
+/// Whether a value takes more than a cell.
+fn has_parts(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(all) => all.iter().any(Value::is_object),
+        _ => false,
+    }
+}
+
+fn any(out: &mut String, title: &str, value: &Value, schema: Schema<'_>, depth: usize) {
+    match value {
+        _ if depth > DEEPEST => {
+            let _ = writeln!(out, "<p class=\"words\">{}</p>", text(&value.to_string()));
+        }
+        Value::Object(fields) => {
+            simple(out, title, fields, schema);
+            for (name, value) in parts(fields) {
+                let schema = schema.field(name);
+                let heading = Heading::of(name);
+                let title = format!("{title}: {}", heading.words);
+                let _ = write!(
+                    out,
+                    "<details open>\n<summary>{}</summary>\n",
+                    text(&summary(&heading, value))
+                );
+                about(out, schema);
+                any(out, &title, value, schema, depth + 1);
+                out.push_str("</details>\n");
+            }
+        }
+        Value::Array(all) => list(out, title, all, schema.items(), depth),
+        value => {
+            let _ = writeln!(out, "<p>{}</p>", text(&cell(value)));
+        }
+    }
+}
+
+/// The values of an object that have no parts, a line each.
+fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Schema<'_>) {
+    let mut lines = fields
+        .iter()
+        .filter(|(_, value)| !has_parts(value))
+        .peekable();
+    if lines.peek().is_none() {
+        return;
+    }
+    begin(out, title);
+    out.push_str(
+        "<thead>\n<tr><th scope=\"col\" class=\"words\">what</th><th scope=\"col\">value</th>\
+         <th scope=\"col\" class=\"words\">unit</th>\
+         <th scope=\"col\" class=\"words\">meaning</th></tr>\n</thead>\n<tbody>\n",
+    );
+    for (name, value) in lines {
+        let heading = Heading::of(name);
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{}</th><td{}>{}</td><td class=\"words\">{}</td>\
+             <td class=\"words about\">{}</td></tr>",
+            text(&heading.words),
+            side(value),
+            text(&cell(value)),
+            heading.unit,
+            text(schema.field(name).about())
+        );
+    }
+    end(out);
+}
+
+/// Things of one kind, a line each; what in them has parts stands in a cell, folded away.
+fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth: usize) {
+    let flat: Vec<Vec<(String, &Value)>> = all.iter().map(flattened).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in flat.iter().flatten() {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    begin(out, title);
+    out.push_str("<thead>\n<tr><th scope=\"col\">#</th>");
+    for name in &names {
+        let heading = Heading::of(name);
+        let _ = write!(
+            out,
+            "<th scope=\"col\" title=\"{}\">{}</th>",
+            attribute(schema.path(name).about()),
+            text(&heading.with_unit())
+        );
+    }
+    out.push_str("</tr>\n</thead>\n<tbody>\n");
+    for (at, fields) in flat.iter().enumerate().take(ROWS) {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", at + 1);
+        for &name in &names {
+            let found = fields.iter().find(|(field, _)| field == name);
+            let Some((_, value)) = found else {
+                out.push_str("<td></td>");
+                continue;
+            };
+            if has_parts(value) {
+                let heading = Heading::of(name);
+                let _ = writeln!(
+                    out,
+                    "<td class=\"words\"><details><summary>{}</summary>",
+                    text(&summary(&heading, value))
+                );
+                let title = format!("{title} {}: {}", at + 1, heading.words);
+                any(out, &title, value, schema.path(name), depth + 1);
+                out.push_str("</details></td>");
+            } else {
+                let _ = write!(out, "<td{}>{}</td>", side(value), text(&cell(value)));
+            }
+        }
+        out.push_str("</tr>\n");
+    }
+    end(out);
+    if let Some(more @ 1..) = all.len().checked_sub(ROWS) {
+        let _ = writeln!(
+            out,
+            "<p class=\"faint\">and {more} more, in the data of this file</p>"
+        );
+    }
+}
+
+/// The fields of a thing with those of the things in it, whose names come after theirs and a dot.
+fn flattened(value: &Value) -> Vec<(String, &Value)> {
+    let Value::Object(fields) = value else {
+        return vec![("value".to_owned(), value)];
+    };
+    let each = fields.iter().flat_map(|(name, value)| match value {
+        Value::Object(inner) if !inner.is_empty() => {
+            let of_inner = flattened(value).into_iter();
+            let named = of_inner.map(|(field, value)| (format!("{name}.{field}"), value));
+            named.collect()
+        }
+        value => vec![(name.clone(), value)],
+    });
+    each.collect()
+}
+
+/// A value without parts, exactly.
+fn cell(value: &Value) -> String {
+    match value {
+        // Whatever else has parts is no cell.
+        Value::Null | Value::Object(_) => "–".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) => {
+            let one = |value: &Value| match value {
+                Value::Array(_) => format!("[{}]", cell(value)),
+                value => cell(value),
+            };
+            let mut parts: Vec<String> = all.iter().take(VALUES).map(one).collect();
+            if let Some(more @ 1..) = all.len().checked_sub(VALUES) {
+                parts.push(format!("and {more} more, in the data of this file"));
+            }
+            parts.join(", ")
+        }
+        Value::Number(number) => number.to_string(),
+    }
+}
+
+fn side(value: &Value) -> &'static str {
+    if value.is_number() {
+        ""
+    } else {
+        " class=\"words\""
+    }
+}
+
+fn begin(out: &mut String, title: &str) {
+    let _ = writeln!(
+        out,
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">\n<table>\n\
+         <caption class=\"unseen\">{}</caption>",
+        attribute(title),
+        text(title)
+    );
+}
+
+fn end(out: &mut String) {
+    out.push_str("</tbody>\n</table>\n</div>\n");
+}

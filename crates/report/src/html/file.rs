@@ -1,0 +1,103 @@
+//! `--html FILE`: a page that appears under its name once it is complete.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ticktax_model::SourceTable;
+use ticktax_model::disk::{Temporary, creation_words, words};
+use ticktax_model::document::Document;
+use ticktax_model::recording::{Row, RowSink};
+
+use crate::rows::{FileFormat, Finished, RowFile, RowFileError, RowsEnded};
+
+/// What the option does.
+const ABOUT: &str = "Write the page as one HTML file as well, for a browser: with every section, every figure and \
+    the document itself; nothing is fetched";
+
+/// A page for a browser, in the making. Where it is dropped before it is finished, nothing of it is left and what was
+/// there before is as it was.
+#[derive(Debug)]
+pub struct HtmlFile {
+    path: PathBuf,
+    temporary: Temporary,
+}
+
+impl HtmlFile {
+    /// Its option on the command line, without the dashes.
+    pub const OPTION: &str = "html";
+    /// What the option does, for the help.
+    pub const ABOUT: &str = ABOUT;
+
+    /// Begins a file that will appear as `path` once it is finished.
+    ///
+    /// # Errors
+    /// `path` is `-`, the folder of `path` does not exist or may not be written, `path` is a folder or a device, or the
+    /// disk is full.
+    pub fn create(path: &Path) -> Result<Self, RowFileError> {
+        if path == Path::new("-") {
+            return Err(RowFileError::no_output(Self::OPTION));
+        }
+        let temporary = Temporary::beside(path).map_err(|error| {
+            let why = creation_words(error.kind());
+            RowFileError::new(format_args!(
+                "cannot create the page {}: {why}",
+                path.display()
+            ))
+        })?;
+        let path = path.to_owned();
+        Ok(Self { path, temporary })
+    }
+
+    /// Writes the page of a document, and puts the file under its name.
+    ///
+    /// # Errors
+    /// The disk is full, or does not work.
+    pub fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
+        let Self { path, temporary } = self;
+        let write = |temporary: Temporary| -> io::Result<()> {
+            temporary
+                .handle()?
+                .write_all(super::page(document).as_bytes())?;
+            temporary.appear()
+        };
+        write(temporary).map_err(|error| {
+            let why = words(error.kind());
+            RowFileError::new(format_args!(
+                "cannot write the page {}: {why}",
+                path.display()
+            ))
+        })?;
+        Ok(Finished {
+            note: format!("Written to {}; open it in a browser.", path.display()),
+            warning: None,
+        })
+    }
+}
+
+/// Pages for a browser, beside other files of rows.
+pub(crate) struct HtmlFormat;
+
+impl FileFormat for HtmlFormat {
+    fn option(&self) -> &'static str {
+        HtmlFile::OPTION
+    }
+
+    fn about(&self) -> &'static str {
+        ABOUT
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError> {
+        Ok(Box::new(HtmlFile::create(path)?))
+    }
+}
+
+impl RowSink for HtmlFile {
+    /// A page is made of the document alone.
+    fn row(&mut self, _: &SourceTable, _: &Row) {}
+}
+
+impl RowFile for HtmlFile {
+    fn finish(self: Box<Self>, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError> {
+        HtmlFile::finish(*self, ended.document)
+    }
+}

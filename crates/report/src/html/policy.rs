@@ -1,0 +1,56 @@
+//! What a page lets a browser do, as a content security policy: nothing but to apply the page's own style.
+
+use sha2::{Digest, Sha256};
+
+/// The policy of a page with this style, and nothing else that a browser would run or fetch.
+pub(super) fn policy(style: &str) -> String {
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        base64(&Sha256::digest(style))
+    )
+}
+
+/// The bytes in base 64 (RFC 4648), padded.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
+        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
+        for digit in 0..4 {
+            let value = (bits >> (18 - 6 * digit)) & 63;
+            let is_padding = digit > group.len();
+            out.push(if is_padding {
+                '='
+            } else {
+                char::from(DIGITS[value as usize])
+            });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{base64, policy};
+
+    #[test]
+    fn base_64_is_as_its_standard_has_it() {
+        for (text, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+    }
+
+    /// The digest of nothing, which RFC 6234 has.
+    #[test]
+    fn the_style_is_named_by_its_digest() {
+        let empty = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+        assert!(policy("").contains(&format!("style-src 'sha256-{empty}'")));
+    }
+}

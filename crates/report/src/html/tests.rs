@@ -1,0 +1,301 @@
+//! Pages for a browser, read as one would read them.
+
+mod reader;
+
+use proptest::prelude::*;
+use ticktax_model::document::Document;
+use ticktax_model::knob::KnobList;
+use ticktax_model::statement::Statement;
+
+use super::page;
+use crate::text::block::{Block, Written};
+use crate::text::page as written;
+use crate::text::tests::properties::distorted;
+use crate::text::tests::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
+use crate::text::tests::{beats, changes, grids, incidents, pace, screens, trials, victims};
+use crate::{Format, TextStyle, View, json, render};
+use reader::{Read, read};
+
+/// Documents of many kinds.
+fn documents() -> Vec<Document> {
+    vec![
+        empty().into(),
+        kernel_level().into(),
+        proc_level().into(),
+        off_by_17_ns().into(),
+        many_cpus().into(),
+        victims::with_victim(kernel_level()).into(),
+        screens::held_up().into(),
+        beats::a_server().into(),
+        changes::moved().into(),
+        grids::statement().into(),
+        incidents::sheet(incidents::waited()).into(),
+        pace::a_loop().into(),
+        pace::with_rhythm().into(),
+        trials::two_arms().into(),
+        trials::lists().into(),
+        KnobList {
+            of: Some("<b>".to_owned()),
+            known: 3,
+            knobs: Vec::new(),
+        }
+        .into(),
+    ]
+}
+
+/// The document that is in a page.
+fn data(page: &str) -> serde_json::Value {
+    let (_, rest) = page
+        .split_once("<script type=\"application/json\" id=\"ticktax-document\">")
+        .unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn every_page_is_whole_and_does_nothing() {
+    for document in documents() {
+        let kind = document.kind().name();
+        let page = page(&document);
+        let Read {
+            ids, links, text, ..
+        } = read(&page);
+        let mut once = ids.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), ids.len(), "{kind}: {ids:?}");
+        assert!(links.len() >= 2, "{kind}: {links:?}");
+        for link in links {
+            assert!(ids.contains(&link), "{kind}: {link} of {ids:?}");
+        }
+        assert!(text.contains("All figures"), "{kind}");
+        let expected: serde_json::Value = serde_json::from_str(&json(&document)).unwrap();
+        assert_eq!(data(&page), expected, "{kind}");
+    }
+}
+
+/// The words of a page of text that are not in one of HTML.
+fn missing(lines: &Written, html: &str) -> Vec<String> {
+    let Read { text, .. } = read(html);
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = flat(&text);
+    let pieces = lines.blocks.iter().flat_map(|block| match block {
+        Block::Gap => Vec::new(),
+        Block::Row(row) => {
+            let cells = row.cells.iter().map(|cell| cell.text.clone());
+            cells.chain([row.name.clone()]).collect()
+        }
+        Block::Section(text)
+        | Block::Line { text, .. }
+        | Block::Text { text, .. }
+        | Block::Command(text)
+        | Block::Legend(text) => vec![text.clone()],
+        Block::Verbatim(text) => text.lines().map(str::to_owned).collect(),
+    });
+    let pieces = pieces.map(|piece| flat(&piece));
+    pieces.filter(|piece| !text.contains(piece)).collect()
+}
+
+#[test]
+fn a_page_says_all_that_the_pages_of_text_say() {
+    for document in documents() {
+        let html = page(&document);
+        for view in [View::First, View::Full] {
+            let style = TextStyle {
+                width: 200,
+                view,
+                elsewhere: true,
+                ..TextStyle::default()
+            };
+            let lines = written(&document, &style);
+            let (kind, missing) = (document.kind().name(), missing(&lines, &html));
+            assert!(missing.is_empty(), "{kind}: {missing:#?}");
+        }
+    }
+}
+
+/// The blocks of a page hold what its lines do: nothing is written past them.
+#[test]
+fn the_blocks_of_a_page_hold_all_its_words() {
+    for document in documents() {
+        for view in [View::First, View::Full] {
+            let style = TextStyle {
+                width: 200,
+                view,
+                ..TextStyle::default()
+            };
+            let lines = written(&document, &style);
+            let held = format!("{:?}", lines.blocks).replace("\\u{a0}", " ");
+            // How to print more is for whoever reads lines.
+            let (said, _) = lines.split_once("More: ").unwrap_or((&*lines, ""));
+            for word in said.split_whitespace() {
+                let marks = ['"', '\'', '\\', '$'];
+                let known = held.contains(word) || word.contains(marks) || word.contains('…');
+                assert!(known, "{}: {word:?} of {lines}", document.kind().name());
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_have_captions_and_headings_and_units() {
+    let html = page(&kernel_level().into());
+    assert_eq!(
+        html.matches("<table>").count(),
+        html.matches("<caption").count()
+    );
+    for expected in [
+        "<th scope=\"col\">share</th>",
+        "<th scope=\"row\" class=\"in1\">game (4121)</th><td>3.00 s</td><td>7.5 %</td>",
+        "<caption>TOP CPU TIME</caption>",
+        "<h2 id=\"section-2-title\">Where the CPU time went</h2>",
+        ">time (ns)</th>",
+        "<dt>Kernel</dt>",
+    ] {
+        assert!(html.contains(expected), "{expected} is not in\n{html}");
+    }
+}
+
+#[test]
+fn a_page_without_a_document_to_speak_of_is_a_page() {
+    let html = page(&empty().into());
+    assert!(read(&html).text.contains("Nothing was recorded."), "{html}");
+}
+
+/// What a reader sees of ten figures, in each format.
+#[test]
+fn every_format_has_the_same_figures() {
+    let statement = kernel_level();
+    let document: Document = statement.clone().into();
+    let full = TextStyle {
+        view: View::Full,
+        width: 200,
+        ..TextStyle::default()
+    };
+    let lines = render(&document, Format::default(), &full);
+    let html = page(&document);
+    let Read { rows, .. } = read(&html);
+    let metrics = Format::named("openmetrics").unwrap();
+    let metrics = render(&document, metrics, &full);
+    let named: Vec<_> = statement.accounts.iter().filter(|it| !it.sampled).collect();
+    for account in &named[..10] {
+        let shown = account.time.to_string();
+        let name = crate::text::tests::name_of(account);
+        let line = lines
+            .lines()
+            .find(|line| line.trim_start().starts_with(&name));
+        // What is too little for a line of its own is in none of the two.
+        if let Some(line) = line {
+            assert!(line.contains(&shown), "{line}: {shown}");
+            let row = rows.iter().find(|row| row.first() == Some(&name));
+            let row = row.unwrap_or_else(|| panic!("{name} of {rows:#?}"));
+            assert_eq!(row[1], shown, "{row:?}");
+        }
+        let exact = account.time.0.to_string();
+        let row = rows
+            .iter()
+            .find(|row| row.contains(&account.name) && row.contains(&exact));
+        assert!(row.is_some(), "{} {exact} of {rows:#?}", account.name);
+        let of_account = |line: &&str| {
+            line.starts_with("ticktax_account_seconds")
+                && line.contains(&format!("name=\"{}\"", account.name))
+        };
+        let seconds: f64 = metrics
+            .lines()
+            .filter(of_account)
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .find(|seconds| (seconds - account.time.as_secs_f64()).abs() < 1e-9)
+            .unwrap_or_else(|| panic!("{} in {metrics}", account.name));
+        assert!(seconds > 0.0);
+    }
+}
+
+fn a_statement() -> impl Strategy<Value = Statement> {
+    prop::sample::select(vec![
+        kernel_level(),
+        proc_level(),
+        off_by_17_ns(),
+        many_cpus(),
+        victims::with_victim(kernel_level()),
+        screens::held_up(),
+    ])
+}
+
+/// Names that would be more than names.
+fn a_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("<script>alert(1)</script>".to_owned()),
+        Just("</script><img src=x onerror=alert(1)>".to_owned()),
+        Just("\" onmouseover=\"alert(1)".to_owned()),
+        Just("' style='position:fixed".to_owned()),
+        Just("]]><!-- & &lt; &#x3c;".to_owned()),
+        Just("\u{202e}gnp.exe\u{2066}".to_owned()),
+        Just("שלום עולם".to_owned()),
+        Just("</table></section></main>".to_owned()),
+        Just("x".repeat(10_240)),
+        any::<String>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// `read` fails where a name is anything but text.
+    #[test]
+    fn names_are_text_whatever_is_in_them(
+        statement in a_statement(),
+        names in prop::collection::vec(a_name(), 1..6),
+    ) {
+        let document: Document = distorted(statement, &names, 1).into();
+        let html = page(&document);
+        let Read { text, .. } = read(&html);
+        let hidden = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\0');
+        prop_assert!(!html.contains(hidden));
+        prop_assert!(text.split_whitespace().all(|word| word.chars().count() < 2_000));
+        let expected: serde_json::Value = serde_json::from_str(&json(&document)).unwrap();
+        prop_assert_eq!(data(&html), expected);
+    }
+}
+
+mod files {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{empty, page};
+    use crate::HtmlFile;
+
+    #[test]
+    fn a_page_appears_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it.html");
+        fs::write(&path, "what was there").unwrap();
+        let file = HtmlFile::create(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "what was there");
+        let document = empty().into();
+        let finished = file.finish(&document).unwrap();
+        assert!(finished.note.contains("it.html"), "{}", finished.note);
+        assert_eq!(fs::read_to_string(&path).unwrap(), page(&document));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_page_that_is_given_up_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(HtmlFile::create(&folder.path().join("it.html")).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_in_a_line() {
+        for (path, why) in [
+            ("-", "standard output"),
+            ("/", "folder"),
+            ("/nowhere/it.html", "folder does not exist"),
+            ("/dev/null", "device"),
+        ] {
+            let error = HtmlFile::create(Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains(why) && error.lines().count() == 1, "{error}");
+        }
+    }
+}
