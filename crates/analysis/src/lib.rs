@@ -28,6 +28,8 @@
 //! 4. [`incident`] reads the rows around a flight recorder's trigger, which are few, by itself.
 //! 5. [`figures()`] reads from a statement the few numbers that predictions are compared by.
 //!
+//! [`net`] reads from rows what traffic cost between its first byte and its last, and keeps few of them.
+//!
 //! An agent's recording does not end: [`totals`] is the consumer that it has in place of these.
 #![forbid(unsafe_code)]
 
@@ -39,6 +41,7 @@ mod figures;
 pub mod findings;
 pub mod incident;
 mod ledger;
+pub mod net;
 pub mod pace;
 mod part;
 mod ran;

@@ -141,6 +141,27 @@ impl Cut {
         })
     }
 
+    /// What lies between two moments of a recording that goes on, on `CLOCK_MONOTONIC`.
+    pub(crate) fn between(begin: Nanos, end: Nanos) -> Self {
+        Self {
+            part: RecordingPart {
+                begin,
+                from: Nanos::ZERO,
+                to: end - begin,
+                whole: end - begin,
+            },
+            cpus: Vec::new(),
+            tool: Nanos::ZERO,
+            sums: false,
+        }
+    }
+
+    /// Moves the end. Rows that were taken have ended before the old one and before this.
+    pub(crate) fn end_at(&mut self, end: Nanos) {
+        let length = end - self.part.begin;
+        (self.part.to, self.part.whole) = (length, length);
+    }
+
     /// Takes the next row of the recording: what of it is in the part.
     pub fn row(&mut self, sources: &SourceTable, row: &Row) -> Option<Row> {
         match row {

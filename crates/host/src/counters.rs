@@ -59,6 +59,11 @@ impl Proc {
             .collect()
     }
 
+    /// CPU time since the machine was started, by CPU number, from `/proc/stat`.
+    pub fn times_of_cpus(&self) -> BTreeMap<u32, CpuTimes> {
+        cpu_times(&self.text("proc/stat").unwrap_or_default(), user_hz())
+    }
+
     /// Context switches since the machine was started, on all CPUs, from `/proc/stat`.
     pub fn context_switches(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;

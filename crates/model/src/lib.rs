@@ -29,6 +29,7 @@ pub mod knob;
 pub mod lengths;
 pub mod limitation;
 pub mod machine;
+pub mod net;
 pub mod pace;
 pub mod policy;
 pub mod prediction;
@@ -65,6 +66,9 @@ macro_rules! each_document {
             pace {
                 Pace "pace" "`pace`, `report`, `lab run -- pace`" PaceStatement;
                 PaceComparison "pace-comparison" "`pace --vary`" PaceComparison;
+            }
+            net {
+                Net "net" "`net pair`, `net send`, `net recv`" NetStatement;
             }
             incident {
                 Incidents "incidents" "`incidents list`" IncidentList;

@@ -7,7 +7,7 @@
 //! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
 //! it counts what it gets done with unused cycles. [`gaps`] has the first two wait for what lasts too long. The [`pace`]d loop is a program
 //! rather than a probe: it works at a set rate, and every frame says when it was due and when done. [`tcp`]
-//! says what a byte over the loopback device costs.
+//! says what a byte over the loopback device costs; [`net`] sends at a rate, between namespaces and hosts, and counts what is lost.
 //!
 //! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
 //! allocate, lock and print nothing while they measure; what they cost and what they lost is in
@@ -17,6 +17,7 @@ pub mod clock;
 mod cpus;
 mod error;
 pub mod gaps;
+pub mod net;
 pub mod pace;
 mod pinned;
 mod policy;

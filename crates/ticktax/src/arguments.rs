@@ -9,6 +9,7 @@ mod guest;
 mod incidents;
 mod knob;
 mod lab;
+mod net;
 mod pace;
 mod part;
 mod percent;
@@ -44,6 +45,7 @@ pub(crate) use knob::{KnobQuestion, TargetArguments, UndoArguments};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
+pub(crate) use net::{NetTask, NetWatchArguments, PairArguments, cpu as net_cpu};
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
 pub(crate) use sim::SimArguments;
@@ -113,6 +115,12 @@ pub(crate) enum Verb {
     /// Watch this machine for ever: metrics for Prometheus, and facts files that fleets can query
     #[command(after_help = agent::EXAMPLES)]
     Agent(AgentArguments),
+    /// Send over TCP or UDP, and print what a byte and a packet cost, by account, and what was lost
+    #[command(after_help = net::EXAMPLES)]
+    Net {
+        #[command(subcommand)]
+        task: NetTask,
+    },
     /// Run a paced loop as a server does, or watch one: frames a second, dropped, overshot, late
     #[command(
         after_help = pace::EXAMPLES,

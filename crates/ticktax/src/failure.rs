@@ -12,6 +12,7 @@ use ticktax_lab::LabError;
 use ticktax_model::recording::RecordingError;
 use ticktax_observe::ObserveError;
 use ticktax_probes::ProbeError;
+use ticktax_probes::net::NetError;
 use ticktax_report::{IncidentStoreError, RowFileError};
 
 /// The books of a statement do not balance.
@@ -50,6 +51,9 @@ pub(crate) enum Failure {
     /// A probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// There is no traffic, or not to its end.
+    #[error(transparent)]
+    Net(#[from] NetError),
     /// Nothing could be observed.
     #[error(transparent)]
     Observe(#[from] ObserveError),
@@ -109,8 +113,11 @@ impl Failure {
             Self::Arguments(_)
             | Self::Numbers(NumbersError::Choice { .. } | NumbersError::Mixed { .. })
             | Self::Lab(LabError::Senseless(_))
+            | Self::Net(NetError::Size { .. } | NetError::Mtu { .. } | NetError::Address { .. })
             | Self::Trial(TryError::Senseless(_)) => ExitCode::from(SENSELESS),
-            Self::Lab(LabError::Interrupted) => ExitCode::from(INTERRUPTED),
+            Self::Lab(LabError::Interrupted) | Self::Net(NetError::Interrupted) => {
+                ExitCode::from(INTERRUPTED)
+            }
             _ => ExitCode::FAILURE,
         }
     }

@@ -16,6 +16,7 @@ mod interrupt;
 mod knob;
 mod lab;
 mod manual;
+mod net;
 mod output;
 mod pace;
 mod part;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Report(typed) => report::run(&typed, &terminal),
         Verb::Incidents(typed) => incidents::run(&typed, &terminal),
         Verb::Mark(typed) => incidents::mark(&typed),
+        Verb::Net { task } => net::run(&task, &terminal),
         Verb::Pace(typed) => pace::run(&typed, &terminal),
         Verb::Sweep(typed) => sweep::run(&typed, &terminal),
         Verb::Sim(typed) => sim::run(&typed, &terminal),

@@ -9,6 +9,7 @@ pub(crate) mod grids;
 pub(crate) mod incidents;
 mod kernels;
 mod knobs;
+pub(crate) mod net;
 pub(crate) mod pace;
 pub(crate) mod properties;
 pub(crate) mod samples;

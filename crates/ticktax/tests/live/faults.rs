@@ -243,7 +243,7 @@ pub(crate) fn without_root_nobody_elses_loop_is_watched() -> Result<(), Failed> 
 }
 
 /// A folder with the command in it that everybody may run.
-fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
+pub(super) fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
         .tempdir_in("/tmp")?;
@@ -257,7 +257,7 @@ fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
 }
 
 /// The command in this folder, for an ordinary user to run.
-fn as_nobody(place: &Path) -> Command {
+pub(super) fn as_nobody(place: &Path) -> Command {
     let mut command = Command::new(place.join("ticktax"));
     command.current_dir("/").uid(NOBODY).gid(NOBODY);
     command

@@ -19,6 +19,7 @@ mod disturbances;
 mod faults;
 mod fixture;
 mod incidents;
+mod nets;
 mod paces;
 mod remount;
 mod screens;
@@ -126,6 +127,30 @@ const ROOT: &[(&str, Test)] = &[
         paces::says_that_a_program_has_no_rhythm,
     ),
     ("pace::ends_with_the_process", paces::ends_with_the_process),
+    (
+        "net::the_books_of_traffic_balance",
+        nets::the_books_of_traffic_balance,
+    ),
+    (
+        "net::a_soaker_has_what_is_left",
+        nets::a_soaker_has_what_is_left,
+    ),
+    (
+        "net::every_datagram_is_placed",
+        nets::every_datagram_is_placed,
+    ),
+    (
+        "net::an_mtu_is_that_of_the_devices",
+        nets::an_mtu_is_that_of_the_devices,
+    ),
+    (
+        "net::a_killed_pair_leaves_nothing",
+        nets::a_killed_pair_leaves_nothing,
+    ),
+    (
+        "net::without_rights_it_goes_over_loopback",
+        nets::without_rights_it_goes_over_loopback,
+    ),
     (
         "agent::serves_what_it_counts_without_rights",
         agent::serves_what_it_counts_without_rights,

@@ -1,0 +1,90 @@
+//! What a statement says of traffic.
+
+use super::{
+    Datagrams, End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TrafficSpec,
+};
+use crate::Nanos;
+
+fn end(end: End, bytes: u64) -> EndReport {
+    EndReport {
+        end,
+        bytes,
+        calls: bytes / 1_000,
+        begin: Nanos::from_secs(5),
+        last: Nanos::from_secs(7),
+        cpu: Nanos::from_secs(1),
+        user: Nanos::from_millis(20),
+        counters: ProtocolCounters::default(),
+        datagrams: None,
+        ended_early: None,
+    }
+}
+
+fn statement() -> NetStatement {
+    NetStatement {
+        tool_version: "0".to_owned(),
+        host: "vm".to_owned(),
+        spec: TrafficSpec {
+            protocol: Protocol::Udp,
+            call_bytes: 1_000,
+            rate: Some(1e6),
+            length: Nanos::from_secs(2),
+        },
+        link: Link::Veth { mtu: 1_500 },
+        sender: Some(end(End::Sender, 250_000)),
+        receiver: Some(end(End::Receiver, 240_000)),
+        here: vec![End::Sender, End::Receiver],
+        books: None,
+        no_books: None,
+        shown: None,
+        counter_hz: None,
+    }
+}
+
+#[test]
+fn throughput_is_what_arrived() {
+    let it = statement();
+    let rate = it.measured().unwrap().bits_hz().unwrap();
+    assert!((rate - 960_000.0).abs() < 1e-6, "{rate}");
+    assert_eq!((it.bytes(), it.packets()), (240_000, Some(250)));
+    assert_eq!(it.shortfall(), None);
+}
+
+#[test]
+fn a_rate_is_unreachable_by_what_the_sender_sent() {
+    let mut it = statement();
+    it.spec.rate = Some(4e6);
+    assert_eq!(it.shortfall(), Some(0.25));
+    it.spec.rate = None;
+    assert_eq!(it.shortfall(), None);
+}
+
+#[test]
+fn the_places_of_losses_sum_to_what_was_lost() {
+    let mut it = statement();
+    let mut receiver = end(End::Receiver, 240_000);
+    receiver.counters.buffer_drops = 6;
+    receiver.counters.backlog_drops = 90;
+    receiver.datagrams = Some(Datagrams {
+        sent: Some(250),
+        arrived: 240,
+        ..Datagrams::default()
+    });
+    it.receiver = Some(receiver.clone());
+    // The backlog's drops are of the whole machine: no more of them than are lost can be the traffic's.
+    let places = it.losses().unwrap();
+    let at = (
+        places.buffer,
+        places.backlog,
+        places.device,
+        places.unplaced,
+    );
+    assert_eq!((places.lost, at), (10, (6, 4, 0, 0)));
+    receiver.counters = ProtocolCounters::default();
+    it.receiver = Some(receiver.clone());
+    assert_eq!(it.losses().unwrap().unplaced, 10);
+    // Nobody said how many there were.
+    receiver.datagrams = Some(Datagrams::default());
+    it.receiver = Some(receiver);
+    assert_eq!(it.losses(), None);
+}

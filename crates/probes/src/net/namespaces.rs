@@ -1,0 +1,117 @@
+//! Two network namespaces with a cable between them, which nobody has to remove.
+//!
+//! They have no name. What holds them is their files, open in this process, and the threads that entered them: when
+//! the process ends, however it does, the kernel takes the namespaces away, and the devices in them.
+
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
+
+use super::error::{NetError, words};
+use super::netlink::Netlink;
+
+/// The largest packets that a pair can be given, in bytes. A device takes 68, but TCP never puts fewer than 48 bytes of
+/// data into a packet, and no connection comes about where these and the headers do not fit.
+pub const MTU: RangeInclusive<u32> = 128..=65_535;
+
+/// The address of the receiver.
+pub(super) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 1);
+/// The address of the sender.
+const SENDER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 2);
+
+/// A namespace that lasts as long as this, or a thread in it.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    file: OwnedFd,
+    netlink: Netlink,
+}
+
+impl Namespace {
+    /// A new one with nothing but a loopback device. A thread makes it, so that the caller stays where it is.
+    fn make() -> Result<Self, NetError> {
+        let made = thread::Builder::new()
+            .name("ttx-net-make".to_owned())
+            .spawn(|| {
+                unshare(CloneFlags::CLONE_NEWNET)
+                    .map_err(|error| NetError::NoNamespaces { why: words(error) })?;
+                let file = File::open("/proc/thread-self/ns/net")
+                    .map_err(NetError::system("open a network namespace below /proc"))?;
+                let netlink = Netlink::open().map_err(NetError::errno("open a netlink socket"))?;
+                Ok(Self {
+                    file: file.into(),
+                    netlink,
+                })
+            })
+            .map_err(NetError::system("start a thread"))?;
+        made.join().unwrap_or_else(|_| {
+            Err(NetError::System {
+                what: "make a network namespace",
+                why: "its thread failed; please report this as a defect".to_owned(),
+            })
+        })
+    }
+
+    /// Takes the calling thread, and it alone, into the namespace.
+    pub(super) fn enter(&self) -> Result<(), NetError> {
+        setns(&self.file, CloneFlags::CLONE_NEWNET)
+            .map_err(NetError::errno("enter a network namespace"))
+    }
+}
+
+/// Two namespaces with a pair of devices between them, both up.
+#[derive(Debug)]
+pub(super) struct NamespacePair {
+    pub(super) sender: Namespace,
+    pub(super) receiver: Namespace,
+}
+
+impl NamespacePair {
+    /// Makes them, with this largest packet.
+    pub(super) fn make(mtu: u32) -> Result<Self, NetError> {
+        let refused = |why| NetError::Mtu {
+            mtu,
+            why,
+            min: *MTU.start(),
+            max: *MTU.end(),
+        };
+        if !MTU.contains(&mtu) {
+            return Err(refused(
+                "a veth device takes no more, and TCP needs no less".to_owned(),
+            ));
+        }
+        let sender = Namespace::make()?;
+        let receiver = Namespace::make()?;
+        sender
+            .netlink
+            .add_pair(&receiver.file, mtu)
+            .map_err(|error| match error {
+                Errno::EINVAL | Errno::ERANGE => refused(words(error)),
+                Errno::EPERM | Errno::EACCES => NetError::NoNamespaces { why: words(error) },
+                _ => NetError::NoVeth { why: words(error) },
+            })?;
+        for (namespace, address) in [(&sender, SENDER), (&receiver, RECEIVER)] {
+            let begun = namespace.netlink.begin(address.octets());
+            begun.map_err(NetError::errno("give a veth device its address"))?;
+        }
+        Ok(Self { sender, receiver })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NamespacePair, NetError};
+
+    #[test]
+    fn an_mtu_that_no_device_has_is_refused_before_anything_is_made() {
+        for mtu in [0, 127, 65_536, u32::MAX] {
+            let error = NamespacePair::make(mtu).unwrap_err();
+            assert!(matches!(error, NetError::Mtu { .. }), "{error}");
+            assert!(error.to_string().contains("choose 128 to 65535"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The receiver.
+
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{End, EndReport, EndedBy, Protocol, ProtocolCounters, TrafficSpec};
+
+use super::clocks::CallClock;
+use super::datagrams::Arrivals;
+use super::error::{NetError, reason};
+use super::send::Sending;
+use super::traffic::{Outcome, Shared};
+use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
+use super::{LOOK, SILENCE, TCP_CALL, UDP_CALLS, counters};
+use crate::clock::now;
+
+/// How long who connects may take to say what it is, and a sender to open the connection for its data.
+const FIRST_WORDS: Nanos = Nanos::from_secs(5);
+
+/// A receiver that listens.
+#[derive(Debug)]
+pub(super) struct Listening {
+    listener: TcpListener,
+    /// At the same port, so that one number is all there is to know.
+    datagrams: UdpSocket,
+    address: SocketAddr,
+}
+
+impl Listening {
+    /// Listens at an address, as it was typed.
+    pub(super) fn at(address: &str) -> Result<Self, NetError> {
+        let mut found = address
+            .to_socket_addrs()
+            .map_err(|error| NetError::Address {
+                address: address.to_owned(),
+                why: reason(&error),
+            })?;
+        let at = found.next().ok_or_else(|| NetError::Address {
+            address: address.to_owned(),
+            why: "the name has no address".to_owned(),
+        })?;
+        let failed = |error: io::Error| NetError::Listen {
+            address: address.to_owned(),
+            why: reason(&error),
+        };
+        let listener = TcpListener::bind(at).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let datagrams = UdpSocket::bind(address).map_err(failed)?;
+        Ok(Self {
+            listener,
+            datagrams,
+            address,
+        })
+    }
+
+    /// Where.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits for a sender. Who connects and is none is sent away.
+    pub(super) fn welcome(self, stop: &AtomicBool) -> Result<Receiving, NetError> {
+        loop {
+            let stream = self.accept(None, stop)?;
+            let mut control = Control::over(stream)?;
+            match control.hear(FIRST_WORDS, stop) {
+                Ok(Message::Hello { spec, .. }) => match self.greet(control, spec, stop) {
+                    Err(NetError::Gone { .. } | NetError::Silent { .. }) => {}
+                    done => return done,
+                },
+                Err(error @ NetError::Version { .. }) => {
+                    // It is told which version this is; whether it hears that changes nothing here.
+                    let _ = control.say(&Message::Refused {
+                        ticktax_net: PROTOCOL,
+                        version: VERSION.to_owned(),
+                        why: error.to_string(),
+                    });
+                    return Err(error);
+                }
+                Err(NetError::Interrupted) => return Err(NetError::Interrupted),
+                _ => {}
+            }
+        }
+    }
+
+    /// Agrees with a sender on what is to come, and waits for the way for the data.
+    fn greet(
+        &self,
+        mut control: Control,
+        spec: TrafficSpec,
+        stop: &AtomicBool,
+    ) -> Result<Receiving, NetError> {
+        Sending::check(&spec)?;
+        // Strangers' datagrams do not begin with the time at which this sender came.
+        let token = now().0.unsigned_abs();
+        control.say(&Message::Welcome {
+            ticktax_net: PROTOCOL,
+            version: VERSION.to_owned(),
+            token,
+        })?;
+        let failed = NetError::system("receive");
+        let data = match spec.protocol {
+            Protocol::Udp => {
+                let socket = self.datagrams.try_clone().map_err(&failed)?;
+                let wait = Some(Duration::from_millis(20));
+                socket.set_read_timeout(wait).map_err(&failed)?;
+                Data::Datagrams(socket, Arrivals::of(token))
+            }
+            Protocol::Tcp => Data::Stream(self.stream(token, stop)?),
+        };
+        Ok(Receiving {
+            control,
+            data,
+            spec,
+        })
+    }
+
+    /// The connection for the data.
+    fn stream(&self, token: u64, stop: &AtomicBool) -> Result<TcpStream, NetError> {
+        let until = now() + FIRST_WORDS;
+        loop {
+            let mut first = Control::over(self.accept(Some(until), stop)?)?;
+            if let Ok(Message::Data { token: told }) = first.hear(FIRST_WORDS, stop)
+                && told == token
+            {
+                return Ok(first.into_stream());
+            }
+        }
+    }
+
+    /// Who connects next.
+    fn accept(&self, until: Option<Nanos>, stop: &AtomicBool) -> Result<TcpStream, NetError> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    let set = stream.set_nonblocking(false);
+                    set.map_err(NetError::system("set up a connection"))?;
+                    return Ok(stream);
+                }
+                Err(error) if is_nothing_yet(&error) => {}
+                // It went away again before it was looked at.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(NetError::system("take a connection")(error)),
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(NetError::Interrupted);
+            }
+            if until.is_some_and(|until| now() >= until) {
+                return Err(NetError::Silent {
+                    address: self.address.to_string(),
+                    seconds: 5,
+                });
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// A receiver that a sender has reached.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    control: Control,
+    data: Data,
+    spec: TrafficSpec,
+}
+
+/// What the data comes through.
+#[derive(Debug)]
+enum Data {
+    Stream(TcpStream),
+    Datagrams(UdpSocket, Arrivals),
+}
+
+impl Receiving {
+    /// The sender's address.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.control.peer()
+    }
+
+    /// What is to come.
+    pub(super) fn spec(&self) -> TrafficSpec {
+        self.spec
+    }
+
+    /// Tells the sender to begin, and receives until it is over.
+    pub(super) fn run(self, shared: &Shared) -> Result<Outcome, NetError> {
+        let Self {
+            mut control,
+            data,
+            spec,
+        } = self;
+        let before = counters::read();
+        control.say(&Message::Ready)?;
+        let mut run = Run::new(control, spec);
+        let datagrams = match data {
+            Data::Stream(mut stream) => {
+                let mut chunk = vec![0; spec.call_bytes.max(TCP_CALL) as usize];
+                run.stream(shared, || stream.read(&mut chunk));
+                None
+            }
+            Data::Datagrams(socket, mut arrivals) => {
+                let mut datagram = vec![0; *UDP_CALLS.end() as usize];
+                run.datagrams(shared, &socket, &mut datagram, &mut arrivals);
+                let sent = run.sent.as_ref().map(|(sent, _)| sent.calls);
+                let since = run
+                    .sent
+                    .as_ref()
+                    .map(|(_, at)| (now() - *at).max(Nanos::ZERO));
+                Some(arrivals.finish(sent, since.unwrap_or_default()))
+            }
+        };
+        let mut report = run.report();
+        report.datagrams = datagrams;
+        report.counters = counters::read().since(&before);
+        // A sender that is gone does not hear it.
+        let told = run
+            .control
+            .say(&Message::Received(Box::new(report.clone())));
+        let trouble = run.trouble.or(told.err().filter(|_| run.sent.is_none()));
+        Ok(Outcome {
+            report,
+            other: run.sent.map(|(sent, _)| *sent),
+            trouble,
+        })
+    }
+}
+
+/// Receiving, from the first bytes to the last.
+#[derive(Debug)]
+struct Run {
+    control: Control,
+    /// For how long nothing may come.
+    silence: Nanos,
+    heard: Nanos,
+    looked: Nanos,
+    bytes: u64,
+    begin: Option<Nanos>,
+    last: Nanos,
+    clock: CallClock,
+    /// What the sender says that it sent, and when it said so.
+    sent: Option<(Box<EndReport>, Nanos)>,
+    ended_early: Option<EndedBy>,
+    trouble: Option<NetError>,
+}
+
+impl Run {
+    fn new(control: Control, spec: TrafficSpec) -> Self {
+        let begin = now();
+        let bits = f64::from(spec.call_bytes) * 8.0;
+        let between = spec.rate.map_or(0.0, |rate| bits / rate);
+        Self {
+            control,
+            silence: SILENCE + Nanos::from_secs(2).times(between),
+            heard: begin,
+            looked: begin,
+            bytes: 0,
+            begin: None,
+            last: begin,
+            clock: CallClock::start(),
+            sent: None,
+            ended_early: None,
+            trouble: None,
+        }
+    }
+
+    /// Reads a stream to its end.
+    fn stream(&mut self, shared: &Shared, mut read: impl FnMut() -> io::Result<usize>) {
+        while !self.is_over(shared) {
+            match read() {
+                Ok(0) => return self.at_end_of_stream(),
+                Ok(bytes) => self.took(bytes, now(), shared),
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    /// The stream is whole only if the sender says that it is.
+    fn at_end_of_stream(&mut self) {
+        if self.sent.is_some() {
+            return;
+        }
+        match self.control.hear(FIRST_WORDS, &AtomicBool::new(false)) {
+            Ok(Message::Sent(sent)) => self.sent = Some((sent, now())),
+            Ok(_) => self.gone("it ended the stream without a word"),
+            Err(error) => {
+                self.ended_early = Some(EndedBy::PeerGone);
+                self.trouble = Some(error);
+            }
+        }
+    }
+
+    /// Reads datagrams until all that were sent have arrived, or nothing more comes.
+    fn datagrams(
+        &mut self,
+        shared: &Shared,
+        socket: &UdpSocket,
+        datagram: &mut [u8],
+        arrivals: &mut Arrivals,
+    ) {
+        while !self.is_over(shared) && !self.is_drained(arrivals) {
+            match socket.recv(datagram) {
+                Ok(bytes) => {
+                    let at = now();
+                    if arrivals.take(&datagram[..bytes], at) {
+                        self.took(bytes, at, shared);
+                    }
+                }
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    /// Whether nothing more is to be waited for.
+    fn is_drained(&self, arrivals: &Arrivals) -> bool {
+        let Some((sent, at)) = &self.sent else {
+            return false;
+        };
+        let quiet = now() - self.heard.max(*at);
+        arrivals.has_all(sent.calls) || quiet >= arrivals.grace() || now() - *at >= SILENCE
+    }
+
+    /// So many bytes arrived.
+    fn took(&mut self, bytes: usize, at: Nanos, shared: &Shared) {
+        self.clock.returned();
+        self.bytes += bytes as u64;
+        if self.begin.is_none() {
+            self.begin = Some(at);
+            shared.begin(at);
+        }
+        (self.last, self.heard) = (at, at);
+        shared.reach(at);
+    }
+
+    /// Whether to end before the data does. Before each call.
+    fn is_over(&mut self, shared: &Shared) -> bool {
+        let at = now();
+        self.clock.enter(at);
+        if at - self.looked >= LOOK {
+            self.looked = at;
+            self.look(shared, at);
+        }
+        self.ended_early.is_some() || self.trouble.is_some()
+    }
+
+    fn look(&mut self, shared: &Shared, at: Nanos) {
+        if shared.stop.load(Ordering::Relaxed) {
+            self.ended_early = Some(EndedBy::Interrupted);
+        } else if self.sent.is_some() {
+            // It has said all that it has to say.
+        } else if at - self.heard >= self.silence {
+            self.gone("it sent nothing for 10 s");
+        } else {
+            match self.control.glance() {
+                Ok(None) => {}
+                Ok(Some(Message::Sent(sent))) => self.sent = Some((sent, at)),
+                Ok(Some(_)) => self.gone("it said what was not its turn to say"),
+                Err(error) => {
+                    self.ended_early = Some(EndedBy::PeerGone);
+                    self.trouble = Some(error);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        self.clock.waits();
+        if !is_nothing_yet(error) {
+            self.gone(&reason(error));
+        }
+    }
+
+    fn gone(&mut self, why: &str) {
+        self.ended_early = Some(EndedBy::PeerGone);
+        self.trouble = Some(NetError::Gone {
+            address: self.control.peer().to_string(),
+            why: why.to_owned(),
+        });
+    }
+
+    fn report(&self) -> EndReport {
+        let (cpu, user) = self.clock.stop();
+        // What the sender ended early was not this end's doing, but the run is no less short.
+        let sender = self.sent.as_ref().and_then(|(sent, _)| sent.ended_early);
+        EndReport {
+            end: End::Receiver,
+            bytes: self.bytes,
+            calls: self.clock.calls(),
+            begin: self.begin.unwrap_or(self.last),
+            last: self.last,
+            cpu,
+            user,
+            counters: ProtocolCounters::default(),
+            datagrams: None,
+            ended_early: self.ended_early.or(sender),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The sender.
+
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{End, EndReport, EndedBy, Protocol, TrafficSpec};
+
+use super::clocks::CallClock;
+use super::datagrams::write_head;
+use super::error::{NetError, reason};
+use super::pacer::Pacer;
+use super::traffic::{Outcome, Shared};
+use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
+use super::{LOOK, SILENCE, TCP_CALLS, UDP_CALLS, counters};
+use crate::clock::now;
+
+/// How long an address may take to answer, and each attempt at it: between attempts Ctrl-C is heard.
+const CONNECT: Nanos = Nanos::from_secs(5);
+const ATTEMPT: Duration = Duration::from_millis(800);
+
+/// How long the receiver may take to get ready: it may load a tracer first.
+const READY: Nanos = Nanos::from_secs(60);
+
+/// How long the receiver may wait for stragglers and still tell what arrived.
+const TOLD: Nanos = Nanos::from_secs(20);
+
+/// The same after Ctrl-C, which is to end it within a second.
+const TOLD_SOON: Nanos = Nanos::from_millis(800);
+
+/// A sender that has reached its receiver, and has sent nothing.
+#[derive(Debug)]
+pub(super) struct Sending {
+    control: Control,
+    data: Data,
+    token: u64,
+    spec: TrafficSpec,
+}
+
+impl Sending {
+    /// Refuses traffic that cannot be, before anybody is bothered with it.
+    pub(super) fn check(spec: &TrafficSpec) -> Result<(), NetError> {
+        let sizes = match spec.protocol {
+            Protocol::Tcp => TCP_CALLS,
+            Protocol::Udp => UDP_CALLS,
+        };
+        if sizes.contains(&spec.call_bytes) {
+            return Ok(());
+        }
+        Err(NetError::Size {
+            bytes: spec.call_bytes,
+            protocol: spec.protocol.name(),
+            min: *sizes.start(),
+            max: *sizes.end(),
+        })
+    }
+
+    /// Reaches the receiver at an address, and agrees with it on what is to come.
+    pub(super) fn connect(
+        address: &str,
+        spec: TrafficSpec,
+        stop: &AtomicBool,
+    ) -> Result<Self, NetError> {
+        Self::check(&spec)?;
+        let mut control = Control::over(reach(address, stop)?)?;
+        let to = control.peer();
+        control.say(&Message::Hello {
+            ticktax_net: PROTOCOL,
+            version: VERSION.to_owned(),
+            spec,
+        })?;
+        // What says nothing to our first words is not one of ours.
+        let not_ours = |error| match error {
+            NetError::Silent { address, .. } | NetError::Gone { address, .. } => {
+                NetError::NotOurs { address }
+            }
+            other => other,
+        };
+        let told = control.hear(CONNECT, stop).map_err(not_ours)?;
+        let address = to.to_string();
+        match told {
+            Message::Welcome { token, .. } => Ok(Self {
+                control,
+                data: Data::open(to, token, spec.protocol)?,
+                token,
+                spec,
+            }),
+            Message::Refused { why, .. } => Err(NetError::Refused { address, why }),
+            _ => Err(NetError::NotOurs { address }),
+        }
+    }
+
+    /// The receiver's address.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.control.peer()
+    }
+
+    /// Sends, once the receiver is ready.
+    pub(super) fn run(mut self, shared: &Shared) -> Result<Outcome, NetError> {
+        let ready = self.control.hear(READY, &shared.stop)?;
+        if !matches!(ready, Message::Ready) {
+            let address = self.peer().to_string();
+            return Err(NetError::NotOurs { address });
+        }
+        let before = counters::read();
+        let mut run = Run::new(&self.spec);
+        match &mut self.data {
+            Data::Stream(stream) => {
+                let size = self.spec.call_bytes as usize;
+                let chunk = vec![0; Pacer::call(self.spec.rate, size)];
+                run.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
+                // A receiver that is gone has no end to be told of.
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            Data::Datagrams(socket) => {
+                let mut datagram = vec![0; self.spec.call_bytes as usize];
+                let token = self.token;
+                run.drive(&mut self.control, shared, |number, at| {
+                    write_head(&mut datagram, token, number, at);
+                    socket.send(&datagram)
+                });
+            }
+        }
+        let mut report = run.report();
+        report.counters = counters::read().since(&before);
+        Ok(self.finish(run, report))
+    }
+
+    /// Says how much was sent, and hears what arrived.
+    fn finish(mut self, run: Run, report: EndReport) -> Outcome {
+        let (mut other, mut trouble) = (run.other, run.trouble);
+        if other.is_none() {
+            let limit = match report.ended_early {
+                Some(_) => TOLD_SOON,
+                None => TOLD,
+            };
+            let never = AtomicBool::new(false);
+            let said = self.control.say(&Message::Sent(Box::new(report.clone())));
+            match said.and_then(|()| self.control.hear(limit, &never)) {
+                Ok(Message::Received(told)) => other = Some(*told),
+                Ok(_) => {}
+                // After Ctrl-C nobody waits for it.
+                Err(_) if report.ended_early == Some(EndedBy::Interrupted) => {}
+                Err(error) => trouble = trouble.or(Some(error)),
+            }
+        }
+        Outcome {
+            report,
+            other,
+            trouble,
+        }
+    }
+}
+
+/// What the data goes through.
+#[derive(Debug)]
+enum Data {
+    Stream(TcpStream),
+    Datagrams(UdpSocket),
+}
+
+impl Data {
+    /// A way for the data to a receiver, which knows it by the token.
+    fn open(to: SocketAddr, token: u64, protocol: Protocol) -> Result<Self, NetError> {
+        let system = NetError::system("open a connection for the data");
+        let wait = Some(Duration::from_nanos(LOOK.0.unsigned_abs()));
+        match protocol {
+            Protocol::Tcp => {
+                let stream = TcpStream::connect_timeout(&to, ATTEMPT).map_err(&system)?;
+                let mut first = Control::over(stream)?;
+                first.say(&Message::Data { token })?;
+                let stream = first.into_stream();
+                stream.set_nodelay(false).map_err(&system)?;
+                stream.set_write_timeout(wait).map_err(&system)?;
+                Ok(Self::Stream(stream))
+            }
+            Protocol::Udp => {
+                let here: SocketAddr = match to {
+                    SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+                    SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+                };
+                let socket = UdpSocket::bind(here).map_err(&system)?;
+                socket.connect(to).map_err(&system)?;
+                socket.set_write_timeout(wait).map_err(&system)?;
+                Ok(Self::Datagrams(socket))
+            }
+        }
+    }
+}
+
+/// Sending, from the first call to the last.
+#[derive(Debug)]
+struct Run {
+    length: Nanos,
+    rate: Option<f64>,
+    bytes: u64,
+    begin: Nanos,
+    last: Nanos,
+    clock: CallClock,
+    ended_early: Option<EndedBy>,
+    other: Option<EndReport>,
+    trouble: Option<NetError>,
+}
+
+impl Run {
+    fn new(spec: &TrafficSpec) -> Self {
+        let begin = now();
+        Self {
+            length: spec.length,
+            rate: spec.rate,
+            bytes: 0,
+            begin,
+            last: begin,
+            clock: CallClock::start(),
+            ended_early: None,
+            other: None,
+            trouble: None,
+        }
+    }
+
+    /// Calls until it is time, with the number of the call and the time.
+    fn drive(
+        &mut self,
+        control: &mut Control,
+        shared: &Shared,
+        mut call: impl FnMut(u64, Nanos) -> io::Result<usize>,
+    ) {
+        let end = self.begin + self.length;
+        let mut pacer = self.rate.map(|rate| Pacer::new(rate, self.begin));
+        let mut looked = self.begin;
+        let mut moved = false;
+        shared.begin(self.begin);
+        loop {
+            let at = now();
+            if std::mem::take(&mut moved) {
+                self.last = at;
+                shared.reach(at);
+            }
+            if at >= end || self.ended_early.is_some() || self.trouble.is_some() {
+                return;
+            }
+            if at - looked >= LOOK {
+                looked = at;
+                self.look(control, shared);
+            }
+            if let Some(wait) = pacer.as_mut().and_then(|pacer| pacer.wait(at)) {
+                self.clock.waits();
+                let left = Duration::from_nanos((end - at).0.unsigned_abs());
+                thread::sleep(wait.min(left));
+                continue;
+            }
+            self.clock.enter(at);
+            match call(self.clock.calls(), at) {
+                Ok(bytes) => {
+                    self.clock.returned();
+                    self.bytes += bytes as u64;
+                    moved = true;
+                    if let Some(pacer) = &mut pacer {
+                        pacer.sent(bytes);
+                    }
+                }
+                Err(error) => self.failed(&error, at, control),
+            }
+        }
+    }
+
+    /// Looks whether it is to end before its time.
+    fn look(&mut self, control: &mut Control, shared: &Shared) {
+        if shared.stop.load(Ordering::Relaxed) {
+            self.ended_early = Some(EndedBy::Interrupted);
+            return;
+        }
+        match control.glance() {
+            Ok(None) => {}
+            Ok(Some(Message::Received(told))) => {
+                self.other = Some(*told);
+                self.gone(control, "it was interrupted");
+            }
+            Ok(Some(_)) => self.gone(control, "it said what was not its turn to say"),
+            Err(error) => {
+                self.ended_early = Some(EndedBy::PeerGone);
+                self.trouble = Some(error);
+            }
+        }
+    }
+
+    /// A call moved nothing.
+    fn failed(&mut self, error: &io::Error, at: Nanos, control: &Control) {
+        self.clock.waits();
+        if !is_nothing_yet(error) {
+            self.gone(control, &reason(error));
+        } else if at - self.last >= SILENCE {
+            self.gone(control, "it took nothing for 10 s");
+        }
+    }
+
+    fn gone(&mut self, control: &Control, why: &str) {
+        self.ended_early = Some(EndedBy::PeerGone);
+        self.trouble = Some(NetError::Gone {
+            address: control.peer().to_string(),
+            why: why.to_owned(),
+        });
+    }
+
+    fn report(&self) -> EndReport {
+        let (cpu, user) = self.clock.stop();
+        EndReport {
+            end: End::Sender,
+            bytes: self.bytes,
+            calls: self.clock.calls(),
+            begin: self.begin,
+            last: self.last,
+            cpu,
+            user,
+            counters: ticktax_model::net::ProtocolCounters::default(),
+            datagrams: None,
+            ended_early: self.ended_early,
+        }
+    }
+}
+
+/// A connection to an address, as it was typed.
+fn reach(address: &str, stop: &AtomicBool) -> Result<TcpStream, NetError> {
+    let found = address
+        .to_socket_addrs()
+        .map_err(|error| NetError::Address {
+            address: address.to_owned(),
+            why: reason(&error),
+        })?;
+    let found: Vec<SocketAddr> = found.collect();
+    let until = now() + CONNECT;
+    let mut why = "the name has no address".to_owned();
+    loop {
+        for to in &found {
+            if stop.load(Ordering::Relaxed) {
+                return Err(NetError::Interrupted);
+            }
+            match TcpStream::connect_timeout(to, ATTEMPT) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => why = reason(&error),
+            }
+        }
+        let is_slow = why.contains("timed out");
+        if !is_slow || now() >= until {
+            let address = address.to_owned();
+            return Err(NetError::Connect { address, why });
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Traffic from its preparation to its end, as whoever observes it sees it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, gettid};
+use ticktax_model::net::{End, EndReport, TrafficSpec};
+use ticktax_model::{Cpu, Nanos};
+
+use super::error::NetError;
+use super::namespaces::{NamespacePair, RECEIVER};
+use super::receive::{Listening, Receiving};
+use super::send::Sending;
+use super::{Namespace, PORT};
+
+/// Where both ends are, if both are here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In network namespaces of their own, with a pair of virtual Ethernet devices between them.
+    Namespaces {
+        /// The largest packet, in bytes: [`MTU`](super::MTU).
+        mtu: u32,
+    },
+    /// On the loopback device.
+    Loopback,
+}
+
+/// What became of traffic.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the end of this side did; of both, the sender.
+    pub report: EndReport,
+    /// What the other end says that it did.
+    pub other: Option<EndReport>,
+    /// Why it ended before its time, other than by Ctrl-C.
+    pub trouble: Option<NetError>,
+}
+
+/// An end that is ready to go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prepared {
+    /// Which.
+    pub end: End,
+    /// Its thread.
+    pub tid: i32,
+    /// What is to come.
+    pub spec: TrafficSpec,
+    /// The other end.
+    pub peer: SocketAddr,
+}
+
+/// What a thread tells before it goes.
+#[derive(Debug)]
+enum Note {
+    Listens(SocketAddr),
+    Prepared(Prepared),
+}
+
+/// What a thread and its owner both look at.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) stop: AtomicBool,
+    /// When the first bytes moved; 0 before.
+    begun: AtomicI64,
+    /// When the last bytes moved.
+    reached: AtomicI64,
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            stop: AtomicBool::new(false),
+            begun: AtomicI64::new(0),
+            reached: AtomicI64::new(0),
+        })
+    }
+
+    /// The first bytes move now.
+    pub(super) fn begin(&self, at: Nanos) {
+        self.begun.store(at.0, Ordering::Relaxed);
+        self.reach(at);
+    }
+
+    /// Bytes moved until now.
+    pub(super) fn reach(&self, at: Nanos) {
+        self.reached.store(at.0, Ordering::Relaxed);
+    }
+}
+
+/// A thread of the traffic.
+#[derive(Debug)]
+struct Worker {
+    thread: Option<JoinHandle<Result<Outcome, NetError>>>,
+    shared: Arc<Shared>,
+    go: Option<Sender<()>>,
+    notes: Receiver<Note>,
+    prepared: Option<Prepared>,
+}
+
+/// Traffic of this process. Dropped, it stops.
+#[derive(Debug)]
+pub struct Traffic {
+    /// The sender first, where both are here.
+    workers: Vec<Worker>,
+    listens: Option<SocketAddr>,
+}
+
+impl Traffic {
+    /// Both ends in this process, each on a CPU if one is named.
+    ///
+    /// # Errors
+    /// Namespaces or devices cannot be made, or the traffic cannot be of this kind.
+    pub fn both(
+        spec: TrafficSpec,
+        place: Place,
+        (sender, receiver): (Option<Cpu>, Option<Cpu>),
+    ) -> Result<Self, NetError> {
+        Sending::check(&spec)?;
+        let pair = match place {
+            Place::Namespaces { mtu } => {
+                let NamespacePair { sender, receiver } = NamespacePair::make(mtu)?;
+                (Some(sender), Some(receiver))
+            }
+            Place::Loopback => (None, None),
+        };
+        let listen = match place {
+            Place::Namespaces { .. } => format!("{RECEIVER}:{PORT}"),
+            Place::Loopback => "127.0.0.1:0".to_owned(),
+        };
+        let mut receiver = Worker::receiver(listen, pair.1, receiver)?;
+        let address = receiver.listens()?;
+        let sender = Worker::sender(address.to_string(), spec, pair.0, sender)?;
+        Ok(Self {
+            workers: vec![sender, receiver],
+            listens: None,
+        })
+    }
+
+    /// A sender to the receiver at an address such as `server:7117`.
+    ///
+    /// # Errors
+    /// The traffic cannot be of this kind, or no thread can be started.
+    pub fn send(address: String, spec: TrafficSpec, cpu: Option<Cpu>) -> Result<Self, NetError> {
+        Sending::check(&spec)?;
+        Ok(Self {
+            workers: vec![Worker::sender(address, spec, None, cpu)?],
+            listens: None,
+        })
+    }
+
+    /// A receiver for one sender, at an address such as `0.0.0.0:7117`.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn receive(address: String, cpu: Option<Cpu>) -> Result<Self, NetError> {
+        let mut worker = Worker::receiver(address, None, cpu)?;
+        let listens = Some(worker.listens()?);
+        Ok(Self {
+            workers: vec![worker],
+            listens,
+        })
+    }
+
+    /// Where it waits for a sender.
+    pub fn listens(&self) -> Option<SocketAddr> {
+        self.listens
+    }
+
+    /// Waits no longer than this for the ends to reach each other: `None` where they have not yet.
+    ///
+    /// # Errors
+    /// They never will.
+    pub fn prepared(&mut self, wait: Duration) -> Result<Option<Vec<Prepared>>, NetError> {
+        for worker in &mut self.workers {
+            if !worker.prepare(wait)? {
+                return Ok(None);
+            }
+        }
+        Ok(self.workers.iter().map(|worker| worker.prepared).collect())
+    }
+
+    /// Lets it begin.
+    pub fn go(&mut self) {
+        for worker in &mut self.workers {
+            if let Some(go) = worker.go.take() {
+                // A thread that has failed meanwhile says so at its end.
+                let _ = go.send(());
+            }
+        }
+    }
+
+    /// When the first bytes moved.
+    pub fn begun(&self) -> Option<Nanos> {
+        let all = self.workers.iter().map(|it| &it.shared.begun);
+        let begun = all.map(|begun| Nanos(begun.load(Ordering::Relaxed)));
+        begun.filter(|&at| at > Nanos::ZERO).min()
+    }
+
+    /// Until when bytes have moved, so far.
+    pub fn reached(&self) -> Nanos {
+        let all = self.workers.iter().map(|it| &it.shared.reached);
+        let reached = all.map(|reached| Nanos(reached.load(Ordering::Relaxed)));
+        reached.max().unwrap_or_default()
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        let mut threads = self.workers.iter().filter_map(|it| it.thread.as_ref());
+        threads.all(JoinHandle::is_finished)
+    }
+
+    /// Ends it before its time. Where both ends are here the sender is told, so that the receiver still hears how much
+    /// was sent.
+    pub fn stop(&self) {
+        if let Some(first) = self.workers.first() {
+            first.shared.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until it is over: what became of it.
+    ///
+    /// # Errors
+    /// Nothing was sent or received.
+    pub fn finish(mut self) -> Result<Outcome, NetError> {
+        let mut first = None;
+        for worker in &mut self.workers {
+            let Some(thread) = worker.thread.take() else {
+                continue;
+            };
+            let outcome = thread.join().unwrap_or_else(|_| {
+                Err(NetError::System {
+                    what: "send or receive",
+                    why: "a thread failed; please report this as a defect".to_owned(),
+                })
+            });
+            match &mut first {
+                None => first = Some(outcome?),
+                Some(first) => merge(first, outcome),
+            }
+        }
+        first.ok_or(NetError::Interrupted)
+    }
+}
+
+/// The receiver's own word counts where both are here and the sender did not hear it.
+fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
+    match receiver {
+        Ok(outcome) => {
+            sender.other = Some(outcome.report);
+            sender.trouble = sender.trouble.take().or(outcome.trouble);
+        }
+        Err(error) => sender.trouble = sender.trouble.take().or(Some(error)),
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            worker.shared.stop.store(true, Ordering::Relaxed);
+            worker.go = None;
+            if let Some(thread) = worker.thread.take() {
+                // What it has to say, nobody asked for.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn sender(
+        address: String,
+        spec: TrafficSpec,
+        namespace: Option<Namespace>,
+        cpu: Option<Cpu>,
+    ) -> Result<Self, NetError> {
+        Self::start("ttx-net-send", namespace, cpu, move |talk| {
+            let sending = Sending::connect(&address, spec, &talk.shared.stop)?;
+            talk.wait(End::Sender, spec, sending.peer())?;
+            sending.run(&talk.shared)
+        })
+    }
+
+    fn receiver(
+        address: String,
+        namespace: Option<Namespace>,
+        cpu: Option<Cpu>,
+    ) -> Result<Self, NetError> {
+        Self::start("ttx-net-recv", namespace, cpu, move |talk| {
+            let listening = Listening::at(&address)?;
+            talk.tell(Note::Listens(listening.address()))?;
+            let receiving: Receiving = listening.welcome(&talk.shared.stop)?;
+            talk.wait(End::Receiver, receiving.spec(), receiving.peer())?;
+            receiving.run(&talk.shared)
+        })
+    }
+
+    fn start(
+        name: &str,
+        namespace: Option<Namespace>,
+        cpu: Option<Cpu>,
+        work: impl FnOnce(&Talk) -> Result<Outcome, NetError> + Send + 'static,
+    ) -> Result<Self, NetError> {
+        let (go, gone) = channel();
+        let (tell, notes) = channel();
+        let shared = Shared::new();
+        let talk = Talk {
+            shared: Arc::clone(&shared),
+            tell,
+            go: gone,
+        };
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                if let Some(namespace) = &namespace {
+                    namespace.enter()?;
+                }
+                if let Some(cpu) = cpu {
+                    pin(cpu)?;
+                }
+                work(&talk)
+            })
+            .map_err(NetError::system("start a thread"))?;
+        Ok(Self {
+            thread: Some(thread),
+            shared,
+            go: Some(go),
+            notes,
+            prepared: None,
+        })
+    }
+
+    /// Where it listens, once it does.
+    fn listens(&mut self) -> Result<SocketAddr, NetError> {
+        match self.notes.recv() {
+            Ok(Note::Listens(address)) => Ok(address),
+            Ok(Note::Prepared(_)) | Err(_) => Err(self.failure()),
+        }
+    }
+
+    /// Whether it is ready to go.
+    fn prepare(&mut self, wait: Duration) -> Result<bool, NetError> {
+        if self.prepared.is_some() {
+            return Ok(true);
+        }
+        match self.notes.recv_timeout(wait) {
+            Ok(Note::Prepared(prepared)) => self.prepared = Some(prepared),
+            Ok(Note::Listens(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(self.failure()),
+        }
+        Ok(self.prepared.is_some())
+    }
+
+    /// Why its thread ended before it was to go.
+    fn failure(&mut self) -> NetError {
+        let thread = self.thread.take().map(JoinHandle::join);
+        match thread {
+            Some(Ok(Err(error))) => error,
+            _ => NetError::Interrupted,
+        }
+    }
+}
+
+/// What a thread has of its owner.
+#[derive(Debug)]
+struct Talk {
+    shared: Arc<Shared>,
+    tell: Sender<Note>,
+    go: Receiver<()>,
+}
+
+impl Talk {
+    /// An owner that is gone wants nothing more.
+    fn tell(&self, note: Note) -> Result<(), NetError> {
+        self.tell.send(note).map_err(|_| NetError::Interrupted)
+    }
+
+    /// Says that it is ready, and waits until it may go.
+    fn wait(&self, end: End, spec: TrafficSpec, peer: SocketAddr) -> Result<(), NetError> {
+        let tid = gettid().as_raw();
+        let prepared = Prepared {
+            end,
+            tid,
+            spec,
+            peer,
+        };
+        self.tell(Note::Prepared(prepared))?;
+        self.go.recv().map_err(|_| NetError::Interrupted)
+    }
+}
+
+/// Keeps the calling thread on a CPU.
+fn pin(cpu: Cpu) -> Result<(), NetError> {
+    let failed = NetError::errno(
+        "put a thread on the CPU that was named: choose one that is online and allowed",
+    );
+    let mut only = CpuSet::new();
+    only.set(cpu.index()).map_err(&failed)?;
+    sched_setaffinity(Pid::from_raw(0), &only).map_err(&failed)
+}
+
+#[cfg(test)]
+mod tests;

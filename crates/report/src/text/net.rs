@@ -1,0 +1,362 @@
+//! The page about traffic: how much flowed, what it cost by account, and what was lost.
+
+mod words;
+
+use std::fmt::Write;
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{
+    End, EndReport, EndedBy, Link, NetStatement, Protocol, ShownTimes, TrafficAccount, TrafficBooks,
+};
+
+use super::block::{Columns, Written};
+use super::numbers::{counted, grouped, percent};
+use super::page::{Page, Tone, clean, tied};
+use super::{Paged, TextStyle};
+use words::{bits, fraction, size};
+
+impl Paged for NetStatement {
+    fn page(&self, style: &TextStyle) -> Written {
+        let mut page = Page::new(*style);
+        head(&mut page, self);
+        match &self.books {
+            Some(books) => accounts(&mut page, self, books),
+            None => own_clocks(&mut page, self),
+        }
+        if let Some(books) = &self.books {
+            by_cpu(&mut page, self, books);
+        }
+        other_end(&mut page, self);
+        if let Some(shown) = &self.shown {
+            beside(&mut page, shown);
+        }
+        page.finish()
+    }
+}
+
+/// What flowed, and whether that is what was asked for.
+fn head(page: &mut Page, it: &NetStatement) {
+    let spec = &it.spec;
+    let over = match &it.link {
+        Link::Veth { mtu } => format!("a veth pair (MTU {mtu}) on {}", clean(&it.host)),
+        Link::Loopback { .. } => format!("the loopback device of {}", clean(&it.host)),
+        Link::Network { peer } => match it.here.first() {
+            Some(End::Receiver) => {
+                format!("the network, from {} to {}", clean(peer), clean(&it.host))
+            }
+            _ => format!("the network, from {} to {}", clean(&it.host), clean(peer)),
+        },
+    };
+    page.line(
+        Tone::Strong,
+        &format!("ticktax: {} over {over}", spec.protocol.name()),
+    );
+    let Some(measured) = it.measured() else {
+        return;
+    };
+    let rate = match measured.bits_hz() {
+        Some(rate) => bits(rate),
+        None if measured.bytes == 0 => "nothing arrived".to_owned(),
+        None => "too little for a rate".to_owned(),
+    };
+    let calls = counted(measured.calls, "call");
+    let text = format!(
+        "{rate}: {} in {}, {calls} of {} {}",
+        size(measured.bytes),
+        measured.elapsed(),
+        if spec.protocol == Protocol::Udp {
+            ""
+        } else {
+            "up to"
+        },
+        tied(format!("{} B", grouped(u64::from(spec.call_bytes)))),
+    );
+    page.paragraph(Tone::Plain, "", &text);
+    if let (Some(reached), Some(asked)) = (it.shortfall(), spec.rate) {
+        let text = format!(
+            "{} asked for, {} of it sent: the sender could not keep the rate.",
+            bits(asked),
+            percent(reached)
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
+    if let Link::Loopback { why } = &it.link {
+        let text = format!(
+            "No namespaces and no device of their own: the MTU is the loopback device's, its counters are of all \
+             that the machine sends to itself, and no device's queue is in the way ({}).",
+            clean(why)
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
+    early(page, it);
+    lost(page, it);
+}
+
+/// Who ended it before its time.
+fn early(page: &mut Page, it: &NetStatement) {
+    let mut ends = [&it.sender, &it.receiver].into_iter().flatten();
+    let why = ends.find_map(|end| end.ended_early);
+    let text = match why {
+        Some(EndedBy::Interrupted) => "Interrupted: this is what was done until then.",
+        Some(EndedBy::PeerGone) => "The other end went away: this is what was done until then.",
+        None => return,
+    };
+    page.paragraph(Tone::Warning, "", text);
+}
+
+/// What did not arrive, and where it was lost; what was sent again.
+fn lost(page: &mut Page, it: &NetStatement) {
+    if let (Protocol::Tcp, Some(sender)) = (it.spec.protocol, &it.sender) {
+        let again = sender.counters.segments_again;
+        if again > 0 {
+            let text = format!(
+                "{} sent again, of {}.",
+                counted(again, "segment"),
+                grouped(sender.counters.segments_out)
+            );
+            page.paragraph(Tone::Warning, "", &text);
+        }
+    }
+    let Some(told) = it.receiver.as_ref().and_then(|it| it.datagrams) else {
+        return;
+    };
+    let odd = format!(
+        "{} out of order, {} twice",
+        grouped(told.reordered),
+        grouped(told.duplicates)
+    );
+    let (Some(sent), Some(lost)) = (told.sent, told.lost()) else {
+        let text = format!(
+            "{} arrived, {odd}. How many were lost is not known: the sender did not say how many it sent.",
+            counted(told.arrived, "datagram")
+        );
+        page.paragraph(Tone::Warning, "", &text);
+        return;
+    };
+    let share = percent(lost as f64 / sent.max(1) as f64);
+    let text = format!(
+        "{}: {} lost ({share}), {odd}. Told {} after the last was sent.",
+        counted(sent, "datagram"),
+        grouped(lost),
+        told.drained
+    );
+    let tone = if lost > 0 { Tone::Warning } else { Tone::Plain };
+    page.paragraph(tone, "", &text);
+    if let Some(places) = it.losses() {
+        let of = [
+            (places.buffer, "socket buffer full"),
+            (places.backlog, "a CPU's backlog full"),
+            (places.device, "dropped by a device"),
+            (places.unplaced, "no counter here tells"),
+        ];
+        let of = of.iter().filter(|(count, _)| *count > 0);
+        let of: Vec<String> = of
+            .map(|(count, place)| format!("{} {place}", grouped(*count)))
+            .collect();
+        page.paragraph(Tone::Plain, "Lost: ", &format!("{}.", of.join(", ")));
+    }
+}
+
+/// What a unit of the traffic costs.
+struct Units {
+    bytes: u64,
+    packets: Option<u64>,
+    counter_hz: Option<u64>,
+}
+
+impl Units {
+    fn of(it: &NetStatement) -> Self {
+        Self {
+            bytes: it.bytes(),
+            packets: it.packets(),
+            counter_hz: it.counter_hz,
+        }
+    }
+
+    /// The cells of a row: ns and cycles a byte, ns a packet.
+    fn cells(&self, time: Nanos) -> [String; 3] {
+        let per = |count: u64| (count > 0).then(|| time.0 as f64 / count as f64);
+        let cycles = self.counter_hz.map(|hz| hz as f64 / 1e9);
+        let byte = per(self.bytes);
+        let cells = [
+            byte.map(fraction),
+            byte.zip(cycles).map(|(ns, cycles)| fraction(ns * cycles)),
+            self.packets.and_then(per).map(fraction),
+        ];
+        cells.map(Option::unwrap_or_default)
+    }
+
+    const HEAD: [&str; 3] = ["ns/byte", "cyc/byte", "ns/packet"];
+}
+
+/// A time, its share, and what a unit of the traffic costs.
+fn row_of(time: &str, share: &str, units: [impl AsRef<str>; 3]) -> Columns {
+    let units = units.each_ref().map(|it| (9, it.as_ref()));
+    Columns::right([(8, time), (7, share)].into_iter().chain(units))
+}
+
+/// The books of this machine.
+fn accounts(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
+    let units = Units::of(it);
+    let row = |page: &mut Page, tone, name: &str, time: Nanos, of_traffic: bool| {
+        let share = percent(time.share_of(books.elapsed));
+        let cells = if of_traffic {
+            units.cells(time)
+        } else {
+            Default::default()
+        };
+        page.row(tone, 2, name, &row_of(&time.to_string(), &share, cells));
+    };
+    page.section(&format!("Where {} of CPU time went", books.elapsed));
+    page.headings(Tone::Faint, "", &row_of("time", "% CPUs", Units::HEAD));
+    let mut told_all = false;
+    for account in TrafficAccount::ALL {
+        let time = books.time(account);
+        if !account.is_of_traffic() && !told_all {
+            told_all = true;
+            row(
+                page,
+                Tone::Strong,
+                "all of the traffic",
+                books.of_traffic(),
+                true,
+            );
+        }
+        if time != Nanos::ZERO {
+            row(
+                page,
+                Tone::Plain,
+                words::account(account),
+                time,
+                account.is_of_traffic(),
+            );
+        }
+    }
+    let packets = match it.packets() {
+        Some(packets) => format!(
+            " A packet is {} ({}).",
+            words::packet(it.spec.protocol),
+            grouped(packets)
+        ),
+        None => String::new(),
+    };
+    let cycles = match it.counter_hz {
+        Some(hz) => format!(
+            " Cycles are those of the CPU's counter, {:.2} GHz.",
+            hz as f64 / 1e9
+        ),
+        None => " The CPU's counter cannot be trusted here, so there are no cycles.".to_owned(),
+    };
+    let lost = match books.events_lost {
+        0 => String::new(),
+        lost => format!(
+            " {} found no room: their time is unexplained.",
+            counted(lost, "event")
+        ),
+    };
+    let text = format!(
+        "From the first byte to the last, of all CPUs; the rows sum to it.{packets}{cycles}{lost}"
+    );
+    page.paragraph(Tone::Faint, "", &text);
+}
+
+/// Which CPU did what, and on whose account receive work ran.
+fn by_cpu(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
+    page.section("CPU by CPU");
+    let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
+    let cells = |cells: [&str; 4]| Columns::right([8, 8, 12, 8].into_iter().zip(cells));
+    let head = cells(["sender", "receiver", "net softirq", "left"]);
+    page.headings(Tone::Faint, "", &head);
+    for cpu in &books.cpus {
+        let share = |time: Nanos| percent(time.share_of(wall));
+        let times = [cpu.sender, cpu.receiver, cpu.net_softirq, cpu.left].map(share);
+        let text = cells([&times[0], &times[1], &times[2], &times[3]]);
+        page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &text);
+    }
+    let sum = |of: fn(&ticktax_model::net::CpuTraffic) -> Nanos| -> Nanos {
+        books.cpus.iter().map(of).sum()
+    };
+    let mut text = String::new();
+    for (end, time) in [
+        (End::Sender, sum(|it| it.on_sender)),
+        (End::Receiver, sum(|it| it.on_receiver)),
+    ] {
+        if it.here.contains(&end) && time > Nanos::ZERO {
+            let end = end.name();
+            // Writing to a `String` cannot fail.
+            let _ = write!(
+                text,
+                "{time} of interrupts and softirqs ran on top of the {end}. "
+            );
+        }
+    }
+    if it.here.len() == 2 && books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO {
+        text.push_str(match it.spec.protocol {
+            Protocol::Tcp => {
+                "NET_RX is the receiver's data and the sender's acknowledgements, which are not told apart; "
+            }
+            Protocol::Udp => "NET_RX is the receiver's data; ",
+        });
+        text.push_str(
+            "between two ends on one machine the kernel receives a packet on the CPU that sends it, unless RPS moves \
+             it.",
+        );
+    }
+    page.paragraph(Tone::Faint, "", &text);
+}
+
+/// The ends here, where nothing was traced.
+fn own_clocks(page: &mut Page, it: &NetStatement) {
+    let units = Units::of(it);
+    page.section("CPU time of the threads, by their own clocks");
+    page.headings(Tone::Faint, "", &row_of("time", "% CPU", Units::HEAD));
+    let ends = [&it.sender, &it.receiver].into_iter().flatten();
+    for end in ends.filter(|end| it.here.contains(&end.end)) {
+        for (name, time) in [("user", end.user), ("system calls", end.cpu - end.user)] {
+            let name = format!("{}, {name}", end.end.name());
+            let share = percent(time.share_of(end.elapsed()));
+            let cells = row_of(&time.to_string(), &share, units.cells(time));
+            page.row(Tone::Plain, 2, &name, &cells);
+        }
+    }
+    let why = it.no_books.as_deref().unwrap_or("nothing was traced");
+    let text = format!(
+        "There are no accounts: {}. What softirqs and interrupts took is not known, and part of it may be in these \
+         times.",
+        clean(why)
+    );
+    page.paragraph(Tone::Warning, "", &text);
+}
+
+/// What the other host says of itself.
+fn other_end(page: &mut Page, it: &NetStatement) {
+    let ends = [&it.sender, &it.receiver].into_iter().flatten();
+    let there = |end: &&EndReport| !it.here.contains(&end.end);
+    for end in ends.filter(there) {
+        let share = percent(end.cpu.share_of(end.elapsed()));
+        let each = match it.bytes() {
+            0 => String::new(),
+            bytes => format!(", {} ns a byte", fraction(end.cpu.0 as f64 / bytes as f64)),
+        };
+        let text = format!(
+            "its thread used {} ({share} of a CPU{each}), by its own clock. Its accounts stand on its own page.",
+            end.cpu
+        );
+        page.paragraph(Tone::Plain, &format!("The {}: ", end.end.name()), &text);
+    }
+}
+
+/// What a sampler sees of the same.
+fn beside(page: &mut Page, shown: &ShownTimes) {
+    let share = |time: Nanos| percent(time.share_of(shown.elapsed));
+    let text = format!(
+        "user {}, system {}, interrupts {}, softirqs {}, idle {}. /proc/stat is sampled at the tick by most kernels, \
+         in steps of 10 ms, and a little longer than the traffic.",
+        share(shown.user),
+        share(shown.system),
+        share(shown.irq),
+        share(shown.softirq),
+        share(shown.idle)
+    );
+    page.paragraph(Tone::Faint, "As top shows it: ", &text);
+}

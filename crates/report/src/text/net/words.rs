@@ -1,0 +1,104 @@
+//! The words and numbers of traffic.
+
+use ticktax_model::net::{Protocol, TrafficAccount};
+
+use super::super::page::tied;
+
+/// Bits a second.
+pub(super) fn bits(rate: f64) -> String {
+    tied(scaled(
+        rate,
+        &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
+    ))
+}
+
+/// Bytes, in powers of ten as rates are.
+pub(super) fn size(bytes: u64) -> String {
+    tied(scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"]))
+}
+
+/// A number with three digits and the unit that suits it.
+fn scaled(number: f64, units: &[&str]) -> String {
+    let mut number = number;
+    let mut units = units.iter();
+    let mut unit = units.next().copied().unwrap_or_default();
+    for larger in units {
+        // What would be printed as 1000 is of the next unit.
+        if number < 999.5 {
+            break;
+        }
+        number /= 1_000.0;
+        unit = larger;
+    }
+    format!("{} {unit}", digits(number))
+}
+
+/// Three digits of a number, whatever its size.
+pub(super) fn fraction(number: f64) -> String {
+    if number > 0.0 && number < 0.000_1 {
+        return "<0.0001".to_owned();
+    }
+    match number {
+        0.0 => "0".to_owned(),
+        n if n < 0.009_995 => format!("{n:.4}"),
+        n if n < 0.999_5 => format!("{n:.3}"),
+        n => digits(n),
+    }
+}
+
+fn digits(number: f64) -> String {
+    match number {
+        n if n < 9.995 => format!("{n:.2}"),
+        n if n < 99.95 => format!("{n:.1}"),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// The name of an account, `tx` being what sending costs and `rx` what receiving does.
+pub(super) fn account(account: TrafficAccount) -> &'static str {
+    match account {
+        TrafficAccount::SenderUser => "tx: sender, user",
+        TrafficAccount::SenderCall => "tx: sender, system calls",
+        TrafficAccount::ReceiverUser => "rx: receiver, user",
+        TrafficAccount::ReceiverCall => "rx: receiver, system calls",
+        TrafficAccount::SoftirqReceive => "softirq NET_RX",
+        TrafficAccount::SoftirqSend => "softirq NET_TX",
+        TrafficAccount::SoftirqPaced => "softirq HRTIMER, TASKLET",
+        TrafficAccount::SoftirqOther => "other softirqs",
+        TrafficAccount::Irq => "interrupts, the tick's too",
+        TrafficAccount::KernelThread => "kernel threads",
+        TrafficAccount::Program => "other programs",
+        TrafficAccount::Tool => "ticktax, watching",
+        TrafficAccount::Steal => "the hypervisor",
+        TrafficAccount::Soaker => "left: the soaker had it",
+        TrafficAccount::Idle => "left: idle",
+        TrafficAccount::Unexplained => "unexplained",
+    }
+}
+
+/// What counts as a packet.
+pub(super) fn packet(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "a TCP segment that was sent",
+        Protocol::Udp => "a datagram that was sent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bits, fraction, size};
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        let plain = |text: String| text.replace('\u{a0}', " ");
+        assert_eq!(plain(bits(6.214e9)), "6.21 Gbit/s");
+        assert_eq!(plain(bits(999_600.0)), "1.00 Mbit/s");
+        assert_eq!(plain(bits(0.0)), "0.00 bit/s");
+        assert_eq!(plain(size(131_072)), "131 kB");
+        assert_eq!(fraction(0.0), "0");
+        assert_eq!(fraction(0.000_01), "<0.0001");
+        assert_eq!(fraction(0.012_34), "0.012");
+        assert_eq!(fraction(0.001_234), "0.0012");
+        assert_eq!(fraction(1_234.6), "1235");
+    }
+}

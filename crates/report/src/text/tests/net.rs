@@ -1,0 +1,176 @@
+//! Pages about traffic.
+
+use ticktax_model::net::{
+    CpuTraffic, Datagrams, End, EndReport, EndedBy, Link, NetStatement, Protocol, ProtocolCounters,
+    ShownTimes, TrafficAccount, TrafficBooks, TrafficSpec, TrafficTime,
+};
+use ticktax_model::{Cpu, Nanos};
+
+use crate::{Format, TextStyle, render};
+
+fn end(end: End, bytes: u64) -> EndReport {
+    EndReport {
+        end,
+        bytes,
+        calls: bytes / 1_000,
+        begin: Nanos::from_secs(100),
+        last: Nanos::from_secs(102),
+        cpu: Nanos::from_millis(1_500),
+        user: Nanos::from_millis(30),
+        counters: ProtocolCounters::default(),
+        datagrams: None,
+        ended_early: None,
+    }
+}
+
+fn books() -> TrafficBooks {
+    let account = |account, ms| TrafficTime {
+        account,
+        time: Nanos::from_millis(ms),
+    };
+    TrafficBooks {
+        elapsed: Nanos::from_secs(4),
+        accounts: vec![
+            account(TrafficAccount::SenderUser, 30),
+            account(TrafficAccount::SenderCall, 1_170),
+            account(TrafficAccount::ReceiverUser, 40),
+            account(TrafficAccount::ReceiverCall, 960),
+            account(TrafficAccount::SoftirqReceive, 500),
+            account(TrafficAccount::Irq, 20),
+            account(TrafficAccount::Tool, 80),
+            account(TrafficAccount::Idle, 1_200),
+        ],
+        cpus: vec![
+            CpuTraffic {
+                sender: Nanos::from_millis(1_200),
+                net_softirq: Nanos::from_millis(500),
+                on_sender: Nanos::from_millis(495),
+                left: Nanos::from_millis(300),
+                ..CpuTraffic::new(Cpu(0))
+            },
+            CpuTraffic {
+                receiver: Nanos::from_millis(1_000),
+                left: Nanos::from_millis(900),
+                ..CpuTraffic::new(Cpu(1))
+            },
+        ],
+        events_lost: 0,
+    }
+}
+
+/// 2 s of datagrams of 1 000 bytes, a thousandth of which are lost.
+fn datagrams() -> NetStatement {
+    let mut receiver = end(End::Receiver, 999_000_000);
+    receiver.counters.buffer_drops = 900;
+    receiver.datagrams = Some(Datagrams {
+        sent: Some(1_000_000),
+        arrived: 999_000,
+        duplicates: 0,
+        reordered: 3,
+        drained: Nanos::from_millis(203),
+    });
+    NetStatement {
+        tool_version: "0.1.0".to_owned(),
+        host: "vm".to_owned(),
+        spec: TrafficSpec {
+            protocol: Protocol::Udp,
+            call_bytes: 1_000,
+            rate: Some(10e9),
+            length: Nanos::from_secs(2),
+        },
+        link: Link::Veth { mtu: 1_500 },
+        sender: Some(end(End::Sender, 1_000_000_000)),
+        receiver: Some(receiver),
+        here: vec![End::Sender, End::Receiver],
+        books: Some(books()),
+        no_books: None,
+        shown: Some(ShownTimes {
+            elapsed: Nanos::from_millis(4_100),
+            user: Nanos::from_millis(100),
+            system: Nanos::from_millis(2_600),
+            irq: Nanos::ZERO,
+            softirq: Nanos::from_millis(300),
+            idle: Nanos::from_millis(1_100),
+            steal: Nanos::ZERO,
+        }),
+        counter_hz: Some(2_500_000_000),
+    }
+}
+
+fn page(it: NetStatement) -> String {
+    let page = render(&it.into(), Format::default(), &TextStyle::default());
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+    page
+}
+
+#[test]
+fn datagrams_with_losses_at_a_rate_that_was_not_reached() {
+    insta::assert_snapshot!(page(datagrams()));
+}
+
+#[test]
+fn a_stream_to_another_host_of_which_nothing_was_traced() {
+    let mut it = datagrams();
+    it.spec.protocol = Protocol::Tcp;
+    it.spec.rate = None;
+    it.link = Link::Network {
+        peer: "192.0.2.7:7117".to_owned(),
+    };
+    it.here = vec![End::Sender];
+    (it.books, it.no_books) = (None, Some("run as root".to_owned()));
+    if let Some(sender) = &mut it.sender {
+        sender.counters.segments_out = 690_000;
+        sender.counters.segments_again = 12;
+    }
+    if let Some(receiver) = &mut it.receiver {
+        receiver.datagrams = None;
+    }
+    insta::assert_snapshot!(page(it));
+}
+
+#[test]
+fn what_is_not_known_is_not_told() {
+    let mut it = datagrams();
+    it.counter_hz = None;
+    it.link = Link::Loopback {
+        why: "operation not permitted".to_owned(),
+    };
+    if let Some(receiver) = &mut it.receiver {
+        receiver.ended_early = Some(EndedBy::PeerGone);
+        receiver.datagrams = Some(Datagrams {
+            arrived: 7,
+            ..Datagrams::default()
+        });
+    }
+    it.sender = None;
+    let page = page(it).replace('\n', " ");
+    for said in [
+        "The other end went away",
+        "loopback device of vm",
+        "How many were lost is not known",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    assert!(
+        page.contains("there are no cycles") && !page.contains("Lost:"),
+        "{page}"
+    );
+}
+
+/// Nothing to divide by, and nothing that was moved.
+#[test]
+fn traffic_of_nothing_has_a_page() {
+    let mut it = datagrams();
+    for end in [&mut it.sender, &mut it.receiver].into_iter().flatten() {
+        (end.bytes, end.calls, end.last) = (0, 0, end.begin);
+        end.datagrams = None;
+    }
+    let page = page(it);
+    assert!(
+        page.contains("nothing arrived") && !page.contains("NaN") && !page.contains("inf "),
+        "{page}"
+    );
+}
