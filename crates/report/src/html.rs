@@ -9,6 +9,7 @@ mod escape;
 mod figures;
 mod file;
 mod names;
+mod plots;
 mod policy;
 mod schema;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::text::block::Block;
 use crate::text::page as written;
 use crate::{TextStyle, View, json};
 use escape::text;
+use plots::Plot;
 
 pub use file::HtmlFile;
 pub(crate) use file::HtmlFormat;
@@ -38,7 +40,7 @@ struct Part {
 /// A document as a page for a browser, which may be sent to whoever asks: no command in it names processes, which are
 /// gone by then.
 pub(crate) fn page(document: &Document) -> String {
-    let parts = parts(document);
+    let (parts, plots) = (parts(document), plots::of(document));
     let title = format!("ticktax: {}", document.kind().name().replace('-', " "));
     let mut out = String::with_capacity(256 * 1024);
     head(&mut out, &title);
@@ -49,7 +51,12 @@ pub(crate) fn page(document: &Document) -> String {
         });
         // Where to go on, below the answer.
         if place == 0 {
-            contents(&mut out, &title, &parts);
+            contents(&mut out, &title, &parts, &plots);
+            for plot in &plots {
+                section(&mut out, plot.id, plot.title, |out| {
+                    out.push_str(&plot.html);
+                });
+            }
         }
     }
     section(&mut out, "figures", FIGURES, |out| {
@@ -172,7 +179,7 @@ fn head(out: &mut String, title: &str) {
 }
 
 /// Links to every section.
-fn contents(out: &mut String, title: &str, parts: &[Part]) {
+fn contents(out: &mut String, title: &str, parts: &[Part], plots: &[Plot]) {
     let _ = writeln!(
         out,
         "<nav aria-label=\"Sections of {}\">\n<ul>",
@@ -180,7 +187,10 @@ fn contents(out: &mut String, title: &str, parts: &[Part]) {
     );
     let own = parts.iter().enumerate();
     let own = own.map(|(place, part)| (id(place), &*part.title));
-    for (id, title) in own.chain([("figures".to_owned(), FIGURES)]) {
+    let mut all: Vec<(String, &str)> = own.chain([("figures".to_owned(), FIGURES)]).collect();
+    let plots = plots.iter().map(|plot| (plot.id.to_owned(), plot.title));
+    all.splice(1..1, plots);
+    for (id, title) in all {
         let title = text(title);
         let _ = writeln!(out, "<li><a href=\"#{id}\">{title}</a></li>");
     }

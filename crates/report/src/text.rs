@@ -15,7 +15,7 @@ mod glance;
 mod head;
 mod held;
 mod late;
-mod numbers;
+pub(crate) mod numbers;
 pub(crate) mod page;
 mod screen;
 #[cfg(test)]
@@ -32,6 +32,7 @@ use ticktax_model::statement::{Class, Statement};
 use crate::format::DocumentSink;
 use crate::view::{Grouping, View};
 
+pub(crate) use accounts::name as account_name;
 use block::Written;
 
 pub use beats::beat_news;
@@ -116,7 +117,7 @@ impl Default for TextStyle {
 
 /// The groups of accounts that a page shows, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Group {
+pub(crate) enum Group {
     Programs,
     Kernel,
     Around,
@@ -125,7 +126,7 @@ enum Group {
 }
 
 impl Group {
-    const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Programs,
         Self::Kernel,
         Self::Around,
@@ -133,7 +134,7 @@ impl Group {
         Self::Idle,
     ];
 
-    fn of(class: Class) -> Self {
+    pub(crate) fn of(class: Class) -> Self {
         match class {
             Class::Program => Self::Programs,
             Class::KernelThread | Class::Irq | Class::Softirq | Class::Nmi => Self::Kernel,
@@ -144,7 +145,7 @@ impl Group {
     }
 
     /// The heading of its accounts.
-    fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Programs => "Programs",
             Self::Kernel => "Taken by the kernel",

@@ -1,5 +1,6 @@
 //! Pages for a browser, read as one would read them.
 
+mod plots;
 mod reader;
 
 use proptest::prelude::*;

@@ -179,7 +179,7 @@ fn mark(account: &Account) -> &'static str {
 }
 
 /// The account's name, with a word more where it says too little.
-pub(super) fn name(account: &Account) -> String {
+pub(crate) fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {
         (Class::Program, Some(pid)) => format!("{name} ({pid})"),

@@ -34,7 +34,7 @@ pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
 }
 
 /// A share of 1 as a percentage.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
         0.0 => "0 %".to_owned(),

@@ -1,6 +1,6 @@
 //! Pages as they come out, and what holds for all of them.
 
-mod accounting;
+pub(crate) mod accounting;
 mod advice;
 pub(crate) mod beats;
 pub(crate) mod changes;
@@ -21,5 +21,5 @@ pub(crate) mod victims;
 
 /// What a page calls an account.
 pub(crate) fn name_of(account: &ticktax_model::statement::Account) -> String {
-    super::accounts::name(account)
+    super::account_name(account)
 }

@@ -15,14 +15,60 @@ pub(super) struct Read {
 
 /// Elements that have an end.
 const WITH_END: &[&str] = &[
-    "html", "head", "body", "header", "nav", "main", "section", "footer", "title", "h1", "h2",
-    "h3", "p", "b", "ul", "ol", "li", "dl", "div", "dt", "dd", "pre", "code", "table", "caption",
-    "thead", "tbody", "tr", "th", "td", "details", "summary", "a", "span", "bdi",
+    "html",
+    "head",
+    "body",
+    "header",
+    "nav",
+    "main",
+    "section",
+    "footer",
+    "title",
+    "h1",
+    "h2",
+    "h3",
+    "p",
+    "b",
+    "ul",
+    "ol",
+    "li",
+    "dl",
+    "div",
+    "dt",
+    "dd",
+    "pre",
+    "code",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "details",
+    "summary",
+    "a",
+    "span",
+    "bdi",
+    "figure",
+    "figcaption",
+    "svg",
+    "text",
+    "li",
 ];
 /// Elements that have none.
-const WITHOUT: &[&str] = &["meta", "link"];
+const WITHOUT: &[&str] = &["meta", "link", "path", "rect"];
 /// What is written in tags.
 const ATTRIBUTES: &[&str] = &[
+    "viewBox",
+    "preserveAspectRatio",
+    "aria-hidden",
+    "focusable",
+    "width",
+    "height",
+    "x",
+    "y",
+    "d",
     "lang",
     "charset",
     "http-equiv",
@@ -77,13 +123,15 @@ pub(super) fn read(page: &str) -> Read {
             match name {
                 "tr" => found.rows.push(cells.pop().expect("a line was begun")),
                 // What stands in no line of its own must not run into the next.
-                "td" | "th" | "p" | "li" | "dt" | "dd" | "summary" | "caption" | "h2" | "h3" => {
+                "td" | "th" | "p" | "li" | "text" | "span" | "dt" | "dd" | "summary"
+                | "caption" | "h2" | "h3" => {
                     found.text.push(' ');
                 }
                 _ => {}
             }
             continue;
         }
+        let tag = tag.strip_suffix('/').unwrap_or(tag);
         let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
         assert!(
             WITH_END.contains(&name) || WITHOUT.contains(&name),

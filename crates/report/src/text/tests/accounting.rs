@@ -89,7 +89,7 @@ fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport
     }
 }
 
-pub(super) fn checked() -> Statement {
+pub(crate) fn checked() -> Statement {
     let interrupts = Bias {
         kind: BiasKind::InterruptsNotMeasured,
         time: ms(-410),

@@ -1,0 +1,42 @@
+//! What top shows of each CPU beside what was traced.
+
+use std::fmt::Write;
+
+use ticktax_model::statement::Statement;
+
+use super::{Plot, bar};
+use crate::text::numbers::percent;
+
+/// Two bars for each CPU of which both are known; nothing where none is.
+pub(super) fn plot(statement: &Statement) -> Option<Plot> {
+    let check = statement.accounting.as_ref()?;
+    let known = check.cpus.iter();
+    let known: Vec<_> = known
+        .filter_map(|cpu| Some((cpu.cpu, cpu.shown_share, cpu.busy_share?)))
+        .collect();
+    if known.is_empty() {
+        return None;
+    }
+    let mut html = "<p class=\"legend\">Busy shares of each CPU: as top shows it, by /proc/stat, and as traced. error: \
+         shown less traced, in percentage points.</p>\n\
+         <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Shown and traced CPU time\">\n<table>\n\
+         <caption class=\"unseen\">Shown and traced CPU time</caption>\n<thead>\n<tr><td></td><th scope=\"col\">shown</th>\
+         <td></td><th scope=\"col\">traced</th><td></td><th scope=\"col\">error (points)</th></tr>\n</thead>\n<tbody>\n"
+        .to_owned();
+    for (cpu, shown, traced) in known {
+        // Writing to a `String` cannot fail.
+        let _ = write!(html, "<tr><th scope=\"row\">CPU {cpu}</th>");
+        for (share, class) in [(shown, "other"), (traced, "part")] {
+            let _ = write!(html, "<td>{}</td><td>", percent(share));
+            bar(&mut html, share, class);
+            html.push_str("</td>");
+        }
+        let _ = writeln!(html, "<td>{:+.1}</td></tr>", 100.0 * (shown - traced));
+    }
+    html.push_str("</tbody>\n</table>\n</div>\n");
+    Some(Plot {
+        id: "shown",
+        title: "Shown CPU time beside traced",
+        html,
+    })
+}
