@@ -293,14 +293,10 @@ fn by_cpu(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
     if it.here.len() == 2 && books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO {
         text.push_str(match it.spec.protocol {
             Protocol::Tcp => {
-                "NET_RX is the receiver's data and the sender's acknowledgements, which are not told apart; "
+                "NET_RX is the receiver's data and the sender's acknowledgements, which are not told apart."
             }
-            Protocol::Udp => "NET_RX is the receiver's data; ",
+            Protocol::Udp => "NET_RX is the receiver's data.",
         });
-        text.push_str(
-            "between two ends on one machine the kernel receives a packet on the CPU that sends it, unless RPS moves \
-             it.",
-        );
     }
     page.paragraph(Tone::Faint, "", &text);
 }
