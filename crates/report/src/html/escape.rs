@@ -50,6 +50,30 @@ pub(super) fn running(raw: &str) -> String {
     text(&pieces.join(" "))
 }
 
+/// What a schema says, in which code stands between backticks and may be a link to something that a page has not.
+pub(super) fn prose(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len() + 16);
+    let mut is_link = false;
+    for (place, part) in raw.split('`').enumerate() {
+        if place % 2 == 1 {
+            // JSON has another word for it.
+            let code = if part == "None" { "null" } else { part };
+            let _ = write!(out, "<code>{}</code>", text(code));
+            continue;
+        }
+        let mut words = part;
+        if is_link {
+            words = words.strip_prefix(']').unwrap_or(words);
+            if let Some((_, rest)) = words.strip_prefix('(').and_then(|it| it.split_once(')')) {
+                words = rest;
+            }
+        }
+        is_link = words.ends_with('[');
+        out.push_str(&text(words.strip_suffix('[').unwrap_or(words)));
+    }
+    out
+}
+
 /// The same for the value of an attribute between double quotes.
 pub(super) fn attribute(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
@@ -129,7 +153,7 @@ fn is_right_to_left(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{attribute, json, running, text};
+    use super::{attribute, json, prose, running, text};
 
     #[test]
     fn markup_is_text() {
@@ -177,6 +201,17 @@ mod tests {
         );
         let words = "ab ".repeat(10_000);
         assert!(text(&words).len() < 5_000);
+    }
+
+    #[test]
+    fn code_in_a_schema_is_code() {
+        let about = "Hz; `None` of [`Nobody`](super::Nobody) <b> and [`Some`], (or) a `b`";
+        assert_eq!(
+            prose(about),
+            "Hz; <code>null</code> of <code>Nobody</code> &lt;b&gt; and <code>Some</code>, (or) a \
+             <code>b</code>"
+        );
+        assert_eq!(prose("[a] (b)"), "[a] (b)");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 use ticktax_model::document::Document;
 
-use super::escape::{attribute, text};
+use super::escape::{attribute, prose, text};
 use super::names::Heading;
 use super::schema::Schema;
 use crate::json::schema;
@@ -52,7 +52,7 @@ fn summary(heading: &Heading, value: &Value) -> String {
 fn about(out: &mut String, schema: Schema<'_>) {
     let about = schema.about();
     if !about.is_empty() {
-        let _ = writeln!(out, "<p class=\"legend\">{}</p>", text(about));
+        let _ = writeln!(out, "<p class=\"legend\">{}</p>", prose(about));
     }
 }
 
@@ -123,7 +123,7 @@ fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Sc
             side(value),
             text(&cell(value)),
             heading.unit,
-            text(schema.field(name).about())
+            prose(schema.field(name).about())
         );
     }
     end(out);

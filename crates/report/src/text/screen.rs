@@ -41,7 +41,7 @@ struct Room {
     airy: bool,
     /// Rows of what is large in the first table, where that is more; one less in that of who waited.
     large: usize,
-    /// Whether what the kernel took has no table, unless that is large.
+    /// Whether what the kernel took has no table, unless that is a large part of the time that was used.
     terse: bool,
 }
 

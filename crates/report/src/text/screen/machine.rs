@@ -71,7 +71,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let sum: Nanos = taken.iter().map(|group| group.time).sum();
     // The verdict has their sum: where lines are short, those of who had the time come first.
     let much = if screen.room.terse {
-        sum.share_of(whole) >= LARGE
+        sum.share_of(whole - time_of(statement, Holder::Nothing)) >= LARGE
     } else {
         sum.share_of(crate::text::wall(statement)) >= LITTLE
     };
