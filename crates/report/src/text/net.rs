@@ -190,7 +190,7 @@ impl Units {
 }
 
 /// A time, its share, and what a unit of the traffic costs.
-fn row_of(time: &str, share: &str, units: [impl AsRef<str>; 3]) -> Columns {
+fn row_of(time: &str, share: &str, units: &[impl AsRef<str>; 3]) -> Columns {
     let units = units.each_ref().map(|it| (9, it.as_ref()));
     Columns::right([(8, time), (7, share)].into_iter().chain(units))
 }
@@ -205,10 +205,10 @@ fn accounts(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
         } else {
             Default::default()
         };
-        page.row(tone, 2, name, &row_of(&time.to_string(), &share, cells));
+        page.row(tone, 2, name, &row_of(&time.to_string(), &share, &cells));
     };
     page.section(&format!("Where {} of CPU time went", books.elapsed));
-    page.headings(Tone::Faint, "", &row_of("time", "% CPUs", Units::HEAD));
+    page.headings(Tone::Faint, "", &row_of("time", "% CPUs", &Units::HEAD));
     let mut told_all = false;
     for account in TrafficAccount::ALL {
         let time = books.time(account);
@@ -305,13 +305,13 @@ fn by_cpu(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
 fn own_clocks(page: &mut Page, it: &NetStatement) {
     let units = Units::of(it);
     page.section("CPU time of the threads, by their own clocks");
-    page.headings(Tone::Faint, "", &row_of("time", "% CPU", Units::HEAD));
+    page.headings(Tone::Faint, "", &row_of("time", "% CPU", &Units::HEAD));
     let ends = [&it.sender, &it.receiver].into_iter().flatten();
     for end in ends.filter(|end| it.here.contains(&end.end)) {
         for (name, time) in [("user", end.user), ("system calls", end.cpu - end.user)] {
             let name = format!("{}, {name}", end.end.name());
             let share = percent(time.share_of(end.elapsed()));
-            let cells = row_of(&time.to_string(), &share, units.cells(time));
+            let cells = row_of(&time.to_string(), &share, &units.cells(time));
             page.row(Tone::Plain, 2, &name, &cells);
         }
     }
