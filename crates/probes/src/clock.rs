@@ -31,6 +31,14 @@ pub fn now() -> Nanos {
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
+/// CPU time of the calling thread so far.
+#[inline]
+pub(crate) fn thread_cpu_time() -> Nanos {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    let time = time.expect("every Linux has a clock for each thread");
+    Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+}
+
 /// The counter that a measurement reads, with its frequency and the evidence for both.
 #[derive(Debug, Clone)]
 pub struct Clock {

@@ -26,13 +26,13 @@ use rtrb::Producer;
 use ticktax_model::pace::{Frame, PaceRule, SleepMethod};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
-use crate::clock::now;
+use crate::clock::{now, thread_cpu_time};
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, spin};
 use run::{Next, Platform, Verdict};
 use sleeper::Sleeper;
-use work::{Work, thread_cpu_time};
+use work::Work;
 
 /// The shortest and the longest time from one frame to the next: 50,000 a second to one.
 pub const PERIODS: (Nanos, Nanos) = (Nanos::from_micros(20), Nanos::from_secs(1));

@@ -8,11 +8,10 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
-use nix::time::{ClockId, clock_gettime};
 use ticktax_model::Nanos;
 
 use crate::ProbeError;
-use crate::clock::now;
+use crate::clock::{now, thread_cpu_time};
 
 /// Bytes in a write and in a read, as ttcp's by default.
 pub const CHUNK: usize = 8192;
@@ -56,16 +55,16 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     let (mut incoming, _) = listener.accept()?;
     let reader = thread::spawn(move || -> io::Result<(u64, Nanos)> {
         let mut chunk = [0; CHUNK];
-        let (mut bytes, used) = (0, cpu_time());
+        let (mut bytes, used) = (0, thread_cpu_time());
         loop {
             match incoming.read(&mut chunk)? {
-                0 => return Ok((bytes, cpu_time() - used)),
+                0 => return Ok((bytes, thread_cpu_time() - used)),
                 some => bytes += some as u64,
             }
         }
     });
     let chunk = [0; CHUNK];
-    let (begin, used) = (now(), cpu_time());
+    let (begin, used) = (now(), thread_cpu_time());
     let mut elapsed = Nanos::ZERO;
     while elapsed < length {
         // The clock costs next to nothing beside sixteen writes.
@@ -74,7 +73,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
         }
         elapsed = now() - begin;
     }
-    let sending = cpu_time() - used;
+    let sending = thread_cpu_time() - used;
     drop(outgoing);
     let told = reader.join();
     let (bytes, receiving) = told.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
@@ -84,13 +83,6 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
         sending,
         receiving,
     })
-}
-
-/// CPU time of the calling thread.
-fn cpu_time() -> Nanos {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-    let time = time.expect("every Linux has a clock for each thread");
-    Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
 #[cfg(test)]

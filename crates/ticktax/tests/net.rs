@@ -140,26 +140,22 @@ fn nobody_at_the_address_is_named() {
     );
 }
 
-#[test]
-fn a_receiver_that_is_killed_ends_the_sender_with_what_was_done() {
-    let (mut child, address) = receiver(&[]);
-    let sender = Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .args([
-            "net",
-            "send",
-            &address,
-            "--untraced",
-            "--for",
-            "1h",
-            "--rate",
-            "1M",
-            "--format",
-            "json",
-        ])
+/// A sender that goes on for an hour, unless something ends it.
+fn sender(address: &str, more: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .args(["net", "send", address, "--untraced", "--for", "1h"])
+        .args(["--format", "json"])
+        .args(more)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+#[test]
+fn a_receiver_that_is_killed_ends_the_sender_with_what_was_done() {
+    let (mut child, address) = receiver(&[]);
+    let sender = sender(&address, &["--rate", "1M"]);
     wait_for_traffic(&sender);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -175,24 +171,7 @@ fn a_receiver_that_is_killed_ends_the_sender_with_what_was_done() {
 fn ctrl_c_at_the_sender_ends_both_with_what_was_done() {
     let_children_hear_ctrl_c();
     let (child, address) = receiver(&[]);
-    let sender = Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .args([
-            "net",
-            "send",
-            &address,
-            "--untraced",
-            "--for",
-            "1h",
-            "--rate",
-            "1k",
-            "--udp",
-            "--format",
-            "json",
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let sender = sender(&address, &["--rate", "1k", "--udp"]);
     wait_for_traffic(&sender);
     kill(
         Pid::from_raw(sender.id().try_into().unwrap()),

@@ -1,9 +1,8 @@
 //! The clocks of a thread that moves data: how much CPU time it used, and how much of that between its calls.
 
-use nix::time::{ClockId, clock_gettime};
 use ticktax_model::Nanos;
 
-use crate::clock::now;
+use crate::clock::{now, thread_cpu_time};
 
 /// One call in so many is looked at: reading the clock takes a tenth of the shortest calls.
 const EVERY: u64 = 16;
@@ -26,7 +25,7 @@ impl CallClock {
     /// From now on, in the thread that makes the calls.
     pub(super) fn start() -> Self {
         Self {
-            cpu_before: cpu_time(),
+            cpu_before: thread_cpu_time(),
             calls: 0,
             returned: None,
             sampled: 0,
@@ -65,18 +64,11 @@ impl CallClock {
 
     /// CPU time since the start, and how much of it was between calls.
     pub(super) fn stop(&self) -> (Nanos, Nanos) {
-        let cpu = cpu_time() - self.cpu_before;
+        let cpu = thread_cpu_time() - self.cpu_before;
         let each = self.between.0 as f64 / self.sampled.max(1) as f64;
         let user = Nanos(0).max(Nanos(1).times(each * self.calls as f64));
         (cpu, user.min(cpu))
     }
-}
-
-/// CPU time of the calling thread.
-fn cpu_time() -> Nanos {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-    let time = time.expect("every Linux has a clock for each thread");
-    Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
 #[cfg(test)]

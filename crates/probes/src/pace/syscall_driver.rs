@@ -5,9 +5,9 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
 
 use super::sleeper::Sleeper;
-use super::work::{Work, thread_cpu_time};
+use super::work::Work;
 use crate::ProbeError;
-use crate::clock::now;
+use crate::clock::{now, thread_cpu_time};
 
 /// The calling thread's means.
 #[derive(Debug, Default)]

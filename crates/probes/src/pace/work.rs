@@ -9,21 +9,14 @@
 
 use std::hint::black_box;
 
-use nix::time::{ClockId, clock_gettime};
 use ticktax_model::Nanos;
+
+use crate::clock::thread_cpu_time;
 
 /// Turns of arithmetic between two looks at the clock: 1 to 3 µs, by which work may be too long.
 const TURNS: u32 = 2_000;
 /// The same for work that has to end in time also where a clock is read as fast as a turn is done.
 const FEW_TURNS: u32 = 50;
-
-/// CPU time of the calling thread so far.
-#[inline]
-pub(super) fn thread_cpu_time() -> Nanos {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
-        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
-    })
-}
 
 /// Something to do for a while.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +70,8 @@ impl Work {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Work, thread_cpu_time};
+    use super::Work;
+    use crate::clock::thread_cpu_time;
 
     #[test]
     fn work_takes_its_cpu_time_and_says_how_much() {

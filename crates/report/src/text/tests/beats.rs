@@ -6,6 +6,7 @@ use ticktax_model::beats::{
 };
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
+use ticktax_model::statement::Statement;
 use ticktax_model::tick::TickBill;
 use ticktax_model::waits::{WaitStatement, WaitedFor};
 use ticktax_model::{Kind, Lengths, Nanos};
@@ -220,13 +221,8 @@ fn what_is_not_known_to_take_time_from_others_has_no_line_of_a_machine() {
     }
 }
 
-/// A program that a timer wakes is one however its period and its runs fall on ticks; one that nothing wakes is handed its
-/// turns by the scheduler.
-#[test]
-fn what_is_woken_at_whole_ticks_has_a_line() {
-    let mut thief = line("ttx-inj-fifo", 300e6, 2e3, "1");
-    (thief.kind, thief.pid, thief.share) = (BeatKind::Thread, Some(9), 0.13);
-    thief.lengths.median = Nanos::from_millis(40);
+/// A machine with a tick of 250 Hz, where others waited behind process 9 of this name.
+fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {
         hz_configured: Some(250),
@@ -234,13 +230,24 @@ fn what_is_woken_at_whole_ticks_has_a_line() {
     });
     statement.waits = Some(WaitStatement {
         behind: vec![WaitedFor {
-            name: "ttx-inj-fifo".to_owned(),
+            name: name.to_owned(),
             kind: Kind::Task,
             pids: vec![9],
             time: Nanos::from_secs(2),
         }],
         ..WaitStatement::default()
     });
+    statement
+}
+
+/// A program that a timer wakes is one however its period and its runs fall on ticks; one that nothing wakes is handed its
+/// turns by the scheduler.
+#[test]
+fn what_is_woken_at_whole_ticks_has_a_line() {
+    let mut thief = line("ttx-inj-fifo", 300e6, 2e3, "1");
+    (thief.kind, thief.pid, thief.share) = (BeatKind::Thread, Some(9), 0.13);
+    thief.lengths.median = Nanos::from_millis(40);
+    let mut statement = waited_behind("ttx-inj-fifo");
     let mut shown = |chain: &[&str]| {
         thief.chain = chain.iter().map(|&name| name.to_owned()).collect();
         statement.beats = Some(BeatStatement {
@@ -261,20 +268,7 @@ fn turns_at_each_tick_are_the_schedulers_where_wakers_are_known() {
     server.lengths.median = Nanos::from_micros(1_400);
     server.chain.clear();
     let mut other = line("kworker vmstat_update", 1e9, 2e3, "1");
-    let mut statement = kernel_level();
-    statement.tick = with_ticks().tick.map(|bill| TickBill {
-        hz_configured: Some(250),
-        ..bill
-    });
-    statement.waits = Some(WaitStatement {
-        behind: vec![WaitedFor {
-            name: "gamesrv".to_owned(),
-            kind: Kind::Task,
-            pids: vec![9],
-            time: Nanos::from_secs(2),
-        }],
-        ..WaitStatement::default()
-    });
+    let mut statement = waited_behind("gamesrv");
     let mut shown = |server: &BeatLine, chain: &[&str]| {
         other.chain = chain.iter().map(|&name| name.to_owned()).collect();
         statement.beats = Some(BeatStatement {
