@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
-use ticktax_model::machine::{ClockOffsets, Counters, CpuTimes, InterruptRow};
+use ticktax_model::interrupt_rows::{LOCAL_TIMER_ROW, devices};
+use ticktax_model::kernel_words::LOCAL_TIMER;
+use ticktax_model::machine::{
+    ClockOffsets, Counters, CpuTimes, DevicePackets, InterruptRow, SoftnetCounts,
+};
 use ticktax_model::{Cpu, Nanos};
 
 use super::Proc;
@@ -19,6 +23,8 @@ impl Proc {
             cpu_times: cpu_times(&text("proc/stat"), user_hz()),
             interrupts: interrupts(&text("proc/interrupts")),
             softirqs: softirqs(&text("proc/softirqs")),
+            softnet: softnet(&text("proc/net/softnet_stat")),
+            devices: device_packets(&text("proc/net/dev")),
             pressure: self.pressure(),
             writeback: self.writeback(),
             clocks: clock_offsets(),
@@ -131,6 +137,40 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
         .collect()
 }
 
+/// `/proc/net/softnet_stat`: hexadecimal, a line for each CPU that is online. Which that is stands in the 13th
+/// column since Linux 5.10; before, the lines are in order.
+fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
+    let line = |(place, line): (u32, &str)| {
+        let words = line.split_ascii_whitespace();
+        let words: Option<Vec<u64>> = words.map(|w| u64::from_str_radix(w, 16).ok()).collect();
+        let words = words?;
+        let cpu = words
+            .get(12)
+            .map_or(Some(place), |&cpu| u32::try_from(cpu).ok());
+        let counts = SoftnetCounts {
+            processed: *words.first()?,
+            dropped: *words.get(1)?,
+            squeezed: *words.get(2)?,
+        };
+        Some((cpu?, counts))
+    };
+    (0..).zip(text.lines()).filter_map(line).collect()
+}
+
+/// `/proc/net/dev`: two lines of titles, then a line for each device.
+fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
+    let line = |line: &str| {
+        let (name, rest) = line.split_once(':')?;
+        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let packets = DevicePackets {
+            received: words.get(1)?.parse().ok()?,
+            sent: words.get(9)?.parse().ok()?,
+        };
+        Some((name.trim().to_owned(), packets))
+    };
+    text.lines().skip(2).filter_map(line).collect()
+}
+
 /// The CPUs that the columns of `/proc/interrupts` and `/proc/softirqs` stand for.
 fn columns(text: &str) -> Vec<u32> {
     let header = text.lines().next().unwrap_or_default();
@@ -155,8 +195,14 @@ fn interrupts(text: &str) -> BTreeMap<String, InterruptRow> {
             return None;
         }
         let description = words[cpus.len()..].join(" ");
+        let is_timer = label.trim().parse::<u32>().is_ok() && devices(&description) == LOCAL_TIMER;
+        let label = if is_timer {
+            LOCAL_TIMER_ROW
+        } else {
+            label.trim()
+        };
         Some((
-            label.trim().to_owned(),
+            label.to_owned(),
             InterruptRow {
                 description,
                 counts,
@@ -192,7 +238,9 @@ pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec
 mod tests {
     use ticktax_model::{Cpu, Nanos};
 
-    use super::{Counters, cpu_times, interrupts, softirqs, untraced_interrupts};
+    use super::{
+        Counters, cpu_times, device_packets, interrupts, softirqs, softnet, untraced_interrupts,
+    };
 
     const INTERRUPTS: &str = "\
            CPU0       CPU2
@@ -224,6 +272,32 @@ ERR:          0
         assert!(interrupts("").is_empty());
         assert!(interrupts("CPU0 CPU1\n 1: 5\n:\n2 7").is_empty());
         assert!(cpu_times("cpuX 1 2\ncpu\n", 100).is_empty());
+    }
+
+    #[test]
+    fn what_a_device_counted_is_read() {
+        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets |bytes packets\n    lo: 9 2 0 0 0 0 0 0 9 3 0 0 0 0 0 0\n  eth0:1 2\n";
+        let devices = device_packets(text);
+        assert_eq!((devices["lo"].received, devices["lo"].sent), (2, 3));
+        assert_eq!(devices.len(), 1);
+    }
+
+    #[test]
+    fn what_a_cpu_received_is_read_with_the_number_that_the_line_says() {
+        let zeros = "00000000 ".repeat(9);
+        let text = format!("0000000f 00000002 00000001 {zeros}00000003 0 0\n");
+        let counts = softnet(&text)[&3];
+        assert_eq!(
+            (counts.processed, counts.dropped, counts.squeezed),
+            (15, 2, 1)
+        );
+        // Earlier kernels do not say.
+        let earlier = softnet("1 0 0 0 0 0 0 0 0 0 0\na 0 0 0 0 0 0 0 0 0 0\n");
+        assert_eq!((earlier[&0].processed, earlier[&1].processed), (1, 10));
+        assert!(softnet("").is_empty() && softnet("1 2\nxyz\n").is_empty());
+        // 32 bits are soon counted.
+        let since = earlier[&0].since(&softnet("ffffffff 0 0")[&0]);
+        assert_eq!(since.processed, 2);
     }
 
     #[test]

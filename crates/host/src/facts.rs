@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use ticktax_model::CpuList;
-use ticktax_model::machine::{Machine, Preemption, TickMode, parameter};
+use ticktax_model::machine::{Known, Machine, MachineFact, Preemption, TickMode, parameter};
 
-use super::Proc;
+use super::{Proc, running, self_test};
 
 impl Proc {
     /// Everything that can be found out about the machine without any rights.
@@ -14,7 +14,7 @@ impl Proc {
         let cmdline = self.text("proc/cmdline");
         let config = self.kernel_config();
         let option = |name: &str| config.as_deref().and_then(|text| config_value(text, name));
-        Machine {
+        let mut machine = Machine {
             host: self.text("proc/sys/kernel/hostname").unwrap_or_default(),
             kernel: self.text("proc/sys/kernel/osrelease").unwrap_or_default(),
             arch: self
@@ -39,8 +39,89 @@ impl Proc {
             configured: self.configured(config.as_deref()),
             // Of a real machine it is `configured` that tells.
             settings: BTreeMap::new(),
+            known: BTreeMap::new(),
             cmdline,
+        };
+        self.ask_the_kernel(&mut machine);
+        machine
+    }
+
+    /// Facts that no configuration told, as far as the running kernel tells them, and how it does.
+    fn ask_the_kernel(&self, machine: &mut Machine) {
+        if self.is_here() {
+            if machine.hz_configured.is_none() {
+                machine.hz_configured = running::tick_rate();
+                note(machine, MachineFact::TickRate, Known::Running);
+            }
+            // What is built in and asked for may be refused by the hardware.
+            if let Some(on) = running::high_resolution()
+                && machine.high_resolution != Some(on)
+            {
+                machine.high_resolution = Some(on);
+                note(machine, MachineFact::HighResolution, Known::Running);
+            }
         }
+        if machine.preemption.is_none() {
+            let version = self.text("proc/sys/kernel/version").unwrap_or_default();
+            machine.preemption = running::preemption(&version);
+            if machine.preemption.is_some() {
+                note(machine, MachineFact::Preemption, Known::Running);
+            }
+        }
+        if machine.tick_mode.is_some() && !machine.accounting.is_empty() {
+            return;
+        }
+        let functions = self.functions();
+        if let Some(functions) = &functions {
+            if machine.tick_mode.is_none() {
+                let full = self.nohz_full(machine.cmdline.as_deref());
+                let mode = full.map(|cpus| TickMode::NohzFull { cpus });
+                machine.tick_mode = Some(mode.unwrap_or_else(|| functions.tick_mode()));
+                note(machine, MachineFact::TickMode, Known::Functions);
+            }
+            if machine.accounting.is_empty() {
+                machine.accounting = functions.accounting();
+                note(machine, MachineFact::Accounting, Known::Functions);
+            }
+        } else if self.is_here()
+            && machine.accounting.is_empty()
+            && let Some(verdict) = self_test::run()
+        {
+            let method = if verdict.sampled {
+                "TICK_CPU_ACCOUNTING"
+            } else {
+                "VIRT_CPU_ACCOUNTING_NATIVE"
+            };
+            machine.accounting = vec![method.to_owned()];
+            // Where interrupts' time is not measured, no tick ever finds one.
+            if self.interrupts_are_measured() {
+                machine.accounting.push("IRQ_TIME_ACCOUNTING".to_owned());
+            }
+            let ticks = verdict.ticks;
+            note(machine, MachineFact::Accounting, Known::SelfTest { ticks });
+        }
+    }
+
+    /// Whether any CPU has spent time in interrupts by the kernel's own account.
+    fn interrupts_are_measured(&self) -> bool {
+        let stat = self.text("proc/stat").unwrap_or_default();
+        let first = stat.lines().next().unwrap_or_default();
+        // `cpu user nice system idle iowait irq`
+        first
+            .split_ascii_whitespace()
+            .nth(6)
+            .is_some_and(|irq| irq != "0")
+    }
+
+    /// The CPUs whose tick also stops while they are busy; `None` where there are none.
+    fn nohz_full(&self, cmdline: Option<&str>) -> Option<CpuList> {
+        let in_effect = self.text("sys/devices/system/cpu/nohz_full")?;
+        // The file is there only where the kernel can do it.
+        let listed = in_effect.parse().ok();
+        let asked = || parameter(cmdline?, "nohz_full")?.parse().ok();
+        listed
+            .or_else(asked)
+            .filter(|cpus: &CpuList| !cpus.is_empty())
     }
 
     /// Whether this is the machine called `host`, and it has not been started anew since the time of day `unix`, s: its
@@ -99,7 +180,9 @@ impl Proc {
 
     fn hypervisor(&self) -> Option<String> {
         let cpus = self.text("proc/cpuinfo")?;
-        let flags = cpus.lines().find(|line| line.starts_with("flags"))?;
+        let Some(flags) = cpus.lines().find(|line| line.starts_with("flags")) else {
+            return self.hypervisor_by_firmware();
+        };
         if !flags
             .split_ascii_whitespace()
             .any(|flag| flag == "hypervisor")
@@ -116,6 +199,35 @@ impl Proc {
             .filter(|name| !name.is_empty());
         let name = by_clock.map(|(_, name)| (*name).to_owned()).or(vendor);
         Some(name.unwrap_or_else(|| "a hypervisor without a name".to_owned()))
+    }
+
+    /// The hypervisor where no flag of the CPU tells of one, as on arm64: firmware that only virtual machines
+    /// have says what it is for (`/sys/class/dmi`, or the device tree).
+    fn hypervisor_by_firmware(&self) -> Option<String> {
+        let vendor = self.text("sys/class/dmi/id/sys_vendor").unwrap_or_default();
+        let product = self
+            .text("sys/class/dmi/id/product_name")
+            .unwrap_or_default();
+        let known = ["QEMU", "KVM", "VMware", "Parallels"];
+        let named = known
+            .iter()
+            .find(|name| vendor.contains(*name) || product.contains(*name));
+        if let Some(name) = named {
+            return Some((*name).to_owned());
+        }
+        let tree = |file: &str| self.text(&format!("proc/device-tree/{file}"));
+        if let Some(name) = tree("hypervisor/compatible") {
+            let name = name
+                .split([',', '\0'])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            return Some(name).filter(|name| !name.is_empty());
+        }
+        // The machine of QEMU that is no real one's.
+        tree("compatible")?
+            .starts_with("linux,dummy-virt")
+            .then(|| "QEMU".to_owned())
     }
 
     /// The preemption model: the build's, or what `preempt=` made of it.
@@ -154,6 +266,11 @@ impl Proc {
             found.map(|(_, mode)| *mode)
         })
     }
+}
+
+/// Notes how a fact is known.
+fn note(machine: &mut Machine, fact: MachineFact, known: Known) {
+    machine.known.insert(fact, known);
 }
 
 /// The value of an option in a kernel's configuration; `None` where it is not set.
@@ -282,6 +399,43 @@ mod tests {
     }
 
     #[test]
+    fn a_virtual_machine_of_arm64_is_told_by_its_firmware() {
+        let root = tempfile::tempdir().unwrap();
+        let of = || Proc::at(root.path()).machine().hypervisor;
+        put(
+            root.path(),
+            "proc/cpuinfo",
+            "processor : 0\nFeatures : fp asimd\n",
+        );
+        assert_eq!(of(), None);
+        put(
+            root.path(),
+            "proc/device-tree/compatible",
+            "raspberrypi,4-model-b\0brcm,bcm2711\0",
+        );
+        assert_eq!(of(), None);
+        put(
+            root.path(),
+            "proc/device-tree/compatible",
+            "linux,dummy-virt\0",
+        );
+        assert_eq!(of().as_deref(), Some("QEMU"));
+        put(
+            root.path(),
+            "proc/device-tree/hypervisor/compatible",
+            "xen,xen-4.17\0xen,xen\0",
+        );
+        assert_eq!(of().as_deref(), Some("xen"));
+        put(root.path(), "sys/class/dmi/id/sys_vendor", "Amazon EC2\n");
+        put(
+            root.path(),
+            "sys/class/dmi/id/product_name",
+            "KVM Virtual Machine\n",
+        );
+        assert_eq!(of().as_deref(), Some("KVM"));
+    }
+
+    #[test]
     fn facts_come_from_the_configuration_and_the_command_line() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");
@@ -301,6 +455,33 @@ mod tests {
         assert_eq!(machine.accounting, ["TICK_CPU_ACCOUNTING"]);
         assert_eq!(machine.preemption, Some(Preemption::Voluntary));
         assert_eq!(machine.online.len(), 4);
+    }
+
+    #[test]
+    fn without_a_configuration_the_kernel_is_asked_and_that_is_said() {
+        use ticktax_model::machine::{Known, MachineFact};
+        let root = tempfile::tempdir().unwrap();
+        put(
+            root.path(),
+            "proc/sys/kernel/version",
+            "#1 SMP PREEMPT_RT Debian\n",
+        );
+        let types = "\0tick_nohz_idle_stop_tick\0vtime_user_enter\0";
+        put(root.path(), "sys/kernel/btf/vmlinux", types);
+        let machine = Proc::at(root.path()).machine();
+        assert_eq!(machine.tick_mode, Some(TickMode::NohzIdle));
+        assert_eq!(machine.accounting, ["VIRT_CPU_ACCOUNTING_GEN"]);
+        assert_eq!(machine.preemption, Some(Preemption::Rt));
+        assert_eq!(machine.known[&MachineFact::TickMode], Known::Functions);
+        assert_eq!(machine.known[&MachineFact::Accounting], Known::Functions);
+        // Of another machine's files the clocks of this one say nothing.
+        assert_eq!(machine.hz_configured, None);
+        let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
+        put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");
+        put(root.path(), "boot/config-6.1.0-test", configured);
+        let machine = Proc::at(root.path()).machine();
+        assert_eq!(machine.accounting, ["TICK_CPU_ACCOUNTING"]);
+        assert!(machine.known.is_empty(), "{:?}", machine.known);
     }
 
     #[test]

@@ -11,9 +11,13 @@ mod configured;
 mod counters;
 mod facts;
 mod idle;
+pub mod netlink;
 mod own;
 mod programs;
+mod running;
 mod scarcity;
+mod self_test;
+mod sockets;
 mod world;
 mod writeback;
 

@@ -18,6 +18,15 @@ pub const OTHERS: &str = "others";
 /// The name of the softirq that runs timers of low resolution.
 pub const TIMER_SOFTIRQ: &str = "TIMER";
 
+/// The name of the softirq that takes packets from devices and hands them to sockets.
+pub const RECEIVE_SOFTIRQ: &str = "NET_RX";
+
+/// Whether the kernel thread `name` is one that softirqs are handed over to.
+pub fn is_ksoftirqd(name: &str) -> bool {
+    name.strip_prefix("ksoftirqd/")
+        .is_some_and(|cpu| cpu.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// What kernels call the tick's timer function: recent ones, and earlier ones.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 

@@ -11,7 +11,7 @@ use crate::{Cpu, CpuList, Nanos};
 mod kernel;
 mod writeback;
 
-pub use kernel::{Preemption, TickMode};
+pub use kernel::{Known, MachineFact, Preemption, TickMode};
 pub use writeback::Writeback;
 
 /// Facts about the machine that was observed; what could not be read is `None`.
@@ -41,6 +41,10 @@ pub struct Machine {
     pub accounting: Vec<String>,
     /// The preemption model in force.
     pub preemption: Option<Preemption>,
+    /// How facts about the kernel are known; those that are not here, from its build configuration and
+    /// its boot parameters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub known: BTreeMap<MachineFact, Known>,
     /// What it was told to do, for findings.
     #[serde(default)]
     pub configured: Configured,
@@ -82,13 +86,23 @@ pub struct Counters {
     pub at: Nanos,
     /// `/proc/stat`, a line a CPU.
     pub cpu_times: BTreeMap<u32, CpuTimes>,
-    /// `/proc/interrupts`: row label and device names → a count for each CPU.
+    /// `/proc/interrupts`: row label and device names → a count for each CPU. The local timer's row is
+    /// called [`LOCAL_TIMER_ROW`](crate::interrupt_rows::LOCAL_TIMER_ROW) on every architecture.
     pub interrupts: BTreeMap<String, InterruptRow>,
     /// `/proc/softirqs`: vector → a count for each CPU.
     pub softirqs: BTreeMap<String, BTreeMap<u32, u64>>,
+    /// `/proc/net/softnet_stat`, a line a CPU.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub softnet: BTreeMap<u32, SoftnetCounts>,
+    /// `/proc/net/dev`, by device.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub devices: BTreeMap<String, DevicePackets>,
     /// `/proc/pressure`: resource (`cpu`, `io`, `memory`) → time lost to its scarcity.
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
+    /// The UDP sockets of the victim's processes, from `/proc/PID/net/udp`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub udp_sockets: Vec<UdpSocket>,
     /// `cpu.stat` of the victim's cgroup.
     #[serde(default)]
     pub throttling: Option<Throttling>,
@@ -118,6 +132,61 @@ pub struct Counters {
     /// where it did not.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
+}
+
+/// A UDP socket of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UdpSocket {
+    /// The kernel's number of it.
+    pub inode: u64,
+    /// The port that it receives on.
+    pub port: u16,
+    /// A process that has it open.
+    pub pid: i32,
+    /// What waits to be read, in bytes of the buffer.
+    pub queued_bytes: u64,
+    /// Datagrams that it dropped, most of them because its buffer was full.
+    pub drops: u64,
+    /// What its buffer may hold as the kernel counts, twice what `SO_RCVBUF` was set to; `None` where the kernel does not
+    /// tell, and of a socket of another network namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_bytes: Option<u64>,
+    /// What its buffer is charged for: what waits, and what was read of late. Known where `buffer_bytes` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_bytes: Option<u64>,
+}
+
+/// Packets that a network device counted, in this network namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DevicePackets {
+    /// Received; of what was put together (GRO), as it came.
+    pub received: u64,
+    /// Sent; of what is cut to size by the device itself, uncut.
+    pub sent: u64,
+}
+
+/// What a CPU counts of what it receives from the network, for all network namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SoftnetCounts {
+    /// Frames that it took.
+    pub processed: u64,
+    /// Frames that it dropped because its backlog was full.
+    pub dropped: u64,
+    /// How often `NET_RX` ended with work left, because its budget or its time was used up (`time_squeeze`).
+    pub squeezed: u64,
+}
+
+impl SoftnetCounts {
+    /// What passed from `before` to here. The kernel's counters have 32 bits, and begin again.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let passed = |after: u64, before: u64| after.wrapping_sub(before) & u64::from(u32::MAX);
+        Self {
+            processed: passed(self.processed, before.processed),
+            dropped: passed(self.dropped, before.dropped),
+            squeezed: passed(self.squeezed, before.squeezed),
+        }
+    }
 }
 
 /// What `/proc/PID/stat` says of a process' CPU time, its threads that are gone included.

@@ -316,6 +316,7 @@ mod tests {
             first_unix_ms: 1,
             last_unix_ms: 2,
             last_number: 9,
+            at_unix_ms: vec![1, 2],
             chain: Vec::new(),
             chain_count: 0,
             beats: vec![Periodicity::default()],

@@ -57,6 +57,49 @@ impl fmt::Display for TickMode {
     }
 }
 
+/// A fact about a kernel that can be known in more than one way.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineFact {
+    /// How often it ticks.
+    TickRate,
+    /// When the tick stops.
+    TickMode,
+    /// Whether timers end between ticks.
+    HighResolution,
+    /// How CPU time is counted.
+    Accounting,
+    /// The preemption model.
+    Preemption,
+}
+
+/// How a fact about a kernel is known, where not from its build configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "by", rename_all = "kebab-case")]
+pub enum Known {
+    /// The running kernel says so: by the resolution of its clocks, or in its version.
+    Running,
+    /// By the functions that it has, as its type information (BTF) lists them.
+    Functions,
+    /// By what it did in a self-test.
+    SelfTest {
+        /// Over so many ticks.
+        ticks: u32,
+    },
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running => f.write_str("the running kernel says"),
+            Self::Functions => f.write_str("by its functions"),
+            Self::SelfTest { ticks } => write!(f, "by a self-test over {ticks} ticks"),
+        }
+    }
+}
+
 /// Where a kernel lets one thread take the CPU from another (`preempt=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

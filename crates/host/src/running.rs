@@ -1,0 +1,124 @@
+//! What the running kernel itself says of how it was built, for machines that keep no configuration
+//! file: the resolution of its clocks, and the functions that it has.
+
+use std::fs;
+
+use nix::time::{ClockId, clock_getres};
+use ticktax_model::machine::{Preemption, TickMode};
+
+use super::Proc;
+
+/// A kernel's description of its types and functions, which everybody may read.
+const TYPES: &str = "sys/kernel/btf/vmlinux";
+
+/// The functions that a kernel has, by their names.
+#[derive(Clone, Debug)]
+pub(super) struct Functions(Vec<u8>);
+
+impl Functions {
+    /// Whether there is one of this name.
+    fn has(&self, name: &str) -> bool {
+        let name = [b"\0", name.as_bytes(), b"\0"].concat();
+        memchr::memmem::find(&self.0, &name).is_some()
+    }
+
+    /// When the tick stops, but for `nohz_full=` and what the boot parameters take back.
+    pub(super) fn tick_mode(&self) -> TickMode {
+        if self.has("tick_nohz_idle_stop_tick") {
+            TickMode::NohzIdle
+        } else {
+            TickMode::Periodic
+        }
+    }
+
+    /// The options of `CONFIG_` that say how CPU time is counted. Of these architectures none counts
+    /// natively (`VIRT_CPU_ACCOUNTING_NATIVE`).
+    pub(super) fn accounting(&self) -> Vec<String> {
+        let generic = self.has("vtime_user_enter");
+        let method = if generic {
+            "VIRT_CPU_ACCOUNTING_GEN"
+        } else {
+            "TICK_CPU_ACCOUNTING"
+        };
+        let interrupts = self.has("irqtime_account_irq");
+        let all = [Some(method), interrupts.then_some("IRQ_TIME_ACCOUNTING")];
+        all.into_iter().flatten().map(str::to_owned).collect()
+    }
+}
+
+impl Proc {
+    /// The functions of the kernel, where it describes them.
+    pub(super) fn functions(&self) -> Option<Functions> {
+        fs::read(self.root.join(TYPES)).ok().map(Functions)
+    }
+
+    /// Whether this is the machine that the program runs on, and no other's files.
+    pub(super) fn is_here(&self) -> bool {
+        self.root.as_os_str() == "/"
+    }
+}
+
+/// The tick rate of the running kernel, in Hz: the coarse clock moves with the tick, and its resolution is the
+/// tick's length (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
+pub(super) fn tick_rate() -> Option<u32> {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
+    let tick = u64::try_from(tick.tv_nsec())
+        .ok()
+        .filter(|&tick| tick > 0)?;
+    u32::try_from((1_000_000_000 + tick / 2) / tick).ok()
+}
+
+/// Whether timers end between ticks in the running kernel: the resolution of its clocks is 1 ns then,
+/// and the tick's length otherwise (`hrtimer_resolution`, `kernel/time/hrtimer.c`).
+pub(super) fn high_resolution() -> Option<bool> {
+    let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).ok()?;
+    Some(resolution.tv_sec() == 0 && resolution.tv_nsec() == 1)
+}
+
+/// The preemption model as the kernel's version tells it (`UTS_VERSION`); `None` where it tells none,
+/// or says that it may change.
+pub(super) fn preemption(version: &str) -> Option<Preemption> {
+    let mut words = version.split_ascii_whitespace();
+    words.find_map(|word| match word {
+        "PREEMPT_RT" => Some(Preemption::Rt),
+        "PREEMPT_LAZY" => Some(Preemption::Lazy),
+        "PREEMPT" => Some(Preemption::Full),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Functions, TickMode, high_resolution, preemption, tick_rate};
+    use ticktax_model::machine::Preemption;
+
+    #[test]
+    fn a_kernel_is_told_by_its_functions() {
+        let of = |names: &str| Functions(names.replace(' ', "\0").into_bytes());
+        let sampled = of(" account_process_tick irqtime_account_irq ");
+        assert_eq!(
+            sampled.accounting(),
+            ["TICK_CPU_ACCOUNTING", "IRQ_TIME_ACCOUNTING"]
+        );
+        assert_eq!(sampled.tick_mode(), TickMode::Periodic);
+        let generic = of(" vtime_user_enter tick_nohz_idle_stop_tick my_irqtime_account_irq ");
+        assert_eq!(generic.accounting(), ["VIRT_CPU_ACCOUNTING_GEN"]);
+        assert_eq!(generic.tick_mode(), TickMode::NohzIdle);
+    }
+
+    #[test]
+    fn the_version_tells_how_threads_are_preempted() {
+        let of = |words: &str| preemption(&format!("#1 SMP {words} Debian 6.1.0 (2026-01-01)"));
+        assert_eq!(of("PREEMPT_RT"), Some(Preemption::Rt));
+        assert_eq!(of("PREEMPT"), Some(Preemption::Full));
+        assert_eq!(of("PREEMPT_DYNAMIC"), None);
+        assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn this_kernel_says_how_often_it_ticks() {
+        let hz = tick_rate().unwrap();
+        assert!((24..=10_000).contains(&hz), "{hz}");
+        assert!(high_resolution().is_some());
+    }
+}
