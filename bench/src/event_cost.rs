@@ -12,11 +12,13 @@ mod observer;
 
 use std::path::Path;
 
+use ticktax_trace::Output;
+
 use crate::peer::Tool as Peer;
 use crate::program_time::Statistics;
 use crate::table::{Series, Table};
 use crate::tool::Tool;
-use crate::tracing::{FLIGHT, SPANS, SUMS};
+use crate::tracing::{FLIGHT, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
 
@@ -32,6 +34,9 @@ const FLOOR_OF_SWITCH: usize = 0;
 const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
 const BY_SPANS: usize = 3;
+/// Spans in a buffer that holds a whole burst, a switch and a wake-up each way of 20,000 round trips: a lost event
+/// would be a cheap one.
+const WHOLE_BURSTS: Output = Output::Spans { per_cpu: 1 << 17 };
 
 /// Triggers that nothing fits here, so that only looking at waits is in the cost: each is compared with a time, or counted
 /// by its length.
@@ -154,7 +159,7 @@ fn contenders() -> Vec<Contender> {
             FLOOR_OF_BOTH,
         ),
         near_floor(SUMS, "ticktax, every hook, sums", FLOOR_OF_SWITCH),
-        near_floor(SPANS, "ticktax, every hook, spans", FLOOR_OF_BOTH),
+        near_floor(WHOLE_BURSTS, "ticktax, every hook, spans", FLOOR_OF_BOTH),
         near_floor(
             FLIGHT,
             "ticktax, every hook, flight recorder",

@@ -8,59 +8,43 @@ use std::process::{Command, Stdio};
 
 use crate::clang::Clang;
 use crate::record::{self, Modules};
+use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
+/// The program that counts dropped datagrams, which shares no records.
+const DROPS_SOURCE: &str = "crates/trace/bpf/drops.bpf.c";
+const DROPS_OBJECT: &str = "crates/trace/bpf/drops.bpf.o";
 const HEADER: &str = "crates/trace/bpf/record.h";
 const RECORDS: &str = "crates/trace/src/record.rs";
 const NAMES: &str = "crates/trace/src/object.rs";
+/// What regenerates them.
+const RUN: &str = "cargo xtask bpf";
 
 /// Compiles the source into the object that is to be committed, and writes the modules by it.
 pub(crate) fn build() -> Result<String, String> {
-    let object = compile()?;
+    let object = compile(SOURCE)?;
     let modules = modules(&object)?;
     Ok(format!(
-        "{}\n{}\n{}",
+        "{}\n{}\n{}\n{}",
         renew(OBJECT, &object)?,
+        renew(DROPS_OBJECT, &compile(DROPS_SOURCE)?)?,
         renew(RECORDS, modules.records.as_bytes())?,
         renew(NAMES, modules.names.as_bytes())?
     ))
 }
 
-/// Writes a file where its contents are new.
-fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
-    let path = root().join(file);
-    if fs::read(&path).is_ok_and(|committed| committed == fresh) {
-        return Ok(format!("{file} is as it was"));
-    }
-    fs::write(&path, fresh).map_err(|error| format!("cannot write {file}: {error}"))?;
-    Ok(format!("{file} is new: {} bytes", fresh.len()))
-}
-
 /// Compares the committed object with what the source compiles to, and the modules with both.
 pub(crate) fn check() -> Result<String, String> {
-    let object = compile()?;
-    compare(OBJECT, &object)?;
+    let object = compile(SOURCE)?;
+    compare(OBJECT, &object, RUN)?;
+    compare(DROPS_OBJECT, &compile(DROPS_SOURCE)?, RUN)?;
     let modules = modules(&object)?;
-    compare(RECORDS, modules.records.as_bytes())?;
-    compare(NAMES, modules.names.as_bytes())?;
+    compare(RECORDS, modules.records.as_bytes(), RUN)?;
+    compare(NAMES, modules.names.as_bytes(), RUN)?;
     Ok(format!(
-        "{OBJECT}, {RECORDS} and {NAMES} are what the source compiles to"
+        "{OBJECT}, {DROPS_OBJECT}, {RECORDS} and {NAMES} are what the sources compile to"
     ))
-}
-
-/// Fails where a committed file is not what it is made from.
-fn compare(file: &str, fresh: &[u8]) -> Result<(), String> {
-    if read(file)? == fresh {
-        return Ok(());
-    }
-    Err(format!(
-        "{file} is not what its source gives: run `cargo xtask bpf` and commit it"
-    ))
-}
-
-fn read(file: &str) -> Result<Vec<u8>, String> {
-    fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
 /// The modules for an object, as rustfmt writes them.
@@ -98,20 +82,12 @@ fn formatted(text: &str) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|_| "rustfmt wrote no text".to_owned())
 }
 
-/// The bytes that the source compiles to.
-fn compile() -> Result<Vec<u8>, String> {
+/// The bytes that a source compiles to.
+fn compile(source: &str) -> Result<Vec<u8>, String> {
     let scratch = Scratch::create()?;
     let object = scratch.0.join("ticktax.bpf.o");
-    Clang::find()?.compile(&root(), SOURCE, &object)?;
+    Clang::find()?.compile(&root(), source, &object)?;
     fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))
-}
-
-/// The folder of the workspace. Cargo says where it runs this from; what the build knew would be
-/// another checkout's where two share a target folder.
-fn root() -> PathBuf {
-    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    xtask.join("..")
 }
 
 /// A folder of this process, removed at the end: a compilation that fails leaves nothing behind,
@@ -138,6 +114,6 @@ impl Drop for Scratch {
 #[test]
 fn the_modules_are_those_of_the_committed_object() {
     let fresh = modules(&read(OBJECT).expect("it is committed")).expect("it can be read");
-    compare(RECORDS, fresh.records.as_bytes()).expect("they agree");
-    compare(NAMES, fresh.names.as_bytes()).expect("they agree");
+    compare(RECORDS, fresh.records.as_bytes(), RUN).expect("they agree");
+    compare(NAMES, fresh.names.as_bytes(), RUN).expect("they agree");
 }

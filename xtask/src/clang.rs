@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::cross::run;
+
 const VERSION: u32 = 14;
 
 /// clang and llvm-strip of the version that counts.
@@ -43,7 +45,7 @@ impl Clang {
 }
 
 /// The name under which a tool of the right version answers: Debian's, or the plain one.
-fn tool(name: &str) -> Result<String, String> {
+pub(crate) fn tool(name: &str) -> Result<String, String> {
     [format!("{name}-{VERSION}"), name.to_owned()]
         .into_iter()
         .find(|candidate| version(candidate) == Some(VERSION))
@@ -65,18 +67,6 @@ fn version(tool: &str) -> Option<u32> {
 fn major(text: &str) -> Option<u32> {
     let (_, rest) = text.split_once(" version ")?;
     rest.split('.').next()?.parse().ok()
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command
-        .status()
-        .map_err(|error| format!("cannot run {name}: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{name} failed: {status}"))
-    }
 }
 
 #[cfg(test)]

@@ -184,14 +184,12 @@ static __always_inline void publish(__u32 *mark, __u32 value)
 #include "hand_out.h"
 
 /* The function that a worker thread is in the middle of. */
-static __always_inline __u64 work_in_progress(struct task_struct *task, __u32 flags)
+static __noinline __u64 work_in_progress(struct task_struct *task)
 {
 	struct worker *worker = 0;
 	struct kthread *kthread;
 	void *function = 0;
 
-	if (likely(!(flags & PF_WQ_WORKER)))
-		return DETAIL_NONE;
 	if (!bpf_core_field_exists(task->worker_private))
 		return DETAIL_NONE;
 	kthread = task->worker_private;
@@ -202,23 +200,19 @@ static __always_inline __u64 work_in_progress(struct task_struct *task, __u32 fl
 	return (__u64)function;
 }
 
-/* Whose a thread's stretch is. `id` and `flags` are read once, by the caller: each look at a thread is checked. */
-static __always_inline void name_thread_frame(struct frame *frame, __u32 id, __u32 flags)
-{
-	frame->id = id;
-	frame->kind = id ? KIND_TASK : KIND_IDLE;
-	frame->flags = flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
-}
-
-/* Who is at the bottom of the stack from now on, and what it does. */
+/*
+ * Who is at the bottom of the stack from now on, and what it does. Its number and its sort stand there until it leaves: each
+ * look at a thread is checked.
+ */
 static __always_inline void set_current(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
 	__u32 id = task->pid, flags = task->flags;
+	__u64 kind = id ? KIND_TASK : KIND_IDLE, sort = flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
 
 	here->state->thread = (__u64)task;
-	base->detail = work_in_progress(task, flags);
-	name_thread_frame(base, id, flags);
+	base->detail = unlikely(flags & PF_WQ_WORKER) ? work_in_progress(task) : DETAIL_NONE;
+	*name_in(base) = id | kind << KIND_AT | sort << FLAGS_AT;
 }
 
 /* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since. */
@@ -503,19 +497,16 @@ found:
  * At a switch: ends the stretch of the thread at the bottom of the stack, and begins the next one's, which set_current()
  * names. Nothing but an NMI can come between.
  */
-static __noinline void end_stretch(struct here *here, struct task_struct *task)
+static __always_inline void end_stretch(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
-	struct frame ended;
-
-	ended.start = base->start;
-	ended.detail = base->detail;
-	name_thread_frame(&ended, task->pid, task->flags);
+	__u64 dur = here->now - base->start;
 	/* See end_top() for an NMI just here. */
-	ended.child = take_child(base);
-	base->start = here->now;
+	__s64 self = dur - take_child(base);
+
 	here->state->last = here->now;
-	account_switch(here, &ended, task);
+	account_switch(here, base, dur, self, task);
+	base->start = here->now;
 }
 
 /*
@@ -556,7 +547,9 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	return;
 claimed:
 	__sync_fetch_and_sub(&base->child, ended.child);
-	name_thread_frame(&ended, task->pid, task->flags);
+	ended.id = base->id;
+	ended.kind = base->kind;
+	ended.flags = base->flags;
 	base->detail = detail;
 	state->last = here->now;
 	account(here, &ended, here->now, task);
@@ -566,7 +559,7 @@ claimed:
  * Emits an edge: what the CPU is in the middle of made something else able to run. `flag` says
  * what sort of edge it is, `effect` what it leads to.
  */
-static __noinline void edge(struct here *here, __u8 flag, __u64 effect)
+static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 {
 	struct cpu_state *state = here->state;
 	const struct frame *top = &state->stack[state->depth & (MAX_DEPTH - 1)];

@@ -229,6 +229,9 @@ static __always_inline int change_number(struct task_struct *task, __u32 before)
 	thread = followed(before);
 	if (!thread || !arrive(&here) || !here.state->opened)
 		return 0;
+	/* Its stretch goes on under the new number. */
+	if (here.state->thread == (__u64)task)
+		here.state->stack[0].id = tid;
 	moved = *thread;
 	bpf_map_delete_elem(&threads, &before);
 	bpf_map_update_elem(&threads, &tid, &moved, 0);

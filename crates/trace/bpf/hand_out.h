@@ -45,7 +45,13 @@ static __always_inline void name_thread(__u32 *tgid, char *comm, const struct he
 #define FLAGS_AT 40
 #define CPU_AT 48
 
-/* A frame's number, kind and flags in one word: its last 8 bytes, as a machine with the lowest byte first has them. */
+/* A frame's number, kind and flags in one word: its last 8 bytes, on a machine with the lowest byte first. */
+static __always_inline __u64 *name_in(struct frame *frame)
+{
+	return (__u64 *)&frame->id;
+}
+
+/* The same of a frame that is in registers. */
 static __always_inline __u64 name_of(const struct frame *frame)
 {
 	return frame->id | (__u64)frame->kind << KIND_AT | (__u64)frame->flags << FLAGS_AT;
@@ -114,7 +120,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 	__u64 key = what & ~BESIDE_KEY;
 	struct sum_record *sum;
 	__u8 flags = frame->flags;
-	__u32 index;
+	__u32 index, length;
 
 	/* Mostly it is there and the first that is looked at: a call less. */
 	index = sum_place(key, frame->detail, 0);
@@ -151,9 +157,9 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 	sum->wall += dur;
 	if (dur > sum->max)
 		sum->max = dur;
-	index = bucket(dur);
-	if (index < HISTOGRAM_BUCKETS)
-		sum->histogram[index]++;
+	length = bucket(dur);
+	if (length < HISTOGRAM_BUCKETS)
+		sum->histogram[length]++;
 }
 
 /* Room for interrupts that come between the look at `tail` and the claim of a record. */
@@ -245,9 +251,9 @@ __noinline int sum_up(__u64 what, __u64 detail, __u64 start, __u64 dur, __s64 se
 	return 0;
 }
 
-static __always_inline __u64 what_to_sum(const struct here *here, const struct frame *frame)
+static __always_inline __u64 what_to_sum(const struct here *here, __u64 name)
 {
-	__u64 what = sum_key(name_of(frame), here->cpu);
+	__u64 what = sum_key(name, here->cpu);
 
 	if (!flight)
 		return what;
@@ -272,22 +278,23 @@ static __always_inline void account(struct here *here, const struct frame *frame
 		hand_out(here, frame, dur, self, task);
 		return;
 	}
-	what = what_to_sum(here, frame);
+	what = what_to_sum(here, name_of(frame));
 	if (!task)
 		what |= SEEN_BEFORE;
 	sum_up(what, frame->detail, frame->start, dur, self);
 }
 
-/* The same of the running thread at a switch, which comes so often that a call and what that looks up again matter. */
-static __always_inline void account_switch(struct here *here, const struct frame *frame, struct task_struct *task)
+/*
+ * The same of the running thread at a switch, with the frame where it stands. That comes so often that a call, and what that
+ * looks up again, matter.
+ */
+static __always_inline void account_switch(struct here *here, struct frame *frame, __u64 dur, __s64 self,
+					   struct task_struct *task)
 {
-	__u64 dur = here->now - frame->start;
-	__s64 self = dur - frame->child;
-
 	if (unlikely(here->state->opened == OPENING))
 		return;
 	if (summing)
-		add_up(here, frame, what_to_sum(here, frame), dur, self);
+		add_up(here, frame, what_to_sum(here, *name_in(frame)), dur, self);
 	else
 		hand_out(here, frame, dur, self, task);
 }

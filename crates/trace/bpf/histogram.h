@@ -17,32 +17,43 @@ static __always_inline __u32 bits_set(__u64 word)
 	return (word * 0x0101010101010101ULL) >> 56;
 }
 
-/* The highest bit, by the product of all bits up to it and a de Bruijn sequence (Leiserson, Prokop and Randall, 1998). */
-static const __u8 highest_bit[64] = {
-	0,  47, 1,  56, 48, 27, 2,  60, 57, 49, 41, 37, 28, 16, 3,  61, 54, 58, 35, 52, 50, 42,
-	21, 44, 38, 32, 29, 23, 17, 11, 4,  62, 46, 55, 26, 59, 40, 36, 15, 53, 34, 51, 20, 43,
-	31, 22, 10, 45, 25, 39, 14, 33, 19, 30, 9,  24, 13, 18, 8,  12, 7,  6,  5,  63,
+/* The buckets of lengths below 256. */
+static const __u8 bucket_of_short[256] = {
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 12, 12, 13, 13, 13, 13, 14, 14,
+	14, 14, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 17, 17, 17, 18,
+	18, 18, 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19, 20, 20, 20, 20, 20, 20, 20, 20,
+	20, 20, 20, 20, 20, 20, 20, 20, 21, 21, 21, 21, 21, 21, 21, 21, 21, 21, 21, 21, 21, 21, 21,
+	21, 22, 22, 22, 22, 22, 22, 22, 22, 22, 22, 22, 22, 22, 22, 22, 22, 23, 23, 23, 23, 23, 23,
+	23, 23, 23, 23, 23, 23, 23, 23, 23, 23, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24,
+	24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24, 25, 25, 25, 25,
+	25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25, 25,
+	25, 25, 25, 25, 25, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26,
+	26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 27, 27, 27, 27, 27, 27, 27, 27, 27,
+	27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27,
 };
 
+/* The bits that a step of a length's search shifts it by: what is left of it has its three highest bits still. */
+#define BUCKET_BITS 6
+
 /*
- * The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. Hardly
- * a branch: the verifier follows each of them to the end of the program.
+ * The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. Six bits further up are six
+ * octaves. Most lengths at a switch are from 1 us to 1 ms, found with three comparisons; after each of them the
+ * verifier knows how long it is at most.
  */
 static __always_inline __u32 bucket(__u64 value)
 {
-	__u64 below = value;
-	__u32 octave, index;
+	__u32 shift, index;
 
-	if (value < 4)
-		return value;
-	below |= below >> 1;
-	below |= below >> 2;
-	below |= below >> 4;
-	below |= below >> 8;
-	below |= below >> 16;
-	below |= below >> 32;
-	octave = highest_bit[below * 0x03f79d71b4cb0a89ULL >> 58];
-	index = (octave - 1) * 4 + ((value >> ((octave - 2) & 63)) & 3);
+	if (value < 1 << 20)
+		shift = value < 1 << 14 ? (value < 1 << 8 ? 0 : BUCKET_BITS) : 2 * BUCKET_BITS;
+	else if (value < 1ULL << 32)
+		shift = value < 1 << 26 ? 3 * BUCKET_BITS : 4 * BUCKET_BITS;
+	else
+		shift = 5 * BUCKET_BITS;
+	value >>= shift;
+	if (unlikely(value > 255))
+		return HISTOGRAM_BUCKETS - 1;
+	index = bucket_of_short[value] + 4 * shift;
 	return index < HISTOGRAM_BUCKETS ? index : HISTOGRAM_BUCKETS - 1;
 }
 

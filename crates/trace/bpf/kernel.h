@@ -140,6 +140,11 @@ struct timer_list {
 	void *function;
 };
 
+struct sk_buff {
+	unsigned char *head;
+	__u16 transport_header;
+};
+
 #pragma clang attribute pop
 
 /* include/linux/sched.h */

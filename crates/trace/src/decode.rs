@@ -365,7 +365,10 @@ mod tests {
 
     fn decoder() -> Decoder {
         Decoder::new(
-            Names::read(std::path::Path::new("/nonexistent")),
+            Names::read(
+                std::path::Path::new("/nonexistent"),
+                std::path::Path::new("/nonexistent"),
+            ),
             100,
             "ttx-",
         )

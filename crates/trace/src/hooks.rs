@@ -38,11 +38,27 @@ pub struct HookPrograms {
     pub entry: bool,
     /// When it is attached; elsewhere it would cost for nothing.
     pub need: Need,
+    /// The only architecture that has it, as `std::env::consts::ARCH` calls it; `None` where all do.
+    pub only_on: Option<&'static str>,
 }
+
+impl HookPrograms {
+    /// Whether kernels for this architecture have such a place at all: what cannot be there is not
+    /// missed.
+    pub fn is_on(&self, arch: &str) -> bool {
+        self.only_on.is_none_or(|only| only == arch)
+    }
+}
+
+/// x86 has a vector of its own, with tracepoints, for what other architectures have lines for.
+const X86: Option<&str> = Some("x86_64");
 
 /// A tracepoint pair `NAME_entry`, `NAME_exit`.
 macro_rules! pair {
     ($hook:ident, $name:literal, entry: $entry:literal) => {
+        pair!($hook, $name, entry: $entry, only_on: None)
+    };
+    ($hook:ident, $name:literal, entry: $entry:literal, only_on: $arch:expr) => {
         HookPrograms {
             hook: Hook::$hook,
             programs: &[
@@ -51,31 +67,34 @@ macro_rules! pair {
             ],
             entry: $entry,
             need: Need::Always,
+            only_on: $arch,
         }
     };
 }
 
-/// Every hook. `sched_switch` comes last, because it is what opens a CPU's books: by then all the
+/// Every hook. On arm64 whatever interrupts a CPU is a line, the local timer, calls between CPUs and
+/// pseudo-NMIs among them, so that `irq_handler` sees all of it. `sched_switch` comes last, because it is what opens a CPU's books: by then all the
 /// others are watching.
 pub const HOOKS: &[HookPrograms] = &[
     pair!(IrqHandler, "irq_handler", entry: true),
     pair!(Softirq, "softirq", entry: true),
-    pair!(LocalTimer, "local_timer", entry: true),
-    pair!(Reschedule, "reschedule", entry: true),
-    pair!(CallFunction, "call_function", entry: true),
-    pair!(CallFunctionSingle, "call_function_single", entry: true),
-    pair!(IrqWork, "irq_work", entry: true),
-    pair!(ThermalApic, "thermal_apic", entry: false),
-    pair!(ThresholdApic, "threshold_apic", entry: false),
-    pair!(DeferredErrorApic, "deferred_error_apic", entry: false),
-    pair!(ErrorApic, "error_apic", entry: false),
-    pair!(SpuriousApic, "spurious_apic", entry: false),
-    pair!(X86PlatformIpi, "x86_platform_ipi", entry: false),
+    pair!(LocalTimer, "local_timer", entry: true, only_on: X86),
+    pair!(Reschedule, "reschedule", entry: true, only_on: X86),
+    pair!(CallFunction, "call_function", entry: true, only_on: X86),
+    pair!(CallFunctionSingle, "call_function_single", entry: true, only_on: X86),
+    pair!(IrqWork, "irq_work", entry: true, only_on: X86),
+    pair!(ThermalApic, "thermal_apic", entry: false, only_on: X86),
+    pair!(ThresholdApic, "threshold_apic", entry: false, only_on: X86),
+    pair!(DeferredErrorApic, "deferred_error_apic", entry: false, only_on: X86),
+    pair!(ErrorApic, "error_apic", entry: false, only_on: X86),
+    pair!(SpuriousApic, "spurious_apic", entry: false, only_on: X86),
+    pair!(X86PlatformIpi, "x86_platform_ipi", entry: false, only_on: X86),
     HookPrograms {
         hook: Hook::NmiHandler,
         programs: &[("nmi_handler", Attach::Tracepoint)],
         entry: true,
         need: Need::Always,
+        only_on: X86,
     },
     pair!(HrtimerExpire, "hrtimer_expire", entry: false),
     pair!(TimerExpire, "timer_expire", entry: false),
@@ -84,6 +103,7 @@ pub const HOOKS: &[HookPrograms] = &[
         programs: &[("tick_stop", Attach::Tracepoint)],
         entry: false,
         need: Need::Always,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::CsdFunction,
@@ -93,6 +113,7 @@ pub const HOOKS: &[HookPrograms] = &[
         ],
         entry: false,
         need: Need::Always,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::WorkqueueExecute,
@@ -102,6 +123,7 @@ pub const HOOKS: &[HookPrograms] = &[
         ],
         entry: false,
         need: Need::Always,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::PageFault,
@@ -111,6 +133,7 @@ pub const HOOKS: &[HookPrograms] = &[
         ],
         entry: false,
         need: Need::Always,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::DirectReclaim,
@@ -120,6 +143,7 @@ pub const HOOKS: &[HookPrograms] = &[
         ],
         entry: false,
         need: Need::Always,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::MemcgReclaim,
@@ -129,47 +153,76 @@ pub const HOOKS: &[HookPrograms] = &[
         ],
         entry: false,
         need: Need::Always,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::SchedWaking,
         programs: &[("sched_waking", Attach::Tracepoint)],
         entry: false,
         need: Need::Spans,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::WorkqueueQueueWork,
         programs: &[("workqueue_queue_work", Attach::Tracepoint)],
         entry: false,
         need: Need::Spans,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::SoftirqRaise,
         programs: &[("softirq_raise", Attach::Tracepoint)],
         entry: false,
         need: Need::Spans,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::SchedWakeup,
         programs: &[("sched_wakeup", Attach::Tracepoint)],
         entry: false,
         need: Need::Following,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::SchedProcessFork,
         programs: &[("sched_process_fork", Attach::Tracepoint)],
         entry: false,
         need: Need::Following,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::SchedProcessExec,
         programs: &[("sched_process_exec", Attach::Tracepoint)],
         entry: false,
         need: Need::Following,
+        only_on: None,
     },
     HookPrograms {
         hook: Hook::SchedSwitch,
         programs: &[("sched_switch", Attach::Tracepoint)],
         entry: true,
         need: Need::Always,
+        only_on: None,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::hook::Hook;
+
+    use super::HOOKS;
+
+    fn entries(arch: &str) -> Vec<Hook> {
+        let there = HOOKS.iter().filter(|hook| hook.entry && hook.is_on(arch));
+        there.map(|hook| hook.hook).collect()
+    }
+
+    #[test]
+    fn the_ways_into_the_kernel_are_the_architectures_own() {
+        use Hook::{IrqHandler, LocalTimer, NmiHandler, SchedSwitch, Softirq};
+        assert_eq!(entries("aarch64"), [IrqHandler, Softirq, SchedSwitch]);
+        let x86 = entries("x86_64");
+        assert!(x86.contains(&LocalTimer) && x86.contains(&NmiHandler));
+        assert_eq!(x86.len(), 9);
+    }
+}

@@ -4,6 +4,7 @@
 
 mod close;
 mod decode;
+mod drops;
 mod error;
 mod flight;
 mod follow;
@@ -20,6 +21,7 @@ mod tracer;
 
 pub use close::Closing;
 pub use decode::{Decoder, Identity};
+pub use drops::DropWatch;
 pub use error::TraceError;
 pub use flight::{Capture, Delay, Frozen, FrozenRows, Noticed, PacedThread, Rule, Triggers, Whose};
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};

@@ -22,6 +22,9 @@ use crate::record::{
 /// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
 
+/// Where the running kernel describes its types.
+pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
+
 /// What the tracer hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -67,7 +70,7 @@ impl Default for TraceSettings {
     fn default() -> Self {
         Self {
             output: Output::Spans { per_cpu: 1 << 16 },
-            btf: PathBuf::from("/sys/kernel/btf/vmlinux"),
+            btf: PathBuf::from(BTF),
             without: BTreeSet::new(),
             window: Nanos::from_secs(1),
             following: false,
@@ -265,7 +268,8 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         Need::Spans => !sizes.summing || sizes.flight,
         Need::Following => sizes.following,
     };
-    for hook in HOOKS.iter().filter(wanted) {
+    let is_here = |hook: &&HookPrograms| hook.is_on(std::env::consts::ARCH);
+    for hook in HOOKS.iter().filter(is_here).filter(wanted) {
         if settings.without.contains(&hook.hook) {
             outcome.note(hook, HookMissing::OnRequest);
             continue;

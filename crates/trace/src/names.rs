@@ -1,10 +1,12 @@
 //! Names that a person understands, for the numbers and addresses that the kernel hands out.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ticktax_model::interrupt_rows::{between_cpus, devices};
 use ticktax_model::kernel_words::TaskDetail;
 use ticktax_model::victim::OffCpuReason;
 
@@ -19,34 +21,47 @@ pub struct KernelFunctions {
 }
 
 impl KernelFunctions {
-    /// Parses the text of `/proc/kallsyms`. Lines that are no functions, and addresses that are
+    /// Reads a file like `/proc/kallsyms`, line by line: its text is several times what is kept of it. None where it
+    /// cannot be read.
+    fn of_file(path: &Path) -> Self {
+        File::open(path).map_or_else(|_| Self::default(), |file| Self::read(BufReader::new(file)))
+    }
+
+    /// Reads the text of `/proc/kallsyms`. Lines that are no functions, and addresses that are
     /// hidden (all zero, where `kptr_restrict` says so), are left out.
-    pub fn parse(text: &str) -> Self {
+    pub fn read(mut text: impl BufRead) -> Self {
         let mut functions = Self::default();
-        for line in text.lines() {
-            let mut words = line.split_ascii_whitespace();
-            let (Some(address), Some(sort), Some(name)) =
-                (words.next(), words.next(), words.next())
-            else {
-                continue;
-            };
-            let (Ok(address), "t" | "T" | "w" | "W") = (u64::from_str_radix(address, 16), sort)
-            else {
-                continue;
-            };
-            let (Ok(at), Ok(length)) = (
-                u32::try_from(functions.names.len()),
-                u16::try_from(name.len()),
-            ) else {
+        let mut line = Vec::new();
+        while text.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let words = String::from_utf8_lossy(&line);
+            if functions.add(&words).is_none() {
                 break;
-            };
-            if address != 0 {
-                functions.symbols.push((address, at, length));
-                functions.names.push_str(name);
             }
+            line.clear();
         }
         functions.symbols.sort_by_key(|&(address, ..)| address);
+        functions.symbols.shrink_to_fit();
+        functions.names.shrink_to_fit();
         functions
+    }
+
+    /// Adds a line, where it is a function's. `None` where there is no room for more.
+    fn add(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(address), Some(sort), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            return Some(());
+        };
+        let (Ok(address), "t" | "T" | "w" | "W") = (u64::from_str_radix(address, 16), sort) else {
+            return Some(());
+        };
+        let at = u32::try_from(self.names.len()).ok()?;
+        let length = u16::try_from(name.len()).ok()?;
+        if address != 0 {
+            self.symbols.push((address, at, length));
+            self.names.push_str(name);
+        }
+        Some(())
     }
 
     /// Whether no name is known.
@@ -96,13 +111,14 @@ fn text(path: &Path) -> Option<String> {
 }
 
 impl Names {
-    /// Reads what there is to read under `proc` (`/proc`).
-    pub fn read(proc: &Path) -> Self {
-        let functions = text(&proc.join("kallsyms")).unwrap_or_default();
+    /// Reads what there is to read under `proc` (`/proc`) and `sys` (`/sys`).
+    pub fn read(proc: &Path, sys: &Path) -> Self {
         let interrupts = text(&proc.join("interrupts")).unwrap_or_default();
+        let mut lines = irq_lines(&interrupts);
+        lines.extend(calls_between_cpus(&interrupts, &sys.join("kernel/irq")));
         Self {
-            functions: KernelFunctions::parse(&functions),
-            lines: irq_lines(&interrupts),
+            functions: KernelFunctions::of_file(&proc.join("kallsyms")),
+            lines,
             programs: HashMap::new(),
             proc: proc.to_owned(),
             readings_left: 4,
@@ -151,8 +167,7 @@ impl Names {
         {
             // A module's, loaded since.
             self.readings_left -= 1;
-            let text = text(&self.proc.join("kallsyms")).unwrap_or_default();
-            let functions = KernelFunctions::parse(&text);
+            let functions = KernelFunctions::of_file(&self.proc.join("kallsyms"));
             // A process that has given up its rights since may no longer see any.
             if !functions.is_empty() {
                 self.functions = functions;
@@ -230,33 +245,56 @@ fn strip_clone(name: &str) -> &str {
         .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
+/// Rows of `/proc/interrupts`: the label of each, and what it says behind its counts.
+fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
+    let header = text.lines().next().unwrap_or_default();
+    let cpus = header.split_ascii_whitespace().count();
+    let row = move |line| {
+        let (label, rest) = str::split_once(line, ':')?;
+        let words: Vec<&str> = rest.split_ascii_whitespace().skip(cpus).collect();
+        Some((label.trim(), words.join(" ")))
+    };
+    text.lines().skip(1).filter_map(row)
+}
+
 /// Device names by IRQ line, from the text of `/proc/interrupts`.
 fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
-    let cpus = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_ascii_whitespace()
-        .count();
-    let line = |line: &str| {
-        let (label, rest) = line.split_once(':')?;
-        let number = label.trim().parse().ok()?;
-        // After the counts: the controller, the line's number and trigger, the devices.
-        let words: Vec<&str> = rest.split_ascii_whitespace().skip(cpus).collect();
-        let devices = words.get(2..).unwrap_or_default().join(" ");
-        let devices = if devices.is_empty() {
-            words.join(" ")
-        } else {
-            devices
-        };
+    let line = |(label, said): (&str, String)| {
+        let number = label.parse().ok()?;
+        let devices = devices(&said);
         (!devices.is_empty()).then(|| (number, devices.into()))
     };
-    text.lines().skip(1).filter_map(line).collect()
+    rows(text).filter_map(line).collect()
+}
+
+/// The interrupts by which CPUs call each other, where those are lines (arm64): `/proc/interrupts` hides
+/// their numbers, and says under `IPI` and the controller's number what each is for; `/sys/kernel/irq`
+/// has both numbers.
+fn calls_between_cpus(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> {
+    let said: HashMap<&str, String> = rows(interrupts)
+        .filter_map(|(label, said)| Some((label.strip_prefix("IPI")?, said)))
+        .collect();
+    if said.is_empty() {
+        return HashMap::new();
+    }
+    let line = |number: u32| {
+        let of = |file: &str| text(&lines.join(format!("{number}/{file}")));
+        let is_call = of("actions")?.trim_end() == "IPI";
+        let said = said.get(of("hwirq")?.trim_end())?;
+        is_call.then(|| (number, between_cpus(said).into()))
+    };
+    let listing = fs::read_dir(lines).into_iter().flatten().flatten();
+    listing
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(line)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{KernelFunctions, Names, irq_lines};
+    use std::path::Path;
+
+    use super::{KernelFunctions, Names, calls_between_cpus, irq_lines};
 
     const SYMBOLS: &str = "\
 ffffffff81000000 T _stext
@@ -270,7 +308,7 @@ garbage
 
     #[test]
     fn only_the_beginning_of_a_function_has_its_name() {
-        let functions = KernelFunctions::parse(SYMBOLS);
+        let functions = KernelFunctions::read(SYMBOLS.as_bytes());
         assert_eq!(
             functions.name(0xffff_ffff_8100_0100),
             Some("tick_nohz_handler")
@@ -278,18 +316,18 @@ garbage
         assert_eq!(functions.name(0xffff_ffff_8100_02ff), None);
         assert_eq!(functions.name(0xffff_ffff_8100_0300), Some("rx.isra.0"));
         assert_eq!(functions.name(0x1000), None);
-        assert!(KernelFunctions::parse("0000000000000000 t hidden\n").is_empty());
+        assert!(KernelFunctions::read(&b"0000000000000000 t hidden\n"[..]).is_empty());
     }
 
     #[test]
     fn an_address_follows_from_its_low_bits() {
-        let unknown = Names::read(std::path::Path::new("/nonexistent"));
+        let unknown = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert_eq!(unknown.address(0x8100_0100), 0xffff_ffff_8100_0100);
         // A module's, and one of a kernel that lies elsewhere.
         assert_eq!(unknown.address(0xc000_0001), 0xffff_ffff_c000_0001);
         let functions = "ffff800012340000 T _text\nffff800080000000 t of_a_module\n";
         let elsewhere = Names {
-            functions: KernelFunctions::parse(functions),
+            functions: KernelFunctions::read(functions.as_bytes()),
             ..unknown
         };
         assert_eq!(elsewhere.address(0x1234_0000), 0xffff_8000_1234_0000);
@@ -313,8 +351,33 @@ garbage
     }
 
     #[test]
+    fn lines_of_arm64_are_called_as_elsewhere() {
+        let interrupts = "           CPU0       CPU1\n\
+             11:       6658       8645     GICv3  27 Level     arch_timer\n\
+             14:          1          0     GICv3  33 Level     uart-pl011\n\
+            IPI0:         3         17       Rescheduling interrupts\n\
+            IPI5:         0          0       IRQ work interrupts\n\
+            Err:          0\n";
+        let lines = irq_lines(interrupts);
+        assert_eq!((&*lines[&11], &*lines[&14]), ("local_timer", "uart-pl011"));
+        assert_eq!(lines.len(), 2);
+        let folder = tempfile::tempdir().unwrap();
+        for (number, actions, hwirq) in [(1, "IPI", "0"), (6, "IPI", "5"), (11, "arch_timer", "27")]
+        {
+            let line = folder.path().join(number.to_string());
+            std::fs::create_dir(&line).unwrap();
+            std::fs::write(line.join("actions"), format!("{actions}\n")).unwrap();
+            std::fs::write(line.join("hwirq"), format!("{hwirq}\n")).unwrap();
+        }
+        let calls = calls_between_cpus(interrupts, folder.path());
+        assert_eq!((&*calls[&1], &*calls[&6]), ("reschedule", "irq_work"));
+        assert_eq!(calls.len(), 2);
+        assert!(calls_between_cpus(interrupts, Path::new("/nonexistent")).is_empty());
+    }
+
+    #[test]
     fn what_has_no_name_keeps_its_number() {
-        let mut names = Names::read(std::path::Path::new("/nonexistent"));
+        let mut names = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert!(!names.knows_functions());
         assert_eq!(&*Names::softirq(3), "NET_RX");
         assert_eq!(&*Names::softirq(42), "number 42");

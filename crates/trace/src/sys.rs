@@ -25,6 +25,16 @@ pub(crate) fn set_own_nice(nice: i32) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
+/// Gives back what this process has freed. By itself the C library keeps that, and holds more and more of it the larger the
+/// blocks were that were freed before.
+pub(crate) fn give_back_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call takes a number, the bytes that may stay at the end, and touches nothing that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Asks for the highest real-time priority for the calling thread, if that is allowed.
 ///
 /// The system call is made directly, because musl's `sched_setscheduler` always fails.

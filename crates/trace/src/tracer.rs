@@ -92,7 +92,9 @@ impl Tracer {
             mut limitations,
             every_entry_watched,
         } = load(settings, sizes)?;
-        let names = Names::read(Path::new("/proc"));
+        let names = Names::read(Path::new("/proc"), Path::new("/sys"));
+        // The kernel's description of its types has some tens of MiB while it is read.
+        sys::give_back_memory();
         if !names.knows_functions() {
             limitations.push(Limitation::FunctionNamesHidden);
         }

@@ -1,6 +1,7 @@
 //! From the rings to the rows of a window.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -134,6 +135,21 @@ impl Tracer {
         about: Option<i32>,
         sources: &mut SourceTable,
     ) -> Frozen {
+        let mut frozen = self.look(&mut capture, end, about, sources);
+        drop(capture);
+        frozen.rows.finish();
+        frozen
+    }
+
+    /// The same of a capture that goes on. It shares the memory of what it has read; where that goes on while what is
+    /// returned is still there, it is copied.
+    pub fn look(
+        &mut self,
+        capture: &mut Capture,
+        end: Nanos,
+        about: Option<i32>,
+        sources: &mut SourceTable,
+    ) -> Frozen {
         let mut frozen = Frozen::default();
         let window = (capture.begin, capture.end(end));
         let mut parts = Vec::new();
@@ -142,18 +158,16 @@ impl Tracer {
             let pool = &mut capture.pools[number];
             let cut = self.cut_out(number, pool, window, room);
             if pool.is_full {
-                let ended = cut.as_ref().map_or(window.1, |cut| cut.end);
+                let ended = cut.as_ref().map_or(window.1, |(cut, _)| cut.end);
                 let earliest = frozen
                     .full
                     .map_or(ended, |full| ended.min(full.0.cast_unsigned()));
                 frozen.full = Some(time(earliest));
             }
-            let Some(cut) = cut else { continue };
+            let Some((cut, open)) = cut else { continue };
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
             frozen.add_books(cpu, &cut, pool.missed);
-            let mut events = std::mem::take(&mut pool.events);
-            events.finish();
-            parts.push(CpuRows::new(cpu, events, cut));
+            parts.push(CpuRows::new(cpu, Arc::clone(&pool.events), open, cut));
         }
         frozen.hits = parts.iter().map(CpuRows::hits).sum();
         self.decoder.forget_sources();
@@ -198,15 +212,14 @@ impl Tracer {
         })
     }
 
-    /// What one CPU recorded of the window, with what it is in the middle of still, which is added to the
-    /// pool.
+    /// What one CPU recorded of the window, with what it is in the middle of still.
     fn cut_out(
         &self,
         cpu: usize,
         pool: &mut Pool,
         (begin, end): (u64, u64),
         room: usize,
-    ) -> Option<Cut> {
+    ) -> Option<(Cut, Vec<Event>)> {
         let mut open: Vec<Event> = Vec::new();
         let mut from = begin;
         let mut disagreed = 0;
@@ -235,10 +248,9 @@ impl Tracer {
             }
             thread::sleep(PAUSE);
         }
-        for event in &open {
-            pool.events.push(event);
-        }
-        cut(&|| pool.events.iter(), (from, end), pool.missed > 0)
+        let all = || pool.events.iter().chain(open.iter().copied());
+        let cut = cut(&all, (from, end), pool.missed > 0)?;
+        Some((cut, open))
     }
 
     /// The state of a CPU that does nothing of interest just then, and when that was; `None` where its

@@ -1,5 +1,6 @@
 //! Reading a ring while it is being overwritten.
 
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::flight::event::Event;
@@ -19,8 +20,8 @@ const ABOUT_TO_GO: u64 = 64;
 /// What was read from one CPU's ring.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// In the order of their numbers.
-    pub(super) events: Packed,
+    /// In the order of their numbers. Others may look at them meanwhile: see [`Tracer::look`].
+    pub(super) events: Arc<Packed>,
     /// The number of the first one.
     pub(super) first: u64,
     /// The number of the next one to be read.
@@ -124,11 +125,12 @@ impl Tracer {
             let torn = usize::try_from(gone.saturating_sub(from)).unwrap_or(usize::MAX);
             let torn = torn.min(batch.len());
             count_gone(pool, torn as u64);
+            let events = Arc::make_mut(&mut pool.events);
             for event in batch.drain(..).skip(torn) {
                 if event.is_stretch() {
                     pool.stretched = pool.stretched.max(event.end());
                 }
-                pool.events.push(&event);
+                events.push(&event);
             }
             if pending {
                 if gone <= pool.next {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ticktax_model::recording::{Edge, Effect, Row};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
@@ -36,6 +37,11 @@ impl FrozenRows {
         Self { cpus, waits }
     }
 
+    /// Gives back what is only needed to read on from the rings, where nobody does.
+    pub(super) fn finish(&mut self) {
+        self.cpus.iter_mut().for_each(CpuRows::finish);
+    }
+
     /// All of them.
     pub fn iter(&self) -> Box<dyn Iterator<Item = Row> + '_> {
         Box::new(self.cpus.iter().flat_map(move |cpu| cpu.rows(&self.waits)))
@@ -61,7 +67,11 @@ impl<'a> IntoIterator for &'a FrozenRows {
 #[derive(Clone, Debug)]
 pub(super) struct CpuRows {
     cpu: Cpu,
-    events: Packed,
+    events: Arc<Packed>,
+    /// What the CPU is in the middle of still, as if it ended: behind the others.
+    open: Vec<Event>,
+    /// What each of these has, behind what the others have in common.
+    open_commons: Vec<Common>,
     cut: Cut,
     /// By `Event::common`.
     meanings: Vec<Meaning>,
@@ -70,10 +80,16 @@ pub(super) struct CpuRows {
 }
 
 impl CpuRows {
-    pub(super) fn new(cpu: Cpu, events: Packed, cut: Cut) -> Self {
+    pub(super) fn new(cpu: Cpu, events: Arc<Packed>, mut open: Vec<Event>, cut: Cut) -> Self {
+        let open_commons = open.iter().map(Common::from).collect();
+        for (number, event) in (events.commons().len()..).zip(&mut open) {
+            event.common = u32::try_from(number).unwrap_or(u32::MAX);
+        }
         Self {
             cpu,
             events,
+            open,
+            open_commons,
             cut,
             meanings: Vec::new(),
             waits: 0..0,
@@ -84,19 +100,27 @@ impl CpuRows {
         self.cpu
     }
 
-    pub(super) fn commons(&self) -> &[Common] {
-        self.events.commons()
+    pub(super) fn commons(&self) -> impl Iterator<Item = &Common> {
+        self.events.commons().iter().chain(&self.open_commons)
+    }
+
+    /// Gives back what is only needed to read on, where nobody does.
+    pub(super) fn finish(&mut self) {
+        if let Some(events) = Arc::get_mut(&mut self.events) {
+            events.finish();
+        }
     }
 
     /// Says what its events mean, by what they have in common.
     pub(super) fn name(&mut self, mut meaning: impl FnMut(Cpu, &Common) -> Meaning) {
-        let commons = self.events.commons().iter();
+        let commons = self.commons();
         self.meanings = commons.map(|common| meaning(self.cpu, common)).collect();
     }
 
     /// What of its events lies in the window, in the order in which they were recorded.
     pub(super) fn events(&self) -> impl Iterator<Item = Event> {
-        self.cut.apply(self.events.iter())
+        let open = self.open.iter().copied();
+        self.cut.apply(self.events.iter().chain(open))
     }
 
     /// Tracepoint hits from the first to the last of them.
@@ -182,6 +206,8 @@ impl<I: Iterator<Item = Event>> Iterator for InOrder<I> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use ticktax_model::recording::{Effect, Row};
     use ticktax_model::{Cpu, Nanos, SourceId};
 
@@ -211,7 +237,7 @@ mod tests {
             packed.push(event);
         }
         let cut = cut(&|| packed.iter(), window, false).unwrap();
-        let mut rows = CpuRows::new(Cpu(number), packed, cut);
+        let mut rows = CpuRows::new(Cpu(number), Arc::new(packed), Vec::new(), cut);
         rows.name(|_, common| Meaning {
             source: SourceId(common.tid),
             effect: (common.flags & flag::WOKE != 0).then_some(Effect::Woke(0)),
