@@ -1,0 +1,86 @@
+//! Why the kernel dropped datagrams of one stream (`skb:kfree_skb`, with its reason since Linux 5.17).
+
+mod reasons;
+
+use std::fs;
+use std::path::Path;
+
+use aya::maps::{HashMap, MapData};
+use aya::programs::BtfTracePoint;
+use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
+
+use crate::error::{TraceError, one_line};
+use crate::load::BTF;
+use reasons::Reasons;
+
+/// The compiled program; `cargo xtask bpf` makes the file from `bpf/drops.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/drops.bpf.o");
+
+/// What is in the object: its program, which is called as its tracepoint, the map, and the constant.
+const PROGRAM: &str = "kfree_skb";
+const DROPPED: &str = "dropped";
+const TOKEN: &str = "token";
+
+/// The most memory that the counts take, in bytes, for a message.
+const BYTES: u64 = 16 << 10;
+
+/// Counts the datagrams of a stream that the kernel drops, until it goes.
+#[derive(Debug)]
+pub struct DropWatch {
+    programs: Ebpf,
+    reasons: Reasons,
+}
+
+impl DropWatch {
+    /// Watches the stream whose datagrams' data begins with these eight bytes, in little-endian order.
+    ///
+    /// # Errors
+    /// When the kernel, or the caller's rights, do not allow it: among others where the kernel gives no reasons.
+    pub fn begin(token: u64) -> Result<Self, TraceError> {
+        let path = Path::new(BTF).to_owned();
+        let Ok(bytes) = fs::read(&path) else {
+            return Err(TraceError::NoBtf { path });
+        };
+        let types = Btf::parse(&bytes, Endianness::default());
+        let types = types.map_err(|error| TraceError::BadBtf {
+            path,
+            why: one_line(&error),
+        })?;
+        let reasons = Reasons::read(&bytes).unwrap_or_default();
+        let refused =
+            |error: &(dyn std::error::Error + 'static)| TraceError::from_loading(error, BYTES);
+        let mut programs = EbpfLoader::new()
+            .btf(Some(&types))
+            .verifier_log_level(VerifierLogLevel::DISABLE)
+            .override_global(TOKEN, &token, true)
+            .load(OBJECT)
+            .map_err(|error| refused(&error))?;
+        let program = programs.program_mut(PROGRAM);
+        let program = program.ok_or_else(|| TraceError::Refused {
+            why: format!("the program {PROGRAM} is not in its object"),
+        })?;
+        let attach = |program: &mut BtfTracePoint| {
+            program.load(PROGRAM, &types)?;
+            program.attach().map(drop)
+        };
+        let program = program.try_into().map_err(|error| refused(&error))?;
+        attach(program).map_err(|error| refused(&error))?;
+        Ok(Self { programs, reasons })
+    }
+
+    /// How many were dropped so far, by the kernel's name of the reason, without `SKB_DROP_REASON_`; the most first.
+    pub fn counts(&self) -> Vec<(String, u64)> {
+        let map = self.programs.map(DROPPED);
+        let Some(map) = map.and_then(|map| HashMap::<&MapData, u32, u64>::try_from(map).ok())
+        else {
+            return Vec::new();
+        };
+        let counts = map.iter().filter_map(Result::ok);
+        let mut counts: Vec<(String, u64)> = counts
+            .filter(|it| it.1 > 0)
+            .map(|(reason, count)| (self.reasons.name(reason), count))
+            .collect();
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        counts
+    }
+}
