@@ -5,7 +5,8 @@
 //! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
 //! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
 //! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
-//! it counts what it gets done with unused cycles. [`gaps`] has the first two wait for what lasts too long. The [`pace`]d loop is a program
+//! it counts what it gets done with unused cycles; the [`sampler`] looks from the timer's interrupt, as profilers do.
+//! [`gaps`] has the first two wait for what lasts too long. The [`pace`]d loop is a program
 //! rather than a probe: it works at a set rate, and every frame says when it was due and when done. [`tcp`]
 //! says what a byte over the loopback device costs; [`net`] sends at a rate, between namespaces and hosts, and counts what is lost.
 //!
@@ -22,6 +23,7 @@ pub mod pace;
 mod pinned;
 mod policy;
 mod ring;
+pub mod sampler;
 pub mod sleep;
 pub mod soak;
 pub mod spin;

@@ -41,6 +41,8 @@ pub struct SoakReport {
     pub block: BlockTimes,
     /// Blocks that were done.
     pub blocks: u64,
+    /// How many were done at which times: whenever one was timed.
+    pub progress: Vec<(Nanos, u64)>,
     /// When it began.
     pub started: Nanos,
     /// When it ended.
@@ -111,6 +113,7 @@ struct Soak {
 struct Outcome {
     block: BlockTimes,
     blocks: u64,
+    progress: Vec<(Nanos, u64)>,
     started: Nanos,
     ended: Nanos,
     moved_to: Option<Cpu>,
@@ -130,7 +133,7 @@ impl Worker for Soak {
         let mut timed = Timed::default();
         while !stop.load(Ordering::Relaxed) {
             state = if blocks % timed.stride == 0 {
-                timed.block(state)
+                timed.block(state, blocks)
             } else {
                 block(state)
             };
@@ -139,6 +142,7 @@ impl Worker for Soak {
         black_box(state);
         let ended = now();
         let here = cpus::current();
+        let progress = timed.progress.clone();
         let [fast, median] = timed.quantiles();
         let block = BlockTimes {
             block_before_ns: self.block_before_ns,
@@ -149,6 +153,7 @@ impl Worker for Soak {
         Outcome {
             block,
             blocks,
+            progress,
             started,
             ended,
             moved_to: here.filter(|&here| here != cpu),
@@ -178,7 +183,7 @@ fn calibrate() -> f64 {
     while timed.times.len() < MAX_TIMED - 1
         && (now() - begin < CALIBRATION || timed.times.len() < 16)
     {
-        state = timed.block(state);
+        state = timed.block(state, 0);
     }
     black_box(state);
     let [fast, _] = timed.quantiles();
@@ -189,6 +194,8 @@ fn calibrate() -> f64 {
 #[derive(Debug)]
 struct Timed {
     times: Vec<i64>,
+    /// When each of them began, and how many blocks had been done by then.
+    progress: Vec<(Nanos, u64)>,
     /// Of so many blocks one is timed; doubled whenever there is no more room.
     stride: u64,
 }
@@ -197,23 +204,22 @@ impl Default for Timed {
     fn default() -> Self {
         Self {
             times: Vec::with_capacity(MAX_TIMED),
+            progress: Vec::with_capacity(MAX_TIMED),
             stride: FIRST_STRIDE,
         }
     }
 }
 
 impl Timed {
-    /// Does a block of work from `state` on, and times it.
-    fn block(&mut self, state: u64) -> u64 {
+    /// Does a block of work from `state` on, and times it; so many were done before.
+    fn block(&mut self, state: u64, done: u64) -> u64 {
         let begin = now();
         let state = block(state);
         self.times.push((now() - begin).0);
+        self.progress.push((begin, done));
         if self.times.len() == MAX_TIMED {
-            let mut keep = false;
-            self.times.retain(|_| {
-                keep = !keep;
-                keep
-            });
+            every_other(&mut self.times);
+            every_other(&mut self.progress);
             self.stride *= 2;
         }
         state
@@ -225,6 +231,14 @@ impl Timed {
         let n = self.times.len();
         [n / 10, n / 2].map(|place| self.times.get(place).map(|&time| time as f64))
     }
+}
+
+fn every_other<T>(of: &mut Vec<T>) {
+    let mut keep = false;
+    of.retain(|_| {
+        keep = !keep;
+        keep
+    });
 }
 
 fn report(slot: Slot, outcome: Result<Outcome, ProbeError>) -> SoakReport {
@@ -242,6 +256,7 @@ fn report(slot: Slot, outcome: Result<Outcome, ProbeError>) -> SoakReport {
         policy,
         block: outcome.block,
         blocks: outcome.blocks,
+        progress: outcome.progress,
         started: outcome.started,
         ended: outcome.ended,
         error,
@@ -250,7 +265,7 @@ fn report(slot: Slot, outcome: Result<Outcome, ProbeError>) -> SoakReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{SoakProbe, TURNS, block};
+    use super::{FIRST_STRIDE, SoakProbe, TURNS, block};
     use crate::SchedulingPolicy;
     use crate::cpus;
 
@@ -266,6 +281,13 @@ mod tests {
             let fastest = report.block.fastest_ns();
             assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
             assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
+            let rising = report.progress.windows(2).all(|it| it[0] < it[1]);
+            // Beside other work a soaker may not come as far as the second one that is timed.
+            let is_far = report.blocks > FIRST_STRIDE;
+            assert!(
+                rising && (report.progress.len() > 1 || !is_far),
+                "{report:?}"
+            );
         }
     }
 

@@ -297,7 +297,10 @@ impl Spin {
 
     fn run_on(mut self, counter: &mut impl Counter, cpu: Cpu, stop: &AtomicBool) -> Outcome {
         let (mut dropped, mut ticks_dropped) = (0, 0);
-        let limits = Limits::new(self.calibration.threshold, self.frequency_hz);
+        let Calibration {
+            threshold, asking, ..
+        } = self.calibration;
+        let limits = Limits::new(threshold, asking, self.frequency_hz);
         let begin = ThreadUsage::read();
         let tally = detector::watch(counter, cpu, limits, &self.end, stop, |gap| {
             if self.producer.push(gap).is_err() {
@@ -347,8 +350,7 @@ fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
 pub(crate) struct SpinLoop {
     source: CounterSource,
     frequency_hz: u64,
-    /// The shortest gap, in ticks.
-    threshold: u64,
+    calibration: Calibration,
 }
 
 impl SpinLoop {
@@ -357,20 +359,23 @@ impl SpinLoop {
         Self {
             source: clock.source(),
             frequency_hz: clock.frequency_hz(),
-            threshold: 0,
+            calibration: Calibration::default(),
         }
     }
 
     /// To be called once on the CPU, for 20 ms: takes the shortest gap that stands out from the loop there.
     pub(crate) fn calibrate(&mut self) {
-        self.threshold = calibrate(self.source, self.frequency_hz).threshold;
+        self.calibration = calibrate(self.source, self.frequency_hz);
         // As of any probe that spins.
         sys::be_nice();
     }
 
     /// Spins until `stop` is set, or until it is moved to another CPU, and passes each gap to `sink`.
     pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
-        let limits = Limits::new(self.threshold, self.frequency_hz);
+        let Calibration {
+            threshold, asking, ..
+        } = self.calibration;
+        let limits = Limits::new(threshold, asking, self.frequency_hz);
         let end = AtomicU64::new(u64::MAX);
         match self.source {
             CounterSource::Monotonic => {

@@ -132,6 +132,29 @@ pub(crate) fn set_scheduler(
     Errno::result(result).map(drop)
 }
 
+/// What the kernel counts of a socket's memory (`SO_MEMINFO`): bytes that wait to be read, bytes that may, and
+/// datagrams that it dropped.
+pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32; 3], Errno> {
+    use std::os::fd::AsRawFd;
+
+    // The kernel's SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS, of nine words and perhaps more some day.
+    let mut words = [0_u32; 9];
+    let mut size: libc::socklen_t = 36;
+    // SAFETY: the kernel writes at most `size` bytes to `words`, which has as many, and the size to `size`; both
+    // outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            words.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    Errno::result(result)?;
+    Ok([words[0], words[1], words[8]])
+}
+
 /// Gives the calling thread the nice value 19, which any thread may.
 pub(crate) fn be_nice() {
     // SAFETY: the call takes three numbers and touches no memory.

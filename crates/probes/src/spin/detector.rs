@@ -22,14 +22,15 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The limits that go with a threshold in ticks, for a counter of `frequency_hz`.
-    pub(super) fn new(threshold: u64, frequency_hz: u64) -> Self {
+    /// The limits that go with a threshold, and with what asking for the own CPU takes, in ticks, for a counter
+    /// of `frequency_hz`.
+    pub(super) fn new(threshold: u64, asking: u64, frequency_hz: u64) -> Self {
         let threshold = threshold.max(1);
         let microsecond = frequency_hz.div_ceil(1_000_000);
         Self {
             threshold,
             watchful: threshold.min(10 * microsecond),
-            recording: threshold.max(microsecond),
+            recording: threshold.max(microsecond + 2 * asking),
         }
     }
 }
@@ -183,7 +184,7 @@ mod tests {
             stop: &stop,
         };
         let mut gaps = Vec::new();
-        let limits = Limits::new(40, 1_000_000_000);
+        let limits = Limits::new(40, 0, 1_000_000_000);
         let tally = watch(
             &mut script,
             Cpu(3),
@@ -224,6 +225,27 @@ mod tests {
         let (tally, gaps) = play(&[0, 2_000, 3_000, 25, 10], &[3]);
         assert_eq!(gaps, [(10_000, 12_000), (12_000, 15_000)]);
         assert_eq!(tally.recording, 25);
+    }
+
+    #[test]
+    fn asking_for_the_cpu_by_a_system_call_is_no_gap() {
+        let steps = [0, 10, 2_000, 3_000, 10, 2_000, 9_000, 3_000, 10];
+        let stop = AtomicBool::new(false);
+        let mut script = Script {
+            steps: steps.iter(),
+            time: 10_000,
+            cpus: vec![3],
+            stop: &stop,
+        };
+        let mut gaps = Vec::new();
+        let limits = Limits::new(40, 3_000, 1_000_000_000);
+        let end = AtomicU64::new(u64::MAX);
+        let tally = watch(&mut script, Cpu(3), limits, &end, &stop, |gap| {
+            gaps.push(gap.end_counter - gap.start_counter);
+        });
+        // What is too long for the call is one.
+        assert_eq!(gaps, [2_000, 2_000, 9_000]);
+        assert_eq!(tally.recording, 6_000);
     }
 
     #[test]
@@ -269,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_long_threshold_still_looks_where_it_runs() {
-        let limits = Limits::new(1_000_000, 1_000_000_000);
+        let limits = Limits::new(1_000_000, 0, 1_000_000_000);
         assert_eq!((limits.watchful, limits.threshold), (10_000, 1_000_000));
         assert_eq!(limits.recording, 1_000_000);
     }
