@@ -16,6 +16,7 @@ use crate::ledger::{Books, Ledger};
 use crate::pace::Watched;
 use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
+use crate::packet_path::Packets;
 use crate::real_time::Limits;
 use crate::statement::{Parts, assemble};
 use crate::tick::TickAccumulator;
@@ -33,6 +34,7 @@ pub struct Auditor {
     ledger: Ledger,
     /// Where no program is asked for.
     waits: Option<crate::waits::Waits>,
+    packets: Option<Packets>,
     /// What may keep real-time threads from a CPU.
     limits: Option<Limits>,
     tick: TickAccumulator,
@@ -50,6 +52,7 @@ impl Auditor {
             accounting: Some(AccountingCheck::new(machine)),
             beats: Some(Finder::new(machine)),
             waits: Some(crate::waits::Waits::new(machine)),
+            packets: Some(Packets::default()),
             limits: Limits::of(machine),
             ..Self::books()
         }
@@ -61,6 +64,7 @@ impl Auditor {
             timeline: Timeline::new(Keep::LONG),
             ledger: Ledger::default(),
             waits: None,
+            packets: None,
             limits: None,
             tick: TickAccumulator::default(),
             accounting: None,
@@ -191,6 +195,7 @@ impl Auditor {
             mut timeline,
             ledger,
             waits,
+            packets,
             limits: _,
             mut tick,
             accounting,
@@ -212,6 +217,8 @@ impl Auditor {
             .as_ref()
             .and_then(|process| program_frames(process, header, (&victim, &books), sources));
         let followed = victim.processes(header.victim.as_ref());
+        let packets =
+            packets.and_then(|packets| packets.finish(header, sources, &mut timeline, &followed));
         let ran = match header.victim {
             Some(_) => victim.ran_meanwhile(sources),
             None => books.ran.clone(),
@@ -234,6 +241,7 @@ impl Auditor {
         });
         let parts = Parts {
             waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
+            packets,
             tick: tick.finish(header, sources),
             accounting,
             beats,
@@ -287,6 +295,9 @@ impl RowSink for Auditor {
         self.tick.event(&event);
         if let Some(waits) = &mut self.waits {
             waits.event(&event, history);
+        }
+        if let Some(packets) = &mut self.packets {
+            packets.event(&event, history);
         }
         if let Some(check) = &mut self.accounting {
             check.event(&event);

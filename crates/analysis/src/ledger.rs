@@ -111,7 +111,7 @@ pub(crate) fn slack(header: &Header) -> Nanos {
 impl Ledger {
     /// The accounts of the rows so far, before anything is moved.
     pub(crate) fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
-        self.registry.accounts(sources)
+        self.registry.accounts(sources, Nanos::ZERO)
     }
 
     /// Takes an event of a CPU with this past. `judged` gets each gap of the spinning probe of

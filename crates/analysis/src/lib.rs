@@ -12,6 +12,7 @@
 //!                       ├─► tick ───────► the tick's bill                  │
 //!                       ├─► accounting ─► what the counters show           ├─► statement ─► figures
 //!                       ├─► beats ──────► what repeats                     │   (findings)
+//!                       ├─► packets ────► what delayed them               │
 //!                       ├─► victim ─────► one program's time ──────────────┘
 //!                       ├─► pace ───────► a process' frames
 //!                       └─► workload ───► what had to be done, for running it again
@@ -43,6 +44,8 @@ pub mod incident;
 mod ledger;
 pub mod net;
 pub mod pace;
+mod packet_path;
+pub mod packets;
 mod part;
 mod ran;
 mod real_time;

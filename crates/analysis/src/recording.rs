@@ -1,12 +1,13 @@
 //! From a recording to the document that it is for.
 
-use ticktax_model::SourceTable;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Paced, RecordingError, RecordingReader, Row, RowSink};
 use ticktax_model::victim::Target;
+use ticktax_model::{Cpu, SourceTable};
 
 use crate::Auditor;
 use crate::pace::{FrameStats, TurnStats, loop_statement};
+use crate::packets::{ReceiverWatch, packet_statement};
 
 /// Takes the rows of a recording, and makes the document that the recording verb printed: the
 /// statement of an audit, or what became of a loop's frames.
@@ -19,6 +20,7 @@ enum Kind {
     Loop(Box<FrameStats>),
     Turns(Box<TurnStats>),
     Process(Box<Auditor>),
+    Packets(Option<Box<ReceiverWatch>>),
 }
 
 impl RecordingAnalysis {
@@ -40,6 +42,11 @@ impl RecordingAnalysis {
                 header.overshot_from,
             ))),
             Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
+            Some(Paced::Packets(run)) => {
+                let followed = run.thread.zip(header.followed_since());
+                let watch = followed.map(|(thread, since)| ReceiverWatch::new(thread, since));
+                Kind::Packets(watch.map(Box::new))
+            }
         })
     }
 
@@ -72,6 +79,14 @@ impl RecordingAnalysis {
                 stats.finish(header, turns).into()
             }
             Kind::Process(auditor) => auditor.finish_pace(header, sources, threads).into(),
+            Kind::Packets(watch) => {
+                let Some(Paced::Packets(run)) = &header.paced else {
+                    unreachable!("it was made with the header of such a run");
+                };
+                let cpu = run.receiver_cpu.map(Cpu);
+                let hold_ups = watch.and_then(|watch| watch.finish(sources, cpu));
+                packet_statement(header, run, hold_ups.as_ref()).into()
+            }
         }
     }
 }
@@ -97,6 +112,8 @@ impl RowSink for RecordingAnalysis {
             Kind::Audit(auditor) | Kind::Process(auditor) => auditor.row(sources, row),
             Kind::Loop(stats) => stats.row(sources, row),
             Kind::Turns(stats) => stats.row(sources, row),
+            Kind::Packets(Some(watch)) => watch.row(sources, row),
+            Kind::Packets(None) => {}
         }
     }
 }

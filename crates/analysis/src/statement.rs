@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::beats::BeatStatement;
 use ticktax_model::machine::Pressure;
+use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::Statement;
 use ticktax_model::tick::TickBill;
@@ -28,6 +29,8 @@ pub(crate) struct Parts {
     pub(crate) beats: Option<BeatStatement>,
     /// `None` where they were not asked for, or the rows do not tell.
     pub(crate) waits: Option<WaitStatement>,
+    /// `None` where nothing is known of any.
+    pub(crate) packets: Option<PacketPaths>,
     /// `None` where the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
     /// Which threads had a CPU.
@@ -42,6 +45,8 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
     let measured = Measured {
         tick: parts.tick.as_ref(),
         accounting: parts.accounting.as_ref(),
+        packets: parts.packets.as_ref(),
+        threads: parts.victim.as_ref().and_then(|it| it.threads.as_ref()),
         accounts: &parts.books.accounts,
     };
     let mut statement = Statement {
@@ -57,6 +62,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         cpus: parts.books.cpus,
         throttled: parts.books.throttled,
         waits: parts.waits,
+        packets: parts.packets,
         gaps: parts.books.gaps,
         coverage: parts.books.coverage,
         accounts: parts.books.accounts,

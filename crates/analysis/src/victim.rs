@@ -151,6 +151,12 @@ impl Victim {
         glance
     }
 
+    /// Whether what keeps a process' threads from running is kept: that may be ticktax itself, where it is the one
+    /// that receives.
+    fn is_asked_for(&self, pid: i32) -> bool {
+        self.losses.as_ref().is_some_and(|it| it.is_of(pid))
+    }
+
     /// Keeps what kept the threads of process `pid` from running, piece by piece.
     pub(crate) fn keep_losses(&mut self, pid: i32) {
         self.losses.get_or_insert_with(|| Losses::new(pid));
@@ -291,7 +297,7 @@ impl Victim {
         let mut interruptions = std::mem::take(self.cpu(event));
         if let Occupant::Thread(on) = occupant
             && let Some(thread) = on.thread
-            && matches!(on.owner, Owner::Program | Owner::Kernel)
+            && (matches!(on.owner, Owner::Program | Owner::Kernel) || self.is_asked_for(thread.pid))
             && span.end() > since
         {
             let life = self.threads.entry(thread.tid);

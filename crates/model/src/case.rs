@@ -124,6 +124,17 @@ impl Line {
     }
 }
 
+/// A row of a table of the case that was measured: neither published, nor derived from what was, nor the model's.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MeasuredRow {
+    /// The series whose table it continues, in that series' unit.
+    pub series: String,
+    /// The row.
+    pub at: String,
+    /// What was measured.
+    pub value: f64,
+}
+
 /// What there is to say beside the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseNotes {
@@ -142,6 +153,8 @@ pub struct CaseStatement {
     pub constants: Vec<Constant>,
     /// All rows, those of a series together.
     pub lines: Vec<Line>,
+    /// Rows that a measurement adds to the tables, where one was given.
+    pub measured: Vec<MeasuredRow>,
     /// What was measured on this machine, where that was asked for.
     pub here: Vec<Remark>,
     /// How well the model does on rows that it was not fitted to, when others calibrate it.

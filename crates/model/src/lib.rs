@@ -23,14 +23,19 @@ pub mod glance;
 pub mod histogram;
 pub mod hook;
 pub mod incident;
+pub mod interrupt_rows;
 pub mod kernel_words;
 pub mod kernels;
 pub mod knob;
 pub mod lengths;
 pub mod limitation;
 pub mod machine;
+pub mod moment;
 pub mod net;
+pub mod net_experiment;
 pub mod pace;
+pub mod packet_path;
+pub mod packets;
 pub mod policy;
 pub mod prediction;
 pub mod real_time;
@@ -69,6 +74,12 @@ macro_rules! each_document {
             }
             net {
                 Net "net" "`net pair`, `net send`, `net recv`" NetStatement;
+            }
+            packets {
+                Packets "packets" "`pace --udp`" PacketStatement;
+            }
+            net_experiment {
+                NetExperiment "net-experiment" "`net pair --vary`" NetExperiment;
             }
             incident {
                 Incidents "incidents" "`incidents list`" IncidentList;
@@ -112,5 +123,6 @@ macro_rules! each_document {
 pub use cpu::{Cpu, CpuList};
 pub use histogram::Histogram;
 pub use lengths::{Intervals, Lengths};
+pub use moment::Moment;
 pub use span::{Kind, Owner, Source, SourceId, SourceTable, Span, Thread};
 pub use time::Nanos;

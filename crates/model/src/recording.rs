@@ -9,6 +9,7 @@ use crate::incident::Trigger;
 use crate::limitation::Limitation;
 use crate::machine::{Counters, Machine};
 use crate::pace::{Frame, LoopRun, LoopTurns};
+use crate::packets::PacketRun;
 use crate::replay::ReplayedTask;
 use crate::victim::{ThreadPolicy, VictimHeader};
 use crate::witness::Witnesses;
@@ -210,6 +211,8 @@ pub enum Paced {
     Turns(Box<LoopTurns>),
     /// Those of the followed program: they are found in its wake-ups.
     Program,
+    /// None: datagrams at a pace, of which this is what both ends say. Whose stalls lost them is found in the rows.
+    Packets(Box<PacketRun>),
 }
 
 /// Why a recording ended before the time that was asked for.
@@ -258,7 +261,7 @@ impl Header {
     pub fn paced_loop(&self) -> Option<&LoopRun> {
         match &self.paced {
             Some(Paced::Loop(run)) => Some(run),
-            Some(Paced::Turns(_) | Paced::Program) | None => None,
+            Some(Paced::Turns(_) | Paced::Program | Paced::Packets(_)) | None => None,
         }
     }
 
@@ -266,7 +269,7 @@ impl Header {
     pub fn paced_turns(&self) -> Option<&LoopTurns> {
         match &self.paced {
             Some(Paced::Turns(turns)) => Some(turns),
-            Some(Paced::Loop(_) | Paced::Program) | None => None,
+            Some(Paced::Loop(_) | Paced::Program | Paced::Packets(_)) | None => None,
         }
     }
 

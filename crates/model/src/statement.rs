@@ -14,7 +14,7 @@ use crate::recording::{
     ToolCost, World,
 };
 use crate::victim::{OffCpuReason, ThreadTimes, VictimStatement};
-use crate::{Cpu, Intervals, Nanos};
+use crate::{Cpu, Intervals, Moment, Nanos};
 
 mod class;
 
@@ -46,6 +46,9 @@ pub struct Statement {
     /// Who waited for a CPU behind whom, where it was asked for and is known.
     #[serde(default)]
     pub waits: Option<crate::waits::WaitStatement>,
+    /// What delayed packets, where any woke a thread or the kernel counted some that it could not take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<crate::packet_path::PacketPaths>,
     /// Programs that wanted to run and were not allowed to, longest wait first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,
@@ -111,6 +114,9 @@ pub struct Account {
     /// The intervals that it came in.
     #[serde(flatten)]
     pub intervals: Intervals,
+    /// The longest of them; `None` where it has no row of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Moment>,
     /// Parts of it by function, work item or thread, largest first; they sum to at most `time`.
     pub parts: Vec<Part>,
 }
@@ -321,6 +327,17 @@ pub struct WorstGap {
     pub length: Nanos,
     /// What was in it, costliest first.
     pub parts: Vec<Part>,
+}
+
+impl WorstGap {
+    /// Where to look for it.
+    pub fn moment(&self) -> Moment {
+        Moment {
+            at: self.at,
+            length: self.length,
+            cpu: self.cpu,
+        }
+    }
 }
 
 /// Gaps that had the same things in them.

@@ -14,10 +14,10 @@ pub use header::{
 pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
 
 use crate::machine::Throttling;
-use crate::pace::Figures;
+use crate::pace::{Bucket, Figures};
 use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
-use crate::{Cpu, CpuList, Kind, Lengths, Nanos};
+use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
 /// What is appended to a wait's cause when it ended on another CPU than it began on.
 pub const MOVED: &str = ", moved";
@@ -229,6 +229,9 @@ pub struct ThreadTimes {
     pub accounts: Vec<StateAccount>,
     /// From a wake-up until the thread ran.
     pub latency: Option<Latency>,
+    /// The histogram of that; empty buckets are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency_buckets: Vec<Bucket>,
     /// Waits that ended on another CPU than the thread had run on before.
     pub migrations: u64,
     /// Who ran on the CPU that it waited for, the costliest first.
@@ -381,6 +384,17 @@ pub struct Delay {
     /// What kept a real-time thread from that CPU, where nobody who had it goes before such a thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<RealTimeLimit>,
+}
+
+impl Delay {
+    /// Where to look for it: on the CPU that the thread waited for.
+    pub fn moment(&self) -> Moment {
+        Moment {
+            at: self.at,
+            length: self.length,
+            cpu: self.waited_on.unwrap_or(self.cpu),
+        }
+    }
 }
 
 /// What a program, a thread of the kernel or an interrupt had of a delay.

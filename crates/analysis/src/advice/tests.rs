@@ -45,6 +45,7 @@ fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
             count: 1,
             ..Intervals::default()
         },
+        longest: None,
         parts: Vec::new(),
         sampled: false,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class};
-use ticktax_model::{Nanos, Source, SourceId, SourceTable};
+use ticktax_model::{Moment, Nanos, Source, SourceId, SourceTable, Span};
 
 use super::tally::{LengthTally, Tally, sort_parts};
 use crate::timeline::Event;
@@ -85,6 +85,8 @@ struct Entry {
 struct Group {
     key: Key,
     lengths: LengthTally,
+    /// The longest interval, where it has a row; it began at this time of the recording's clock.
+    longest: Option<Moment>,
 }
 
 /// All sources seen, by [`SourceId`], and the accounts that they belong to.
@@ -133,6 +135,7 @@ impl Registry {
         self.groups.push(Group {
             key: key.clone(),
             lengths: LengthTally::default(),
+            longest: None,
         });
         self.by_key.insert(key, id);
         id
@@ -146,7 +149,7 @@ impl Registry {
         entry.tally.add(span.self_time, span.dur);
         if entry.counted {
             let account = entry.account.index();
-            self.groups[account].lengths.add(span.self_time, span.dur);
+            self.groups[account].add(span);
         }
     }
 
@@ -161,7 +164,7 @@ impl Registry {
         entry.tally.merge(&tally);
         if entry.counted {
             let account = entry.account.index();
-            self.groups[account].lengths.add_sum(sum);
+            self.groups[account].add_sum(sum);
         }
     }
 
@@ -189,8 +192,8 @@ impl Registry {
         unreported
     }
 
-    /// The accounts that had rows, in no order.
-    pub(super) fn accounts(&self, sources: &SourceTable) -> Vec<Account> {
+    /// The accounts that had rows, in no order, of a recording that began at this time.
+    pub(super) fn accounts(&self, sources: &SourceTable, begin: Nanos) -> Vec<Account> {
         let mut times = vec![Tally::default(); self.groups.len()];
         let mut parts: Vec<BTreeMap<&str, Tally>> = vec![BTreeMap::new(); self.groups.len()];
         for (entry, (_, source)) in self.entries.iter().zip(sources.iter()) {
@@ -213,17 +216,43 @@ impl Registry {
             .filter(|((group, tally), _)| {
                 !tally.is_empty() && group.key.class != Class::Unexplained
             })
-            .map(|((group, tally), parts)| group.to_account(tally.time, parts))
+            .map(|((group, tally), parts)| group.to_account(tally.time, parts, begin))
             .collect()
     }
 }
 
 impl Group {
-    fn to_account(&self, time: Nanos, parts: BTreeMap<&str, Tally>) -> Account {
+    #[inline]
+    fn add(&mut self, span: &Span) {
+        // The first may have no length at all.
+        if Some(span.dur) > self.lengths.tally.max() {
+            self.longest = Some(Moment {
+                at: span.start,
+                length: span.dur,
+                cpu: span.cpu,
+            });
+        }
+        self.lengths.add(span.self_time, span.dur);
+    }
+
+    fn add_sum(&mut self, sum: &Sum) {
+        // When in its window that was is not recorded.
+        if Some(sum.max) > self.lengths.tally.max() {
+            self.longest = None;
+        }
+        self.lengths.add_sum(sum);
+    }
+
+    fn to_account(&self, time: Nanos, parts: BTreeMap<&str, Tally>, begin: Nanos) -> Account {
         let mut account = self
             .lengths
             .to_account(self.key.class, &self.key.name, time);
         account.pid = self.key.pid;
+        account.longest = self.longest.map(|longest| Moment {
+            // One that was under way when the recording began counts from there.
+            at: (longest.at - begin).max(Nanos::ZERO),
+            ..longest
+        });
         // A single part that repeats its account's name says nothing.
         if !(parts.len() == 1 && parts.contains_key(&*self.key.name)) {
             let parts = parts

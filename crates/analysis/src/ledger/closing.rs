@@ -184,7 +184,8 @@ fn by_rows(
         classes
     };
     let classes = closings.iter().map(&mut close).collect();
-    let mut accounts = ledger.registry.accounts(sources);
+    let begin = header.begin().unwrap_or_default();
+    let mut accounts = ledger.registry.accounts(sources, begin);
     transfers.apply(&mut accounts, &ledger.registry);
     (classes, accounts)
 }

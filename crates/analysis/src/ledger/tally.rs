@@ -112,6 +112,7 @@ impl LengthTally {
             sampled: false,
             time,
             intervals: self.intervals(),
+            longest: None,
             parts: Vec::new(),
         }
     }

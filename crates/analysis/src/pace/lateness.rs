@@ -47,6 +47,14 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
+    /// What rows say, of a thread that was kept on a CPU.
+    pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
+        Self {
+            cpu,
+            ..Self::default()
+        }
+    }
+
     /// By the recording's header and books, of a loop that ran on `cpus`.
     pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();

@@ -77,7 +77,6 @@ impl Times {
             })
         };
         let told = QUANTILES.iter().filter(|&&q| tellable(q, self.count));
-        let counts = self.histogram.counts().iter().enumerate();
         Some(Distribution {
             count: self.count,
             min,
@@ -85,16 +84,21 @@ impl Times {
             max: self.max,
             exact,
             quantiles: told.filter_map(quantile).collect(),
-            buckets: counts
-                .filter(|&(_, &count)| count > 0)
-                .map(|(index, &count)| Bucket {
-                    from: Histogram::lower(index),
-                    below: Histogram::lower(index + 1),
-                    count,
-                })
-                .collect(),
+            buckets: buckets(&self.histogram),
         })
     }
+}
+
+/// The buckets of a histogram that hold any time.
+pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
+    let counts = histogram.counts().iter().enumerate();
+    let any = counts.filter(|&(_, &count)| count > 0);
+    any.map(|(index, &count)| Bucket {
+        from: Histogram::lower(index),
+        below: Histogram::lower(index + 1),
+        count,
+    })
+    .collect()
 }
 
 /// The least of some sorted times that the share `q` of them does not exceed.

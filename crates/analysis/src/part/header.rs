@@ -59,7 +59,7 @@ impl Cut {
             }),
             soakers: Vec::new(),
             ended_early: None,
-            paced: header.paced.clone().map(|paced| self.paced(paced)),
+            paced: header.paced.clone().and_then(|paced| self.paced(paced)),
             replayed: None,
             witnesses: None,
             part: Some(part),
@@ -98,9 +98,10 @@ impl Cut {
         })
     }
 
-    /// A loop's report, of which only what it was asked for holds for a part.
-    fn paced(&self, paced: Paced) -> Paced {
-        match paced {
+    /// A loop's report, of which only what it was asked for holds for a part. What both ends of datagrams say holds
+    /// for the whole alone.
+    fn paced(&self, paced: Paced) -> Option<Paced> {
+        Some(match paced {
             Paced::Loop(mut run) => {
                 run.elapsed = self.part.length();
                 run.readings = Vec::new();
@@ -108,6 +109,7 @@ impl Cut {
                 Paced::Loop(run)
             }
             other @ (Paced::Turns(_) | Paced::Program) => other,
-        }
+            Paced::Packets(_) => return None,
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_model::interrupt_rows::LOCAL_TIMER_ROW;
 use ticktax_model::recording::{Header, Level};
 use ticktax_model::statement::Part;
 use ticktax_model::tick::{Around, Basis, CpuTicks, Estimate, Fleet, TickBill, TickCost, Ticks};
@@ -26,9 +27,6 @@ const PARAMETERS: [&str; 11] = [
     "skew_tick",
     "tickless",
 ];
-
-/// The row of `/proc/interrupts` that counts the local timer's.
-const LOCAL_TIMER: &str = "LOC";
 
 /// Whole seconds that it takes to tell how much they differ.
 const MIN_SECONDS: usize = 5;
@@ -104,7 +102,7 @@ fn cpu_ticks(
 ) -> Option<CpuTicks> {
     let interrupts = header
         .after
-        .interrupts_since(&header.before, LOCAL_TIMER, cpu);
+        .interrupts_since(&header.before, LOCAL_TIMER_ROW, cpu);
     let counts = ledger.map(|ledger| match basis {
         Basis::Interrupts => ledger.frames,
         _ => ledger.ticks,

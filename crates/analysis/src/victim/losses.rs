@@ -58,6 +58,11 @@ impl Losses {
         }
     }
 
+    /// Whether they are those of a process.
+    pub(super) fn is_of(&self, pid: i32) -> bool {
+        self.pid == pid
+    }
+
     /// The thread was on a CPU during `span`, and this interrupted it.
     pub(super) fn on_cpu(
         &mut self,

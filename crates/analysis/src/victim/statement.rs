@@ -16,6 +16,7 @@ use super::rhythm::{Had, period};
 use super::times::Times;
 use super::worst::{Candidate, Episodes, Worst};
 use crate::ledger::tally::Tally;
+use crate::pace::buckets;
 use crate::real_time::Held;
 
 /// Says what happened to the victim.
@@ -108,6 +109,7 @@ fn threads(
     told.accounts = accounts(states);
     told.accounted = told.accounts.iter().map(|account| account.time).sum();
     told.latency = latency(&victim);
+    told.latency_buckets = buckets(&victim.latency.histogram);
     let begin = header.begin().unwrap_or(about.begin);
     let rhythms = Rhythms {
         beats,

@@ -112,6 +112,30 @@ proptest! {
     }
 
     #[test]
+    fn the_longest_interval_of_an_account_is_a_row(scripts in scripts()) {
+        let fixture = Fixture::run(&scripts);
+        let rows = fixture.rows();
+        let begin = fixture.header.begin().unwrap_or_default();
+        for account in book(&fixture).accounts {
+            let made = MADE_BY_THE_LEDGER.contains(&account.class) && account.class != Class::Probe;
+            prop_assert_eq!(account.longest.is_some(), account.intervals.count > 0 && !made, "{:?}", account);
+            let Some(longest) = account.longest else {
+                continue;
+            };
+            prop_assert_eq!(Some(longest.length), account.intervals.max);
+            let is_it = |row: &Row| {
+                let span = row.span();
+                (span.cpu, span.dur, (span.start - begin).max(Nanos::ZERO))
+                    == (longest.cpu, longest.length, longest.at)
+            };
+            prop_assert!(rows.iter().any(is_it), "{:?}", account);
+        }
+        // Of a sum it is not known when its longest interval was.
+        let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
+        prop_assert!(sums.accounts.iter().all(|account| account.longest.is_none()));
+    }
+
+    #[test]
     fn gaps_fall_into_their_four_parts(scripts in scripts()) {
         let fixture = Fixture::run(&scripts);
         let statement = book(&fixture);
@@ -198,7 +222,9 @@ proptest! {
         let spans = statement(&rows, &fixture.header, &fixture.sources);
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.balance.balances());
-        prop_assert_eq!(spans.accounts, sums.accounts);
+        // But for when their longest intervals were.
+        let accounts = spans.accounts.into_iter().map(|account| Account { longest: None, ..account });
+        prop_assert_eq!(accounts.collect::<Vec<_>>(), sums.accounts);
         prop_assert_eq!(spans.cpus, sums.cpus);
     }
 

@@ -267,6 +267,15 @@ fn a_cpu_that_cannot_exist_is_an_error_and_not_an_allocation() {
 }
 
 #[test]
+fn the_longest_of_intervals_without_a_length_is_one_of_them() {
+    let statement = Desk::open(1_000).row((100, 0, 0), timer()).close();
+    let account = &statement.accounts[0];
+    assert_eq!(account.intervals.max, Some(Nanos::ZERO), "{account:?}");
+    let at = account.longest.map(|longest| longest.at);
+    assert_eq!(at, Some(Nanos(100)), "{account:?}");
+}
+
+#[test]
 fn interrupts_are_counted_by_their_frames_and_functions_are_parts() {
     let mut desk = Desk::open(10_000);
     let tick = Source::kernel(Kind::Irq, "local_timer", "tick_nohz_handler");

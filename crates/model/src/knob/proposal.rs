@@ -23,7 +23,7 @@ pub struct KnobProposal {
 impl KnobProposal {
     /// The settings that can be proposed, and whether they are dangerous. The registry of settings is on the side of
     /// the machine, of which those who judge a recording know nothing; it checks this list.
-    pub const KNOBS: [(&str, bool); 31] = [
+    pub const KNOBS: [(&str, bool); 33] = [
         ("clock.source", false),
         ("cpu.governor", false),
         ("cpu.max_freq", false),
@@ -41,6 +41,8 @@ impl KnobProposal {
         ("kernel.watchdog", false),
         ("kernel.watchdog_thresh", false),
         ("ksm.run", false),
+        ("netdev.budget", false),
+        ("netdev.budget_usecs", false),
         ("proc.nice", false),
         ("thp.enabled", false),
         ("vm.compaction_proactiveness", false),

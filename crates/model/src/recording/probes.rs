@@ -139,6 +139,9 @@ pub struct SoakReport {
     pub block: BlockTimes,
     /// Blocks that it got done.
     pub blocks: u64,
+    /// How many of them it had done at which times. A recording on disk does without.
+    #[serde(skip)]
+    pub progress: Vec<(Nanos, u64)>,
     /// From when it worked.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
@@ -155,6 +158,25 @@ impl SoakReport {
     pub fn time(&self) -> Nanos {
         #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
         Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
+    }
+
+    /// The time that its work from one moment to another takes, at the speed that its own undisturbed blocks had;
+    /// `None` where it is not known how much it had done by then.
+    pub fn time_between(&self, begin: Nanos, end: Nanos) -> Option<Nanos> {
+        let blocks = self.done_at(end)? - self.done_at(begin)?;
+        Some(Nanos(1).times(blocks * self.block.block_fast_ns?))
+    }
+
+    /// How many blocks were done at a time, in between two times at which that is known.
+    fn done_at(&self, at: Nanos) -> Option<f64> {
+        let after = self.progress.partition_point(|(it, _)| *it <= at);
+        let (began, before) = *self.progress.get(after.checked_sub(1)?)?;
+        let (then, done) = *self.progress.get(after).unwrap_or(&(self.end, self.blocks));
+        if at > then || then <= began {
+            return None;
+        }
+        let part = (at - began).share_of(then - began);
+        Some(before as f64 + part * (done - before) as f64)
     }
 }
 

@@ -92,6 +92,7 @@ fn soaked() -> Header {
             ..BlockTimes::default()
         },
         blocks: 14_800,
+        progress: Vec::new(),
         begin: Nanos::ZERO,
         end: SECOND,
         ended_early: None,
