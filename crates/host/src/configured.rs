@@ -6,8 +6,10 @@ mod boot;
 mod durability;
 mod fstab;
 mod kernel_log;
+mod offloads;
 mod power;
 mod reading;
+mod steering;
 mod sysctl;
 mod timers;
 
@@ -21,13 +23,17 @@ use super::Proc;
 use super::counters::user_hz;
 
 /// Short files whose contents are facts by themselves; those that are longer are cut at 1 MiB.
-const FILES: [&str; 18] = [
+const FILES: [&str; 22] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",
     "proc/sys/kernel/nmi_watchdog",
     "proc/sys/kernel/sched_rt_period_us",
     "proc/sys/kernel/sched_rt_runtime_us",
     "proc/sys/kernel/watchdog",
+    "proc/sys/net/core/netdev_budget",
+    "proc/sys/net/core/netdev_budget_usecs",
+    "proc/sys/net/core/rmem_default",
+    "proc/sys/net/core/rmem_max",
     "proc/sys/vm/dirty_bytes",
     "proc/sys/vm/dirty_ratio",
     "sys/devices/system/clocksource/clocksource0/available_clocksource",
@@ -76,11 +82,9 @@ impl Proc {
             fsync_off: durability::fsync_off(&mut reading),
             frequency: power::frequency(&mut reading),
             wake_latency: power::wake_latency(&mut reading),
-            interrupt_cpus: if isolates {
-                power::interrupt_cpus(&mut reading)
-            } else {
-                BTreeMap::new()
-            },
+            steered_queues: steering::queues(&mut reading),
+            offloads_off: offloads::off(&reading),
+            interrupt_cpus: power::interrupt_cpus(&mut reading, isolates),
             irqbalance: isolates.then(|| self.runs("irqbalance")),
             files,
             unread: reading.unread(),

@@ -40,7 +40,13 @@ pub struct Configured {
     pub frequency: Vec<FrequencyPolicy>,
     /// A limit on how long a CPU may take to wake up.
     pub wake_latency: Option<WakeLatency>,
-    /// The CPUs that device interrupts go to, by number; only where CPUs are isolated.
+    /// Receive queues of network devices whose packets are handed to other CPUs (RPS), in this network namespace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steered_queues: Vec<SteeredQueue>,
+    /// Network devices that could take work off the CPUs and do not, in this network namespace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub offloads_off: Vec<DeviceOffloads>,
+    /// The CPUs that device interrupts go to, by number; where CPUs are isolated, or there are not many interrupts.
     pub interrupt_cpus: BTreeMap<String, String>,
     /// Whether `irqbalance` runs; `None` where it was not checked.
     pub irqbalance: Option<bool>,
@@ -192,6 +198,84 @@ pub struct FrequencyPolicy {
     pub max_khz: Option<u64>,
     /// The most that the hardware can, in kHz.
     pub hardware_max_khz: Option<u64>,
+}
+
+/// A receive queue whose packets are handed to certain CPUs (`rps_cpus`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SteeredQueue {
+    /// The device.
+    pub device: String,
+    /// The queue, such as `rx-0`.
+    pub queue: String,
+    /// The CPUs.
+    pub cpus: CpuList,
+}
+
+/// What a network device could do, and does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceOffloads {
+    /// The device.
+    pub device: String,
+    /// What is off that could be on.
+    pub off: Vec<Offload>,
+}
+
+/// Work with packets that a device, or the kernel once for many packets, can take off the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offload {
+    /// Checksums of what is sent.
+    Checksum,
+    /// Cutting TCP data into segments.
+    Segmentation,
+    /// The same put off to the last moment before the device.
+    GenericSegmentation,
+    /// Checksums of what is received.
+    ReceiveChecksum,
+    /// Putting together segments that were received.
+    GenericReceive,
+}
+
+impl Offload {
+    /// Every one.
+    pub const ALL: [Self; 5] = [
+        Self::Checksum,
+        Self::Segmentation,
+        Self::GenericSegmentation,
+        Self::ReceiveChecksum,
+        Self::GenericReceive,
+    ];
+
+    /// What ethtool takes for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Checksum => "tx",
+            Self::Segmentation => "tso",
+            Self::GenericSegmentation => "gso",
+            Self::ReceiveChecksum => "rx",
+            Self::GenericReceive => "gro",
+        }
+    }
+
+    /// What it is of packets that are received.
+    pub const fn is_of_received(self) -> bool {
+        matches!(self, Self::ReceiveChecksum | Self::GenericReceive)
+    }
+
+    /// The kernel's features of which any is it.
+    pub const fn features(self) -> &'static [&'static str] {
+        match self {
+            Self::Checksum => &[
+                "tx-checksum-ip-generic",
+                "tx-checksum-ipv4",
+                "tx-checksum-ipv6",
+            ],
+            Self::Segmentation => &["tx-tcp-segmentation"],
+            Self::GenericSegmentation => &["tx-generic-segmentation"],
+            Self::ReceiveChecksum => &["rx-checksum"],
+            Self::GenericReceive => &["rx-gro"],
+        }
+    }
 }
 
 /// The limit behind `/dev/cpu_dma_latency`.

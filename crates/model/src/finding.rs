@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Nanos;
 use crate::knob::KnobProposal;
+use crate::statement::Account;
+use crate::{Moment, Nanos};
 
 /// A verdict that a person can act on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,15 +41,39 @@ pub struct Cost {
     /// CPU time that it took during the recording, where it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
+    /// The longest interval of it that has a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Moment>,
 }
 
 impl Cost {
     /// A cost that was not measured.
     pub fn said(what: impl Into<String>) -> Option<Self> {
-        Some(Self {
+        Some(Self::of(what, None))
+    }
+
+    /// A cost of so much CPU time, where it was measured.
+    pub fn of(what: impl Into<String>, time: Option<Nanos>) -> Self {
+        Self {
             what: what.into(),
-            time: None,
-        })
+            time,
+            longest: None,
+        }
+    }
+
+    /// A cost that is all of an account, where that has any.
+    pub fn of_account(what: impl Into<String>, account: Option<&Account>) -> Self {
+        Self {
+            longest: account.and_then(|account| account.longest),
+            ..Self::of(what, account.map(|account| account.time))
+        }
+    }
+
+    /// The same cost, of which this is the longest interval.
+    #[must_use]
+    pub fn at(mut self, longest: Option<Moment>) -> Self {
+        self.longest = longest;
+        self
     }
 }
 

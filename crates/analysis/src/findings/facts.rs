@@ -3,10 +3,12 @@
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::{Configured, FrequencyPolicy, FstabLine, Mounted};
 use ticktax_model::machine::kernel_words;
+use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::{Account, Class};
 use ticktax_model::tick::TickBill;
-use ticktax_model::{Cpu, CpuList, Nanos};
+use ticktax_model::victim::ThreadTimes;
+use ticktax_model::{Cpu, CpuList};
 
 /// The facts of one recording.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +17,9 @@ pub struct Facts<'a> {
     pub(super) configured: &'a Configured,
     pub(super) tick: Option<&'a TickBill>,
     pub(super) accounting: Option<&'a AccountingStatement>,
-    accounts: &'a [Account],
+    pub(super) packets: Option<&'a PacketPaths>,
+    pub(super) threads: Option<&'a ThreadTimes>,
+    pub(super) accounts: &'a [Account],
 }
 
 /// A file system that is mounted, with what asked for it.
@@ -61,6 +65,10 @@ pub struct Measured<'a> {
     pub tick: Option<&'a TickBill>,
     /// The accounting check.
     pub accounting: Option<&'a AccountingStatement>,
+    /// What delayed packets.
+    pub packets: Option<&'a PacketPaths>,
+    /// What happened to the watched program's threads.
+    pub threads: Option<&'a ThreadTimes>,
     /// The accounts of the books.
     pub accounts: &'a [Account],
 }
@@ -72,6 +80,8 @@ impl<'a> Facts<'a> {
             configured: &header.machine.configured,
             tick: measured.tick,
             accounting: measured.accounting,
+            packets: measured.packets,
+            threads: measured.threads,
             accounts: measured.accounts,
         }
     }
@@ -141,11 +151,26 @@ impl<'a> Facts<'a> {
         cpus.collect::<CpuList>().named()
     }
 
-    /// The CPU time of a kernel thread, where it had any.
-    pub(super) fn thread_time(&self, name: &str) -> Option<Nanos> {
-        let accounts = self.accounts.iter();
-        let mut found =
-            accounts.filter(|account| account.class == Class::KernelThread && account.name == name);
-        found.next().map(|account| account.time)
+    /// A number in a file.
+    pub(super) fn number_in(&self, file: &str) -> Option<u64> {
+        self.configured.file(file)?.parse().ok()
+    }
+
+    /// The account of a kernel thread, where it had any time.
+    pub(super) fn kernel_thread(&self, name: &str) -> Option<&'a Account> {
+        self.account(Class::KernelThread, name)
+    }
+
+    /// The account of a device's interrupt, where it had any time, by what `/proc/interrupts` says of the line: the
+    /// account has the name of the devices alone, without their controller.
+    pub(super) fn interrupt(&self, description: &str) -> Option<&'a Account> {
+        let mut all = self.accounts.iter();
+        all.find(|account| account.class == Class::Irq && description.ends_with(&account.name))
+    }
+
+    /// An account, where it had any time.
+    pub(super) fn account(&self, class: Class, name: &str) -> Option<&'a Account> {
+        let mut all = self.accounts.iter();
+        all.find(|account| account.class == class && account.name == name)
     }
 }

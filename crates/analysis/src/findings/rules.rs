@@ -24,11 +24,16 @@ mod nfs_soft_mount;
 mod nfs_writeback_swaps;
 mod nohz_full_without_effect;
 mod nohz_not_as_asked;
+mod offloads_off;
+mod packet_budget_used_up;
+mod packets_on_programs_cpus;
 mod probe_policy_not_granted;
 mod real_time_throttled;
+mod rps_on_programs_cpus;
 mod same_pages_never_merged;
 mod sysctl_not_in_effect;
 mod tick_divider_without_effect;
+mod udp_buffer_overrun;
 mod watchdog_not_as_asked;
 
 use super::Rule;
@@ -66,10 +71,15 @@ pub const RULES: &[Rule] = rules![
     "nfs-writeback-swaps" => nfs_writeback_swaps,
     "nohz-full-without-effect" => nohz_full_without_effect,
     "nohz-not-as-asked" => nohz_not_as_asked,
+    "offloads-off" => offloads_off,
+    "packet-budget-used-up" => packet_budget_used_up,
+    "packets-on-programs-cpus" => packets_on_programs_cpus,
     "probe-policy-not-granted" => probe_policy_not_granted,
     "real-time-throttled" => real_time_throttled,
+    "rps-on-programs-cpus" => rps_on_programs_cpus,
     "same-pages-never-merged" => same_pages_never_merged,
     "sysctl-not-in-effect" => sysctl_not_in_effect,
     "tick-divider-without-effect" => tick_divider_without_effect,
+    "udp-buffer-overrun" => udp_buffer_overrun,
     "watchdog-not-as-asked" => watchdog_not_as_asked,
 ];

@@ -1,5 +1,6 @@
 //! Findings: what is configured and not in effect.
 
+use ticktax_model::Moment;
 use ticktax_model::finding::{Confidence, Finding, Severity};
 use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
@@ -22,6 +23,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         // What to do is said once, where a rule found several things.
         let again =
             told.is_some_and(|told| told.rule == finding.rule && told.remedy == finding.remedy);
+        if let Some(longest) = longest(finding) {
+            page.place(longest);
+        }
         page.paragraph(
             tone(finding),
             "  - ",
@@ -36,6 +40,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         );
         page.paragraph(Tone::Faint, "    ", &text);
     }
+}
+
+/// Where what it costs took longest.
+fn longest(finding: &Finding) -> Option<Moment> {
+    finding.cost.as_ref()?.longest
 }
 
 fn tone(finding: &Finding) -> Tone {
@@ -63,6 +72,14 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     if let Some(cost) = &finding.cost {
         let time = cost.time.map(|time| format!(" ({} here)", tied(time)));
         sentences.push(format!("Cost: {}{}", cost.what, time.unwrap_or_default()));
+    }
+    if let Some(longest) = longest(finding) {
+        sentences.push(format!(
+            "Longest: {} on CPU {} {}",
+            tied(longest.length),
+            longest.cpu,
+            tied(format!("at {:.6} s", longest.at.as_secs_f64()))
+        ));
     }
     sentences.push(if again {
         "To do: as above".to_owned()

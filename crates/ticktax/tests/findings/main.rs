@@ -7,6 +7,7 @@ mod bad_input;
 mod boot;
 mod durability;
 mod measured;
+mod packets;
 mod settings;
 mod tree;
 
@@ -21,6 +22,7 @@ fn cases() -> Vec<Case> {
         settings::cases(),
         durability::cases(),
         measured::cases(),
+        packets::cases(),
     ];
     lists.into_iter().flatten().collect()
 }

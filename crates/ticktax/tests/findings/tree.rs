@@ -9,8 +9,11 @@ use ticktax_host::Proc;
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::finding::Finding;
 use ticktax_model::machine::Machine;
+use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::{Header, Level, World};
+use ticktax_model::statement::Account;
 use ticktax_model::tick::TickBill;
+use ticktax_model::victim::ThreadTimes;
 
 /// What a rule must say of a machine.
 #[derive(Clone, Copy)]
@@ -30,6 +33,12 @@ pub(crate) struct Case {
     pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
     /// What the accounting check said.
     pub(crate) accounting: fn() -> Option<AccountingStatement>,
+    /// What delayed packets.
+    pub(crate) packets: fn() -> Option<PacketPaths>,
+    /// What happened to the watched program's threads.
+    pub(crate) threads: fn() -> Option<ThreadTimes>,
+    /// The accounts of the books.
+    pub(crate) accounts: fn() -> Vec<Account>,
     pub(crate) expected: Expected,
 }
 
@@ -49,6 +58,9 @@ pub(crate) fn case(
             .collect(),
         measured: |_| None,
         accounting: || None,
+        packets: || None,
+        threads: || None,
+        accounts: Vec::new,
         expected,
     }
 }
@@ -96,10 +108,15 @@ impl Case {
         let mut header = header(Proc::at(root.path()).machine());
         let tick = (self.measured)(&mut header);
         let accounting = (self.accounting)();
+        let packets = (self.packets)();
+        let threads = (self.threads)();
+        let accounts = (self.accounts)();
         let measured = Measured {
             tick: tick.as_ref(),
             accounting: accounting.as_ref(),
-            accounts: &[],
+            packets: packets.as_ref(),
+            threads: threads.as_ref(),
+            accounts: &accounts,
         };
         judge(&header, measured)
     }

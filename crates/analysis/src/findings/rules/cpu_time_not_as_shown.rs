@@ -68,13 +68,13 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
             Confidence::Likely
         },
         severity: Severity::Warning,
-        cost: Some(Cost {
-            what: "CPU time that is planned with wrongly".to_owned(),
-            time: cpu.busy.map(|busy| {
+        cost: Some(Cost::of(
+            "CPU time that is planned with wrongly",
+            cpu.busy.map(|busy| {
                 let shown = Nanos(busy.0.min(cpu.shown_busy.0));
                 Nanos(busy.0.max(cpu.shown_busy.0)) - shown
             }),
-        }),
+        )),
         proposal: None,
         remedy,
     }

@@ -25,11 +25,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: format!("/{ENABLED}"),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Some(Cost {
-            what: "page faults that clear 2 MiB, or stop to compact memory; or misses in the TLB"
-                .to_owned(),
-            time: facts.thread_time("khugepaged"),
-        }),
+        cost: Some(Cost::of_account(
+            "page faults that clear 2 MiB, or stop to compact memory; or misses in the TLB",
+            facts.kernel_thread("khugepaged"),
+        )),
         proposal: KnobProposal::of("thp.enabled", asked),
         remedy: "find what writes that file after the boot (tuned, a service), and settle on one"
             .to_owned(),

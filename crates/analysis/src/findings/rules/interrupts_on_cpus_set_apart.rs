@@ -5,7 +5,7 @@ use ticktax_model::knob::KnobProposal;
 
 use super::super::Facts;
 
-use ticktax_model::CpuList;
+use ticktax_model::{CpuList, Moment};
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let apart = facts.set_apart();
@@ -13,6 +13,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let (mut hit, mut lines) = (Vec::new(), Vec::new());
+    let mut longest: Option<Moment> = None;
     let mut total = 0;
     for (label, row) in &facts.header.after.interrupts {
         if !label.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -37,6 +38,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             total += count;
             hit.push(format!("{label} ({})", row.description));
             lines.extend(label.parse::<u32>());
+            let account = facts.interrupt(&row.description);
+            let there = account.and_then(|account| account.longest);
+            let there = there.filter(|it| apart.contains(it.cpu));
+            longest = longest.into_iter().chain(there).max_by_key(|it| it.length);
         }
     }
     if hit.is_empty() {
@@ -64,7 +69,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             .to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said("each is a gap in whatever runs there"),
+        cost: Some(Cost::of("each is a gap in whatever runs there", None).at(longest)),
         proposal,
         remedy: format!("{balancer}write the other CPUs to /proc/irq/N/smp_affinity_list"),
     }]

@@ -20,10 +20,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "/sys/kernel/mm/ksm/pages_sharing".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Note,
-        cost: Some(Cost {
-            what: "the time of ksmd, and what it pushes out of the caches".to_owned(),
-            time: facts.thread_time("ksmd"),
-        }),
+        cost: Some(Cost::of_account(
+            "the time of ksmd, and what it pushes out of the caches",
+            facts.kernel_thread("ksmd"),
+        )),
         proposal: KnobProposal::of("ksm.run", 2),
         remedy: "write 2 to /sys/kernel/mm/ksm/run, unless virtual machines with like contents \
                  are about to start"

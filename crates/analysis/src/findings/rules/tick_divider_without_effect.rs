@@ -48,13 +48,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: how.to_owned(),
         confidence,
         severity: Severity::Serious,
-        cost: Some(Cost {
-            what: "the ticks that were to be left out".to_owned(),
-            time: facts
+        cost: Some(Cost::of(
+            "the ticks that were to be left out",
+            facts
                 .tick
                 .and_then(|tick| tick.cost.as_ref())
                 .map(|cost| cost.time.times(1.0 - 1.0 / asked)),
-        }),
+        )),
         proposal: None,
         remedy: "use a kernel that was built for fewer ticks (CONFIG_HZ), or one that stops the \
                  tick of idle CPUs (CONFIG_NO_HZ_IDLE)"

@@ -1,0 +1,118 @@
+//! Work with packets that a device could take off the CPUs, and does not.
+
+use ticktax_model::Nanos;
+use ticktax_model::configured::{DeviceOffloads, Offload};
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::machine::DevicePackets;
+use ticktax_model::statement::Class;
+
+use super::super::Facts;
+
+/// From this part of the CPUs' time on, work with packets is worth looking at.
+const MUCH: f64 = 0.01;
+
+/// From so many packets on, a device has to do with it.
+const SOME: u64 = 1_000;
+
+/// The softirqs of packets.
+const OF_PACKETS: [&str; 2] = ["NET_RX", "NET_TX"];
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let header = facts.header;
+    let elapsed = header.after.at - header.before.at;
+    let cpus = header.machine.online.len();
+    let time = packet_time(facts);
+    let share = time.share_of(elapsed.times(cpus as f64));
+    if share < MUCH {
+        return Vec::new();
+    }
+    let devices = facts.configured.offloads_off.iter();
+    let findings = devices.filter_map(|device| {
+        let after = header.after.devices.get(&device.device)?;
+        // One that was made meanwhile has counted all that it has.
+        let before = header.before.devices.get(&device.device).copied();
+        let before = before.unwrap_or_default();
+        let packets = DevicePackets {
+            received: after.received.saturating_sub(before.received),
+            sent: after.sent.saturating_sub(before.sent),
+        };
+        let concerned = device.off.iter().copied().filter(|offload| {
+            let passed = if offload.is_of_received() {
+                packets.received
+            } else {
+                packets.sent
+            };
+            passed >= SOME
+        });
+        let off: Vec<Offload> = concerned.collect();
+        (!off.is_empty()).then(|| finding(device, &off, packets, (time, share)))
+    });
+    findings.collect()
+}
+
+/// What softirqs took for packets, on all CPUs.
+fn packet_time(facts: &Facts<'_>) -> Nanos {
+    let accounts = facts.accounts.iter().filter(|account| {
+        account.class == Class::Softirq && OF_PACKETS.contains(&account.name.as_str())
+    });
+    accounts.map(|account| account.time).sum()
+}
+
+fn finding(
+    device: &DeviceOffloads,
+    off: &[Offload],
+    packets: DevicePackets,
+    (time, share): (Nanos, f64),
+) -> Finding {
+    let name = &device.device;
+    let names: Vec<&str> = off.iter().map(|it| it.name()).collect();
+    let names = names.join(", ");
+    let switches: Vec<String> = off.iter().map(|it| format!("{} on", it.name())).collect();
+    let factors: Vec<String> = off
+        .iter()
+        .filter_map(|it| experiment(*it))
+        .map(|factor| format!("--vary {factor}=0,1"))
+        .collect();
+    let measure = if factors.is_empty() {
+        String::new()
+    } else {
+        let factors = factors.join(" ");
+        format!("; what it saves on this kernel: ticktax net pair {factors}")
+    };
+    Finding {
+        rule: "offloads-off".to_owned(),
+        title: format!("{name} leaves work to the CPUs that it could do"),
+        configured: format!("{names} of {name}, which can be on"),
+        effective: format!(
+            "off, while {} packets were received and {} sent over it",
+            packets.received, packets.sent
+        ),
+        measured: "the device's features (ethtool's netlink interface), the growth of /proc/net/dev, and the time of \
+                   NET_RX and NET_TX"
+            .to_owned(),
+        // What of the time would be saved was not measured.
+        confidence: Confidence::Possible,
+        severity: Severity::Note,
+        cost: Some(Cost::of(
+            format!(
+                "NET_RX and NET_TX, {:.1} % of all CPU time: some of it, and of the system calls that send",
+                100.0 * share
+            ),
+            Some(time),
+        )),
+        proposal: None,
+        remedy: format!("ethtool -K {name} {}{measure}", switches.join(" ")),
+    }
+}
+
+/// The factor of an experiment that has it on and off.
+const fn experiment(offload: Offload) -> Option<&'static str> {
+    match offload {
+        Offload::Checksum => Some("tx-checksum"),
+        Offload::Segmentation => Some("tso"),
+        Offload::GenericSegmentation => Some("gso"),
+        Offload::GenericReceive => Some("gro"),
+        // Of a veth pair there is nothing to check.
+        Offload::ReceiveChecksum => None,
+    }
+}

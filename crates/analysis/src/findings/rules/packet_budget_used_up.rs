@@ -1,0 +1,89 @@
+//! A softirq that left packets for later because its budget or its time was used up.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::knob::KnobProposal;
+use ticktax_model::packet_path::{PacketCpu, PacketPaths, ReceivedIn};
+use ticktax_model::{CpuList, Moment};
+
+use super::super::Facts;
+
+const BUDGET: &str = "proc/sys/net/core/netdev_budget";
+const TIME: &str = "proc/sys/net/core/netdev_budget_usecs";
+
+/// A squeeze now and then is how the kernel shares a CPU.
+const FEW: u64 = 10;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(packets) = facts.packets else {
+        return Vec::new();
+    };
+    let squeezed: Vec<&PacketCpu> = packets.cpus.iter().filter(|it| it.squeezed > 0).collect();
+    let times: u64 = squeezed.iter().map(|it| it.squeezed).sum();
+    if times < FEW {
+        return Vec::new();
+    }
+    let (budget, time) = (facts.number_in(BUDGET), facts.number_in(TIME));
+    let cpus: CpuList = squeezed.iter().map(|it| it.cpu).collect();
+    let frames: u64 = squeezed.iter().map(|it| it.processed).sum();
+    let configured = match (budget, time) {
+        (Some(budget), Some(time)) => format!(
+            "net.core.netdev_budget = {budget} packets, net.core.netdev_budget_usecs = {time} \u{b5}s"
+        ),
+        (Some(budget), None) => format!("net.core.netdev_budget = {budget} packets"),
+        (None, _) => "net.core.netdev_budget, which was not read".to_owned(),
+    };
+    vec![Finding {
+        rule: "packet-budget-used-up".to_owned(),
+        title: "NET_RX left packets for later, its budget used up".to_owned(),
+        configured,
+        effective: format!(
+            "{times} times on {}, of {frames} frames there",
+            cpus.named()
+        ),
+        measured: "the growth of time_squeeze in /proc/net/softnet_stat during the recording"
+            .to_owned(),
+        confidence: Confidence::Certain,
+        severity: Severity::Warning,
+        cost: Some(Cost::of(cost(packets), None).at(longest(packets))),
+        proposal: budget.and_then(|budget| KnobProposal::of("netdev.budget", 2 * budget)),
+        remedy: remedy(budget, time),
+    }]
+}
+
+/// What the packets of the recording say of it.
+fn cost(packets: &PacketPaths) -> String {
+    let of = |it: ReceivedIn| {
+        let ways = packets.ways.iter().filter(move |way| way.received_in == it);
+        ways.map(|way| &way.delay)
+    };
+    let handed: u64 = of(ReceivedIn::Ksoftirqd).map(|it| it.count).sum();
+    let max = of(ReceivedIn::Ksoftirqd).filter_map(|it| it.max).max();
+    match max {
+        Some(max) => format!(
+            "packets wait for the next round, or for ksoftirqd behind whatever has the CPU: of {} wake-ups \
+             {handed} came through it, at most {max} late",
+            packets.followed
+        ),
+        None => "packets wait for the next round of softirqs, or for ksoftirqd behind whatever has the CPU".to_owned(),
+    }
+}
+
+/// The longest of the ways through `ksoftirqd`, where it is among the longest of all.
+fn longest(packets: &PacketPaths) -> Option<Moment> {
+    let mut ways = packets.longest.iter();
+    let way = ways.find(|way| way.received_in == ReceivedIn::Ksoftirqd)?;
+    Some(way.moment())
+}
+
+fn remedy(budget: Option<u64>, time: Option<u64>) -> String {
+    let both = match (budget, time) {
+        (Some(budget), Some(time)) => format!(
+            "sysctl -w net.core.netdev_budget={} net.core.netdev_budget_usecs={}",
+            2 * budget,
+            2 * time
+        ),
+        (Some(budget), None) => format!("sysctl -w net.core.netdev_budget={}", 2 * budget),
+        (None, _) => "raise net.core.netdev_budget and net.core.netdev_budget_usecs".to_owned(),
+    };
+    format!("{both}; or spread the receiving over more CPUs (RSS queues, RPS)")
+}

@@ -1,0 +1,106 @@
+//! Packets that are handed to the CPUs that a program runs on (RPS), where receiving them interrupts it.
+
+use ticktax_model::configured::SteeredQueue;
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::kernel_words::RECEIVE_SOFTIRQ;
+use ticktax_model::statement::Class;
+use ticktax_model::{Cpu, CpuList, Kind, Nanos};
+
+use super::super::Facts;
+
+/// From this part of the time that a program wanted on, receiving kept it from running.
+const MUCH: f64 = 0.01;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let (Some(packets), Some(threads)) = (facts.packets, facts.threads) else {
+        return Vec::new();
+    };
+    let receiving = threads
+        .interrupted_by
+        .iter()
+        .find(|it| it.kind == Kind::Softirq && it.name == RECEIVE_SOFTIRQ);
+    let Some(receiving) = receiving else {
+        return Vec::new();
+    };
+    let wanted = threads.accounts.iter().filter(|it| it.state.is_wanted());
+    let wanted: Nanos = wanted.map(|it| it.time).sum();
+    let its: CpuList = {
+        let all = packets.threads.iter().flat_map(|it| it.cpus.iter());
+        all.collect()
+    };
+    let here = |queue: &&SteeredQueue| queue.cpus.iter().any(|cpu| its.contains(cpu));
+    let queues = facts.configured.steered_queues.iter().filter(here);
+    let queues: Vec<&SteeredQueue> = queues.collect();
+    let online = facts.header.machine.online.iter();
+    let others: CpuList = online.filter(|&cpu| !its.contains(cpu)).collect();
+    let (Some(first), true) = (queues.first(), receiving.time.share_of(wanted) >= MUCH) else {
+        return Vec::new();
+    };
+    let named = queues
+        .iter()
+        .map(|it| format!("{} {}", it.device, it.queue));
+    let named: Vec<String> = named.collect();
+    let file = format!(
+        "/sys/class/net/{}/queues/{}/rps_cpus",
+        first.device, first.queue
+    );
+    let longest = facts.account(Class::Softirq, RECEIVE_SOFTIRQ);
+    let longest = longest.and_then(|account| account.longest);
+    let longest = longest.filter(|longest| its.contains(longest.cpu));
+    let remedy = match mask(&others) {
+        Some(mask) => format!(
+            "echo {mask} > {file}, which leaves {} to it",
+            others.named()
+        ),
+        None => format!("give the program fewer CPUs (taskset), and the others to {file}"),
+    };
+    vec![Finding {
+        rule: "rps-on-programs-cpus".to_owned(),
+        title: "Packets are received on the CPUs of the watched program".to_owned(),
+        configured: format!("rps_cpus of {}: {}", named.join(", "), first.cpus.named()),
+        effective: format!(
+            "its threads that packets wake run on {}, where NET_RX interrupted the program for {} in {} softirqs",
+            its.named(),
+            receiving.time,
+            receiving.count
+        ),
+        measured: "softirqs on top of its threads, and rps_cpus in /sys/class/net".to_owned(),
+        confidence: Confidence::Likely,
+        severity: Severity::Warning,
+        cost: Some(
+            Cost::of("interrupting the program by NET_RX", Some(receiving.time)).at(longest),
+        ),
+        proposal: None,
+        remedy,
+    }]
+}
+
+/// A set of CPUs as the kernel reads one; `None` where it is empty.
+fn mask(cpus: &CpuList) -> Option<String> {
+    let Cpu(last) = cpus.iter().last()?;
+    let words = (0..=last / 32).rev().map(|place| {
+        let own = cpus.iter().filter(|cpu| cpu.0 / 32 == place);
+        let word = own.fold(0_u32, |word, cpu| word | 1 << (cpu.0 % 32));
+        format!("{word:x}")
+    });
+    let mut words: Vec<String> = words.collect();
+    for word in words.iter_mut().skip(1) {
+        *word = format!("{word:0>8}");
+    }
+    Some(words.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::CpuList;
+
+    use super::mask;
+
+    #[test]
+    fn a_mask_has_a_word_for_each_32_cpus() {
+        let of = |list: &str| mask(&list.parse().unwrap());
+        assert_eq!(of("0,2").as_deref(), Some("5"));
+        assert_eq!(of("1,36").as_deref(), Some("10,00000002"));
+        assert_eq!(mask(&CpuList::default()), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! Work that network devices could take off the CPUs, and do not.
+//!
+//! It is asked as `ethtool -k` asks (`<linux/genetlink.h>`, `<linux/ethtool_netlink.h>`).
+
+use std::path::Path;
+
+use nix::sys::socket::SockProtocol;
+use ticktax_model::configured::{DeviceOffloads, Offload};
+
+use super::reading::Reading;
+use crate::netlink::{Body, Netlink, attribute, attributes, half};
+
+// Of generic netlink itself: its families.
+const CONTROL: u16 = 16;
+const GET_FAMILY: u8 = 3;
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+
+const GET_FEATURES: u8 = 11;
+const HEADER: u16 = 1;
+const HEADER_NAME: u16 = 2;
+/// What can be changed, with a value for each; what is in effect, as a list.
+const FEATURES_HARDWARE: u16 = 2;
+const FEATURES_ACTIVE: u16 = 4;
+const SET_BITS: u16 = 3;
+const SET_BIT: u16 = 1;
+const BIT_NAME: u16 = 2;
+const BIT_VALUE: u16 = 3;
+
+/// Bytes of `struct genlmsghdr`.
+const HEAD: usize = 4;
+
+/// The device that has no wire.
+const LOOPBACK: &str = "lo";
+
+/// The devices of this process' network namespace that could do more than they do. Empty where the kernel does not tell.
+pub(super) fn off(reading: &Reading) -> Vec<DeviceOffloads> {
+    // The kernel that is asked is this machine's.
+    if reading.path("") != Path::new("/") {
+        return Vec::new();
+    }
+    listed().unwrap_or_default()
+}
+
+fn listed() -> nix::Result<Vec<DeviceOffloads>> {
+    let netlink = Netlink::open(SockProtocol::NetlinkGeneric)?;
+    let families = netlink.list(CONTROL, &request(GET_FAMILY))?;
+    let Some(family) = families.iter().find_map(|it| family(it, "ethtool")) else {
+        return Ok(Vec::new());
+    };
+    let devices = netlink.list(family, &request(GET_FEATURES))?;
+    let devices = devices.iter().filter_map(|it| device(it));
+    Ok(devices.filter(|it| !it.off.is_empty()).collect())
+}
+
+fn request(command: u8) -> Body {
+    Body(vec![command, 1, 0, 0])
+}
+
+/// The number of a family, if it has this name.
+fn family(message: &[u8], name: &str) -> Option<u16> {
+    let about = message.get(HEAD..)?;
+    let is_it = text(attribute(about, FAMILY_NAME)?) == name;
+    half(attribute(about, FAMILY_ID)?, 0).filter(|_| is_it)
+}
+
+/// What a device could do and does not.
+fn device(message: &[u8]) -> Option<DeviceOffloads> {
+    let about = message.get(HEAD..)?;
+    let name = text(attribute(attribute(about, HEADER)?, HEADER_NAME)?);
+    if name == LOOPBACK {
+        return None;
+    }
+    let hardware = attribute(about, FEATURES_HARDWARE)?;
+    // A list has no values: what is in it is on.
+    let could: Vec<&str> = bits(hardware)
+        .filter(|bit| bit.1)
+        .map(|bit| bit.0)
+        .collect();
+    let active = attribute(about, FEATURES_ACTIVE)?;
+    let does: Vec<&str> = bits(active).map(|bit| bit.0).collect();
+    let has = |list: &[&str], offload: Offload| {
+        let features = offload.features();
+        list.iter().any(|feature| features.contains(feature))
+    };
+    let all = Offload::ALL.into_iter();
+    let off = all.filter(|&it| has(&could, it) && !has(&does, it));
+    Some(DeviceOffloads {
+        device: name.to_owned(),
+        off: off.collect(),
+    })
+}
+
+/// The names of a set's bits, and whether each has a value.
+fn bits(set: &[u8]) -> impl Iterator<Item = (&str, bool)> {
+    let bits = attribute(set, SET_BITS).unwrap_or_default();
+    let bits = attributes(bits).filter(|(kind, _)| *kind == SET_BIT);
+    bits.filter_map(|(_, bit)| {
+        let name = text(attribute(bit, BIT_NAME)?);
+        Some((name, attribute(bit, BIT_VALUE).is_some()))
+    })
+}
+
+/// A text up to the 0 that ends it; what is none has no letters.
+fn text(bytes: &[u8]) -> &str {
+    let length = bytes.iter().position(|&byte| byte == 0);
+    let bytes = &bytes[..length.unwrap_or(bytes.len())];
+    str::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::configured::Offload;
+
+    use super::{
+        BIT_NAME, BIT_VALUE, Body, FAMILY_ID, FAMILY_NAME, FEATURES_ACTIVE, FEATURES_HARDWARE,
+        HEADER, HEADER_NAME, SET_BIT, SET_BITS, device, family, request,
+    };
+
+    fn bits(names: &[&str], has_values: bool) -> Body {
+        let all = names.iter().fold(Body::default(), |all, name| {
+            let bit = Body::default().text(BIT_NAME, name);
+            let bit = if has_values {
+                bit.put(BIT_VALUE, &[])
+            } else {
+                bit
+            };
+            all.nested(SET_BIT, &bit)
+        });
+        Body::default().nested(SET_BITS, &all)
+    }
+
+    fn message(name: &str, could: &[&str], does: &[&str]) -> Vec<u8> {
+        let about = Body::default()
+            .nested(HEADER, &Body::default().text(HEADER_NAME, name))
+            .nested(FEATURES_HARDWARE, &bits(could, true))
+            .nested(FEATURES_ACTIVE, &bits(does, false));
+        [request(0).0, about.0].concat()
+    }
+
+    const COULD: &[&str] = &[
+        "rx-gro",
+        "tx-checksum-ipv4",
+        "tx-checksum-ip-generic",
+        "tx-tcp-segmentation",
+        "highdma",
+    ];
+
+    #[test]
+    fn what_could_be_on_and_is_not_is_off() {
+        let does = &["tx-checksum-ipv4", "tx-generic-segmentation"];
+        let found = device(&message("eth0", COULD, does)).unwrap();
+        assert_eq!(found.device, "eth0");
+        // One kind of checksum is enough.
+        assert_eq!(found.off, [Offload::Segmentation, Offload::GenericReceive]);
+        assert!(
+            device(&message("eth0", COULD, COULD))
+                .unwrap()
+                .off
+                .is_empty()
+        );
+        assert!(device(&message("lo", COULD, &[])).is_none());
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_device() {
+        let message = message("eth0", COULD, COULD);
+        for length in 0..message.len() {
+            let found = device(&message[..length]);
+            assert!(found.is_none_or(|it| it.device == "eth0"));
+        }
+    }
+
+    #[test]
+    fn a_family_is_known_by_its_name() {
+        let about = Body::default()
+            .put(FAMILY_ID, &21_u16.to_ne_bytes())
+            .text(FAMILY_NAME, "ethtool");
+        let message = [request(1).0, about.0].concat();
+        assert_eq!(family(&message, "ethtool"), Some(21));
+        assert_eq!(family(&message, "nl80211"), None);
+        assert_eq!(family(&message[..9], "ethtool"), None);
+    }
+}

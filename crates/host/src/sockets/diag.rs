@@ -1,0 +1,122 @@
+//! What the kernel says of UDP sockets beyond `/proc/net/udp`: how large their buffers are, and what is charged to them.
+//!
+//! It is asked as `ss` asks (`<linux/sock_diag.h>`, `<linux/inet_diag.h>`).
+
+use std::collections::BTreeMap;
+
+use nix::errno::Errno;
+use nix::sys::socket::SockProtocol;
+
+use crate::netlink::{Body, Netlink, attribute, word};
+
+const BY_FAMILY: u16 = 20;
+const IPV4: u8 = 2;
+const IPV6: u8 = 10;
+const UDP: u8 = 17;
+
+/// The attribute with a socket's memory, and its bit in a request.
+const MEMORY: u16 = 7;
+const ASK_MEMORY: u8 = 1 << (MEMORY - 1);
+
+/// Bytes of `struct inet_diag_req_v2`, of which all but the first eight say nothing here.
+const REQUEST: usize = 56;
+/// Bytes of `struct inet_diag_msg`, which ends with the socket's number.
+const MESSAGE: usize = 72;
+const AT_INODE: usize = 68;
+
+/// Words of the attribute (`SK_MEMINFO_…`), by place.
+const CHARGED: usize = 0;
+const BUFFER: usize = 1;
+
+/// The receiving side of a socket's memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// How much it may be charged for, `SO_RCVBUF` doubled.
+    pub(super) buffer: u64,
+    /// What it is charged for: what waits, and what was read of late.
+    pub(super) charged: u64,
+}
+
+/// The memory of each UDP socket of this process' network namespace, by the socket's number. Empty where the kernel does
+/// not tell.
+pub(super) fn memory() -> BTreeMap<u64, Memory> {
+    listed().unwrap_or_default()
+}
+
+fn listed() -> nix::Result<BTreeMap<u64, Memory>> {
+    let mut found = BTreeMap::new();
+    let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
+    for family in [IPV4, IPV6] {
+        let mut request = vec![family, UDP, ASK_MEMORY, 0];
+        // In any state.
+        request.extend_from_slice(&u32::MAX.to_ne_bytes());
+        request.resize(REQUEST, 0);
+        match netlink.list(BY_FAMILY, &Body(request)) {
+            Ok(sockets) => found.extend(sockets.iter().filter_map(|it| socket(it))),
+            // A kernel without IPv6.
+            Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn socket(message: &[u8]) -> Option<(u64, Memory)> {
+    let inode = word(message, AT_INODE)?;
+    let memory = attribute(message.get(MESSAGE..)?, MEMORY)?;
+    let bytes = |place: usize| word(memory, 4 * place).map(u64::from);
+    let memory = Memory {
+        buffer: bytes(BUFFER)?,
+        charged: bytes(CHARGED)?,
+    };
+    Some((u64::from(inode), memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+    use nix::sys::stat::fstat;
+
+    use super::{AT_INODE, Body, MEMORY, MESSAGE, Memory, memory, socket};
+
+    #[test]
+    fn a_sockets_buffer_is_what_it_says_itself() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        setsockopt(&receiver, sockopt::RcvBuf, &30_000).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender
+            .send_to(&[0; 100], receiver.local_addr().unwrap())
+            .unwrap();
+        let inode = fstat(receiver.as_fd()).unwrap().st_ino;
+        let found = memory();
+        if found.is_empty() {
+            // A kernel without udp_diag.
+            return;
+        }
+        let own = found[&inode];
+        let says = getsockopt(&receiver, sockopt::RcvBuf).unwrap();
+        assert_eq!(own.buffer, says as u64);
+        assert!((100..10_000).contains(&own.charged), "{own:?}");
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_socket() {
+        let mut words = [0_u8; 36];
+        words[..4].copy_from_slice(&1_280_u32.to_ne_bytes());
+        words[4..8].copy_from_slice(&212_992_u32.to_ne_bytes());
+        let mut message = vec![0; MESSAGE];
+        message[AT_INODE..].copy_from_slice(&77_u32.to_ne_bytes());
+        message.extend(Body::default().put(MEMORY, &words).0);
+        let memory = Memory {
+            buffer: 212_992,
+            charged: 1_280,
+        };
+        assert_eq!(socket(&message), Some((77, memory)));
+        for length in 0..message.len() {
+            assert_eq!(socket(&message[..length]), None);
+        }
+    }
+}
