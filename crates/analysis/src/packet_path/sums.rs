@@ -1,0 +1,351 @@
+//! What packets' ways have in common: lengths of the steps, who held them up, and the longest.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ticktax_model::kernel_words::OTHERS;
+use ticktax_model::packet_path::{
+    NotFollowed, PacketCpu, PacketDelay, PacketHolder, PacketPaths, PacketStep, PacketThread,
+    PacketWay, ReceivedIn, Step, StepLength, StepTime,
+};
+use ticktax_model::recording::Header;
+use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable};
+
+use super::asking::Told;
+use crate::ledger::tally::LengthTally;
+use crate::victim::named;
+
+/// Threads that are told.
+const THREADS: usize = 20;
+/// Ways that are told.
+const WAYS: usize = 20;
+/// Kinds of ways that are kept of a process.
+const WAYS_KEPT: usize = 256;
+/// Of each step, those that held it up.
+const HOLDERS: usize = 6;
+/// Long ways that are told.
+const LONGEST: usize = 10;
+
+/// What had `NET_RX` run: what it is, its name, and the function within.
+type Raiser = (Kind, Arc<str>, Arc<str>);
+
+/// Everything, by process.
+#[derive(Debug, Default)]
+pub(super) struct Sums(BTreeMap<Option<i32>, Process>);
+
+/// What there is of one process.
+#[derive(Debug, Default)]
+struct Process {
+    threads: BTreeMap<i32, Thread>,
+    ways: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>,
+    steps: [Held; Step::ALL.len()],
+    /// The longest first.
+    longest: Vec<Told>,
+    not_followed: NotFollowed,
+}
+
+/// How often a step was the longest by far, and who had the CPU then.
+#[derive(Debug, Default)]
+struct Held {
+    count: u64,
+    by: BTreeMap<SourceId, Nanos>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    source: SourceId,
+    cpus: BTreeSet<Cpu>,
+    lengths: Lengths,
+}
+
+/// Lengths of ways, whole and by step.
+#[derive(Debug, Default)]
+struct Lengths {
+    whole: LengthTally,
+    steps: [LengthTally; Step::ALL.len()],
+}
+
+impl Lengths {
+    fn merge(&mut self, other: &Self) {
+        self.whole.merge(&other.whole);
+        for (step, more) in self.steps.iter_mut().zip(&other.steps) {
+            step.merge(more);
+        }
+    }
+
+    fn told(&self) -> Vec<StepLength> {
+        let steps = Step::ALL.into_iter().zip(&self.steps);
+        let steps = steps.filter(|(_, tally)| tally.tally.count > 0);
+        let told = steps.map(|(step, tally)| StepLength {
+            step,
+            length: tally.intervals(),
+        });
+        told.collect()
+    }
+}
+
+fn add(tally: &mut LengthTally, time: Nanos) {
+    tally.add(time, time);
+}
+
+impl Sums {
+    /// A packet's thread was not seen to run.
+    pub(super) fn not_run(&mut self, pid: Option<i32>) {
+        self.0.entry(pid).or_default().not_followed.not_run += 1;
+    }
+
+    /// The softirq that a packet's thread was woken in is missing.
+    pub(super) fn no_softirq(&mut self, pid: Option<i32>) {
+        self.0.entry(pid).or_default().not_followed.no_softirq += 1;
+    }
+
+    /// Takes a way of which everything is known.
+    pub(super) fn add(&mut self, told: Told, sources: &SourceTable) {
+        let arrival = &told.arrival;
+        let process = self.0.entry(Some(arrival.pid)).or_default();
+        let thread = process.threads.entry(arrival.way.tid);
+        let thread = thread.or_insert_with(|| Thread {
+            source: arrival.source,
+            cpus: BTreeSet::new(),
+            lengths: Lengths::default(),
+        });
+        thread.cpus.insert(arrival.ran_on);
+        add(&mut thread.lengths.whole, arrival.length());
+        for (step, time) in arrival.steps() {
+            add(&mut thread.lengths.steps[step as usize], time);
+        }
+        let raiser = arrival.way.raised.map(|(_, by)| raiser(by, sources));
+        let mut way = (raiser, told.received_in);
+        if process.ways.len() >= WAYS_KEPT && !process.ways.contains_key(&way) {
+            way.0 = Some((Kind::Task, OTHERS.into(), "".into()));
+        }
+        add(process.ways.entry(way).or_default(), arrival.length());
+        let (step, time) = arrival.longest();
+        if time >= PacketPaths::LOOKED_AT {
+            let held = &mut process.steps[step as usize];
+            held.count += 1;
+            for &(by, time) in &told.by {
+                *held.by.entry(by).or_default() += time;
+            }
+        }
+        keep(&mut process.longest, told);
+    }
+
+    /// What there is to tell of the processes that are wanted; `refused` packets woke threads for which there was
+    /// no room. `None` where that is nothing.
+    pub(super) fn finish(
+        self,
+        header: &Header,
+        sources: &SourceTable,
+        refused: u64,
+        wanted: &impl Fn(Option<i32>) -> bool,
+    ) -> Option<PacketPaths> {
+        let mut all = Process::default();
+        let mut lengths = Lengths::default();
+        let (mut threads, mut pids) = (Vec::new(), BTreeMap::new());
+        let processes = self.0.into_iter().filter(|&(pid, _)| wanted(pid));
+        for (pid, process) in processes {
+            for (tid, thread) in process.threads {
+                lengths.merge(&thread.lengths);
+                pids.insert(tid, pid.unwrap_or_default());
+                threads.push((tid, thread));
+            }
+            for (way, tally) in process.ways {
+                all.ways.entry(way).or_default().merge(&tally);
+            }
+            for (sum, held) in all.steps.iter_mut().zip(process.steps) {
+                sum.count += held.count;
+                for (by, time) in held.by {
+                    *sum.by.entry(by).or_default() += time;
+                }
+            }
+            process
+                .longest
+                .into_iter()
+                .for_each(|told| keep(&mut all.longest, told));
+            all.not_followed.not_run += process.not_followed.not_run;
+            all.not_followed.no_softirq += process.not_followed.no_softirq;
+        }
+        // Whose they were is not known.
+        all.not_followed.no_room = if header.victim.is_none() { refused } else { 0 };
+        let cpus = cpus(header);
+        let followed = lengths.whole.tally.count;
+        let NotFollowed {
+            not_run,
+            no_softirq,
+            no_room,
+        } = all.not_followed;
+        let wakeups = followed + not_run + no_softirq + no_room;
+        let counted = cpus.iter().any(|cpu| cpu.dropped + cpu.squeezed > 0);
+        if wakeups == 0 && !counted {
+            return None;
+        }
+        let (ways, ways_left_out) = ways(all.ways);
+        let (threads, threads_left_out) = told_threads(threads, &pids, sources);
+        let begin = header.begin().unwrap_or_default();
+        let longest = all.longest.iter().map(|told| delay(told, begin, sources));
+        Some(PacketPaths {
+            wakeups,
+            followed,
+            not_followed: all.not_followed,
+            delay: lengths.whole.intervals(),
+            steps: steps(&lengths, all.steps, sources),
+            ways,
+            ways_left_out,
+            threads,
+            threads_left_out,
+            longest: longest.collect(),
+            cpus,
+        })
+    }
+}
+
+/// Keeps a way, where it is among the longest: of equals the first that came.
+fn keep(longest: &mut Vec<Told>, told: Told) {
+    let length = told.arrival.length();
+    let place = longest.partition_point(|other| other.arrival.length() >= length);
+    if place < LONGEST {
+        longest.insert(place, told);
+        longest.truncate(LONGEST);
+    }
+}
+
+/// What had `NET_RX` run; all threads of a program are one.
+fn raiser(by: SourceId, sources: &SourceTable) -> Raiser {
+    let source = sources.get(by);
+    match &source.thread {
+        Some(thread) => (source.kind, thread.program.clone(), "".into()),
+        None => (source.kind, source.name.clone(), source.detail.clone()),
+    }
+}
+
+fn words((_, name, function): &Raiser) -> String {
+    if function.is_empty() {
+        return name.to_string();
+    }
+    format!("{name} {function}")
+}
+
+/// The most frequent first, and how many are left out.
+fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<PacketWay>, u64) {
+    let told = all
+        .into_iter()
+        .map(|((raiser, received_in), tally)| PacketWay {
+            kind: raiser.as_ref().map(|raiser| raiser.0),
+            raised_by: raiser.as_ref().map(words),
+            received_in,
+            delay: tally.intervals(),
+        });
+    let mut told: Vec<PacketWay> = told.collect();
+    told.sort_by_key(|way| Reverse(way.delay.count));
+    let left_out = told.len().saturating_sub(WAYS) as u64;
+    told.truncate(WAYS);
+    (told, left_out)
+}
+
+/// The thread with the longest delay first, and how many are left out.
+fn told_threads(
+    threads: Vec<(i32, Thread)>,
+    pids: &BTreeMap<i32, i32>,
+    sources: &SourceTable,
+) -> (Vec<PacketThread>, u64) {
+    let told = threads.into_iter().map(|(tid, thread)| {
+        let source = sources.get(thread.source);
+        let program = source.thread.as_ref().map(|thread| &thread.program);
+        PacketThread {
+            name: source.name.to_string(),
+            program: program.unwrap_or(&source.name).to_string(),
+            pid: pids.get(&tid).copied().unwrap_or_default(),
+            tid,
+            cpus: thread.cpus.iter().copied().collect(),
+            delay: thread.lengths.whole.intervals(),
+            steps: thread.lengths.told(),
+        }
+    });
+    let mut told: Vec<PacketThread> = told.collect();
+    told.sort_by_key(|thread| (Reverse(thread.delay.max), thread.tid));
+    let left_out = told.len().saturating_sub(THREADS) as u64;
+    told.truncate(THREADS);
+    (told, left_out)
+}
+
+/// Who had the CPU, each program as one, the one with the most first.
+fn holders(
+    by: impl IntoIterator<Item = (SourceId, Nanos)>,
+    sources: &SourceTable,
+) -> Vec<PacketHolder> {
+    let mut sums: BTreeMap<(String, Kind, Option<i32>), Nanos> = BTreeMap::new();
+    for (source, time) in by {
+        *sums.entry(named(source, sources)).or_default() += time;
+    }
+    let told = sums
+        .into_iter()
+        .map(|((name, kind, pid), time)| PacketHolder {
+            name,
+            kind,
+            pid,
+            time,
+        });
+    let mut told: Vec<PacketHolder> = told.collect();
+    told.sort_by_key(|holder| Reverse(holder.time));
+    told.truncate(HOLDERS);
+    told
+}
+
+fn steps(
+    lengths: &Lengths,
+    held: [Held; Step::ALL.len()],
+    sources: &SourceTable,
+) -> Vec<PacketStep> {
+    let all = lengths.told().into_iter();
+    let mut held: Vec<Option<Held>> = held.into_iter().map(Some).collect();
+    let told = all.map(|StepLength { step, length }| {
+        let held = held[step as usize].take().unwrap_or_default();
+        PacketStep {
+            step,
+            length,
+            held: held.count,
+            by: holders(held.by, sources),
+        }
+    });
+    told.collect()
+}
+
+fn delay(told: &Told, begin: Nanos, sources: &SourceTable) -> PacketDelay {
+    let arrival = &told.arrival;
+    let raised = arrival.way.raised;
+    PacketDelay {
+        thread: sources.get(arrival.source).name.to_string(),
+        pid: arrival.pid,
+        tid: arrival.way.tid,
+        at: arrival.begin() - begin,
+        length: arrival.length(),
+        cpu: arrival.way.cpu,
+        ran_on: arrival.ran_on,
+        raised_by: raised.map(|(_, by)| words(&raiser(by, sources))),
+        received_in: told.received_in,
+        steps: arrival
+            .steps()
+            .map(|(step, time)| StepTime { step, time })
+            .collect(),
+        longest: arrival.longest().0,
+        by: holders(told.by.iter().copied(), sources),
+    }
+}
+
+/// What the kernel counted, of the CPUs that received anything.
+fn cpus(header: &Header) -> Vec<PacketCpu> {
+    let both = header.after.softnet.iter().filter_map(|(cpu, after)| {
+        let since = after.since(header.before.softnet.get(cpu)?);
+        Some((Cpu(*cpu), since))
+    });
+    both.filter(|(_, since)| since.processed > 0)
+        .map(|(cpu, since)| PacketCpu {
+            cpu,
+            processed: since.processed,
+            dropped: since.dropped,
+            squeezed: since.squeezed,
+        })
+        .collect()
+}

@@ -1,0 +1,295 @@
+//! What delayed packets: the steps of their ways, who held them up, and the longest.
+
+use ticktax_model::packet_path::{
+    NotFollowed, PacketCpu, PacketDelay, PacketHolder, PacketPaths, PacketStep, PacketThread,
+    PacketWay, ReceivedIn, Step, StepTime,
+};
+use ticktax_model::statement::Statement;
+use ticktax_model::{Intervals, Kind, Nanos};
+
+use super::cells::{Cells, by_name};
+use super::numbers::{counted, grouped, quantiles, rate, rough_or_blank, time_or_blank};
+use super::page::{Page, Tone, tied};
+use super::wall;
+
+/// Ways and threads that are shown.
+const SHOWN: usize = 8;
+/// Those that had the CPU, of a step and of a long way.
+const HOLDERS: usize = 4;
+
+/// Writes the section, where packets woke threads or the kernel counted some that it could not take.
+pub(super) fn write(page: &mut Page, statement: &Statement) {
+    let Some(packets) = &statement.packets else {
+        return;
+    };
+    let whose = match &statement.victim {
+        Some(victim) => format!(" of {}", victim.name),
+        None => String::new(),
+    };
+    page.section(&format!("What delayed the packets{whose}"));
+    let wall = wall(statement);
+    if packets.wakeups > 0 {
+        let headings = Cells {
+            time: String::new(),
+            share: String::new(),
+            ..Cells::headings()
+        };
+        page.headings(Tone::Faint, "", &headings.columns());
+        steps(page, packets, wall);
+        ways(page, packets, wall);
+        threads(page, packets, wall);
+        longest(page, packets);
+    }
+    not_followed(page, packets);
+    cpus(page, &packets.cpus);
+    page.legend(
+        "A way is followed by what the kernel reports: an interrupt raises NET_RX, that begins, it wakes a \
+         thread, the thread runs. What was not seen is no step; what nothing but a thread's call or another softirq \
+         raised (loopback, veth) begins there. The interrupt begins a device's polling: a packet that came \
+         later waited for less. behind: who had the CPU in a step of 50 us or more that was the longest of its way.",
+    );
+}
+
+fn cells(intervals: &Intervals, wall: Nanos) -> Cells {
+    Cells {
+        rate: rate(intervals.count, wall),
+        median: rough_or_blank(intervals.median),
+        p99: rough_or_blank(intervals.p99),
+        max: time_or_blank(intervals.max),
+        ..Cells::default()
+    }
+}
+
+fn row(page: &mut Page, tone: Tone, (indent, name): (usize, &str), it: &Intervals, wall: Nanos) {
+    page.row(tone, indent, name, &cells(it, wall).columns());
+}
+
+/// Each step, and who had the CPU where it took long.
+fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
+    let whole = "First seen of it to running";
+    row(page, Tone::Strong, (0, whole), &packets.delay, wall);
+    for step in &packets.steps {
+        row(page, Tone::Plain, (2, step.step.name()), &step.length, wall);
+        if step.held > 0 {
+            page.paragraph(Tone::Faint, "    ", &held(step));
+        }
+    }
+}
+
+fn held(step: &PacketStep) -> String {
+    let times = if step.held == 1 {
+        "once the longest step".to_owned()
+    } else {
+        format!("{} times the longest step", grouped(step.held))
+    };
+    match behind(&step.by) {
+        Some(behind) => format!("{times}: {behind}"),
+        None => times,
+    }
+}
+
+/// Who had the CPU, and for how long; `None` where that is not known.
+pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
+    let parts = by.iter().take(HOLDERS);
+    let parts = parts.map(|holder| tied(format!("{} {}", called(holder), holder.time)));
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| format!("behind {}", parts.join(", ")))
+}
+
+/// How somebody who had the CPU is called.
+pub(super) fn called(holder: &PacketHolder) -> String {
+    match (holder.kind, holder.pid) {
+        (Kind::Idle, _) => "idle CPU".to_owned(),
+        (_, Some(pid)) => format!("{} ({pid})", holder.name),
+        (_, None) => holder.name.clone(),
+    }
+}
+
+fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
+    page.line(Tone::Strong, "By what raised NET_RX");
+    let (shown, others) = packets.ways.split_at(by_name(packets.ways.len(), SHOWN));
+    for way in shown {
+        let tone = match way.received_in {
+            ReceivedIn::Ksoftirqd => Tone::Warning,
+            ReceivedIn::Softirq | ReceivedIn::Unknown => Tone::Plain,
+        };
+        row(page, tone, (2, &raised(way)), &way.delay, wall);
+    }
+    left_out(page, others.len() as u64 + packets.ways_left_out, "way");
+    handed_over(page, packets);
+}
+
+/// What raised it, and where it then ran.
+fn raised(way: &PacketWay) -> String {
+    let by = match (&way.raised_by, way.kind) {
+        (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
+        (Some(name), Some(Kind::Softirq)) => format!("softirq {name}"),
+        (Some(name), _) => name.clone(),
+        (None, _) => "not seen".to_owned(),
+    };
+    format!("{by}{}", ran_in(way.received_in))
+}
+
+/// Where it ran, where that is to be said.
+fn ran_in(received_in: ReceivedIn) -> &'static str {
+    match received_in {
+        ReceivedIn::Softirq => "",
+        ReceivedIn::Ksoftirqd => ", ran in ksoftirqd",
+        ReceivedIn::Unknown => ", ran somewhere",
+    }
+}
+
+/// How many went through `ksoftirqd`, and how long these and the others took.
+fn handed_over(page: &mut Page, packets: &PacketPaths) {
+    let of = |it: ReceivedIn| {
+        let ways = packets.ways.iter().filter(move |way| way.received_in == it);
+        ways.map(|way| &way.delay)
+    };
+    let handed: u64 = of(ReceivedIn::Ksoftirqd).map(|it| it.count).sum();
+    if handed == 0 {
+        return;
+    }
+    let max = |it| of(it).filter_map(|it| it.max).max().unwrap_or_default();
+    let mut text = format!(
+        "{} of {} wake-ups went through it, at most {}",
+        grouped(handed),
+        grouped(packets.followed),
+        tied(max(ReceivedIn::Ksoftirqd)),
+    );
+    if of(ReceivedIn::Softirq).next().is_some() {
+        text = format!(
+            "{text}; the others at most {}",
+            tied(max(ReceivedIn::Softirq))
+        );
+    }
+    page.paragraph(Tone::Warning, "  ksoftirqd: ", &text);
+}
+
+fn left_out(page: &mut Page, count: u64, what: &str) {
+    if count > 0 {
+        let text = format!("and {}", counted(count, &format!("other {what}")));
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
+    if packets.threads.is_empty() {
+        return;
+    }
+    page.line(Tone::Strong, "By the thread that was woken");
+    let (shown, others) = packets
+        .threads
+        .split_at(by_name(packets.threads.len(), SHOWN));
+    for thread in shown {
+        row(page, Tone::Plain, (2, &who(thread)), &thread.delay, wall);
+        let steps = thread.steps.iter().filter_map(|step| {
+            let lengths = step.length.lengths()?;
+            let rough = quantiles(lengths.median, lengths.p99);
+            Some(format!(
+                "{} {rough}, {}",
+                step.step.name(),
+                tied(format!("at most {}", lengths.max))
+            ))
+        });
+        let steps: Vec<String> = steps.collect();
+        page.paragraph(Tone::Faint, "    ", &steps.join("; "));
+    }
+    left_out(
+        page,
+        others.len() as u64 + packets.threads_left_out,
+        "thread",
+    );
+}
+
+fn who(thread: &PacketThread) -> String {
+    if thread.name == thread.program {
+        return format!("{} ({})", thread.name, thread.tid);
+    }
+    format!("{} ({}) of {}", thread.name, thread.tid, thread.program)
+}
+
+fn longest(page: &mut Page, packets: &PacketPaths) {
+    if packets.longest.is_empty() {
+        return;
+    }
+    page.line(Tone::Strong, "The longest");
+    for delay in &packets.longest {
+        let label = format!("  {:>8}  ", delay.length.to_string());
+        page.place(delay.moment());
+        page.paragraph(Tone::Plain, &label, &in_words(delay));
+    }
+}
+
+/// One way, step by step.
+fn in_words(delay: &PacketDelay) -> String {
+    let head = format!(
+        "{} {}, {}",
+        delay.thread,
+        tied(format!("({}) on CPU {}", delay.tid, delay.ran_on)),
+        tied(format!("at {:.6} s", delay.at.as_secs_f64())),
+    );
+    let by = match &delay.raised_by {
+        Some(by) => format!("raised by {}", tied(by)),
+        None => "raising not seen".to_owned(),
+    };
+    let on = tied(format!("on CPU {}", delay.cpu));
+    let mut parts = vec![format!("{by}{} {on}", ran_in(delay.received_in))];
+    parts.extend(delay.steps.iter().map(|step: &StepTime| {
+        let told = tied(format!("{} {}", step.step.name(), step.time));
+        let is_longest = step.step == delay.longest;
+        match behind(&delay.by).filter(|_| is_longest && step.step != Step::Receiving) {
+            Some(behind) => format!("{told} {behind}"),
+            None => told,
+        }
+    }));
+    format!("{head}: {}", parts.join("; "))
+}
+
+fn not_followed(page: &mut Page, packets: &PacketPaths) {
+    let NotFollowed {
+        not_run,
+        no_softirq,
+        no_room,
+    } = packets.not_followed;
+    let reasons = [
+        (not_run, "whose thread was not seen to run after it"),
+        (no_softirq, "in a NET_RX whose row is missing"),
+        (no_room, "of more threads than are kept apart"),
+    ];
+    let told = reasons.iter().filter(|(count, _)| *count > 0);
+    let told = told.map(|(count, why)| format!("{} {why}", grouped(*count)));
+    let told: Vec<String> = told.collect();
+    if !told.is_empty() {
+        let text = format!(
+            "{} of {}: {}",
+            grouped(not_run + no_softirq + no_room),
+            counted(packets.wakeups, "wake-up"),
+            told.join(", "),
+        );
+        page.paragraph(Tone::Faint, "Not followed: ", &text);
+    }
+}
+
+/// What the kernel counted that packets had to wait or were dropped for.
+fn cpus(page: &mut Page, cpus: &[PacketCpu]) {
+    for cpu in cpus.iter().filter(|cpu| cpu.dropped + cpu.squeezed > 0) {
+        let mut parts = Vec::new();
+        if cpu.squeezed > 0 {
+            let times = counted(cpu.squeezed, "time");
+            parts.push(format!("NET_RX used up its budget or its time {times}"));
+        }
+        if cpu.dropped > 0 {
+            parts.push(format!(
+                "{} dropped, its backlog was full",
+                grouped(cpu.dropped)
+            ));
+        }
+        let text = format!(
+            "{} (of {} frames on the whole machine)",
+            parts.join(", "),
+            grouped(cpu.processed)
+        );
+        let label = format!("CPU {}: ", cpu.cpu);
+        page.paragraph(Tone::Warning, &label, &text);
+    }
+}
